@@ -1,0 +1,42 @@
+# `make` alone prints the targets; README.md names the two that a user needs: run and test.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON := .venv/bin/python
+
+.PHONY: help setup run fmt check test test-fast test-all bench clean
+
+help: ## print the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
+
+setup: ## what a bare machine lacks: virtual environment, Java, Redis; safe to run again
+	@scripts/setup dev
+
+run: ## the main job: Redis, Spark Connect, the service and the demo on real data (ARGS="--year" for all of 2013)
+	@scripts/setup run
+	@exec $(PYTHON) -m service demo $(ARGS)
+
+fmt: setup ## format and fix what can be fixed
+	@$(PYTHON) -m ruff format .
+	@$(PYTHON) -m ruff check --fix .
+
+check: setup ## format, lint, types, import direction, spelling: nothing is changed
+	@$(PYTHON) -m ruff format --check .
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m mypy
+	@.venv/bin/lint-imports --no-cache
+	@.venv/bin/codespell service operators state tests benchmarks docs scripts README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md
+
+test: check ## all that CI runs: checks, units, laws, oracles, real Redis, real Spark Connect, faults
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) -m pytest
+
+test-fast: setup ## units, laws and oracles without Spark: under a minute or two
+	@$(PYTHON) -m pytest -m "not integration" -x -q
+
+test-all: check ## everything, with 10,000 examples a property
+	@HYPOTHESIS_PROFILE=deep $(PYTHON) -m pytest
+
+bench: setup ## the benchmarks; writes benchmarks/results/
+	@$(PYTHON) -m benchmarks
+
+clean: ## take away what was built, and the demo's data
+	@rm -rf .venv data .pytest_cache .mypy_cache .ruff_cache .hypothesis

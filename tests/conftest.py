@@ -1,0 +1,86 @@
+"""Fixtures that every test may use: a real Redis on a free loopback port."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+
+def free_port() -> int:
+    """A loopback port that nothing listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class RedisServer:
+    """A redis-server process of our own, append-only, that ends with the test."""
+
+    def __init__(self, folder: Path, port: int | None = None) -> None:
+        self.folder = folder
+        self.port = port or free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The address as our settings take it."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start the server and return once it answers PING."""
+        binary = shutil.which("redis-server")
+        if binary is None:
+            raise RuntimeError("redis-server is not installed: run make setup")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.process = subprocess.Popen(
+            [
+                binary,
+                *("--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)),
+                *("--appendonly", "yes", "--appendfsync", "always"),
+                *("--maxmemory-policy", "noeviction", "--save", "", "--loglevel", "warning"),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        with redis.Redis(port=self.port, retry=_PATIENT) as client:
+            client.ping()
+
+    def kill(self) -> None:
+        """End it as a power cut would (SIGKILL)."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(timeout=10)
+
+    def stop(self) -> None:
+        """End it if it still runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(timeout=10)
+
+
+_PATIENT = redis.retry.Retry(
+    redis.backoff.ConstantBackoff(0.02), 500, supported_errors=(redis.exceptions.ConnectionError,)
+)
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """One Redis for the whole run; tests get it emptied through `redis_client`."""
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def redis_client(redis_server: RedisServer) -> Iterator[redis.Redis]:
+    """A client of an empty Redis (replies are bytes)."""
+    with redis.Redis(port=redis_server.port) as client:
+        client.flushall()
+        yield client
