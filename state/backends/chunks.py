@@ -1,0 +1,160 @@
+"""Writes on the way to Redis: checked, counted, and packed into chunks of commands.
+
+A chunk is a msgpack array of commands, each `[COMMAND, name, argument, ...]`:
+
+    HSET name field value ...      HDEL name field ...       HINCRBY name field by
+    ZADD name score member ...     ZREM name member ...      UNLINK name
+    XADD name max_length id [field, value, ...] ...          INCRBY name by
+
+A command has at most 4,000 arguments, since Lua unpacks them on a stack of 8,000, and a chunk about
+as many over all its commands. Byte strings are packed in msgpack's old raw type, which is the one
+that Redis's Lua knows. `state/backends/tailrace.lua` reads them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from state.backends.interface import (
+    CounterAdd,
+    Drop,
+    HashAdd,
+    HashDelete,
+    HashPut,
+    SortedPut,
+    SortedRemove,
+    StreamAppend,
+)
+from state.backends.names import RESERVED
+from state.errors import InvariantViolation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from state.backends.interface import Write
+
+ARGUMENTS_MAX = 4_000
+CHUNK_BYTES_MAX = 64 * 1024 * 1024
+"""A chunk that would be larger is split, while it holds more than one command or pair."""
+INTEGER_MAX = 2**53
+"""Beyond it a number of Lua is not exact."""
+
+_Command = list[Any]
+
+
+def check_write(write: Write) -> int:
+    """See that a write can be carried out later, whatever is stored by then.
+
+    Returns:
+        How many fields, members or entries it writes.
+
+    Raises:
+        InvariantViolation: It is malformed, or its name is reserved.
+    """
+    if write.name in RESERVED or not write.name:
+        raise InvariantViolation(f"a write to the reserved name {write.name!r}")
+    match write:
+        case HashPut(_, pairs):
+            _require(len(pairs) % 2 == 0, "a field without a value")
+            return len(pairs) // 2
+        case SortedPut(_, pairs):
+            _require(len(pairs) % 2 == 0, "a score without a member")
+            # NaN alone differs from itself; Redis would refuse it when it is too late.
+            _require(all(score == score for score in pairs[0::2]), "a score that is NaN")
+            return len(pairs) // 2
+        case HashDelete(_, members) | SortedRemove(_, members):
+            return len(members)
+        case HashAdd(_, _, by) | CounterAdd(_, by):
+            _require(abs(by) <= INTEGER_MAX, "a number beyond 2^53")
+            return 1
+        case StreamAppend(_, entries, max_length, entry_id):
+            _require(max_length >= 1, "a stream without room")
+            _require(entry_id is None or len(entries) == 1, "one id for several entries")
+            _require(all(e and len(e) % 2 == 0 for e in entries), "an entry without pairs")
+            return len(entries)
+        case Drop():
+            return 1
+    raise InvariantViolation(f"no such write: {type(write).__name__}")
+
+
+def encode_chunks(writes: Sequence[Write]) -> tuple[list[bytes], int]:
+    """Pack writes; writes that do nothing vanish.
+
+    Returns:
+        The chunks, and how many fields, members or entries they write.
+
+    Raises:
+        InvariantViolation: A write is malformed.
+    """
+    chunks: list[bytes] = []
+    commands: list[_Command] = []
+    fields = arguments = 0
+    for write in writes:
+        count = check_write(write)
+        if not count:
+            continue
+        fields += count
+        for command in _commands(write):
+            if commands and arguments + len(command) > ARGUMENTS_MAX:
+                chunks += _packed(commands)
+                commands, arguments = [], 0
+            commands.append(command)
+            arguments += len(command)
+    if commands:
+        chunks += _packed(commands)
+    return chunks, fields
+
+
+def encode_effect(write: Write) -> list[bytes]:
+    """The chunks of one write in a pipeline's slot."""
+    return encode_chunks([write])[0]
+
+
+def _commands(write: Write) -> Iterator[_Command]:
+    match write:
+        case HashPut(name, pairs):
+            return _pieces(b"HSET", name, pairs)
+        case HashDelete(name, fields):
+            return _pieces(b"HDEL", name, fields)
+        case HashAdd(name, field, by):
+            return iter([[b"HINCRBY", name, field, b"%d" % by]])
+        case SortedPut(name, scored):
+            return _pieces(b"ZADD", name, scored)
+        case SortedRemove(name, members):
+            return _pieces(b"ZREM", name, members)
+        case Drop(name):
+            return iter([[b"UNLINK", name]])
+        case StreamAppend(name, entries, max_length, entry_id):
+            # Entries that trimming would remove at once need not travel.
+            head = [b"XADD", name, max_length, entry_id or b""]
+            kept = [list(each) for each in entries[-max_length:]]
+            step = ARGUMENTS_MAX // 8
+            return iter([[*head, *kept[at : at + step]] for at in range(0, len(kept), step)])
+        case CounterAdd(name, by):
+            return iter([[b"INCRBY", name, b"%d" % by]])
+
+
+def _pieces(command: bytes, name: bytes, arguments: Sequence[Any]) -> Iterator[_Command]:
+    for at in range(0, len(arguments), ARGUMENTS_MAX):
+        yield [command, name, *arguments[at : at + ARGUMENTS_MAX]]
+
+
+def _packed(commands: list[_Command]) -> list[bytes]:
+    chunk: bytes = msgpack.packb(commands, use_bin_type=False)
+    if len(chunk) <= CHUNK_BYTES_MAX:
+        return [chunk]
+    if len(commands) > 1:
+        middle = len(commands) // 2
+        return _packed(commands[:middle]) + _packed(commands[middle:])
+    head, arguments = commands[0][:2], commands[0][2:]
+    middle = len(arguments) // 4 * 2
+    if head[0] == b"XADD" or middle == 0:
+        return [chunk]
+    return _packed([head + arguments[:middle]]) + _packed([head + arguments[middle:]])
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise InvariantViolation(f"a write cannot be carried out: {otherwise}")

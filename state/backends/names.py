@@ -1,0 +1,52 @@
+"""Names of the keys of state in Redis.
+
+    tailrace:{pipeline:node:key group}:<name>    state of one key group
+    tailrace:{pipeline}:<name>                   the pipeline's own slot
+
+What stands in braces is the hash tag: all keys of one tag lie in one slot of a Redis Cluster, so
+each function call stays in one.
+"""
+
+from __future__ import annotations
+
+RESERVED = frozenset({b"meta", b"pending", b"run", b"marker", b"stages"})
+"""Names that belong to the protocol; no operator or sink may write them."""
+
+
+def key_group_prefix(pipeline: str, node: str, key_group: int) -> bytes:
+    """What the names of a key group's state begin with, the last colon included.
+
+    >>> key_group_prefix("orders", "3_sink-materializer", 17)
+    b'tailrace:{orders:3_sink-materializer:17}:'
+    """
+    return b"tailrace:{%b:%b:%d}:" % (_checked(pipeline), _checked(node), key_group)
+
+
+def slot_prefix(pipeline: str) -> bytes:
+    """What the names in a pipeline's own slot begin with, the last colon included.
+
+    >>> slot_prefix("orders")
+    b'tailrace:{orders}:'
+    """
+    return b"tailrace:{%b}:" % _checked(pipeline)
+
+
+def every_key_pattern(pipeline: str) -> bytes:
+    r"""A glob pattern for all keys of one pipeline and of no other.
+
+    >>> every_key_pattern("a*")
+    b'tailrace:{a\\*[:}]*'
+    """
+    escaped = bytearray()
+    for character in _checked(pipeline):
+        if character in b"*?[]^\\-":
+            escaped += b"\\"
+        escaped.append(character)
+    return b"tailrace:{%b[:}]*" % bytes(escaped)
+
+
+def _checked(part: str) -> bytes:
+    """A part of a hash tag; a brace or colon in it could make it another pipeline's."""
+    if not part or any(each in part for each in "{}:"):
+        raise ValueError(f"no name of a pipeline or node: {part!r}")
+    return part.encode()

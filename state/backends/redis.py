@@ -1,0 +1,208 @@
+"""State in Redis: pending writes beside the state, promoted once their epoch is closed.
+
+What `redis-cli` shows, for a pipeline `orders` with a node `3_sink-materializer`:
+
+    > HGETALL tailrace:{orders:3_sink-materializer:17}:meta
+    format 1  epoch 41  pending 42  chunks 1  run 3
+        format    of what is stored here
+        epoch     the last one that is part of the state
+        pending   the one whose writes wait, absent if none does; with chunks, their number
+        run       the newest run of the pipeline that was here; older ones are fenced off
+    > LRANGE tailrace:{orders:3_sink-materializer:17}:pending 0 -1
+        the writes that wait, as msgpack (`state/backends/chunks.py`)
+    > HGET tailrace:{orders:3_sink-materializer:17}:history '["N14228"]'
+        state: names and forms are the operator's; canonical keys and rows, readable as they are
+    > GET tailrace:{orders}:run
+        how many runs there were; stays when the pipeline is dropped
+    > HGETALL tailrace:{orders}:marker
+    epoch 41  run 3  closed_ms 1767225600123  offsets {"orders":{...}}
+        the last closed epoch: a key group's pending writes are state, for readers, up to here
+    > SMEMBERS tailrace:{orders}:stages
+        names of lists that sinks staged for the epoch under way
+
+All keys of a key group have one hash tag, so each function call stays in one slot of a cluster.
+This client talks to one Redis, though: a cluster's nodes would need a pool and a run id each.
+
+Cost of an epoch over any number of key groups: one round trip for begin and the first reads, one
+for each further `fetch`, one for the commit; one function call for each key group in the first and
+the last; about a microsecond for a field.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import ResponseError
+
+from state.backends.chunks import encode_chunks
+from state.backends.interface import EpochTransaction, StateBackend, TransactionStatistics
+from state.backends.names import key_group_prefix, slot_prefix
+from state.backends.reads import command_of, value_of
+from state.backends.rules import size_of, stale_or_lost
+from state.backends.transport import checked, function, translate, transport_of
+from state.errors import Fenced, InvariantViolation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import redis
+
+    from state.backends.interface import EpochStamp, Read, Write
+    from state.backends.transport import ClientSettings, Command, Transport
+    from state.errors import StateError
+
+
+class RedisBackend(StateBackend):
+    """Keyed state of one pipeline in Redis.
+
+    Characteristics:
+        durability    Redis's: run it append-only; a restart within an epoch fails the run
+        thread-safe   yes; a transaction belongs to one thread
+    """
+
+    def __init__(
+        self,
+        source: redis.Redis | ClientSettings | Transport,
+        pipeline: str,
+        incarnation: str | None = None,
+    ) -> None:
+        """Connect at first use.
+
+        Args:
+            source: Where Redis is; a client lends its address and credentials.
+            pipeline: Whose state.
+            incarnation: Redis's run id when the run began; None takes that of the first connection.
+        """
+        self._transport = transport_of(source, incarnation)
+        self._pipeline = pipeline
+        slot_prefix(pipeline)
+
+    def begin(self, node: str, stamp: EpochStamp, key_groups: Sequence[int]) -> EpochTransaction:
+        """Begin an attempt of an epoch; no round trip, the first `fetch` carries it."""
+        return _RedisTransaction(self._transport, self._pipeline, node, stamp, key_groups)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+
+class _RedisTransaction(EpochTransaction):
+    def __init__(
+        self,
+        transport: Transport,
+        pipeline: str,
+        node: str,
+        stamp: EpochStamp,
+        key_groups: Sequence[int],
+    ) -> None:
+        self._transport = transport
+        self._slot = slot_prefix(pipeline)
+        self._node = node
+        self._stamp = stamp
+        self._prefixes = {
+            each: key_group_prefix(pipeline, node, each) for each in dict.fromkeys(key_groups)
+        }
+        self._has_begun = False
+        self._is_done = False
+        self._reads = self._writes = self._commands = self._round_trips = self._commit_ns = 0
+
+    def fetch(self, reads: Sequence[Read]) -> list[Any]:
+        self._require_open()
+        self._require_own(each.key_group for each in reads)
+        begins = self._begins()
+        commands = [command_of(each, self._prefixes[each.key_group]) for each in reads]
+        # Beginning twice is beginning once, and reads have no effect.
+        replies = self._exchange(
+            [*begins, *(each for each in commands if each is not None)], is_repeatable=True
+        )
+        self._check(replies[: len(begins)], self._prefixes if begins else ())
+        given = iter(checked(replies[len(begins) :]))
+        values = [
+            value_of(read, None if command is None else next(given))
+            for read, command in zip(reads, commands, strict=True)
+        ]
+        self._reads += sum(map(size_of, values))
+        return values
+
+    def commit(self, writes: Mapping[int, Sequence[Write]]) -> None:
+        self._require_open()
+        self._require_own(writes)
+        started = time.perf_counter_ns()
+        numbers, commits = [], []
+        for number, group in writes.items():
+            chunks, fields = encode_chunks(group)
+            self._writes += fields
+            if chunks:
+                numbers.append(number)
+                commits.append(self._call("commit", number, *chunks))
+        self._is_done = True
+        begins = self._begins()
+        replies = self._exchange([*begins, *commits], is_repeatable=False)
+        self._check(replies, [*(self._prefixes if begins else ()), *numbers])
+        self._commit_ns = time.perf_counter_ns() - started
+
+    def statistics(self) -> TransactionStatistics:
+        return TransactionStatistics(
+            reads=self._reads,
+            writes=self._writes,
+            commands=self._commands,
+            round_trips=self._round_trips,
+            commit_ns=self._commit_ns,
+        )
+
+    def _begins(self) -> list[Command]:
+        """The calls that begin in every key group, once."""
+        if self._has_begun:
+            return []
+        self._has_begun = True
+        return [self._call("begin", each) for each in self._prefixes]
+
+    def _call(self, name: str, number: int, *chunks: bytes) -> Command:
+        prefix, stamp = self._prefixes[number], self._stamp
+        keys = (prefix + b"meta", prefix + b"pending")
+        return ("FCALL", function(name), 2, *keys, stamp.epoch, stamp.run, *chunks)
+
+    def _exchange(self, commands: Sequence[Command], *, is_repeatable: bool) -> list[Any]:
+        if not commands:
+            return []
+        self._commands += len(commands)
+        self._round_trips += 1
+        return self._transport.exchange(commands, is_repeatable=is_repeatable)
+
+    def _check(self, replies: Sequence[Any], numbers: Iterable[int]) -> None:
+        for reply, number in zip(replies, numbers, strict=True):
+            if isinstance(reply, ResponseError):
+                raise self._error(reply, number) from reply
+
+    def _error(self, reply: ResponseError, number: int) -> StateError:
+        """What a function's refusal means."""
+        code, _, detail = str(reply).partition(" ")
+        where = f"key group {number} of {self._node}"
+        match code:
+            case "FENCED":
+                return Fenced(f"run {detail} owns {where}, this is run {self._stamp.run}")
+            case "PASSED" | "GONE":
+                slot = [("GET", self._slot + b"run"), ("HGET", self._slot + b"marker", "epoch")]
+                newest_run, marker = checked(self._transport.exchange(slot, is_repeatable=True))
+                return stale_or_lost(
+                    where,
+                    self._stamp,
+                    at=int(detail) if detail else -1,
+                    newest_run=int(newest_run or 0),
+                    marker=int(marker or 0),
+                )
+            case "IMPURE":
+                return InvariantViolation(f"two attempts of one epoch wrote {where} differently")
+            case "UNBEGUN":
+                return InvariantViolation(f"a commit without a begin in {where}")
+            case _:
+                return translate(reply)
+
+    def _require_open(self) -> None:
+        if self._is_done:
+            raise InvariantViolation("a transaction is used after its commit")
+
+    def _require_own(self, key_groups: Iterable[int]) -> None:
+        if foreign := set(key_groups) - self._prefixes.keys():
+            raise InvariantViolation(f"key groups {sorted(foreign)} are not of this transaction")

@@ -1,0 +1,299 @@
+"""Round trips to Redis: many commands out, their replies back, errors in our words.
+
+What is hard here is what may be repeated. Opening a connection may always be tried again, a batch
+of commands only where its caller says that it is safe; anything else that breaks off is reported as
+`StateUnavailable`, with the effect unknown. Each new connection compares the server's run id with
+the one that the run of the pipeline began with, since a Redis that restarted may have lost writes
+that it had acknowledged. Functions are loaded when a call first misses them.
+
+Used by the Redis backend, the ledger and the reader; `Transport` is what the crash tests fake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    ClusterDownError,
+    ConnectionError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+    TryAgainError,
+)
+from redis.maint_notifications import MaintNotificationsConfig
+from redis.retry import Retry
+
+from state.errors import (
+    IncarnationChanged,
+    StateAccessDenied,
+    StateCorrupt,
+    StateError,
+    StateUnavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Command = tuple[Any, ...]
+"""Name and arguments: bytes, text or numbers."""
+
+_AWAY = (
+    ConnectionError,
+    TimeoutError,
+    ReadOnlyError,
+    OutOfMemoryError,
+    ClusterDownError,
+    TryAgainError,
+)
+_DENIED = (AuthenticationError, AuthorizationError, NoPermissionError)
+_PASSING = ("MISCONF", "BUSY", "NOREPLICAS", "LOADING", "MASTERDOWN")
+_ADDRESS = {"host", "port", "path", "db", "username", "password", "credential_provider"}
+_MISSING_FUNCTION = "Function not found"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """How to reach Redis, and for how long to try."""
+
+    url: str = field(repr=False)
+    """redis://, rediss:// or unix://; may hold a password."""
+    connect_timeout_ms: int = 2_000
+    socket_timeout_ms: int = 30_000
+    """For one reply; promoting or closing a big epoch is one."""
+    attempts_max: int = 3
+    """Of opening a connection, and of what may be repeated."""
+    backoff_ms: int = 50
+    """Before the second attempt; doubled before each further one."""
+
+    def __post_init__(self) -> None:
+        if min(self.connect_timeout_ms, self.socket_timeout_ms, self.attempts_max) < 1:
+            raise ValueError("timeouts and attempts begin at 1")
+
+
+@runtime_checkable
+class Transport(Protocol):
+    """Where commands go."""
+
+    @property
+    def incarnation(self) -> str:
+        """The server's run id; connects if there was no connection yet."""
+
+    def exchange(self, commands: Sequence[Command], *, is_repeatable: bool = False) -> list[Any]:
+        """Send commands in one round trip and wait for all replies.
+
+        Args:
+            commands: They are carried out in order, but not as one.
+            is_repeatable: Whether all of them may be carried out twice.
+
+        Returns:
+            A reply each; a `ResponseError` stands for itself, so that one does not hide others.
+
+        Raises:
+            StateUnavailable: No reply; unknown how many commands were carried out.
+            StateAccessDenied: Wrong credentials.
+            IncarnationChanged: The server is another process than the run began with.
+        """
+
+    def close(self) -> None:
+        """Close idle connections."""
+
+
+class _Connection(Protocol):
+    """What we use of redis-py's connections, whose own types are partial."""
+
+    def on_connect(self) -> None: ...
+    def disconnect(self) -> None: ...
+    def send_command(self, *args: str) -> None: ...
+    def send_packed_command(self, command: Any) -> None: ...
+    def pack_commands(self, commands: Sequence[Command]) -> Any: ...
+    def read_response(self) -> Any: ...
+
+
+class RedisTransport:
+    """Round trips over a pool of connections to one Redis.
+
+    Characteristics:
+        timeouts      of connect and of each reply
+        repeats       opening a connection, and repeatable batches, up to a limit
+        thread-safe   yes; a connection for each round trip under way
+        forks         a child opens connections of its own
+    """
+
+    def __init__(
+        self, source: redis.Redis | ClientSettings, incarnation: str | None = None
+    ) -> None:
+        """Take a client's address and credentials, or settings; connects at first use."""
+        limits = source if isinstance(source, ClientSettings) else ClientSettings("")
+        self._attempts = limits.attempts_max
+        self._backoff_ms = limits.backoff_ms
+        self._expected = incarnation
+        self._pool = self._own_pool(source, limits)
+
+    @property
+    def incarnation(self) -> str:
+        """The server's run id."""
+        if self._expected is None:
+            self.exchange([("PING",)], is_repeatable=True)
+        if self._expected is None:
+            raise StateUnavailable("redis does not tell its run id")
+        return self._expected
+
+    def exchange(self, commands: Sequence[Command], *, is_repeatable: bool = False) -> list[Any]:
+        """Send commands in one round trip; see `Transport.exchange`."""
+        if not commands:
+            return []
+        replies = self._attempted(commands, is_repeatable=is_repeatable)
+        if any(map(_misses_function, replies)):
+            # All our functions may be called twice: what went through the first time stays so.
+            self._attempted([("FUNCTION", "LOAD", "REPLACE", library()[0])], is_repeatable=True)
+            replies = self._attempted(commands, is_repeatable=is_repeatable)
+        return replies
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.disconnect()
+
+    def _attempted(self, commands: Sequence[Command], *, is_repeatable: bool) -> list[Any]:
+        for attempt in range(self._attempts):
+            if attempt:
+                time.sleep(self._backoff_ms * 2 ** (attempt - 1) / 1_000)
+            is_last = attempt == self._attempts - 1
+            try:
+                connection = self._pool.get_connection()
+            except RedisError as error:
+                if is_last or isinstance(error, _DENIED):
+                    raise translate(error) from error
+                continue
+            try:
+                return _exchange(cast("_Connection", connection), commands)
+            except RedisError as error:
+                if is_last or not is_repeatable or isinstance(error, _DENIED):
+                    raise translate(error) from error
+            finally:
+                self._pool.release(connection)
+        raise StateUnavailable("redis was not tried")
+
+    def _own_pool(
+        self, source: redis.Redis | ClientSettings, limits: ClientSettings
+    ) -> redis.ConnectionPool:
+        """A pool like the client's, but with our limits, bytes as replies, and our check."""
+        if isinstance(source, ClientSettings):
+            given = redis.ConnectionPool.from_url(source.url)
+        else:
+            given = source.connection_pool
+        # Where it is and who we are; its policies and handlers are replaced by ours.
+        options = {
+            name: value
+            for name, value in given.connection_kwargs.items()
+            if name in _ADDRESS or name.startswith("ssl_")
+        }
+        options |= {
+            "socket_timeout": limits.socket_timeout_ms / 1_000,
+            "socket_connect_timeout": limits.connect_timeout_ms / 1_000,
+            "decode_responses": False,
+            "protocol": 2,
+            "retry": Retry(NoBackoff(), 0),
+            "maint_notifications_config": MaintNotificationsConfig(enabled=False),
+            "redis_connect_func": self._greet,
+        }
+        return redis.ConnectionPool(connection_class=given.connection_class, **options)
+
+    def _greet(self, connection: _Connection) -> None:
+        """Log in, and see that the server is the one that the run began with."""
+        connection.on_connect()
+        connection.send_command("INFO", "server")
+        told = re.search(rb"^run_id:(\w+)", connection.read_response(), re.MULTILINE)
+        found = told[1].decode() if told else "unknown"
+        if self._expected is None:
+            self._expected = found
+        elif found != self._expected:
+            # The pool would hand it out again as a good one.
+            connection.disconnect()
+            raise IncarnationChanged(self._expected, found)
+
+
+def transport_of(
+    source: Transport | redis.Redis | ClientSettings, incarnation: str | None = None
+) -> Transport:
+    """A transport as it is, or one of its own for a client or for settings."""
+    if isinstance(source, (redis.Redis, ClientSettings)):
+        return RedisTransport(source, incarnation)
+    return source
+
+
+@cache
+def shared_transport(settings: ClientSettings, incarnation: str | None) -> RedisTransport:
+    """One transport for all tasks of this process that talk to the same incarnation."""
+    return RedisTransport(settings, incarnation)
+
+
+@cache
+def library() -> tuple[str, str]:
+    """The source of our functions, and the version that is part of their names."""
+    source = Path(__file__).with_name("tailrace.lua").read_text(encoding="utf-8")
+    version = hashlib.sha256(source.encode()).hexdigest()[:12]
+    return source.replace("VERSION", version), version
+
+
+@cache
+def function(name: str) -> str:
+    """The full name of one of our functions."""
+    return f"{name}_{library()[1]}"
+
+
+def translate(error: RedisError) -> StateError:
+    """An error of Redis in our words; replies that our functions give are told apart elsewhere."""
+    text = str(error)
+    if isinstance(error, _DENIED):
+        return StateAccessDenied(f"redis denies access: {text}")
+    if isinstance(error, _AWAY) or text.startswith(_PASSING):
+        return StateUnavailable(f"redis does not answer: {text}")
+    return StateCorrupt(f"redis refuses a command: {text}")
+
+
+def checked(replies: Sequence[Any]) -> list[Any]:
+    """The replies, if none is an error.
+
+    Raises:
+        StateUnavailable, StateAccessDenied, StateCorrupt: The first error among them.
+    """
+    for reply in replies:
+        if isinstance(reply, RedisError):
+            raise translate(reply) from reply
+    return list(replies)
+
+
+def _exchange(connection: _Connection, commands: Sequence[Command]) -> list[Any]:
+    replies: list[Any] = []
+    try:
+        connection.send_packed_command(connection.pack_commands(commands))
+        for _ in commands:
+            try:
+                replies.append(connection.read_response())
+            except ResponseError as error:
+                replies.append(error)
+    except BaseException:
+        # Replies of this exchange must never be read as those of another.
+        connection.disconnect()
+        raise
+    return replies
+
+
+def _misses_function(reply: Any) -> bool:
+    if isinstance(reply, list):
+        return any(isinstance(each, ResponseError) and _misses_function(each) for each in reply)
+    return isinstance(reply, ResponseError) and _MISSING_FUNCTION in str(reply)

@@ -1,0 +1,104 @@
+"""Errors of keyed state.
+
+    StateError                     code state-error
+    ├── StateUnavailable           Redis is away, loading, full or too slow: retry with a limit
+    │   └── ViewMoved              an epoch was closed while a reader looked: look again
+    ├── StateAccessDenied          Redis refuses our credentials or a command: a person must act
+    ├── Fenced                     the caller is stale: a newer run, or its epoch is closed
+    ├── StagedWritesGone           what an epoch's tasks staged is gone: run the epoch again
+    ├── IncarnationChanged         Redis restarted under a run: start a new run
+    ├── StateLost                  Redis and checkpoint do not belong together: never go on
+    ├── StateCorrupt               something stored is not what we write: stop, keep the evidence
+    └── InvariantViolation         our bug: stop, keep the evidence
+
+Spark brings an error of a worker to the service as text only, so `code` is what the service acts
+on. Messages name pipelines, nodes, key groups, epochs and runs; never row values.
+"""
+
+from __future__ import annotations
+
+
+class StateError(Exception):
+    """Something that keyed state cannot go on with."""
+
+    code = "state-error"
+    """Stable; for logs, the API and the text that passes through Spark."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class StateUnavailable(StateError):
+    """Redis does not answer, is loading its data, is full, or refuses writes for now."""
+
+    code = "state-unavailable"
+
+
+class ViewMoved(StateUnavailable):
+    """Another epoch was closed while a reader looked; looking again shows that one."""
+
+    code = "state-view-moved"
+
+
+class StateAccessDenied(StateError):
+    """Redis refuses the credentials, or does not allow them a command."""
+
+    code = "state-access-denied"
+
+
+class Fenced(StateError):
+    """The caller is stale: a newer run owns the pipeline, or the epoch is closed already.
+
+    Never a reason to retry in place: either another attempt did the work, or another run will.
+    """
+
+    code = "state-fenced"
+
+
+class StagedWritesGone(StateError):
+    """An epoch cannot close, because a staged list is missing or short; a new run stages anew."""
+
+    code = "state-staged-writes-gone"
+
+
+class IncarnationChanged(StateError):
+    """Redis is not the process that the run began with: acknowledged writes may be gone.
+
+    The query fails and is started again as a new run, which runs the whole epoch anew.
+    """
+
+    code = "state-incarnation-changed"
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(
+            f"redis run id is {found}, the run began with {expected}",
+            hint="a new run takes over by itself; nothing that was closed is touched",
+        )
+        self.expected = expected
+        self.found = found
+
+
+class StateLost(StateError):
+    """State and checkpoint do not belong together; going on would give wrong results."""
+
+    code = "state-lost"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message,
+            hint="restore the redis that belongs to the checkpoint, or create the pipeline anew",
+        )
+
+
+class StateCorrupt(StateError):
+    """Something stored is not what this version writes, or has another type."""
+
+    code = "state-corrupt"
+
+
+class InvariantViolation(StateError):
+    """A rule that only a bug of ours can break was broken."""
+
+    code = "state-invariant"

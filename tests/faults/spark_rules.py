@@ -1,0 +1,220 @@
+"""A tiny driver that keeps Spark's rules, a tiny operator and sink, and what must come of them.
+
+Spark's rules, as far as the epoch protocol leans on them: an epoch is planned (its input fixed)
+before it runs; epoch e + 1 runs only after e was recorded; a task that fails is tried again with
+the same input, at most four times; a query that fails is started again, and runs the epoch that was
+planned and not recorded once more, with the same input.
+
+The operator counts what it sees of each key, keeps an order by last touch and a journal; the sink
+keeps a table of the counts, prints each row and counts epochs: structures where doing something
+twice, or not at all, shows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from state.backends.interface import (
+    ApplyStaged,
+    CounterAdd,
+    EpochCheck,
+    EpochStamp,
+    HashAdd,
+    HashGet,
+    HashPut,
+    HashScan,
+    SortedPut,
+    SortedTop,
+    StreamAppend,
+    StreamScan,
+)
+from state.errors import (
+    Fenced,
+    IncarnationChanged,
+    StagedWritesGone,
+    StateUnavailable,
+)
+from state.testing.faults import ProcessDied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from state.backends.interface import Ledger, StateBackend, Write
+
+NODE = "1_count"
+PARALLELISM = 4
+TASKS = {0: (0, 1), 1: (2, 3)}
+"""Key groups of each task."""
+KEYS = {0: b"ann", 1: b"bob", 2: b"cem", 3: b"dag"}
+"""A key in each key group."""
+ATTEMPTS_MAX = 4
+RUNS_MAX = 12
+EPOCHS = 3
+
+TRANSIENT = (StateUnavailable, Fenced, IncarnationChanged, StagedWritesGone, ProcessDied)
+"""What fails a task or a query and is answered by another attempt or run."""
+
+
+def input_of(epoch: int) -> dict[int, int]:
+    """How often each key group's key comes in an epoch; key group 3 misses epoch 2."""
+    return {0: epoch, 1: 1, 2: 2 * epoch, 3: 0 if epoch == 2 else 5}
+
+
+@dataclass
+class Checkpoint:
+    """What Spark remembers of a query."""
+
+    recorded: int = 0
+    """The last epoch that is done with."""
+
+
+@dataclass
+class Run:
+    """One run of the query: what its driver and its workers talk to."""
+
+    number: int
+    driver: Ledger
+    worker: Ledger
+    backend: StateBackend
+    attempts: int = 0
+
+    def stamp(self, epoch: int) -> EpochStamp:
+        return EpochStamp(epoch, self.number, 1_700_000_000_000 + epoch)
+
+
+@dataclass
+class Spark:
+    """Runs the query until so many epochs are recorded."""
+
+    open_run: Callable[[], Run]
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    runs: int = 0
+    failures: list[str] = field(default_factory=list)
+    """Why attempts and runs ended."""
+
+    def run_until(self, epoch: int) -> None:
+        """Record epochs up to this one, through whatever fails.
+
+        Raises:
+            StateError: What another run would not mend; or nothing did within the limit.
+        """
+        while self.checkpoint.recorded < epoch:
+            self.runs += 1
+            if self.runs > RUNS_MAX:
+                raise AssertionError(f"no end after {RUNS_MAX} runs: {self.failures}")
+            try:
+                self._run_query(epoch)
+            except TRANSIENT as error:
+                self.failures.append(f"run: {type(error).__name__}")
+
+    def _run_query(self, until: int) -> None:
+        run = self.open_run()
+        while self.checkpoint.recorded < until:
+            epoch = self.checkpoint.recorded + 1
+            self.run_epoch(run, epoch)
+            self.checkpoint.recorded = epoch
+
+    def run_epoch(self, run: Run, epoch: int) -> None:
+        """All of an epoch but the note that it is done."""
+        staged = [self._run_task(run, epoch, task) for task in TASKS]
+        close(run, epoch, staged)
+
+    def _run_task(self, run: Run, epoch: int, task: int) -> ApplyStaged | None:
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                return run_attempt(run, epoch, task)
+            except TRANSIENT as error:
+                self.failures.append(f"task: {type(error).__name__}")
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+
+def run_attempt(run: Run, epoch: int, task: int) -> ApplyStaged | None:
+    """An attempt of a task: the operator, then the sink's side of it."""
+    run.attempts += 1
+    name = b"stage:%d:%d:%d:%d" % (epoch, task, run.number, run.attempts)
+    if run.worker.check(epoch) is EpochCheck.CLOSED:
+        return None
+    key_groups = [each for each in TASKS[task] if input_of(epoch)[each]]
+    transaction = run.backend.begin(NODE, run.stamp(epoch), key_groups)
+    counts = transaction.fetch([HashGet(each, b"counts", [KEYS[each]]) for each in key_groups])
+    orders = transaction.fetch([SortedTop(each, b"order", 1) for each in key_groups])
+    writes: dict[int, list[Write]] = {}
+    rows: list[Write] = []
+    for number, (count,), order in zip(key_groups, counts, orders, strict=True):
+        key, seen = KEYS[number], input_of(epoch)[number]
+        now = int(count or 0) + seen
+        place = int(order[0][1]) + 1 if order else 1
+        writes[number] = [
+            HashPut(b"counts", [key, b"%d" % now]),
+            SortedPut(b"order", [place, b"%d" % epoch]),
+            HashAdd(b"totals", b"seen", seen),
+            StreamAppend(b"journal", [[b"n", b"%d" % now]], 100),
+        ]
+        rows += [
+            HashPut(b"table:counts", [key, b"%d" % now]),
+            StreamAppend(b"print", [[key, b"%d" % now]], 100),
+        ]
+    transaction.commit(writes)
+    return ApplyStaged(name, run.worker.stage(name, rows))
+
+
+def close(run: Run, epoch: int, staged: list[ApplyStaged | None]) -> None:
+    """The driver's side: close the epoch, then promote."""
+    progress = StreamAppend(b"progress", [[b"epoch", b"%d" % epoch]], 100, b"%d-0" % epoch)
+    effects = [each for each in staged if each is not None]
+    run.driver.close_epoch(
+        run.stamp(epoch), {"in": epoch}, [*effects, CounterAdd(b"closed", 1), progress]
+    )
+    run.driver.promote_all([NODE], PARALLELISM)
+
+
+def expected(epochs: int = EPOCHS) -> dict[str, Any]:
+    """What state and sinks hold after so many epochs, by definition."""
+    counts: Counter[int] = Counter()
+    journal: dict[int, list[tuple[bytes, list[bytes]]]] = {each: [] for each in KEYS}
+    order: dict[int, list[tuple[bytes, float]]] = {each: [] for each in KEYS}
+    printed: list[list[bytes]] = []
+    for epoch in range(1, epochs + 1):
+        for number, seen in input_of(epoch).items():
+            if not seen:
+                continue
+            counts[number] += seen
+            now = b"%d" % counts[number]
+            journal[number].append((b"%d-0" % epoch, [b"n", now]))
+            order[number].insert(0, (b"%d" % epoch, float(len(order[number]) + 1)))
+            printed.append([KEYS[number], now])
+    return {
+        "counts": {KEYS[each]: b"%d" % counts[each] for each in KEYS if counts[each]},
+        "totals": [{b"seen": b"%d" % counts[each]} if counts[each] else {} for each in KEYS],
+        "journal": list(journal.values()),
+        "order": list(order.values()),
+        "table": {KEYS[each]: b"%d" % counts[each] for each in KEYS if counts[each]},
+        "print": printed,
+        "progress": [(b"%d-0" % e, [b"epoch", b"%d" % e]) for e in range(1, epochs + 1)],
+        "closed": epochs,
+        "marker": (epochs, f'{{"in":{epochs}}}' if epochs else "{}"),
+    }
+
+
+def found(
+    fetch: Callable[[list[Any]], list[Any]], slot: Callable[[Any], Any], closed: int, ledger: Ledger
+) -> dict[str, Any]:
+    """The same, as the backend has it."""
+    groups = list(KEYS)
+    counts = fetch([HashScan(each, b"counts") for each in groups])
+    marker = ledger.marker()
+    return {
+        "counts": {key: value for each in counts for key, value in each.items()},
+        "totals": fetch([HashScan(each, b"totals") for each in groups]),
+        "journal": fetch([StreamScan(each, b"journal", None, 100) for each in groups]),
+        "order": fetch([SortedTop(each, b"order", 100) for each in groups]),
+        "table": slot(HashScan(0, b"table:counts")),
+        "print": [fields for _, fields in slot(StreamScan(0, b"print", None, 100))],
+        "progress": slot(StreamScan(0, b"progress", None, 100)),
+        "closed": closed,
+        "marker": (marker.epoch, marker.offsets),
+    }

@@ -1,0 +1,243 @@
+"""The epoch protocol under crashes, by enumeration: whatever dies, the result is the same.
+
+An epoch in the middle of three is struck. First it is run without faults, to count its commands;
+then it is run once for each fault at each of them, and for each pair of faults, where the second
+one strikes anywhere in what follows the first: another attempt, another run, the next epoch. Then
+stragglers: an attempt stands still after k of its commands, for each k, and goes on when the rest
+has got to its m-th, for each m. State, sinks and marker must always be what the definition says.
+
+`test_redis_restarts.py` has what happens when Redis itself ends, or comes back with another past.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+
+from state.backends.interface import EpochCheck
+from state.errors import Fenced, StateLost
+from state.testing.faults import Fault, FaultPlan, ProcessDied, Straggler
+from tests.conftest import RedisServer
+from tests.faults.spark_rules import (
+    EPOCHS,
+    TASKS,
+    Run,
+    Spark,
+    close,
+    expected,
+    run_attempt,
+)
+from tests.faults.worlds import HeapWorld, RedisWorld, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from state.backends.interface import ApplyStaged
+
+STRUCK = 2
+"""The epoch in which things happen."""
+
+
+@pytest.fixture(scope="module")
+def quick_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.Redis]:
+    """A Redis of our own that writes no file: thousands of scenarios, and none restarts it."""
+    server = RedisServer(tmp_path_factory.mktemp("quick"))
+    server.start()
+    with redis.Redis(port=server.port) as client:
+        client.config_set("appendonly", "no")
+        yield client
+    server.stop()
+
+
+@pytest.fixture(params=["heap", "redis"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    if request.param == "heap":
+        yield HeapWorld()
+        return
+    world = RedisWorld(request.getfixturevalue("quick_redis"))
+    yield world
+    world.close()
+
+
+def play(world: World, plan: FaultPlan, epochs: int = EPOCHS) -> Spark:
+    """Three epochs; the plan counts from the second one on, where the query starts once more."""
+    world.reset()
+    spark = world.spark(plan)
+    with plan.resting():
+        spark.run_until(STRUCK - 1)
+    spark.run_until(epochs)
+    return spark
+
+
+def struck_commands(world: World) -> range:
+    """The numbers of the commands of the epoch that is struck, and of the start before it."""
+    plan = FaultPlan()
+    play(world, plan, STRUCK)
+    return range(1, plan.passed + 1)
+
+
+def test_without_faults_the_result_is_the_definition(world: World) -> None:
+    spark = play(world, FaultPlan())
+
+    assert world.contents() == expected()
+    assert not spark.failures
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_any_single_fault_changes_nothing(world: World, fault: Fault) -> None:
+    for number in struck_commands(world):
+        spark = play(world, FaultPlan({number: fault}))
+        assert world.contents() == expected(), f"{fault} at command {number}: {spark.failures}"
+
+
+def test_faults_strike(world: World) -> None:
+    """The enumeration is not of nothing: most faults fail a task, some fail a run."""
+    ends = Counter(
+        tuple(play(world, FaultPlan({number: Fault.DEATH})).failures)
+        for number in struck_commands(world)
+    )
+
+    assert ends[("task: ProcessDied",)] >= 6
+    assert ends[("run: ProcessDied",)] >= 3
+    assert set(ends) == {("task: ProcessDied",), ("run: ProcessDied",)}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(Fault.DEATH, Fault.DEATH), (Fault.NOT_SENT, Fault.REPLY_LOST)]
+)
+def test_any_pair_of_faults_changes_nothing(world: World, first: Fault, second: Fault) -> None:
+    for one in struck_commands(world):
+        probe = FaultPlan({one: first})
+        play(world, probe)
+        for other in range(one + 1, probe.passed + 1):
+            spark = play(world, FaultPlan({one: first, other: second}))
+            words = f"{first} at {one}, {second} at {other}: {spark.failures}"
+            assert world.contents() == expected(), words
+
+
+def test_failing_at_every_attempt_changes_nothing(world: World) -> None:
+    """The same command of each attempt fails until the query fails, and of the next run's too."""
+    for number in struck_commands(world):
+        plan = FaultPlan(dict.fromkeys(range(number, number + 9), Fault.REPLY_LOST))
+        spark = play(world, plan)
+        assert world.contents() == expected(), f"at {number}: {spark.failures}"
+
+
+class _Stage:
+    """A first epoch that is done, and a straggler of the second one."""
+
+    def __init__(self, world: World, call: Callable[[Run], object], *, is_orphan: bool) -> None:
+        world.reset()
+        self.plan = FaultPlan()
+        self.spark = world.spark(self.plan)
+        with self.plan.resting():
+            self.spark.run_until(STRUCK - 1)
+            # The run goes on in epoch 2, or was that of a server that is gone.
+            run = self.spark.open_run()
+            if isinstance(call, _OrphanedServer):
+                call.prepare(run)
+        self.straggler = Straggler(lambda plan: call(world.straggling(run, plan)))
+        if not is_orphan:
+            self._stay_in(run)
+
+    def _stay_in(self, run: Run) -> None:
+        """The first start of what follows is none: the run that the straggler is of goes on."""
+        start, runs = self.spark.open_run, [run]
+        self.spark.open_run = lambda: runs.pop() if runs else start()
+
+
+def _play_late(
+    world: World, call: Callable[[Run], object], more: int | None, *, is_orphan: bool
+) -> Iterator[tuple[Straggler, str]]:
+    """The straggler stands after each number of its commands, and goes on at each of the rest's."""
+    stage = _Stage(world, call, is_orphan=is_orphan)
+    stage.spark.run_until(EPOCHS)
+    stage.straggler.abandon()
+    rest = stage.plan.passed
+    done = 0
+    while True:
+        for moment in range(1, rest + 1):
+            stage = _Stage(world, call, is_orphan=is_orphan)
+            straggler = stage.straggler
+            straggler.go_on(done)
+            had_ended = straggler.has_ended
+            stage.plan.visit(moment, partial(straggler.go_on, more))
+            stage.spark.run_until(EPOCHS)
+            straggler.abandon()
+            words = f"{done} before, goes on at {moment}: {stage.spark.failures}"
+            assert world.contents() == expected(), words
+            yield straggler, words
+        if had_ended:
+            return
+        done += 1
+
+
+def _attempt(run: Run) -> None:
+    run_attempt(run, STRUCK, 0)
+
+
+class _OrphanedServer:
+    """A server whose tasks have all committed, and which goes on to close, while another starts."""
+
+    def __init__(self) -> None:
+        self._staged: list[ApplyStaged | None] = []
+
+    def prepare(self, run: Run) -> None:
+        self._staged = [run_attempt(run, STRUCK, task) for task in TASKS]
+
+    def __call__(self, run: Run) -> None:
+        close(run, STRUCK, self._staged)
+
+
+@pytest.mark.parametrize("more", [None, 1], ids=["to its end", "for one more command"])
+@pytest.mark.parametrize("is_orphan", [False, True], ids=["same run", "earlier run"])
+def test_a_late_attempt_changes_nothing(world: World, more: int | None, is_orphan: bool) -> None:
+    ends: Counter[type] = Counter()
+    for straggler, words in _play_late(world, _attempt, more, is_orphan=is_orphan):
+        ends[type(straggler.error)] += 1
+        # StateLost: it asks the ledger so late that its epoch is two behind.
+        assert isinstance(straggler.error, Fenced | StateLost | ProcessDied | None), words
+    # A single further command seldom gets as far as the reply that refuses it.
+    assert more or ends[Fenced] > 0
+
+
+@pytest.mark.parametrize("more", [None, 1], ids=["to its end", "for one more command"])
+def test_an_orphaned_server_changes_nothing(world: World, more: int | None) -> None:
+    for straggler, words in _play_late(world, _OrphanedServer(), more, is_orphan=True):
+        assert isinstance(straggler.error, Fenced | ProcessDied | None), words
+
+
+def test_a_checkpoint_that_is_one_epoch_back_goes_on(world: World) -> None:
+    """As after a crash between the close and Spark's note of it."""
+    spark = play(world, FaultPlan())
+    spark.checkpoint.recorded = EPOCHS - 1
+
+    spark.run_until(EPOCHS)
+
+    assert world.contents() == expected()
+
+
+@pytest.mark.parametrize("recorded", [0, EPOCHS - 2, EPOCHS + 1, EPOCHS + 9])
+def test_a_checkpoint_that_is_elsewhere_is_refused(world: World, recorded: int) -> None:
+    spark = play(world, FaultPlan())
+    spark.checkpoint.recorded = recorded
+
+    with pytest.raises(StateLost, match=rf"epoch {EPOCHS}\b.*epoch {recorded + 1}\b"):
+        spark.run_until(EPOCHS + 20)
+
+    assert world.contents() == expected()
+
+
+def test_an_epoch_that_was_closed_with_other_offsets_is_refused(world: World) -> None:
+    spark = play(world, FaultPlan())
+    run = spark.open_run()
+
+    assert run.worker.check(EPOCHS) is EpochCheck.CLOSED
+    with pytest.raises(StateLost, match="other offsets"):
+        run.driver.close_epoch(run.stamp(EPOCHS), {"in": 99}, [])
+
+    assert world.contents() == expected()

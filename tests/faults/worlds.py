@@ -1,0 +1,116 @@
+"""Where the crash tests run: the protocol over real Redis, and over the heap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from state.backends.heap import HeapBackend, HeapLedger
+from state.backends.reads import command_of, value_of
+from state.backends.redis import RedisBackend
+from state.backends.transport import RedisTransport, checked
+from state.epochs import EpochLedger
+from state.reader import CommittedReader
+from state.testing.faults import FaultPlan, FaultyBackend, FaultyLedger, FaultyTransport
+from tests.faults.spark_rules import NODE, PARALLELISM, Run, Spark, found
+
+if TYPE_CHECKING:
+    import redis
+
+    from state.backends.interface import Read
+    from state.backends.transport import Transport
+
+PIPELINE = "orders"
+
+
+class World(Protocol):
+    """A backend with a pipeline on it."""
+
+    def reset(self) -> None:
+        """Forget everything."""
+
+    def spark(self, plan: FaultPlan) -> Spark:
+        """Spark over connections that pass this plan."""
+
+    def straggling(self, run: Run, plan: FaultPlan) -> Run:
+        """The same run over other connections: those of a process that lives on."""
+
+    def contents(self) -> dict[str, Any]:
+        """What state and sinks hold, as `spark_rules.expected` tells it."""
+
+
+class RedisWorld:
+    """Each command of the real protocol counts."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._transport = RedisTransport(client)
+        self._reader = CommittedReader(client, PIPELINE)
+
+    def reset(self) -> None:
+        # Functions stay loaded: loading is tested apart.
+        self._client.flushall()
+
+    def spark(self, plan: FaultPlan) -> Spark:
+        transport = FaultyTransport(self._transport, plan)
+
+        def open_run() -> Run:
+            ledger = EpochLedger(transport, PIPELINE)
+            return _run(ledger.open_run([NODE], PARALLELISM), transport)
+
+        return Spark(open_run)
+
+    def straggling(self, run: Run, plan: FaultPlan) -> Run:
+        return _run(run.number, FaultyTransport(self._transport, plan), attempts=90)
+
+    def contents(self) -> dict[str, Any]:
+        slot = f"tailrace:{{{PIPELINE}}}:".encode()
+
+        def read(asked: Read) -> Any:
+            command = command_of(asked, slot)
+            return value_of(asked, command and checked(self._transport.exchange([command]))[0])
+
+        closed = int(self._client.get(slot + b"closed") or 0)
+        ledger = EpochLedger(self._transport, PIPELINE)
+        return found(self._reader.view(NODE).fetch, read, closed, ledger)
+
+    def close(self) -> None:
+        self._reader.close()
+        self._transport.close()
+
+
+class HeapWorld:
+    """Each call counts."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._backend = HeapBackend()
+
+    def spark(self, plan: FaultPlan) -> Spark:
+        def open_run() -> Run:
+            ledger = FaultyLedger(self._ledger(), plan)
+            return self._run(ledger.open_run([NODE], PARALLELISM), plan)
+
+        return Spark(open_run)
+
+    def straggling(self, run: Run, plan: FaultPlan) -> Run:
+        return self._run(run.number, plan, attempts=90)
+
+    def contents(self) -> dict[str, Any]:
+        slot = self._backend.store.slot
+        counter = slot.structures.get(b"closed")
+        closed = counter.value if counter else 0
+        return found(self._backend.view(NODE).fetch, slot.read, closed, self._ledger())
+
+    def _ledger(self) -> HeapLedger:
+        return HeapLedger(self._backend.store)
+
+    def _run(self, number: int, plan: FaultPlan, attempts: int = 0) -> Run:
+        ledger = FaultyLedger(self._ledger(), plan)
+        return Run(number, ledger, ledger, FaultyBackend(self._backend, plan), attempts)
+
+
+def _run(number: int, transport: Transport, attempts: int = 0) -> Run:
+    ledger = EpochLedger(transport, PIPELINE)
+    return Run(number, ledger, ledger, RedisBackend(transport, PIPELINE), attempts)

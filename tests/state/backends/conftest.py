@@ -1,0 +1,7 @@
+"""The conformance suites are modules of the product: show what their assertions compared."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite("state.testing.conformance", "state.testing.ledger_conformance")

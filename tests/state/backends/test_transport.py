@@ -1,0 +1,239 @@
+"""Round trips: limits, repeats, and errors in our words."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+
+from state.backends.transport import (
+    ClientSettings,
+    RedisTransport,
+    Transport,
+    checked,
+    function,
+    library,
+    shared_transport,
+    transport_of,
+)
+from state.epochs import EpochLedger
+from state.errors import StateAccessDenied, StateCorrupt, StateUnavailable
+from tests.conftest import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import RedisServer
+
+
+@pytest.fixture
+def transport(redis_client: redis.Redis) -> Iterator[RedisTransport]:
+    transport = RedisTransport(redis_client)
+    yield transport
+    transport.close()
+
+
+class Listener:
+    """A server that lets a given number of connections live, and answers none of them."""
+
+    def __init__(self, *, answers: bytes | None = None) -> None:
+        self.connections = 0
+        self._answers = answers
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._held: list[socket.socket] = []
+        self.settings = ClientSettings(
+            f"redis://127.0.0.1:{self._socket.getsockname()[1]}",
+            connect_timeout_ms=200,
+            socket_timeout_ms=200,
+            backoff_ms=1,
+        )
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._held.append(connection)
+            if self._answers is not None:
+                connection.sendall(self._answers)
+
+    def close(self) -> None:
+        # A socket that is only closed would leave the other thread waiting in accept.
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(timeout=10)
+        for connection in self._held:
+            connection.close()
+
+
+def test_replies_are_bytes_whatever_the_client_decodes(redis_server: RedisServer) -> None:
+    with redis.Redis(port=redis_server.port, decode_responses=True, protocol=3) as client:
+        transport = RedisTransport(client)
+        transport.exchange([("HSET", "h", b"\xff", b"\x00")])
+
+        assert transport.exchange([("HGETALL", "h")]) == [[b"\xff", b"\x00"]]
+        transport.close()
+
+
+def test_an_error_does_not_hide_the_other_replies(transport: RedisTransport) -> None:
+    first, refused, last = transport.exchange(
+        [("SET", "a", "1"), ("LPUSH", "a", "1"), ("GET", "a")]
+    )
+
+    assert (first, last) == (b"OK", b"1")
+    assert isinstance(refused, redis.ResponseError)
+    with pytest.raises(StateCorrupt):
+        checked([first, refused, last])
+
+
+def test_nobody_listening_is_unavailable() -> None:
+    settings = ClientSettings(f"redis://127.0.0.1:{free_port()}", backoff_ms=1)
+
+    with pytest.raises(StateUnavailable):
+        RedisTransport(settings).exchange([("PING",)])
+
+
+def test_opening_a_connection_is_tried_again_up_to_a_limit() -> None:
+    listener = Listener()
+
+    with pytest.raises(StateUnavailable):
+        RedisTransport(listener.settings).exchange([("SET", "a", "1")])
+
+    listener.close()
+    assert listener.connections == listener.settings.attempts_max
+
+
+class BrokenConnection:
+    """Takes what is sent, gives one reply, and breaks."""
+
+    def __init__(self) -> None:
+        self.replies = 1
+
+    def pack_commands(self, commands: Any) -> Any:
+        return commands
+
+    def send_packed_command(self, command: Any) -> None:
+        pass
+
+    def read_response(self) -> bytes:
+        if not self.replies:
+            raise redis.ConnectionError("reset by peer")
+        self.replies -= 1
+        return b"OK"
+
+    def disconnect(self) -> None:
+        pass
+
+
+class BrokenPool:
+    """Hands out connections that break."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.released = 0
+
+    def get_connection(self) -> BrokenConnection:
+        self.opened += 1
+        return BrokenConnection()
+
+    def release(self, connection: BrokenConnection) -> None:
+        self.released += 1
+
+
+@pytest.mark.parametrize(("is_repeatable", "sent"), [(False, 1), (True, 3)])
+def test_only_what_may_be_repeated_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch, is_repeatable: bool, sent: int
+) -> None:
+    transport = RedisTransport(ClientSettings("redis://127.0.0.1", backoff_ms=1))
+    pool = BrokenPool()
+    monkeypatch.setattr(transport, "_pool", pool)
+
+    with pytest.raises(StateUnavailable, match="reset by peer"):
+        transport.exchange([("INCR", "a"), ("INCR", "b")], is_repeatable=is_repeatable)
+
+    assert (pool.opened, pool.released) == (sent, sent)
+
+
+def test_a_wrong_password_is_no_reason_to_try_again(
+    redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    redis_client.config_set("requirepass", "right")
+    try:
+        for url in ("redis://127.0.0.1", "redis://:wrong@127.0.0.1"):
+            transport = RedisTransport(ClientSettings(f"{url}:{redis_server.port}"))
+            with pytest.raises(StateAccessDenied):
+                checked(transport.exchange([("PING",)]))
+        transport = RedisTransport(ClientSettings(f"redis://:right@127.0.0.1:{redis_server.port}"))
+        assert transport.exchange([("PING",)]) == [b"PONG"]
+        transport.close()
+    finally:
+        redis_client.config_set("requirepass", "")
+
+
+def test_a_full_redis_is_unavailable(redis_client: redis.Redis, transport: RedisTransport) -> None:
+    ledger = EpochLedger(transport, "orders")
+    run = ledger.open_run(["1_count"], 1)
+    redis_client.config_set("maxmemory", "1")
+    try:
+        with pytest.raises(StateUnavailable):
+            ledger.open_run(["1_count"], 1)
+    finally:
+        redis_client.config_set("maxmemory", "0")
+    assert ledger.open_run(["1_count"], 1) == run + 1
+
+
+def test_a_read_only_redis_is_unavailable(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    redis_client.replicaof("127.0.0.1", free_port())
+    try:
+        with pytest.raises(StateUnavailable):
+            EpochLedger(transport, "orders").open_run(["1_count"], 1)
+    finally:
+        redis_client.replicaof("NO", "ONE")
+
+
+def test_functions_carry_the_digest_of_their_source() -> None:
+    source, version = library()
+
+    assert source.startswith(f"#!lua name=tailrace_{version}\n")
+    assert function("begin") == f"begin_{version}"
+    assert "VERSION" not in source
+
+
+def test_versions_live_beside_each_other(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    source, version = library()
+    redis_client.function_load(source.replace(version, "0" * 12), replace=True)
+
+    assert EpochLedger(transport, "orders").open_run(["1_count"], 1) == 1
+
+
+def test_settings_hide_the_password() -> None:
+    assert "secret" not in repr(ClientSettings("redis://:secret@localhost"))
+
+
+@pytest.mark.parametrize("name", ["connect_timeout_ms", "socket_timeout_ms", "attempts_max"])
+def test_limits_begin_at_one(name: str) -> None:
+    with pytest.raises(ValueError, match="begin at 1"):
+        ClientSettings("redis://localhost", **{name: 0})  # type: ignore[arg-type]
+
+
+def test_a_process_shares_a_transport_for_each_incarnation(redis_server: RedisServer) -> None:
+    settings = ClientSettings(redis_server.url)
+
+    assert shared_transport(settings, "a") is shared_transport(
+        ClientSettings(redis_server.url), "a"
+    )
+    assert shared_transport(settings, "a") is not shared_transport(settings, "b")
+    shared = shared_transport(settings, "a")
+    assert transport_of(shared) is shared
+    assert isinstance(shared, Transport)
