@@ -1,0 +1,56 @@
+"""A batch of changes on columns: what operators take and give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """Changes of one epoch, a row each."""
+
+    columns: tuple[pa.Array, ...]
+    """Typed columns, whole arrays of one length."""
+    kinds: NDArray[np.int8]
+    """`RowKind` of each change."""
+    order: NDArray[np.int64]
+    """Place of each change in its epoch. Rows need not be sorted by it."""
+    key_groups: NDArray[np.int32]
+    """Key group of each change's key, by the operator that gets the batch."""
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.kinds), len(self.order), len(self.key_groups)}
+        lengths.update(len(column) for column in self.columns)
+        if len(lengths) != 1:
+            raise ValueError(f"columns of a batch differ in length: {sorted(lengths)}")
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    @classmethod
+    def of(
+        cls,
+        columns: Sequence[pa.Array],
+        kinds: Sequence[int] | NDArray[np.int8],
+        order: Sequence[int] | NDArray[np.int64] | None = None,
+        key_groups: Sequence[int] | NDArray[np.int32] | None = None,
+    ) -> ChangeBatch:
+        """A batch from plain sequences; in order of its rows and in key group 0 if not said."""
+        count = len(kinds)
+        return cls(
+            columns=tuple(columns),
+            kinds=np.asarray(kinds, np.int8),
+            order=np.arange(count) if order is None else np.asarray(order, np.int64),
+            key_groups=np.zeros(count, np.int32)
+            if key_groups is None
+            else np.asarray(key_groups, np.int32),
+        )

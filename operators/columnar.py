@@ -1,0 +1,309 @@
+"""Rows as columns of numbers: identity, order and gathering without a loop over rows.
+
+Equality is that of the canonical form: NaN is NaN, 0.0 is not -0.0, null is null. A column becomes
+*codes*, integers below a bound that are equal where its values are, by the cheapest way that its
+type and content allow; codes of several columns are combined into one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from state.arrow_values import python_values
+from state.codec import RowCodec
+from state.columns import join_rows, texts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from state.types import LogicalType
+
+_FEW_ROWS = 4
+"""Up to so many rows are written one by one: starting Arrow's kernels would take longer."""
+
+_CODES_MAX = 1 << 40
+"""Codes are made dense beyond this bound, which leaves room to pack them with a position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Integers in [0, bound) that are equal where rows are."""
+
+    values: NDArray[np.int64]
+    bound: int
+
+
+class Columns:
+    """The columns of a batch with what was found out about them."""
+
+    __slots__ = ("_constant", "_texts", "arrays", "count", "types")
+
+    def __init__(self, arrays: Sequence[pa.Array], types: Sequence[LogicalType]) -> None:
+        self.arrays = tuple(_whole(array) for array in arrays)
+        self.types = tuple(types)
+        self.count = len(self.arrays[0]) if self.arrays else 0
+        self._constant: dict[int, bool] = {}
+        self._texts: dict[int, str] = {}
+
+    def is_constant(self, column: int) -> bool:
+        """Whether all rows of a string or binary column are the same; cheap if they are not."""
+        known = self._constant.get(column)
+        if known is None:
+            known = self._constant[column] = _is_constant(self.arrays[column])
+        return known
+
+    def codes(self, columns: Sequence[int]) -> Codes:
+        """Codes of rows by some of the columns."""
+        combined = Codes(np.zeros(self.count, np.int64), 1)
+        for column in columns:
+            if not self.is_constant(column):
+                codes = _codes_of(self.arrays[column], self.types[column])
+                combined = codes if combined.bound == 1 else _combine(combined, codes)
+        return combined
+
+    def telling(self, columns: Sequence[int], but: Sequence[int]) -> int | None:
+        """A column that varies and whose values Arrow compares as we do; None if there is none."""
+        for column in columns:
+            kind = self.arrays[column].type
+            exact = pa.types.is_integer(kind) or pa.types.is_string(kind)
+            if exact and column not in but and not self.is_constant(column):
+                return column
+        return None
+
+    def take(self, rows: NDArray[np.int64], columns: Sequence[int] | None = None) -> list[pa.Array]:
+        """The rows at these positions, in this order."""
+        chosen = range(len(self.arrays)) if columns is None else columns
+        indices = pa.array(rows)
+        return [
+            self.arrays[column].slice(0, len(rows))
+            if len(rows) <= self.count and self.is_constant(column)
+            else self.arrays[column].take(indices)
+            for column in chosen
+        ]
+
+    def encode(
+        self,
+        codec: RowCodec,
+        rows: NDArray[np.int64],
+        columns: Sequence[int],
+        before: Sequence[str | pa.Array] = (),
+    ) -> pa.BinaryArray:
+        """Canonical form of some columns of the rows at these positions.
+
+        A column that repeats one value is written once.
+
+        Args:
+            codec: Of these columns.
+            rows: Positions.
+            columns: Which columns.
+            before: Texts to write before each row, the same for all or one for each.
+        """
+        if rows.size <= _FEW_ROWS:
+            return self._encode_few(codec, rows, columns, before)
+        varying = [column for column in columns if not self.is_constant(column)]
+        taken = dict(zip(varying, self.take(rows, varying), strict=True))
+        if not taken and not before:
+            return codec.encode_columns(self.take(rows, columns))
+        pieces: list[str | pa.Array] = [*before, "["]
+        for number, (logical, column) in enumerate(zip(codec.types, columns, strict=True)):
+            if number:
+                pieces.append(",")
+            if column in taken:
+                pieces += texts_of(logical, taken[column]).pieces()
+            else:
+                pieces.append(self._constant_text(logical, column))
+        return join_rows([*pieces, "]"])
+
+    def _encode_few(
+        self,
+        codec: RowCodec,
+        rows: NDArray[np.int64],
+        columns: Sequence[int],
+        before: Sequence[str | pa.Array],
+    ) -> pa.BinaryArray:
+        places = rows.tolist()
+        values = [
+            [python_values(logical, self.arrays[column].slice(place, 1))[0] for place in places]
+            for logical, column in zip(codec.types, columns, strict=True)
+        ]
+        encoded = [codec.encode(row) for row in zip(*values, strict=True)]
+        texts = [
+            "".join(each if isinstance(each, str) else each[place].as_py() for each in before)
+            for place in range(rows.size)
+        ]
+        pairs = zip(texts, encoded, strict=True)
+        return pa.array([text.encode() + row for text, row in pairs], pa.binary())
+
+    def _constant_text(self, logical: LogicalType, column: int) -> str:
+        """The canonical text of a column that repeats one value."""
+        text = self._texts.get(column)
+        if text is None:
+            pieces = texts_of(logical, self.arrays[column].slice(0, 1)).pieces()
+            text = "".join(each if isinstance(each, str) else each[0].as_py() for each in pieces)
+            self._texts[column] = text
+        return text
+
+
+def dense(codes: Codes) -> Codes:
+    """The same codes without gaps, in the same order of values."""
+    values, bound = codes.values, codes.bound
+    if bound == 1:
+        return codes
+    if bound <= 4 * values.size + 1024:
+        present = np.zeros(bound, np.bool_)
+        present[values] = True
+        rank = np.cumsum(present) - 1
+        return Codes(rank[values], int(rank[-1]) + 1)
+    by_value = np.argsort(values)
+    ordered = values[by_value]
+    border = np.empty(values.size, np.bool_)
+    border[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=border[1:])
+    ranks = np.cumsum(border) - 1
+    result = np.empty_like(values)
+    result[by_value] = ranks
+    return Codes(result, int(ranks[-1]) + 1 if ranks.size else 1)
+
+
+def stable_order(values: NDArray[np.int64], bound: int) -> NDArray[np.int64]:
+    """A stable argsort of values in [0, bound)."""
+    bits = max(values.size - 1, 1).bit_length()
+    if bound < 1 << (62 - bits):
+        # One integer holds value and position: sorting it is stable and vectorised by numpy.
+        packed = (values << bits) | np.arange(values.size)
+        packed.sort()
+        return packed & ((1 << bits) - 1)
+    return np.argsort(values, kind="stable")
+
+
+def is_ascending(values: NDArray[np.int64]) -> bool:
+    """Whether no value is below the one before it."""
+    return bool((values[1:] >= values[:-1]).all())
+
+
+def _combine(left: Codes, right: Codes) -> Codes:
+    """Codes of pairs; either side is made dense if the product grows too large."""
+    if left.bound * right.bound > _CODES_MAX:
+        right = dense(right)
+    if left.bound * right.bound > _CODES_MAX:
+        left = dense(left)
+    return Codes(left.values * right.bound + right.values, left.bound * right.bound)
+
+
+def _codes_of(array: pa.Array, logical: LogicalType) -> Codes:
+    kind = array.type
+    if pa.types.is_nested(kind):
+        # Containers of containers have no cheap codes: their canonical bytes have.
+        array = RowCodec([logical], ["value"]).encode_columns([array])
+        return _dictionary(array)
+    if pa.types.is_floating(kind):
+        return _float_codes(array)
+    if pa.types.is_boolean(kind):
+        return _integer_codes(array.cast(pa.int8()), np.int8)
+    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+        width = kind.bit_width
+        view = pa.int64() if width == 64 else pa.int32() if width == 32 else kind
+        return _integer_codes(array.view(view), view.to_pandas_dtype())
+    return _dictionary(array)
+
+
+def _integer_codes(array: pa.Array, dtype: type[np.generic]) -> Codes:
+    """Distance from the smallest value, if that is not too far; null is one above the largest."""
+    values = _numbers(array, dtype).astype(np.int64)
+    if not values.size:
+        return Codes(values, 1)
+    valid = None
+    if array.null_count:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        known = values[valid]
+        if not known.size:
+            return Codes(np.zeros(values.size, np.int64), 1)
+        low, high = int(known.min()), int(known.max())
+    else:
+        low, high = int(values.min()), int(values.max())
+    span = high - low + 1
+    if span >= _CODES_MAX:
+        return dense_numbers(values, valid)
+    codes = values - low
+    if valid is not None:
+        codes[~valid] = span
+        span += 1
+    return Codes(codes, span)
+
+
+def dense_numbers(values: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> Codes:
+    """Dense codes of any 64-bit numbers; null is one above the largest."""
+    _, codes = np.unique(values, return_inverse=True)
+    codes = codes.astype(np.int64)
+    bound = int(codes.max()) + 1
+    if valid is not None:
+        codes[~valid] = bound
+        bound += 1
+    return Codes(codes, bound)
+
+
+def _float_codes(array: pa.Array) -> Codes:
+    """By bits, with one NaN."""
+    dtype, bits = (np.float32, np.int32) if array.type == pa.float32() else (np.float64, np.int64)
+    values = _numbers(array.cast(pa.float32() if dtype is np.float32 else pa.float64()), dtype)
+    values = np.where(np.isnan(values), dtype("nan"), values)
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    if not values.size:
+        return Codes(np.zeros(0, np.int64), 1)
+    return dense_numbers(values.view(bits).astype(np.int64), valid)
+
+
+def _numbers(array: pa.Array, dtype: type[np.generic]) -> NDArray[np.generic]:
+    data = array.buffers()[1]
+    if data is None:
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(data, dtype)[array.offset : array.offset + len(array)]
+
+
+def _dictionary(array: pa.Array) -> Codes:
+    encoded = array.dictionary_encode(null_encoding="encode")
+    codes = _numbers(encoded.indices, np.int32).astype(np.int64)
+    return Codes(codes, max(len(encoded.dictionary), 1))
+
+
+def _is_constant(array: pa.Array) -> bool:
+    """Whether a string column repeats one value: its bytes equal themselves, a value further on."""
+    kind = array.type
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)) or array.null_count:
+        return False
+    if len(array) < 2:
+        return bool(len(array))
+    offsets = _numbers_of_offsets(array)
+    length = int(offsets[1] - offsets[0])
+    # Ends are looked at first: columns that are not constant mostly differ in length.
+    if int(offsets[-1] - offsets[0]) != length * len(array) or (np.diff(offsets) != length).any():
+        return False
+    if not length:
+        return True
+    data, first = array.buffers()[2], int(offsets[0])
+    rest = length * (len(array) - 1)
+    return bool(data.slice(first, rest).equals(data.slice(first + length, rest)))
+
+
+def _numbers_of_offsets(array: pa.Array) -> NDArray[np.int32]:
+    return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+
+
+def _whole(array: pa.Array) -> pa.Array:
+    """One plain array: chunks joined, dictionaries and large offsets resolved."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return array.dictionary_decode()
+    if pa.types.is_large_string(kind):
+        return array.cast(pa.string())
+    if pa.types.is_large_binary(kind):
+        return array.cast(pa.binary())
+    return array

@@ -1,0 +1,35 @@
+"""Errors of operators.
+
+OperatorError                       code operator-*
+├── ChangelogError                  a changelog breaks a rule of changelogs
+└── InvalidSpec                     an operator was asked for that can not be
+
+Messages name columns, counts and rules; never row values, and keys only hashed.
+"""
+
+from __future__ import annotations
+
+
+class OperatorError(Exception):
+    """Something that an operator can not go on with."""
+
+    code = "operator-error"
+    """Stable; for logs and the API."""
+
+
+class ChangelogError(OperatorError):
+    """A changelog breaks a rule of changelogs."""
+
+    code = "operator-changelog"
+
+    def __init__(self, position: int, rule: str) -> None:
+        super().__init__(f"change {position}: {rule}")
+        self.position = position
+        """Index of the change, -1 for the end."""
+        self.rule = rule
+
+
+class InvalidSpec(OperatorError):
+    """An operator was asked for that can not be."""
+
+    code = "operator-invalid-spec"

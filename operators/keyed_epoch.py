@@ -1,0 +1,208 @@
+"""An epoch's changes sorted by key and order, for operators that work on columns.
+
+Rows stay where they arrived; everything else is positions. A change's position in (key, order) is
+its time for the kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.batch import ChangeBatch
+from operators.changelog import RowKind
+from operators.columnar import Codes, Columns, dense, is_ascending, stable_order
+from state.codec import RowCodec
+from state.multiset.kernel import Groups, KeyedChanges, group_changes
+from state.multiset.probing import Touched
+from state.multiset.vectors import bytes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from state.types import LogicalType
+
+    Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedInput:
+    """What must be known of a keyed operator's input; made once, as codecs take time to make."""
+
+    types: tuple[LogicalType, ...]
+    key: tuple[int, ...]
+    """The columns that state is kept by."""
+    match: tuple[int, ...]
+    """The columns that changes and entries are compared by."""
+    replaces: bool
+    """Whether an addition takes the place of the entry that it matches."""
+    row_codec: RowCodec
+    key_codec: RowCodec
+    match_codec: RowCodec
+
+    @classmethod
+    def of(
+        cls,
+        types: Sequence[LogicalType],
+        names: Sequence[str],
+        key: Sequence[int],
+        upsert_key: Sequence[int] | None,
+    ) -> KeyedInput:
+        """The input of an operator that matches by upsert key, or by whole rows without one."""
+        match = tuple(upsert_key or range(len(types)))
+        codecs = [
+            RowCodec([types[i] for i in columns], [names[i] for i in columns])
+            for columns in (range(len(types)), key, match)
+        ]
+        return cls(tuple(types), tuple(key), match, bool(upsert_key), *codecs)
+
+
+class KeyedEpoch:
+    """An epoch's changes sorted by key and order, and their rows and match columns as asked for."""
+
+    def __init__(self, of: KeyedInput, batch: ChangeBatch) -> None:
+        self._of = of
+        self._batch = batch
+        self._columns = Columns(batch.columns, of.types)
+        self.row_of: Integers
+        """Row of the batch of each change."""
+        by_order = None if is_ascending(batch.order) else np.argsort(batch.order, kind="stable")
+        key = dense(self._columns.codes(of.key))
+        others = [column for column in of.match if column not in of.key]
+        match = self._columns.codes(others)
+        self._sort(by_order, key, match)
+        self.touched = self._touch()
+
+    def _sort(self, by_order: Integers | None, key: Codes, match: Codes) -> None:
+        # Kinds 0 and 2 accumulate, 1 and 3 retract.
+        accumulates = (self._batch.kinds & 1) == 0
+        codes = key.values if by_order is None else key.values[by_order]
+        self._is_one_key = key.bound == 1
+        self.rank = (
+            np.arange(len(self._batch)) if self._is_one_key else stable_order(codes, key.bound)
+        )
+        """Place of each change in order."""
+        if by_order is None and self._is_one_key:
+            self.row_of = self.rank
+            self.changes = KeyedChanges(codes, accumulates, match.values)
+        else:
+            self.row_of = self.rank if by_order is None else by_order[self.rank]
+            self.changes = KeyedChanges(
+                codes[self.rank], accumulates[self.row_of], match.values[self.row_of]
+            )
+        self.groups: Groups = group_changes(self.changes)
+
+    def _touch(self) -> Touched:
+        changes, groups = self.changes, self.groups
+        count = int(changes.key[-1]) + 1 if changes.key.size else 0
+        first = np.searchsorted(changes.key, np.arange(count))
+        rows = self.row_of[first]
+        keys = bytes_of(self._columns.encode(self._of.key_codec, rows, self._of.key))
+        return Touched(
+            keys=keys,
+            key_groups=self._batch.key_groups[rows].astype(np.int64),
+            changes=changes,
+            groups=groups,
+            replace=self._of.replaces,
+        )
+
+    # What state asks for: rows and match columns, canonical.
+
+    def of_changes(
+        self, changes: Integers, before: Sequence[str | pa.Array] = ()
+    ) -> pa.BinaryArray:
+        """Canonical rows of changes, with texts before each."""
+        everything = range(len(self._of.types))
+        rows = self.row_of[changes]
+        return self._columns.encode(self._of.row_codec, rows, everything, before)
+
+    def of_groups(self, groups: Integers) -> pa.BinaryArray:
+        """Canonical match columns of groups of changes."""
+        rows = self.row_of[self.groups.first[groups]]
+        return self._columns.encode(self._of.match_codec, rows, self._of.match)
+
+    def of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
+        """Canonical match columns of canonical rows."""
+        if not self._of.replaces:
+            return rows
+        columns = self._of.row_codec.decode_columns(rows)
+        return self._of.match_codec.encode_columns([columns[i] for i in self._of.match])
+
+    def narrow(self, groups: Integers, rows: pa.BinaryArray) -> Integers:
+        """Those of the groups that may match one of a few canonical rows.
+
+        One column that varies tells most of them apart, long before canonical bytes are compared.
+        """
+        column = self._columns.telling(self._of.match, self._of.key)
+        if column is None or not len(rows):
+            return groups
+        values = self._columns.arrays[column].take(pa.array(self.row_of[self.groups.first[groups]]))
+        held = self._of.row_codec.decode_columns(rows)[column]
+        chosen: Integers = groups[pc.is_in(values, value_set=held).to_numpy(zero_copy_only=False)]
+        return chosen
+
+    def key_of(self, change: int) -> tuple[int, bytes]:
+        """Key group and canonical key of a change."""
+        key = int(self.changes.key[change])
+        return int(self.touched.key_groups[key]), self.touched.keys[key]
+
+    def kind_of(self, change: int) -> RowKind:
+        """The kind of a change."""
+        return RowKind(int(self._batch.kinds[self.row_of[change]]))
+
+    # What goes out.
+
+    def emit(
+        self,
+        emitted: Integers,
+        kinds: NDArray[np.int8],
+        source: Integers,
+        loaded: Integers,
+        loaded_rows: pa.BinaryArray,
+    ) -> ChangeBatch:
+        """The batch of emissions, by order.
+
+        Args:
+            emitted: Changes that emit, ascending.
+            kinds: Kind of each emission.
+            source: Per emission: the change whose row it carries, or -1 - (a loaded entry).
+            loaded: The loaded entries in question, ascending.
+            loaded_rows: Their canonical rows.
+        """
+        if self._is_one_key:
+            by_order = np.arange(emitted.size)
+        else:
+            place = np.full(len(self._batch), -1, np.int64)
+            place[self.rank[emitted]] = np.arange(emitted.size)
+            by_order = place[place >= 0]
+        emitted, source = emitted[by_order], source[by_order]
+        rows = self.row_of[emitted]
+        return ChangeBatch(
+            columns=tuple(self._rows_from(source, loaded, loaded_rows)),
+            kinds=kinds[by_order],
+            order=self._batch.order[rows],
+            key_groups=self._batch.key_groups[rows],
+        )
+
+    def _rows_from(
+        self, source: Integers, loaded: Integers, loaded_rows: pa.BinaryArray
+    ) -> list[pa.Array]:
+        if not loaded.size:
+            return self._columns.take(self.row_of[source])
+        places = np.where(
+            source >= 0,
+            self.row_of[np.maximum(source, 0)],
+            len(self._batch) + np.searchsorted(loaded, -1 - source),
+        )
+        decoded = self._of.row_codec.decode_columns(loaded_rows)
+        indices = pa.array(places)
+        return [
+            pa.concat_arrays([column, old]).take(indices)
+            for column, old in zip(self._columns.arrays, decoded, strict=True)
+        ]

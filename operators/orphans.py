@@ -1,0 +1,61 @@
+"""Orphans: retractions that matched nothing, counted for ever and listed as far as there is room.
+
+    T:orphans    stream, bounded: key (canonical), op (-U or -D), row (canonical), ms (epoch time)
+    T:counters   hash: `orphans` is how many there were
+
+They tell of a source that loses or doubles changes, or of a TTL that is too short.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from state.backends.interface import HashAdd, StreamAppend
+from state.multiset.vectors import bytes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from operators.keyed_epoch import KeyedEpoch
+    from state.backends.interface import Write
+
+ORPHANS = b"orphans"
+"""The stream."""
+COUNTERS = b"counters"
+"""The hash; the field has the stream's name."""
+
+
+def orphan_writes(
+    epoch: KeyedEpoch, missed: NDArray[np.int64], time_ms: int, orphans_max: int
+) -> Iterator[tuple[int, Write]]:
+    """Writes, with their key groups, that count and list an epoch's orphans.
+
+    Args:
+        epoch: The epoch.
+        missed: Its changes that are orphans, ascending.
+        time_ms: Its time.
+        orphans_max: How many are listed in each key group: the newest.
+    """
+    if not missed.size:
+        return
+    key_groups = epoch.touched.key_groups[epoch.changes.key[missed]]
+    for key_group in np.unique(key_groups).tolist():
+        mine = missed[key_groups == key_group]
+        yield key_group, HashAdd(COUNTERS, ORPHANS, mine.size)
+        listed = mine[np.argsort(epoch.rank[mine])][-orphans_max:] if orphans_max else mine[:0]
+        if not listed.size:
+            continue
+        rows = bytes_of(epoch.of_changes(listed))
+        ms = b"%d" % time_ms
+        entries = [
+            [
+                *(b"key", epoch.key_of(change)[1], b"row", row),
+                *(b"op", epoch.kind_of(change).short.encode(), b"ms", ms),
+            ]
+            for change, row in zip(listed.tolist(), rows, strict=True)
+        ]
+        yield key_group, StreamAppend(ORPHANS, entries, orphans_max)

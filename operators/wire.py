@@ -1,0 +1,153 @@
+"""What crosses from one node of a dataflow to the next: columns, control rows and their notes.
+
+A dataflow's edges are Spark DataFrames. Beside the typed columns `f0..fn` of a row, each carries
+
+    _kind   int8    0..3 as `RowKind`; 4 = tick, 5 = dead letter
+    _order  int64   place inside the epoch, dense and unique per source; of a tick: its partition
+    _note   string  JSON of a control row, null in changes
+    _time   int64   the epoch's processing time, ms since 1970; the same when the epoch runs again
+
+Ticks and dead letters are *control rows*: every node passes them on unread. A source emits one
+tick for each shuffle partition in each epoch, so that a partition without changes learns the time.
+Operators and sources tell their statistics to the sink in notes of further ticks. Notes are keyed
+by who wrote them, so a note that reaches the sink along two ways counts once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+KIND = "_kind"
+ORDER = "_order"
+NOTE = "_note"
+TIME = "_time"
+KEY_GROUP = "_kg"
+
+TICK = 4
+DEAD_LETTER = 5
+CONTROL_MINIMUM = 4
+"""Kinds from here on are control rows."""
+
+CONTROL_FIELDS: tuple[tuple[str, pa.DataType], ...] = (
+    (KIND, pa.int8()),
+    (ORDER, pa.int64()),
+    (NOTE, pa.string()),
+    (TIME, pa.int64()),
+)
+
+CONTROL_NAMES = tuple(name for name, _ in CONTROL_FIELDS)
+
+
+class WorkerError(RuntimeError):
+    """An error with a stable code, on its way through Spark as text."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"[tailrace:{code}] {message}")
+
+
+def field_name(index: int) -> str:
+    """The wire's name of a row's column; the plan's own names stay out of Spark's name look-up."""
+    return f"f{index}"
+
+
+def wire_schema(types: Sequence[pa.DataType]) -> pa.Schema:
+    """The Arrow schema of rows of these columns; all nullable, as control rows have no values."""
+    data = [pa.field(field_name(index), each) for index, each in enumerate(types)]
+    return pa.schema([*data, *(pa.field(name, each) for name, each in CONTROL_FIELDS)])
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRow:
+    """A row that is no change: a tick (with or without a note) or a dead letter."""
+
+    kind: int
+    order: int
+    """Of a tick its target partition; of a dead letter its place in the epoch."""
+    note: str | None = None
+
+
+def control_batch(schema: pa.Schema, rows: Sequence[ControlRow], time_ms: int | None) -> pa.Array:
+    """Control rows as one record batch of a wire schema: null in every other column."""
+    own = {
+        KIND: pa.array([row.kind for row in rows], pa.int8()),
+        ORDER: pa.array([row.order for row in rows], pa.int64()),
+        NOTE: pa.array([row.note for row in rows], pa.string()),
+        TIME: pa.array([time_ms] * len(rows), pa.int64()),
+    }
+    columns = [own[f.name] if f.name in own else pa.nulls(len(rows), f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNote:
+    """What one task of a source read in an epoch; the first task also tells the end offset."""
+
+    table: str
+    part: int
+    rows: int
+    end: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorNote:
+    """What one partition of an operator did in an epoch."""
+
+    node: str
+    part: int
+    statistics: Mapping[str, int]
+
+
+def to_note(note: SourceNote | OperatorNote) -> str:
+    """The JSON text of a note."""
+    return orjson.dumps(asdict(note)).decode()
+
+
+def dead_letter_note(table: str, position: str, reason: str) -> str:
+    """The JSON text of a dead letter: where the refused line is and why, never the line itself."""
+    return orjson.dumps({"table": table, "position": position, "reason": reason}).decode()
+
+
+class NoteSum:
+    """Adds up the notes of an epoch; a note that comes twice counts once."""
+
+    __slots__ = ("_nodes", "_sources")
+
+    def __init__(self) -> None:
+        self._sources: dict[tuple[str, int], dict[str, Any]] = {}
+        self._nodes: dict[tuple[str, int], dict[str, int]] = {}
+
+    def add(self, notes: Iterable[str | bytes]) -> None:
+        """Take in notes as written by `to_note`."""
+        for text in notes:
+            note = orjson.loads(text)
+            if "node" in note:
+                self._nodes[note["node"], note["part"]] = note["statistics"]
+            else:
+                self._sources[note["table"], note["part"]] = note
+
+    @property
+    def rows_in(self) -> int:
+        """Changes that the sources read."""
+        return sum(note["rows"] for note in self._sources.values())
+
+    @property
+    def offsets(self) -> dict[str, Any]:
+        """Where each source's epoch ended, by table."""
+        found = [(k[0], n["end"]) for k, n in self._sources.items() if n["end"] is not None]
+        return dict(sorted(found))
+
+    def nodes(self) -> dict[str, dict[str, int]]:
+        """Each operator's statistics, added up over its partitions."""
+        total: dict[str, dict[str, int]] = {}
+        for (node, _), statistics in sorted(self._nodes.items()):
+            into = total.setdefault(node, {})
+            for name, value in statistics.items():
+                into[name] = into.get(name, 0) + value
+        return total

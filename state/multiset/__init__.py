@@ -1,0 +1,16 @@
+"""Histories: ordered multisets of rows, one a key, in two layouts.
+
+    interface   what a history does, one change at a time, and its reports (the meaning)
+    packed      the list that means it
+    kernel      the same for an epoch of many keys at once: changes, lives, timeline
+    strategy    which layout a history is kept in
+    text        the packed layout: parse and write
+    spread      the spread layout: names and fields
+    loading     what an epoch reads; probing: of spread histories
+    writing     what it writes; spread_writing: of spread histories
+    history     what people are shown
+    vectors     Arrow's bytes to Python's
+
+Rows, keys and match columns are canonical bytes here, or codes; kinds of changes are unknown: a
+change accumulates or retracts.
+"""

@@ -1,0 +1,368 @@
+"""Reading what an epoch needs of its keys' histories, in as few round trips as possible.
+
+    1   the value of every touched key (packed: its whole history); the keys due to expire
+    2   spread histories: the index of the match columns in question, and as many of the newest
+        entries as will mostly do; values of the keys that are due
+    3   of spread histories, where entries expired, their rows; and more of the newest entries,
+        where all that were read may be gone after the epoch
+
+None of it grows with the length of a spread history, nor do the round trips with anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state.backends.interface import HashGet, SortedRange
+from state.multiset.kernel import LoadedEntries
+from state.multiset.probing import EVER, Matching, SpreadHistory, SpreadProber, Touched
+from state.multiset.spread import EXPIRY, STATE
+from state.multiset.strategy import HistoryPolicy, Strategy
+from state.multiset.text import (
+    FEW,
+    GONE,
+    NEWEST,
+    NO_HISTORIES,
+    PackedHistories,
+    is_spread,
+    parse_packed,
+)
+from state.multiset.vectors import bytes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from state.backends.interface import EpochTransaction, Read
+
+    Integers = NDArray[np.int64]
+
+DUE_KEYS_MAX = 1000
+"""Keys of one key group that an epoch looks at because something of them is due to expire."""
+
+
+@dataclass(slots=True)
+class Histories:
+    """The histories of an epoch's keys before it, and where their entries were found."""
+
+    keys: list[bytes]
+    """The touched keys, then those that are due to expire."""
+    key_groups: Integers
+    entries: LoadedEntries
+    packed: PackedHistories
+    packed_entry: Integers
+    """Per loaded entry: its place in `packed`, -1 if its history is spread."""
+    spread: dict[int, SpreadHistory]
+    """By key."""
+    was_stored: NDArray[np.bool_]
+    """Per key: there was a history, be it past its time."""
+    expired: Integers
+    """Per key: entries that were dropped as past their time."""
+    written_ms: Integers
+    """Per key: time of the last write, as LEGACY counts it; -1 if unknown."""
+    due_from: int
+    """Keys from here on are there only because something of them may be due to expire."""
+
+
+class HistoryLoader:
+    """Loads histories for one epoch."""
+
+    def __init__(
+        self,
+        policy: HistoryPolicy,
+        transaction: EpochTransaction,
+        touched: Touched,
+        matching: Matching,
+        now_ms: int,
+    ) -> None:
+        self._policy = policy
+        self._transaction = transaction
+        self._touched = touched
+        self._matching = matching
+        self._until_ms = now_ms - policy.ttl_ms if policy.ttl_ms else None
+        """What was written at or before this is past its time."""
+        self._keys = list(touched.keys)
+        self._key_groups = touched.key_groups
+
+    def load(self, key_groups: Sequence[int]) -> Histories:
+        """Load what the epoch needs; looks for due keys in all of these key groups."""
+        values, spread = self._load_values(key_groups)
+        if not any(values) and not spread:
+            return self._nothing(len(values))
+        packed_keys = [i for i, v in enumerate(values) if v is not None and not is_spread(v)]
+        packed = parse_packed([value for i in packed_keys if (value := values[i]) is not None])
+        return self._assemble(values, np.array(packed_keys, np.int64), packed, spread)
+
+    def _nothing(self, count: int) -> Histories:
+        """No key has a history."""
+        none, zeros = np.zeros(0, np.int64), np.zeros(count, np.int64)
+        entries = LoadedEntries(none, none, none, zeros, np.ones(count, np.int64), zeros)
+        return Histories(
+            keys=self._keys,
+            key_groups=self._key_groups,
+            entries=entries,
+            packed=NO_HISTORIES,
+            packed_entry=none,
+            spread={},
+            was_stored=np.zeros(count, np.bool_),
+            expired=zeros,
+            written_ms=zeros,
+            due_from=len(self._touched.keys),
+        )
+
+    # Round trips.
+
+    def _load_values(
+        self, key_groups: Sequence[int]
+    ) -> tuple[list[bytes | None], dict[int, SpreadHistory]]:
+        """Round trips 1 to 3: values of all keys, and what is needed of spread ones."""
+        by_group = self._by_key_group(range(len(self._keys)))
+        reads: list[Read] = [
+            HashGet(each, STATE, [self._keys[i] for i in members]) for each, members in by_group
+        ]
+        first_due = len(reads)
+        if self._until_ms is not None:
+            limit = DUE_KEYS_MAX
+            now = self._until_ms + self._policy.ttl_ms
+            reads += [SortedRange(each, EXPIRY, -EVER, now, limit) for each in key_groups]
+        replies = self._transaction.fetch(reads)
+        values: list[bytes | None] = [None] * len(self._keys)
+        for (_, members), reply in zip(by_group, replies, strict=False):
+            for index, value in zip(members, reply, strict=True):
+                values[index] = value
+        due = self._add_due_keys(key_groups, replies[first_due:])
+        values += [None] * len(due)
+        return values, self._load_spread(due, values)
+
+    def _load_spread(
+        self, due: Sequence[int], values: list[bytes | None]
+    ) -> dict[int, SpreadHistory]:
+        """Round trips 2 and 3: values of due keys, and what is needed of spread histories."""
+        open_ = [i for i, value in enumerate(values) if value is not None and is_spread(value)]
+        by_group = self._by_key_group(due)
+        reads: list[Read] = [
+            HashGet(each, STATE, [self._keys[i] for i in members]) for each, members in by_group
+        ]
+        prober = SpreadProber(self._touched, self._matching, self._keys, self._key_groups)
+        # A due key may be spread: with its value comes what is needed then.
+        probes = prober.probes([*open_, *due], self._until_ms)
+        first_probe = len(reads)
+        reads += [read for probe in probes for read in probe.reads]
+        if not reads:
+            return {}
+        replies = self._transaction.fetch(reads)
+        for (_, members), reply in zip(by_group, replies, strict=False):
+            for index, value in zip(members, reply, strict=True):
+                values[index] = value
+        spread = prober.take(probes, values, replies[first_probe:])
+        open_reads = prober.deeper_reads(spread)
+        if open_reads:
+            prober.take_deeper(spread, self._transaction.fetch(open_reads))
+        return {history.key: history for history in spread}
+
+    def _add_due_keys(
+        self, key_groups: Sequence[int], replies: Sequence[Sequence[tuple[bytes, float]]]
+    ) -> list[int]:
+        """Append keys that are due and not touched; their indices."""
+        if not any(replies):
+            return []
+        known = set(self._keys)
+        first, groups = len(self._keys), []
+        for key_group, reply in zip(key_groups, replies, strict=True):
+            for key, _ in reply:
+                if key not in known:
+                    self._keys.append(key)
+                    groups.append(key_group)
+        self._key_groups = np.append(self._key_groups, np.array(groups, np.int64))
+        return list(range(first, len(self._keys)))
+
+    def _by_key_group(self, indices: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """Indices of keys by key group."""
+        groups: dict[int, list[int]] = {}
+        for index in indices:
+            groups.setdefault(self._key_group(index), []).append(index)
+        return list(groups.items())
+
+    def _key_group(self, key: int) -> int:
+        return int(self._key_groups[key])
+
+    # Putting it together.
+
+    def _assemble(
+        self,
+        values: Sequence[bytes | None],
+        packed_keys: Integers,
+        packed: PackedHistories,
+        spread: dict[int, SpreadHistory],
+    ) -> Histories:
+        count = len(values)
+        size, following = np.zeros(count, np.int64), np.ones(count, np.int64)
+        shown = np.full(count, GONE, np.int64)
+        following[packed_keys] = packed.following
+        shown[packed_keys] = packed.shown
+        owner = packed_keys[packed.owner]
+        # An assignment with repeated indices keeps the last one: the newest entry.
+        newest = np.zeros(count, np.int64)
+        newest[owner] = packed.sequence
+        whole_ms = _whole_written_ms(packed)
+        written_ms = np.full(count, -1, np.int64)
+        written_ms[packed_keys] = whole_ms
+        live = self._live_packed(packed, whole_ms)
+        kept = live.nonzero()[0]
+        table = [(owner[kept], packed.sequence[kept], kept)]
+        size += np.bincount(owner[kept], minlength=count)
+        expired = np.bincount(owner[~live], minlength=count)
+        for key, history in spread.items():
+            numbers = np.unique(np.concatenate([history.top, history.found]))
+            if history.expired.size:
+                numbers = np.setdiff1d(numbers, history.expired)
+            table.append((np.full(numbers.size, key), numbers, np.full(numbers.size, -1)))
+            size[key] = (history.header.size or 0) - history.expired.size
+            following[key], shown[key] = history.header.following, history.header.shown
+            newest[key] = max(int(history.top[0]) if history.top.size else 0, 0)
+            expired[key] = history.expired.size
+        entry_key, sequence, packed_entry = _sorted_entries(table)
+        shown = np.where(shown == NEWEST, newest, shown)
+        _forget_expired(shown, owner[~live], packed.sequence[~live])
+        for key, history in spread.items():
+            if shown[key] in history.expired:
+                shown[key] = GONE
+        following[size == 0] = 1
+        entries = LoadedEntries(
+            key=entry_key,
+            group=self._groups_of(entry_key, sequence, packed, packed_entry, spread),
+            sequence=sequence,
+            size=size,
+            following=following,
+            shown=np.where(size == 0, GONE, shown),
+        )
+        return Histories(
+            keys=self._keys,
+            key_groups=self._key_groups,
+            entries=entries,
+            packed=packed,
+            packed_entry=packed_entry,
+            spread=spread,
+            was_stored=np.fromiter((value is not None for value in values), np.bool_, count),
+            expired=expired,
+            written_ms=written_ms,
+            due_from=len(self._touched.keys),
+        )
+
+    def _live_packed(self, packed: PackedHistories, whole_ms: Integers) -> NDArray[np.bool_]:
+        """Which packed entries are not past their time."""
+        if self._until_ms is None:
+            return np.ones(packed.owner.size, np.bool_)
+        if self._policy.strategy is Strategy.LEGACY:
+            return whole_ms[packed.owner] > self._until_ms
+        return packed.written_ms > self._until_ms
+
+    def _groups_of(
+        self,
+        entry_key: Integers,
+        sequence: Integers,
+        packed: PackedHistories,
+        packed_entry: Integers,
+        spread: dict[int, SpreadHistory],
+    ) -> Integers:
+        """The group of changes that matches each loaded entry, -1 where none does."""
+        group = np.full(entry_key.size, -1, np.int64)
+        for key, history in spread.items():
+            low, high = entry_key.searchsorted([key, key + 1])
+            found = (np.isin(history.found, sequence[low:high])).nonzero()[0]
+            place = low + np.searchsorted(sequence[low:high], history.found[found])
+            group[place] = history.found_group[found]
+        groups = self._groups_in_question(entry_key[packed_entry >= 0])
+        if not groups.size:
+            return group
+        wanted = np.zeros(len(self._keys), np.bool_)
+        wanted[self._touched.group_key[groups]] = True
+        candidates = ((packed_entry >= 0) & wanted[entry_key]).nonzero()[0]
+        rows = packed.rows(packed_entry[candidates])
+        matches = self._matching.of_rows(rows)
+        owner = entry_key[candidates]
+        if candidates.size <= FEW:
+            groups = self._matching.narrow(groups, rows)
+            self._match_few(group, candidates, owner, matches, groups)
+        else:
+            self._match_many(group, candidates, owner, matches, groups)
+        return group
+
+    def _match_few(
+        self,
+        group: Integers,
+        candidates: Integers,
+        owner: Integers,
+        matches: pa.BinaryArray,
+        groups: Integers,
+    ) -> None:
+        """Write the groups of candidates into `group`, one by one."""
+        wanted = set(bytes_of(matches))
+        keys = self._touched.group_key[groups].tolist()
+        probes = bytes_of(self._matching.of_groups(groups))
+        known = {
+            pair: number
+            for pair, number in zip(zip(keys, probes, strict=True), groups.tolist(), strict=True)
+            if pair[1] in wanted
+        }
+        pairs = zip(owner.tolist(), bytes_of(matches), strict=True)
+        group[candidates] = [known.get(pair, -1) for pair in pairs]
+
+    def _match_many(
+        self,
+        group: Integers,
+        candidates: Integers,
+        owner: Integers,
+        matches: pa.BinaryArray,
+        groups: Integers,
+    ) -> None:
+        """Write the groups of candidates into `group`, all at once."""
+        probes = self._matching.of_groups(groups).dictionary_encode()
+        code = pc.index_in(matches, value_set=probes.dictionary).fill_null(-1).to_numpy()
+        hit = (code >= 0).nonzero()[0]
+        # The same upsert key may be in question for several keys: compare (key, code) pairs.
+        width = len(probes.dictionary)
+        pairs = self._touched.group_key[groups] * width + probes.indices.to_numpy()
+        by_pair = np.argsort(pairs)
+        wanted_pairs = owner[hit] * width + code[hit]
+        place = np.minimum(np.searchsorted(pairs[by_pair], wanted_pairs), pairs.size - 1)
+        same = pairs[by_pair[place]] == wanted_pairs
+        group[candidates[hit[same]]] = groups[by_pair[place[same]]]
+
+    def _groups_in_question(self, keys: Integers) -> Integers:
+        """Groups that an entry of these keys could match to any effect."""
+        has_entries = np.zeros(len(self._keys) + 1, np.bool_)
+        has_entries[keys] = True
+        asked = has_entries[self._touched.group_key]
+        if not self._touched.replace:
+            # Where every addition is a new entry, an old one matters only to a retraction.
+            asked = asked & self._touched.group_retracts
+        return asked.nonzero()[0]
+
+
+def _whole_written_ms(packed: PackedHistories) -> Integers:
+    """Time of each value's last write; where no LEGACY header states it, that of its entries."""
+    whole = packed.list_written_ms.copy()
+    np.maximum.at(whole, packed.owner, packed.written_ms)
+    return np.where(packed.list_written_ms >= 0, packed.list_written_ms, whole)
+
+
+def _sorted_entries(
+    table: list[tuple[Integers, Integers, Integers]],
+) -> tuple[Integers, Integers, Integers]:
+    """Keys, sequence numbers and places, by key and sequence number."""
+    if len(table) == 1:
+        return table[0]
+    key, sequence, place = (np.concatenate(column) for column in zip(*table, strict=True))
+    by_key = np.lexsort((sequence, key))
+    return key[by_key], sequence[by_key], place[by_key]
+
+
+def _forget_expired(shown: Integers, key: Integers, sequence: Integers) -> None:
+    shown[key[shown[key] == sequence]] = GONE

@@ -1,0 +1,77 @@
+"""The spread layout: names and fields of a history that has names of its own.
+
+    T:history            hash   key -> header (see `text`)
+    T:history:<key>:order   sorted set  sequence number, scored by itself
+    T:history:<key>:rows    hash   sequence number -> `ms row`
+    T:history:<key>:index   hash   match columns -> sequence numbers of the entries that match,
+                                   oldest first, commas between
+    T:history:<key>:stamps  sorted set  sequence number, scored by ms; only with TTL
+
+A change needs the index of its match columns and the end of the order, however long the history is.
+Match columns of more than 64 bytes are indexed by a digest that nobody can make collide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+STATE = b"history"
+"""Hash of packed histories and of headers."""
+EXPIRY = b"expiry"
+"""Sorted set of keys, scored by the earliest ms at which something of them may expire."""
+
+_FIELD_BYTES_MAX = 64
+_DIGEST_BYTES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadNames:
+    """State names of one spread history."""
+
+    order: bytes
+    rows: bytes
+    index: bytes
+    stamps: bytes
+
+    @classmethod
+    def of(cls, key: bytes) -> SpreadNames:
+        """The names for a canonical key."""
+        prefix = STATE + b":" + key
+        return cls(prefix + b":order", prefix + b":rows", prefix + b":index", prefix + b":stamps")
+
+
+def index_fields(matches: Iterable[bytes]) -> list[bytes]:
+    """The index fields of match columns: as they are, or their digest where they are long."""
+    return [
+        match
+        if len(match) <= _FIELD_BYTES_MAX
+        else b"#" + blake2b(match, digest_size=_DIGEST_BYTES).hexdigest().encode()
+        for match in matches
+    ]
+
+
+def parse_index(
+    values: Sequence[bytes | None],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which value each sequence number comes from, and the numbers, value by value."""
+    known = [index for index, value in enumerate(values) if value is not None]
+    texts = [value for value in values if value is not None]
+    if not texts:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    numbers = parse_numbers(b",".join(texts).split(b","))
+    counts = np.fromiter((text.count(b",") + 1 for text in texts), np.int64, len(texts))
+    return np.repeat(np.array(known, np.int64), counts), numbers
+
+
+def parse_numbers(texts: Sequence[bytes]) -> NDArray[np.int64]:
+    """Decimal numbers."""
+    return np.fromiter(map(int, texts), np.int64, len(texts))

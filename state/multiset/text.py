@@ -1,0 +1,302 @@
+r"""The packed layout: many histories parsed and written at once.
+
+A value, lines with a newline between, fields with a tab:
+
+    next [ms] [shown]       header: next sequence number; LEGACY: ms of the last write;
+                            `=sequence` or `!` where what the sink shows is not the newest entry
+    sequence ms row         an entry, oldest first; row is canonical and holds no tab or newline
+
+`shown`: after a replacement in place the sink shows an entry that need not be the newest
+(`=sequence`), and if that one is then retracted, nothing is emitted: the sink shows a row that is
+gone (`!`) until the key's next emission. Mostly it is the newest entry: then the field is absent.
+
+A history without entries is not stored. A spread history has in its place
+
+    spread <size> <next> [shown]
+
+Numbers are decimal. Costs: parsing and writing take time in proportion to the bytes, without a loop
+over entries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from state.multiset.vectors import content_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+
+GONE = 0
+"""As a shown sequence number: the row that the sink shows is gone (or there is none)."""
+NEWEST = -1
+"""As a shown sequence number read from a header: the newest entry."""
+
+FEW = 64
+"""Up to so many entries are handled one by one: starting Arrow's kernels would take longer."""
+
+_SHORT_BYTES = 64 * 1024
+_SPREAD = b"spread\t"
+_NEWLINE, _TAB, _ZERO = 10, 9, 48
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first line of a history's value."""
+
+    following: int
+    written_ms: int | None = None
+    """Time of the last write: only LEGACY stores it."""
+    shown: int = NEWEST
+    size: int | None = None
+    """Entries of a spread history; None for a packed one, whose entries follow."""
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether the entries are kept in names of their own."""
+        return self.size is not None
+
+    def format(self) -> bytes:
+        """The line."""
+        fields = [b"%d" % self.following]
+        if self.size is not None:
+            fields = [b"spread", b"%d" % self.size, *fields]
+        if self.written_ms is not None:
+            fields.append(b"%d" % self.written_ms)
+        if self.shown != NEWEST:
+            fields.append(b"!" if self.shown == GONE else b"=%d" % self.shown)
+        return b"\t".join(fields)
+
+
+def is_spread(value: bytes) -> bool:
+    """Whether a value is the header of a spread history."""
+    return value.startswith(_SPREAD)
+
+
+def parse_header(value: bytes) -> Header:
+    """The header of a value; of a packed one only the first line is looked at."""
+    fields = value.split(b"\n", 1)[0].split(b"\t")
+    size = None
+    if fields[0] == b"spread":
+        size, fields = int(fields[1]), fields[2:]
+    following, shown, written_ms = int(fields[0]), NEWEST, None
+    for field in fields[1:]:
+        if field == b"!":
+            shown = GONE
+        elif field.startswith(b"="):
+            shown = int(field[1:])
+        else:
+            written_ms = int(field)
+    return Header(following, written_ms, shown, size)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedHistories:
+    """Entries of several packed histories, in the order of the values and of the lines in them."""
+
+    owner: Integers
+    """Per entry: index of its value."""
+    sequence: Integers
+    written_ms: Integers
+    lines: pa.BinaryArray
+    """Per entry: its line as it is stored, with the newline before it."""
+    following: Integers
+    """Per value: the next sequence number."""
+    list_written_ms: Integers
+    """Per value: time of the last write, -1 where the header has none."""
+    shown: Integers
+    """Per value: sequence number of what the sink shows, `NEWEST` or `GONE`."""
+    row_offset: Integers
+    """Per entry: where the row begins in its line."""
+
+    def rows(self, entries: Integers) -> pa.BinaryArray:
+        """Canonical rows of the entries at these positions."""
+        if entries.size <= FEW:
+            starts = self.row_offset[entries].tolist()
+            lines = [self.lines[entry].as_buffer() for entry in entries.tolist()]
+            rows = [line.slice(low).to_pybytes() for line, low in zip(lines, starts, strict=True)]
+            return pa.array(rows, pa.binary())
+        return _without_prefix(self.lines.take(pa.array(entries)), self.row_offset[entries])
+
+
+def parse_packed(values: Sequence[bytes]) -> PackedHistories:
+    """Parse values of the packed layout."""
+    if sum(map(len, values)) <= _SHORT_BYTES:
+        return _parse_short(values)
+    lengths = np.fromiter(map(len, values), np.int64, len(values))
+    text = b"\n".join(values) + b"\n" if values else b""
+    content = np.frombuffer(text, np.uint8)
+    newlines = (content == _NEWLINE).nonzero()[0]
+    tabs = (content == _TAB).nonzero()[0]
+    starts = np.empty(newlines.size, np.int64)
+    starts[:1] = 0
+    starts[1:] = newlines[:-1] + 1
+    value_starts = np.cumsum(lengths + 1) - (lengths + 1)
+    header_lines = starts.searchsorted(value_starts)
+    is_entry = np.ones(starts.size, np.bool_)
+    is_entry[header_lines] = False
+    entry_lines = is_entry.nonzero()[0]
+    owner = header_lines.searchsorted(entry_lines, side="right") - 1
+    low = starts[entry_lines]
+    tabs = np.append(tabs, [content.size, content.size])
+    tab = tabs.searchsorted(low)
+    first_tab, second_tab = tabs[tab], tabs[tab + 1]
+    heads = _parse_headers(text, content, tabs, value_starts, newlines[header_lines])
+    return PackedHistories(
+        owner=owner,
+        sequence=_parse_numbers(content, low, first_tab),
+        written_ms=_parse_numbers(content, first_tab + 1, second_tab),
+        lines=_segments(text, newlines).take(pa.array(entry_lines - 1)),
+        following=heads[0],
+        list_written_ms=heads[1],
+        shown=heads[2],
+        row_offset=second_tab + 2 - low,
+    )
+
+
+def _parse_short(values: Sequence[bytes]) -> PackedHistories:
+    """The same line by line: for little text, starting Arrow's kernels would take longer."""
+    heads: list[Header] = []
+    owner: list[int] = []
+    lines: list[bytes] = []
+    fields: list[list[bytes]] = []
+    for value in values:
+        head, *entries = value.split(b"\n")
+        owner += [len(heads)] * len(entries)
+        heads.append(parse_header(head))
+        lines += entries
+        fields += [entry.split(b"\t", 2) for entry in entries]
+    written = [-1 if head.written_ms is None else head.written_ms for head in heads]
+    return PackedHistories(
+        owner=np.array(owner, np.int64),
+        sequence=np.array([int(each[0]) for each in fields], np.int64),
+        written_ms=np.array([int(each[1]) for each in fields], np.int64),
+        lines=pa.array([b"\n" + line for line in lines], pa.binary()),
+        following=np.array([head.following for head in heads], np.int64),
+        list_written_ms=np.array(written, np.int64),
+        shown=np.array([head.shown for head in heads], np.int64),
+        row_offset=np.array([len(each[0]) + len(each[1]) + 3 for each in fields], np.int64),
+    )
+
+
+def write_packed(headers: Sequence[bytes], owner: Integers, lines: pa.BinaryArray) -> list[bytes]:
+    """Values of the packed layout: a header each, and its lines; `owner` never decreases.
+
+    The lines, as in `PackedHistories`, lie one after the other: a value's are one slice.
+    """
+    data, ends = content_of(lines)
+    limits = ends[owner.searchsorted(np.arange(len(headers) + 1))].tolist()
+    return [
+        b"".join((header, data[low:high]))
+        for header, (low, high) in zip(headers, pairwise(limits), strict=True)
+    ]
+
+
+def packed_headers(
+    following: Integers, written_ms: int | None, shown: Integers, newest: Integers
+) -> list[bytes]:
+    """Headers of packed histories; `written_ms` as LEGACY states it, else None."""
+    tail = b"" if written_ms is None else b"\t%d" % written_ms
+    headers = [b"%d%b" % (number, tail) for number in following.tolist()]
+    for place in (shown != newest).nonzero()[0].tolist():
+        number = int(shown[place])
+        headers[place] += b"\t=%d" % number if number else b"\t!"
+    return headers
+
+
+def before_rows(sequence: Integers, written_ms: int) -> list[str | pa.Array]:
+    """What a line, as in `PackedHistories`, has before its row."""
+    return ["\n", pa.array(sequence).cast(pa.string()), f"\t{written_ms}\t"]
+
+
+def timed_rows(written_ms: Integers | int, rows: pa.BinaryArray) -> pa.BinaryArray:
+    """`ms row`: what a spread history stores under a sequence number."""
+    time = (
+        pa.scalar(b"%d" % written_ms, pa.binary())
+        if isinstance(written_ms, int)
+        else decimal_text(written_ms)
+    )
+    return pc.binary_join_element_wise(time, rows, pa.scalar(b"\t", pa.binary()))
+
+
+def parse_timed_row(value: bytes) -> tuple[int, bytes]:
+    """Time and row of a spread history's entry."""
+    time, _, row = value.partition(b"\t")
+    return int(time), row
+
+
+def decimal_text(numbers: Integers) -> pa.BinaryArray:
+    """Decimal text of each number."""
+    return pa.array(numbers).cast(pa.string()).cast(pa.binary())
+
+
+def _parse_headers(
+    text: bytes, content: NDArray[np.uint8], tabs: Integers, starts: Integers, ends: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """Next number, time of the last write and number shown of each header."""
+    tab = tabs.searchsorted(starts)
+    first, second = np.minimum(tabs[tab], ends), np.minimum(tabs[tab + 1], ends)
+    following = _parse_numbers(content, starts, first)
+    written_ms = np.full(starts.size, -1, np.int64)
+    shown = np.full(starts.size, NEWEST, np.int64)
+    longer = (first < ends).nonzero()[0]
+    marks = content[first[longer] + 1]
+    timed = longer[(marks != ord("=")) & (marks != ord("!"))]
+    written_ms[timed] = _parse_numbers(content, first[timed] + 1, second[timed])
+    # Few headers say what is shown: mostly it is the newest entry.
+    saying = ((content[ends - 1] == ord("!")) | (first < ends) & (second < ends)).nonzero()[0]
+    for value in np.union1d(saying, np.setdiff1d(longer, timed)).tolist():
+        shown[value] = parse_header(text[starts[value] : ends[value]]).shown
+    return following, written_ms, shown
+
+
+def _parse_numbers(content: NDArray[np.uint8], low: Integers, high: Integers) -> Integers:
+    """Decimal numbers in [low, high) of the text; digits column by column over all numbers."""
+    result = np.zeros(low.size, np.int64)
+    if not low.size:
+        return result
+    negative = content[low] == ord("-")
+    place = low + negative
+    for _ in range(int((high - place).max())):
+        more = place < high
+        digit = content[np.where(more, place, 0)].astype(np.int64) - _ZERO
+        result = np.where(more, result * 10 + digit, result)
+        place += 1
+    return np.where(negative, -result, result)
+
+
+def _segments(text: bytes, newlines: Integers) -> pa.BinaryArray:
+    """Lines of a text but the first, each with the newline before it; they share its bytes."""
+    offsets = pa.py_buffer(newlines.astype(np.int32))
+    return pa.Array.from_buffers(
+        pa.binary(), newlines.size - 1, [None, offsets, pa.py_buffer(text)]
+    )
+
+
+def _without_prefix(lines: pa.BinaryArray, length: Integers) -> pa.BinaryArray:
+    """Each line without its first bytes, a number of them for each."""
+    count = len(lines)
+    if not count:
+        return lines
+    ends = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + count + 1]
+    offsets = np.empty(2 * count + 1, np.int32)
+    offsets[0::2] = ends
+    offsets[1::2] = ends[:-1] + length
+    both = pa.Array.from_buffers(
+        pa.binary(), 2 * count, [None, pa.py_buffer(offsets), lines.buffers()[2]]
+    )
+    return both.take(pa.array(np.arange(1, 2 * count, 2)))
+
+
+NO_HISTORIES = parse_packed([])
+"""What parsing nothing gives."""

@@ -1,0 +1,313 @@
+"""Writing what an epoch did to its keys' histories.
+
+Only what changed is written: a packed history as a whole, of a spread one the entries that came,
+went or were replaced. Entries that lived and died inside the epoch are never written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from state.backends.interface import (
+    Drop,
+    HashDelete,
+    HashGet,
+    HashPut,
+    HashScan,
+    SortedPut,
+    SortedRemove,
+)
+from state.multiset.changes import Report
+from state.multiset.spread import EXPIRY, STATE, SpreadNames, index_fields, parse_numbers
+from state.multiset.spread_writing import EpochResult, Puts, Rows, SpreadWriter
+from state.multiset.strategy import Strategy
+from state.multiset.text import before_rows, packed_headers, parse_timed_row, write_packed
+from state.multiset.vectors import bytes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from state.backends.interface import EpochTransaction, Read, Write
+    from state.multiset.probing import Matching, SpreadHistory
+
+    Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+
+class HistoryWriter:
+    """Turns the outcome of an epoch into writes, a list for each key group."""
+
+    def __init__(self, epoch: EpochResult) -> None:
+        self._epoch = epoch
+        policy, histories, outcome = epoch.policy, epoch.histories, epoch.outcome
+        count = len(histories.keys)
+        self.altered = histories.expired > 0
+        """Per key: its history is not what it was."""
+        if count == 1:
+            self.altered |= bool((outcome.report < Report.MISSED).any())
+        else:
+            self.altered[epoch.changes.key[outcome.report < Report.MISSED]] = True
+        self._was_spread = np.zeros(count, np.bool_)
+        self._was_spread[list(histories.spread)] = True
+        spread_next = policy.spread_after(outcome.size, self._was_spread)
+        self._lives = self.altered & (outcome.size > 0)
+        self._to_spread = self._lives & spread_next
+        self._to_packed = self._lives & ~spread_next
+        self.migrations = int(
+            (
+                (self._to_spread & ~self._was_spread & histories.was_stored)
+                | (self._to_packed & self._was_spread)
+            ).sum()
+        )
+        """Histories that change their layout."""
+        self._scans: dict[int, dict[bytes, bytes]] = {}
+        self._expired_index: dict[int, list[tuple[bytes, bytes | None]]] = {}
+        self._writes: dict[int, list[Write]] = {}
+
+    # The last round trip before the commit.
+
+    def fetch(
+        self, transaction: EpochTransaction, matching: Matching, emitted: Integers
+    ) -> pa.BinaryArray:
+        """Read what the writes still need, and rows of loaded entries that are to be emitted.
+
+        Returns:
+            The rows of these entries, canonical.
+        """
+        packed = self._epoch.histories.packed_entry[emitted]
+        if not self._epoch.histories.spread:
+            return self._epoch.histories.packed.rows(packed)
+        reads: list[Read] = []
+        spread_rows = self._spread_rows(emitted, reads)
+        rows_end = len(reads)
+        scans = (self._to_packed & self._was_spread).nonzero()[0].tolist()
+        reads += [HashScan(self._key_group(key), self._names(key).rows) for key in scans]
+        scans_end = len(reads)
+        open_ = [(each, self._stale_fields(each, matching)) for each in self._partly_expired()]
+        reads += [
+            HashGet(self._key_group(each.key), self._names(each.key).index, fields)
+            for each, fields in open_
+        ]
+        replies = transaction.fetch(reads) if reads else []
+        for key, reply in zip(scans, replies[rows_end:scans_end], strict=True):
+            self._scans[key] = reply
+        for (each, fields), reply in zip(open_, replies[scans_end:], strict=True):
+            self._expired_index[each.key] = list(zip(fields, reply, strict=True))
+        return self._emitted_rows(emitted, spread_rows, replies[:rows_end])
+
+    def _spread_rows(self, emitted: Integers, reads: list[Read]) -> list[Integers]:
+        """Add the reads of rows of spread histories; which places of `emitted` each one fills."""
+        entries, place = self._epoch.histories.entries, self._epoch.histories.packed_entry
+        spread = (place[emitted] < 0).nonzero()[0]
+        places: list[Integers] = []
+        if not spread.size:
+            return places
+        # Loaded entries are sorted by key, and so are these.
+        keys, first = np.unique(entries.key[emitted[spread]], return_index=True)
+        for key, mine in zip(keys.tolist(), np.split(spread, first[1:]), strict=True):
+            fields = [b"%d" % number for number in entries.sequence[emitted[mine]].tolist()]
+            reads.append(HashGet(self._key_group(key), self._names(key).rows, fields))
+            places.append(mine)
+        return places
+
+    def _emitted_rows(
+        self, emitted: Integers, places: Sequence[Integers], replies: Sequence[list[bytes]]
+    ) -> pa.BinaryArray:
+        packed = self._epoch.histories.packed_entry[emitted]
+        if not places:
+            return self._epoch.histories.packed.rows(packed)
+        rows: list[bytes] = [b""] * emitted.size
+        held = (packed >= 0).nonzero()[0]
+        for place, row in zip(
+            held.tolist(), bytes_of(self._epoch.histories.packed.rows(packed[held])), strict=True
+        ):
+            rows[place] = row
+        for mine, reply in zip(places, replies, strict=True):
+            for place, value in zip(mine.tolist(), reply, strict=True):
+                rows[place] = parse_timed_row(value)[1]
+        return pa.array(rows, pa.binary())
+
+    def _partly_expired(self) -> list[SpreadHistory]:
+        """Spread histories that stay so and lost entries to their time."""
+        return [
+            each
+            for each in self._epoch.histories.spread.values()
+            if each.expired.size and self._to_spread[each.key]
+        ]
+
+    def _stale_fields(self, history: SpreadHistory, matching: Matching) -> list[bytes]:
+        """Index fields of expired entries, but those that the epoch's changes looked up anyway."""
+        rows = pa.array([row for row in history.expired_rows if row is not None], pa.binary())
+        fields = index_fields(bytes_of(matching.of_rows(rows)))
+        known = set(history.fields)
+        return [field for field in dict.fromkeys(fields) if field not in known]
+
+    # The writes.
+
+    def writes(self, rows: Rows, matching: Matching) -> dict[int, list[Write]]:
+        """The writes of the epoch, by key group."""
+        puts = self._puts()
+        self._write_packed(puts, rows)
+        for key in self._to_spread.nonzero()[0].tolist():
+            mine = puts.of_key(key)
+            writer = SpreadWriter(self._epoch, key, mine, rows)
+            self._writes.setdefault(self._key_group(key), []).extend(
+                writer.change(self._expired_index.get(key, ()))
+                if self._was_spread[key]
+                else writer.whole(matching)
+            )
+        self._write_emptied()
+        if self._epoch.policy.ttl_ms:
+            self._write_expiry(puts)
+        return self._writes
+
+    def _puts(self) -> Puts:
+        outcome, entries = self._epoch.outcome, self._epoch.histories.entries
+        replaced = (outcome.entry_content >= 0).nonzero()[0]
+        key = np.concatenate([entries.key[replaced], self._epoch.changes.key[outcome.born]])
+        sequence = np.concatenate([entries.sequence[replaced], outcome.born_sequence])
+        content = np.concatenate([outcome.entry_content[replaced], outcome.born_content])
+        is_new = np.arange(key.size) >= replaced.size
+        if replaced.size:
+            by_key = np.lexsort((sequence, key))
+            key, sequence, content, is_new = (
+                each[by_key] for each in (key, sequence, content, is_new)
+            )
+        needed = self._epoch.replace or self._to_spread.any()
+        group = self._epoch.groups.of_change[content] if needed else np.zeros_like(key)
+        return Puts(key, sequence, group, is_new, content)
+
+    def _write_packed(self, puts: Puts, rows: Rows) -> None:
+        keys = self._to_packed.nonzero()[0]
+        if not keys.size:
+            return
+        entries, packed = self._epoch.histories.entries, self._epoch.histories.packed
+        kept = (self._epoch.stays & self._to_packed[entries.key]).nonzero()[0]
+        kept = kept[self._epoch.histories.packed_entry[kept] >= 0]
+        if self._to_spread.any():
+            puts = puts.of(self._to_packed[puts.key].nonzero()[0])
+        new_lines = rows.of_changes(puts.content, before_rows(puts.sequence, self._epoch.now_ms))
+        parts = [(puts.key, puts.sequence, new_lines)]
+        if kept.size:
+            taken = packed.lines.take(pa.array(self._epoch.histories.packed_entry[kept]))
+            parts.append((entries.key[kept], entries.sequence[kept], taken))
+        parts += [self._scanned_lines(key) for key in self._scans]
+        owner, _, lines = _merged(parts)
+        outcome = self._epoch.outcome
+        is_legacy = self._epoch.policy.strategy is Strategy.LEGACY
+        headers = packed_headers(
+            outcome.following[keys],
+            self._epoch.now_ms if is_legacy else None,
+            outcome.shown[keys],
+            outcome.newest[keys],
+        )
+        self._put_values(keys, write_packed(headers, keys.searchsorted(owner), lines))
+
+    def _scanned_lines(self, key: int) -> tuple[Integers, Integers, pa.BinaryArray]:
+        """Lines of the entries that a history brings along when it stops being spread."""
+        entries, scan = self._epoch.histories.entries, self._scans[key]
+        low, high = entries.key.searchsorted([key, key + 1]).tolist()
+        gone = self._epoch.outcome.entry_removed[low:high] | (
+            self._epoch.outcome.entry_content[low:high] >= 0
+        )
+        numbers = np.sort(parse_numbers(list(scan)))
+        numbers = np.setdiff1d(numbers, entries.sequence[low:high][gone])
+        numbers = np.setdiff1d(numbers, self._epoch.histories.spread[key].expired)
+        fields = [b"%d" % number for number in numbers.tolist()]
+        lines = [b"\n%b\t%b" % (field, scan[field]) for field in fields]
+        return np.full(numbers.size, key), numbers, pa.array(lines, pa.binary())
+
+    def _put_values(self, keys: Integers, values: list[bytes]) -> None:
+        """Store values of keys, one write for each key group; drop what was spread before."""
+        pairs: dict[int, list[bytes]] = {}
+        groups = self._epoch.histories.key_groups[keys].tolist()
+        names = self._epoch.histories.keys
+        for key, key_group, value in zip(keys.tolist(), groups, values, strict=True):
+            pairs.setdefault(key_group, []).extend((names[key], value))
+        for key_group, flat in pairs.items():
+            self._add(key_group, HashPut(STATE, flat))
+        for key in keys[self._was_spread[keys]].tolist():
+            self._drop_spread(key)
+
+    def _write_emptied(self) -> None:
+        gone = (
+            self.altered & (self._epoch.outcome.size == 0) & self._epoch.histories.was_stored
+        ).nonzero()[0]
+        fields: dict[int, list[bytes]] = {}
+        for key in gone.tolist():
+            fields.setdefault(self._key_group(key), []).append(self._epoch.histories.keys[key])
+            if self._was_spread[key]:
+                self._drop_spread(key)
+        for key_group, keys in fields.items():
+            self._add(key_group, HashDelete(STATE, keys))
+
+    def _drop_spread(self, key: int) -> None:
+        names = self._names(key)
+        for name in (names.order, names.rows, names.index):
+            self._add(self._key_group(key), Drop(name))
+        if self._epoch.policy.ttl_ms:
+            self._add(self._key_group(key), Drop(names.stamps))
+
+    def _write_expiry(self, puts: Puts) -> None:
+        """Say when to look at each key again: no later than something of it expires."""
+        oldest = self._oldest_ms(puts)
+        looked_at = self.altered.copy()
+        looked_at[self._epoch.histories.due_from :] = True
+        puts_by_group: dict[int, list[float | bytes]] = {}
+        gone_by_group: dict[int, list[bytes]] = {}
+        for key in looked_at.nonzero()[0].tolist():
+            name, key_group = self._epoch.histories.keys[key], self._key_group(key)
+            if self._epoch.outcome.size[key]:
+                due = int(oldest[key]) + self._epoch.policy.ttl_ms
+                puts_by_group.setdefault(key_group, []).extend((due, name))
+            else:
+                gone_by_group.setdefault(key_group, []).append(name)
+        for key_group, flat in puts_by_group.items():
+            self._add(key_group, SortedPut(EXPIRY, flat))
+        for key_group, keys in gone_by_group.items():
+            self._add(key_group, SortedRemove(EXPIRY, keys))
+
+    def _oldest_ms(self, puts: Puts) -> Integers:
+        """Per key: a time no later than the oldest write that still counts."""
+        histories, entries = self._epoch.histories, self._epoch.histories.entries
+        oldest = np.full(len(histories.keys), np.iinfo(np.int64).max)
+        kept = (self._epoch.stays & (histories.packed_entry >= 0)).nonzero()[0]
+        written = histories.packed.written_ms[histories.packed_entry[kept]]
+        np.minimum.at(oldest, entries.key[kept], written)
+        oldest[puts.key] = np.minimum(oldest[puts.key], self._epoch.now_ms)
+        for key, history in histories.spread.items():
+            if history.oldest_ms is not None:
+                oldest[key] = min(int(oldest[key]), history.oldest_ms)
+        if self._epoch.policy.strategy is Strategy.LEGACY:
+            stated = np.where(histories.written_ms < 0, oldest, histories.written_ms)
+            oldest = np.where(self.altered, self._epoch.now_ms, stated)
+        np.minimum(oldest, self._epoch.now_ms, out=oldest)
+        return oldest
+
+    def _add(self, key_group: int, write: Write) -> None:
+        self._writes.setdefault(key_group, []).append(write)
+
+    def _names(self, key: int) -> SpreadNames:
+        return SpreadNames.of(self._epoch.histories.keys[key])
+
+    def _key_group(self, key: int) -> int:
+        return int(self._epoch.histories.key_groups[key])
+
+
+def _merged(
+    parts: Sequence[tuple[Integers, Integers, pa.BinaryArray]],
+) -> tuple[Integers, Integers, pa.BinaryArray]:
+    """Lines of several sources, by key and sequence number."""
+    parts = [part for part in parts if part[0].size] or list(parts[:1])
+    if len(parts) == 1:
+        return parts[0]
+    key = np.concatenate([part[0] for part in parts])
+    sequence = np.concatenate([part[1] for part in parts])
+    lines = pa.concat_arrays([part[2] for part in parts])
+    by_key = np.lexsort((sequence, key))
+    return key[by_key], sequence[by_key], lines.take(pa.array(by_key))

@@ -1,0 +1,115 @@
+"""Codes are equal exactly where canonical rows are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators import columnar
+from operators.columnar import Columns, dense, is_ascending, stable_order
+from state.arrow_values import to_column
+from state.codec import RowCodec
+from state.types import parse_type
+
+VALUES = {
+    "BOOLEAN": st.booleans(),
+    "TINYINT": st.integers(-128, 127),
+    "INT": st.integers(-3, 3),
+    "BIGINT": st.sampled_from([-(2**63), 2**63 - 1, 0, 1, 2]),
+    "DOUBLE": st.sampled_from([float("nan"), 0.0, -0.0, float("inf"), 1.5]),
+    "FLOAT": st.sampled_from([float("nan"), 0.0, -0.0, 1.5]),
+    "VARCHAR(2147483647)": st.sampled_from(["", "a", "aa", "b" * 30]),
+    "VARBINARY(2147483647)": st.sampled_from([b"", b"\x00", b"\xff"]),
+    "DECIMAL(10, 2)": st.decimals(-1, 1, places=2),
+    "DATE": st.dates(),
+    "TIMESTAMP(6)": st.datetimes(),
+    "ARRAY<INT>": st.lists(st.integers(0, 2), max_size=2),
+    "ROW<`a` INT, `b` INT>": st.tuples(st.integers(0, 1), st.none()),
+}
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_codes_are_equal_exactly_where_canonical_rows_are(data: st.DataObject):
+    texts = data.draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=4))
+    row = st.tuples(*(st.one_of(st.none(), VALUES[text]) for text in texts))
+    rows = data.draw(st.lists(row, max_size=12))
+    types = [parse_type(text) for text in texts]
+    arrays = [to_column(each, [row[at] for row in rows]) for at, each in enumerate(types)]
+    codec = RowCodec(types, [f"c{at}" for at in range(len(types))])
+    offset = data.draw(st.integers(0, len(rows)))
+    columns = Columns([array.slice(offset) for array in arrays], types)
+
+    codes = columns.codes(range(len(types)))
+
+    encoded = [codec.encode(each) for each in rows[offset:]]
+    values = codes.values.tolist()
+    assert all(0 <= value < codes.bound for value in values)
+    assert [[one == other for one in values] for other in values] == [
+        [one == other for one in encoded] for other in encoded
+    ]
+    narrow = dense(codes).values
+    assert (narrow.argsort(kind="stable") == codes.values.argsort(kind="stable")).all()
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_rows_are_written_as_the_codec_writes_them(data: st.DataObject):
+    texts = ["BIGINT", "VARCHAR(2147483647)", "DOUBLE"]
+    row = st.tuples(*(st.one_of(st.none(), VALUES[text]) for text in texts))
+    rows = data.draw(st.lists(row, min_size=1, max_size=12))
+    if data.draw(st.booleans()):
+        rows = [(each[0], 'constant "payload"\t', each[2]) for each in rows]
+    types = [parse_type(text) for text in texts]
+    codec = RowCodec(types, ["a", "b", "c"])
+    columns = Columns([to_column(t, [r[at] for r in rows]) for at, t in enumerate(types)], types)
+    chosen = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9)), np.int64)
+    before = ["<", pa.array([str(each) for each in chosen.tolist()], pa.string()), "> "]
+
+    plain = columns.encode(codec, chosen, range(3)).to_pylist()
+    marked = columns.encode(codec, chosen, range(3), before).to_pylist()
+
+    assert plain == [codec.encode(rows[at]) for at in chosen]
+    assert marked == [b"<%d> %b" % (at, text) for at, text in zip(chosen, plain, strict=True)]
+
+
+@pytest.mark.parametrize("bound", [10, 2**62])
+def test_the_order_is_stable_however_wide_the_codes(bound: int):
+    values = np.array([3, 1, 3, 1, 2])
+
+    assert stable_order(values, bound).tolist() == [1, 3, 4, 0, 2]
+
+
+def test_codes_too_wide_to_combine_are_made_dense(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(columnar, "_CODES_MAX", 4)
+    types = [parse_type("INT")] * 3
+    arrays = [pa.array([1, 900, 1, 1], pa.int32())] * 2 + [pa.array([5, 5, 5, 6], pa.int32())]
+
+    codes = Columns(arrays, types).codes([0, 1, 2])
+
+    assert (codes.values[:, None] == codes.values).sum() == 4 + 2
+
+
+@pytest.mark.parametrize(
+    ("array", "constant"),
+    [
+        (pa.array(["ab"] * 3), True),
+        (pa.array(["ab", "ab", "ac"]), False),
+        (pa.array(["ab", "a", "abc"]), False),
+        (pa.array(["", ""]), True),
+        (pa.array(["ab", None]), False),
+        (pa.array(["x", "ab", "ab"]).slice(1), True),
+        (pa.array([1, 1]), False),
+        (pa.array([], pa.string()), False),
+    ],
+)
+def test_a_constant_column_is_known_by_its_bytes(array: pa.Array, constant: bool):
+    assert Columns([array], [parse_type("STRING")]).is_constant(0) is constant
+
+
+def test_ascending_allows_repeats():
+    assert is_ascending(np.array([1, 1, 2]))
+    assert not is_ascending(np.array([2, 1]))

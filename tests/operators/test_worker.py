@@ -1,0 +1,201 @@
+"""One partition of a materializer in one epoch, on a real Redis, without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from operators.changelog import RowKind
+from operators.upsert_materializer import MaterializerSpec
+from operators.wire import KEY_GROUP, KIND, ORDER, TICK, WorkerError, wire_schema
+from operators.worker import (
+    MaterializerTask,
+    TaskSettings,
+    installed_version,
+    run_partition,
+)
+from state.backends.interface import EpochStamp
+from state.epochs import EpochLedger
+from state.key_groups import key_group
+from state.types import arrow_type, parse_type
+
+if TYPE_CHECKING:
+    import redis
+
+NODE = "3_sink-materializer"
+TYPES = (parse_type("STRING"), parse_type("INT"))
+KEY_GROUPS = 8
+
+
+def spec(**changes: object) -> MaterializerSpec:
+    return MaterializerSpec(
+        types=TYPES,
+        names=("k", "v"),
+        key=(0,),
+        upsert_key=None,
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def settings(client: redis.Redis, run: int, **changes: object) -> TaskSettings:
+    port = client.connection_pool.connection_kwargs["port"]
+    values: dict[str, object] = {
+        "pipeline": "p",
+        "operator": NODE,
+        "run": run,
+        "redis_url": f"redis://127.0.0.1:{port}/0",
+        "incarnation": None,
+        "partitions": 1,
+        "max_parallelism": KEY_GROUPS,
+        "version": installed_version(),
+    }
+    return TaskSettings(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def batch(changes: list[tuple[str, str, int]], *, first: int = 0, time_ms: int = 1) -> pa.Table:
+    """Changes and the tick of partition 0, as they come out of the exchange."""
+    schema = wire_schema([arrow_type(each) for each in TYPES]).append(
+        pa.field(KEY_GROUP, pa.int32())
+    )
+    rows = [
+        {
+            "f0": key,
+            "f1": value,
+            KIND: int(RowKind.from_short(kind)),
+            ORDER: first + number,
+            "_time": time_ms,
+            KEY_GROUP: key_group([TYPES[0]], [key], KEY_GROUPS),
+        }
+        for number, (kind, key, value) in enumerate(changes)
+    ]
+    rows.append({KIND: TICK, ORDER: 0, "_time": time_ms, KEY_GROUP: 3})
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def run(task: TaskSettings, what: MaterializerSpec, epoch: int, *batches: pa.Table) -> list[object]:
+    """The emitted changes as text, and the notes."""
+    out: list[object] = []
+    for each in run_partition(task, what.to_json(), epoch, iter(batches)):
+        assert each.schema == wire_schema([arrow_type(kind) for kind in TYPES])
+        for row in each.to_pylist():
+            if row[KIND] < TICK:
+                out.append((RowKind(row[KIND]).short, row["f0"], row["f1"]))
+            elif row["_note"]:
+                out.append(orjson.loads(row["_note"])["statistics"])
+    return out
+
+
+@pytest.fixture
+def ledger(redis_client: redis.Redis) -> EpochLedger:
+    return EpochLedger(redis_client, "p")
+
+
+def close(ledger: EpochLedger, run_number: int, epoch: int) -> None:
+    ledger.close_epoch(EpochStamp(epoch, run_number, 1), {"s": epoch}, [])
+
+
+def test_epochs_build_on_each_other(redis_client: redis.Redis, ledger: EpochLedger) -> None:
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+
+    first = run(task, spec(), 1, batch([("+I", "a", 1), ("+I", "a", 2), ("+I", "b", 5)]))
+    close(ledger, task.run, 1)
+    second = run(task, spec(), 2, batch([("-D", "a", 2), ("-D", "b", 5)]))
+
+    assert first[:3] == [("+I", "a", 1), ("+U", "a", 2), ("+I", "b", 5)]
+    assert second[:2] == [("+U", "a", 1), ("-D", "b", 5)]
+    assert second[2]["rows_in"] == 2  # type: ignore[index]
+
+
+def test_batches_are_gathered_and_sorted(redis_client: redis.Redis, ledger: EpochLedger) -> None:
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+    late, early = batch([("-D", "a", 1)], first=9), batch([("+I", "a", 1), ("+I", "a", 2)])
+
+    out = run(task, spec(), 1, late, early)
+
+    assert out[:2] == [("+I", "a", 1), ("+U", "a", 2)]
+
+
+def test_a_second_attempt_gives_the_same(redis_client: redis.Redis, ledger: EpochLedger) -> None:
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+    rows = batch([("+I", "a", 1), ("+I", "a", 2)])
+
+    first, second = run(task, spec(), 1, rows), run(task, spec(), 1, rows)
+
+    assert first[:2] == second[:2]
+    close(ledger, task.run, 1)
+    assert run(task, spec(), 2, batch([("-D", "a", 2)]))[0] == ("+U", "a", 1)
+
+
+def test_a_closed_epoch_passes_control_rows_only(
+    redis_client: redis.Redis, ledger: EpochLedger
+) -> None:
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+    rows = batch([("+I", "a", 1)])
+    run(task, spec(), 1, rows)
+    close(ledger, task.run, 1)
+
+    out = list(run_partition(task, spec().to_json(), 1, iter([rows])))
+
+    assert [each.column(KIND).to_pylist() for each in out] == [[TICK]]
+
+
+def test_a_marker_that_is_elsewhere_is_state_lost(
+    redis_client: redis.Redis, ledger: EpochLedger
+) -> None:
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+
+    with pytest.raises(WorkerError, match=r"^\[tailrace:state-lost\] "):
+        run(task, spec(), 5, batch([("+I", "a", 1)]))
+
+
+def test_an_older_run_is_fenced(redis_client: redis.Redis, ledger: EpochLedger) -> None:
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+    ledger.open_run([NODE], KEY_GROUPS)
+
+    with pytest.raises(WorkerError, match=r"^\[tailrace:state-fenced\] "):
+        run(task, spec(), 1, batch([("+I", "a", 1)]))
+
+
+def test_another_version_of_the_package_is_refused(redis_client: redis.Redis) -> None:
+    task = settings(redis_client, 1, version="0.0.0-other")
+
+    with pytest.raises(WorkerError, match="version-mismatch"):
+        run(task, spec(), 1, batch([]))
+
+
+def test_an_epoch_without_changes_asks_redis_nothing(redis_client: redis.Redis) -> None:
+    before = redis_client.info("stats")["total_commands_processed"]
+
+    out = run(settings(redis_client, 1), spec(), 99, batch([]))
+
+    assert out == []
+    assert redis_client.info("stats")["total_commands_processed"] == before + 1
+
+
+def test_with_a_ttl_a_tick_cleans_what_is_due(
+    redis_client: redis.Redis, ledger: EpochLedger
+) -> None:
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+    ttl = spec(ttl_ms=1_000)
+    run(task, ttl, 1, batch([("+I", "a", 1)], time_ms=10_000))
+    close(ledger, task.run, 1)
+
+    (statistics,) = run(task, ttl, 2, batch([], time_ms=11_000))
+    close(ledger, task.run, 2)
+
+    assert statistics["expired"] == 1  # type: ignore[index]
+    out = run(task, ttl, 3, batch([("+I", "a", 2)], time_ms=11_001))
+    assert out[0] == ("+I", "a", 2)
+
+
+def test_the_task_travels_as_settings_only(redis_client: redis.Redis) -> None:
+    task = MaterializerTask(settings(redis_client, 1), spec())
+
+    copy = pickle.loads(pickle.dumps(task))
+
+    assert vars(copy) == vars(task)
+    assert all(isinstance(each, str) for each in vars(task).values())
