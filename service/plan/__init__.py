@@ -1,0 +1,47 @@
+"""The compiled plan: Flink's JSON, read into typed nodes, checked, explained.
+
+document          text -> `CompiledPlan`, or everything that is wrong with it
+nodes, node_reader, node_types, node_checks      what a node is, and what it must keep to
+graph             edges: inputs in order, topological order, sinks
+tables            tables as a plan describes them, and a catalogue's
+rex, type_json    expressions and types
+durations         times to live
+changelog_modes, keys      what an edge carries, and what tells its rows apart
+support           what we cannot run yet
+explanation, findings      the same for people
+errors            the tree of what can be wrong
+"""
+
+from service.plan.changelog_mode import ChangelogMode
+from service.plan.changelog_modes import changelog_modes
+from service.plan.document import CompiledPlan, PlanLimits, check_document, load_plan
+from service.plan.durations import format_duration_ms, parse_duration_ms
+from service.plan.errors import DurationError, PlanError
+from service.plan.explanation import Explanation, explain
+from service.plan.findings import Finding, validate
+from service.plan.keys import upsert_keys
+from service.plan.nodes import Edge, ExecNode, StateMetadata
+from service.plan.support import Unsupported, unsupported
+
+__all__ = [
+    "ChangelogMode",
+    "CompiledPlan",
+    "DurationError",
+    "Edge",
+    "ExecNode",
+    "Explanation",
+    "Finding",
+    "PlanError",
+    "PlanLimits",
+    "StateMetadata",
+    "Unsupported",
+    "changelog_modes",
+    "check_document",
+    "explain",
+    "format_duration_ms",
+    "load_plan",
+    "parse_duration_ms",
+    "unsupported",
+    "upsert_keys",
+    "validate",
+]

@@ -1,0 +1,106 @@
+"""What is to be said about a plan: errors that refuse it, and warnings that do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from operators.changelog import RowKind
+from service.plan.changelog_modes import node_modes
+from service.plan.keys import upsert_keys
+from service.plan.nodes import Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from service.plan.document import CompiledPlan
+    from service.plan.errors import PlanError
+    from service.plan.nodes import ExecNode
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing about a plan."""
+
+    severity: Literal["error", "warning"]
+    code: str
+    message: str
+    hint: str = ""
+    node_id: int | None = None
+    type: str = ""
+    """The node's type, as the plan writes it."""
+    path: str = ""
+    """JSON pointer into the document."""
+
+    @classmethod
+    def of(cls, error: PlanError) -> Finding:
+        """An error as a finding."""
+        return cls("error", error.code, error.message, error.hint, error.node_id, "", error.path)
+
+
+def validate(plan: CompiledPlan) -> list[Finding]:
+    """What is doubtful about a plan that loads: warnings, in topological order.
+
+    Errors are found while loading: `check_document` has them all.
+    """
+    keys = upsert_keys(plan)
+    modes = node_modes(plan)
+    findings: list[Finding] = []
+    for node in plan.nodes:
+        findings.extend(_of_state(node))
+        if isinstance(node.view, Sink):
+            findings.extend(_of_sink(node, node.view, keys[node.id], modes[node.id].kinds))
+    return findings
+
+
+def _of_state(node: ExecNode) -> Iterator[Finding]:
+    declared = node.raw.get("state")
+    if declared and not node.has_state:
+        yield _warning(
+            node,
+            "plan.state-ignored",
+            f"{node.type_text} keeps no state that a plan can set: its state is ignored",
+            f"{node.path}/state",
+        )
+    if not node.has_state:
+        return
+    for entry in node.state:
+        is_zero = not any(digit in entry.ttl_text for digit in "123456789")
+        if entry.ttl_ms == 0 and not is_zero:
+            yield _warning(
+                node,
+                "plan.ttl-truncated",
+                f"ttl {entry.ttl_text!r} is less than a millisecond, so the state never expires",
+                f"{entry.path}/ttl",
+                "write '0 ms' if that is meant, else at least '1 ms'",
+            )
+
+
+def _of_sink(
+    node: ExecNode, sink: Sink, upsert_key: tuple[int, ...] | None, kinds: frozenset[RowKind]
+) -> Iterator[Finding]:
+    if (
+        sink.primary_key
+        and not sink.require_upsert_materialize
+        and kinds - {RowKind.INSERT}
+        and (upsert_key is None or set(upsert_key) != set(sink.primary_key))
+    ):
+        yield _warning(
+            node,
+            "plan.key-mismatch",
+            f"changes reach table {sink.table.identifier} by another key than its primary key, "
+            "and there is no upsert materializer: rows may be lost or stay behind",
+            node.path,
+            "compile the statement with ON CONFLICT DO DEDUPLICATE",
+        )
+    if sink.require_upsert_materialize and not sink.primary_key:
+        yield _warning(
+            node,
+            "plan.materializer-without-key",
+            f"table {sink.table.identifier} has no primary key for its upsert materializer",
+            node.path,
+        )
+
+
+def _warning(node: ExecNode, code: str, message: str, path: str, hint: str = "") -> Finding:
+    return Finding("warning", code, message, hint, node.id, node.type_text, path)

@@ -1,0 +1,115 @@
+"""What a node must keep to with regard to its inputs: states, columns, keys.
+
+Flink finds these when it translates a plan; we when we load it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from service.plan.errors import InvalidExpression, InvalidProperty, InvalidStateMetadata, PlanError
+from service.plan.nodes import Calc, Exchange, Sink, TableScan, WatermarkAssigner
+from service.plan.rex import FieldAccess, InputRef, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from service.plan.nodes import ExecNode
+    from service.plan.rex import Rex
+    from state.types import LogicalType
+
+
+def check_node(node: ExecNode, inputs: Sequence[ExecNode]) -> Iterator[PlanError]:
+    """Everything that does not fit between a node and the nodes before it."""
+    if node.has_state and node.state:
+        yield from _check_state(node, len(inputs))
+    for problem in _check_view(node, inputs):
+        yield problem.at_node(node.id)
+
+
+def _check_state(node: ExecNode, inputs_count: int) -> Iterator[PlanError]:
+    path = f"{node.path}/state"
+    if len(node.state) != inputs_count:
+        yield InvalidStateMetadata(
+            f"{len(node.state)} states for an operator with {inputs_count} input(s)",
+            hint="one entry for each input, or none at all for the default time to live",
+            node_id=node.id,
+            path=path,
+        )
+        return
+    indexes = [entry.index for entry in node.state]
+    if indexes != list(range(inputs_count)):
+        yield InvalidStateMetadata(
+            f"the indexes of the states are {indexes}, but must be 0 to {inputs_count - 1}, "
+            "each once",
+            hint="the index says which input the state is of",
+            node_id=node.id,
+            path=path,
+        )
+
+
+def _check_view(node: ExecNode, inputs: Sequence[ExecNode]) -> Iterator[PlanError]:
+    match node.view:
+        case Calc(projection, condition):
+            for rex in (*projection, *([condition] if condition is not None else [])):
+                yield from _check_rex(rex, inputs[0].output_type)
+        case WatermarkAssigner(expression, _):
+            yield from _check_rex(expression, inputs[0].output_type)
+        case Exchange(_, keys):
+            yield from _check_keys(keys, node)
+        case TableScan() as scan:
+            yield from _check_scan(node, scan)
+        case Sink(table=table):
+            yield from _check_connector(table.options, table.identifier, table.path)
+        case _:
+            pass
+
+
+def _check_rex(rex: Rex, row: LogicalType) -> Iterator[PlanError]:
+    for part in walk(rex):
+        if isinstance(part, InputRef) and part.index >= len(row.children):
+            yield InvalidExpression(
+                f"the input has {len(row.children)} columns, so there is none with index "
+                f"{part.index}",
+                path=f"{part.path}/inputIndex",
+            )
+        if isinstance(part, FieldAccess) and isinstance(part.expression, InputRef):
+            index = part.expression.index
+            names = row.children[index].field_names if index < len(row.children) else ()
+            if names and part.name not in names:
+                yield InvalidExpression(
+                    f"the row has no field {part.name!r}", path=f"{part.path}/name"
+                )
+
+
+def _check_keys(keys: Sequence[int], node: ExecNode) -> Iterator[PlanError]:
+    columns = len(node.output_type.children)
+    if keys and max(keys) >= columns:
+        yield InvalidProperty(
+            f"a key is column {max(keys)}, but the input has {columns}",
+            path=f"{node.path}/inputProperties/0/requiredDistribution/keys",
+        )
+
+
+def _check_scan(node: ExecNode, scan: TableScan) -> Iterator[PlanError]:
+    yield from _check_connector(scan.table.options, scan.table.identifier, scan.table.path)
+    physical = scan.table.schema.physical
+    for fields in scan.projected_fields or ():
+        if not fields or fields[0] >= len(physical):
+            yield InvalidProperty(
+                f"the table has {len(physical)} physical columns, so none can be projected from "
+                f"{list(fields)}",
+                path=scan.table.path,
+            )
+    if scan.watermark is not None:
+        yield from _check_rex(scan.watermark, node.output_type)
+
+
+def _check_connector(options: object, identifier: str, path: str) -> Iterator[PlanError]:
+    if isinstance(options, dict) and not options.get("connector"):
+        yield InvalidProperty(
+            f"table {identifier} has no connector",
+            hint="its option 'connector' is in the plan if it was compiled with catalogue "
+            "objects ALL, else in the catalogue",
+            path=f"{path}/resolvedTable/options",
+        )

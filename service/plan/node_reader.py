@@ -1,0 +1,354 @@
+"""From a node's JSON to an `ExecNode`.
+
+Every node is checked for what all have in common; the properties of the nodes that we run are read
+into typed views. Properties that nobody knows are ignored, as Flink ignores them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from service.plan.changelog_mode import ChangelogMode
+from service.plan.durations import parse_duration_ms
+from service.plan.errors import (
+    DurationError,
+    InvalidExpression,
+    InvalidStateMetadata,
+    InvalidType,
+    PlanError,
+    UnknownNodeType,
+)
+from service.plan.node_types import NODE_TYPES
+from service.plan.nodes import (
+    Ability,
+    Calc,
+    ConflictBehavior,
+    DropUpdateBefore,
+    Exchange,
+    ExecNode,
+    MaterializeStrategy,
+    Sink,
+    StateMetadata,
+    TableScan,
+    Union,
+    Values,
+    WatermarkAssigner,
+)
+from service.plan.properties import JsonObject
+from service.plan.rex import Literal, parse_rex
+from service.plan.tables import parse_table
+from service.plan.type_json import parse_type_json
+from state.types import LogicalType, TypeRoot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from service.plan.node_types import NodeType
+    from service.plan.nodes import NodeView
+    from service.plan.rex import Rex
+
+_VERSION = re.compile(r"[0-9]{1,9}", re.ASCII)
+_DISTRIBUTIONS = ("ANY", "SINGLETON", "BROADCAST", "HASH", "UNKNOWN", "KEEP_INPUT_AS_IS")
+
+SOURCE_ABILITIES = (
+    "AggregatePushDown", "FilterPushDown", "LimitPushDown", "PartitionPushDown", "ProjectPushDown",
+    "ReadingMetadata", "SourceWatermark", "WatermarkPushDown",
+)  # fmt: skip
+SINK_ABILITIES = (
+    "Bucketing", "Overwrite", "Partitioning", "RowLevelDelete", "RowLevelUpdate",
+    "TargetColumnWriting", "WritingMetadata",
+)  # fmt: skip
+
+
+def read_node(value: Any, path: str, catalog: Mapping[str, Mapping[str, Any]] | None) -> ExecNode:
+    """Read one node.
+
+    Raises:
+        PlanError: It is malformed, or has a type, version or table that is not known.
+    """
+    node = JsonObject.of(value, path, "a node")
+    node_id = node.integer("id")
+    node = JsonObject(node.value, path, node_id)
+    try:
+        return _read(node, node_id, catalog)
+    except PlanError as error:
+        raise error.at_node(node_id)  # noqa: B904 - the same error, which now names its node
+
+
+def _read(
+    node: JsonObject, node_id: int, catalog: Mapping[str, Mapping[str, Any]] | None
+) -> ExecNode:
+    node_type, version = _read_type(node)
+    description = node.text("description")
+    output_type = parse_type_json(_required(node, "outputType"), node.at("outputType"))
+    if output_type.root is not TypeRoot.ROW:
+        raise InvalidType("the output of a node must be a ROW", path=node.at("outputType"))
+    for key in node_type.required:
+        _required(node, key)
+    _read_input_properties(node, node_type)
+    read_view = _VIEWS.get(node_type.name)
+    return ExecNode(
+        id=node_id,
+        node_type=node_type,
+        version=version,
+        description=description,
+        output_type=output_type,
+        state=_read_state(node) if node_type.state != "none" else (),
+        configuration=node.texts("configuration"),
+        raw=node.value,
+        view=read_view(node, output_type, catalog) if read_view else None,
+        path=node.path,
+    )
+
+
+def _required(node: JsonObject, key: str) -> Any:
+    if not node.has(key):
+        raise node.fail(key, f"{key} is missing or null", "it is required")
+    return node.value[key]
+
+
+def _read_type(node: JsonObject) -> tuple[NodeType, int]:
+    text = node.text("type")
+    # Flink looks at the first two parts only.
+    name, *version = text.split("_")
+    if not version or not _VERSION.fullmatch(version[0]):
+        raise UnknownNodeType(
+            f"node type {text!r} has no version",
+            hint="a type is a name, an underscore and a number: stream-exec-calc_1",
+            path=node.at("type"),
+        )
+    node_type = NODE_TYPES.get(name)
+    if node_type is None:
+        raise UnknownNodeType(
+            f"no such node type: {name!r}",
+            hint="the plan may come from a newer Flink than 2.3",
+            path=node.at("type"),
+        )
+    if int(version[0]) not in node_type.versions:
+        known = ", ".join(map(str, node_type.versions))
+        raise UnknownNodeType(
+            f"no such version of {node_type.name}: {version[0]}",
+            hint=f"known: {known}; the plan may come from a newer Flink than 2.3",
+            path=node.at("type"),
+        )
+    return node_type, int(version[0])
+
+
+def _read_input_properties(node: JsonObject, node_type: NodeType) -> None:
+    is_checked = node_type.checks_input_properties and node_type.inputs_max != 0
+    count = len(node.list("inputProperties", is_optional=not is_checked))
+    if is_checked and node_type.inputs_max is not None and count != node_type.inputs_max:
+        raise node.fail(
+            "inputProperties",
+            f"{count} input properties for a node with {node_type.inputs_max} inputs",
+        )
+    for entry, path in node.items("inputProperties", is_optional=True):
+        properties = JsonObject.of(entry, path, "an input property", node.node_id)
+        if properties.has("requiredDistribution"):
+            _read_distribution(properties)
+        if properties.has("damBehavior"):
+            properties.choice("damBehavior", ("PIPELINED", "END_INPUT", "BLOCKING"))
+
+
+def _read_distribution(properties: JsonObject) -> tuple[str, tuple[int, ...]]:
+    required = properties.object("requiredDistribution")
+    kind = required.choice("type", _DISTRIBUTIONS)
+    keys = required.indexes("keys") if kind == "HASH" else ()
+    if kind == "HASH" and not keys:
+        raise required.fail("keys", "a HASH distribution needs keys")
+    return kind, keys
+
+
+def _read_state(node: JsonObject) -> tuple[StateMetadata, ...]:
+    entries = [
+        _read_state_entry(JsonObject.of(entry, path, "an entry of state", node.node_id))
+        for entry, path in node.items("state", is_optional=True)
+    ]
+    return tuple(sorted(entries, key=lambda entry: entry.index))
+
+
+def _read_state_entry(entry: JsonObject) -> StateMetadata:
+    index = entry.integer("index", default=0)
+    if index < 0:
+        raise InvalidStateMetadata(
+            f"the index of a state starts from 0, not {index}", path=entry.at("index")
+        )
+    for key in ("ttl", "name"):
+        if not entry.has(key):
+            hint = "write '0 ms' for state that is kept for ever" if key == "ttl" else ""
+            raise InvalidStateMetadata(
+                f"the {key} of a state is missing or null", hint=hint, path=entry.at(key)
+            )
+    ttl = entry.text("ttl")
+    try:
+        ttl_ms = parse_duration_ms(ttl)
+    except DurationError as problem:
+        raise InvalidStateMetadata(
+            f"the ttl of a state is no duration: {problem}",
+            hint="for example '0 ms', '36 h', '7 d' or 'PT1H'",
+            path=entry.at("ttl"),
+        ) from problem
+    return StateMetadata(index, ttl_ms, ttl, entry.text("name"), entry.path)
+
+
+# Views of the nodes that we run.
+
+
+def _read_rex(owner: JsonObject, key: str) -> Rex:
+    return parse_rex(_required(owner, key), owner.at(key))
+
+
+def _read_abilities(spec: JsonObject, allowed: tuple[str, ...]) -> tuple[Ability, ...]:
+    abilities = []
+    for entry, path in spec.items("abilities", is_optional=True):
+        ability = JsonObject.of(entry, path, "an ability", spec.node_id)
+        abilities.append(Ability(ability.choice("type", allowed), ability.value, path))
+    return tuple(abilities)
+
+
+def _read_scan(
+    node: JsonObject, _: LogicalType, catalog: Mapping[str, Mapping[str, Any]] | None
+) -> TableScan:
+    spec = node.object("scanTableSource")
+    table = parse_table(spec, catalog)
+    abilities = _read_abilities(spec, SOURCE_ABILITIES)
+    projected: tuple[tuple[int, ...], ...] | None = None
+    metadata_keys: tuple[str, ...] = ()
+    watermark: Rex | None = None
+    for ability in abilities:
+        value = JsonObject(ability.value, ability.path, node.node_id)
+        match ability.type:
+            case "ProjectPushDown":
+                projected = tuple(
+                    JsonObject({"projectedFields": entry}, path, node.node_id).indexes(
+                        "projectedFields"
+                    )
+                    for entry, path in value.items("projectedFields")
+                )
+            case "ReadingMetadata":
+                metadata_keys = tuple(str(key) for key in value.list("metadataKeys"))
+            case "WatermarkPushDown":
+                watermark = _read_rex(value, "watermarkExpr")
+            case _:
+                pass
+    return TableScan(table, abilities, projected, metadata_keys, watermark)
+
+
+def _read_values(
+    node: JsonObject, output: LogicalType, _: Mapping[str, Mapping[str, Any]] | None
+) -> Values:
+    rows = []
+    for entry, path in node.items("tuples"):
+        if not isinstance(entry, list) or len(entry) != len(output.children):
+            raise InvalidExpression(
+                f"a row must be a list of {len(output.children)} literals", path=path
+            )
+        literals = [parse_rex(cell, f"{path}/{index}") for index, cell in enumerate(entry)]
+        for literal in literals:
+            if not isinstance(literal, Literal):
+                raise InvalidExpression("a row of values holds literals only", path=literal.path)
+        rows.append(tuple(cast("list[Literal]", literals)))
+    return Values(tuple(rows))
+
+
+def _read_calc(
+    node: JsonObject, output: LogicalType, _: Mapping[str, Mapping[str, Any]] | None
+) -> Calc:
+    projection = tuple(parse_rex(entry, path) for entry, path in node.items("projection"))
+    if len(projection) != len(output.children):
+        raise InvalidExpression(
+            f"the projection has {len(projection)} expressions, "
+            f"but the output has {len(output.children)} columns",
+            path=node.at("projection"),
+        )
+    condition = _read_rex(node, "condition") if node.has("condition") else None
+    return Calc(projection, condition)
+
+
+def _read_exchange(
+    node: JsonObject, _: LogicalType, __: Mapping[str, Mapping[str, Any]] | None
+) -> Exchange:
+    entries = list(node.items("inputProperties"))
+    if len(entries) != 1:
+        raise node.fail("inputProperties", "an exchange has one input")
+    properties = JsonObject.of(*entries[0], "an input property", node.node_id)
+    return Exchange(*_read_distribution(properties))
+
+
+def _read_watermark_assigner(
+    node: JsonObject, output: LogicalType, _: Mapping[str, Mapping[str, Any]] | None
+) -> WatermarkAssigner:
+    index = node.integer("rowtimeFieldIndex", default=0)
+    if not 0 <= index < len(output.children):
+        raise node.fail("rowtimeFieldIndex", f"the output has no column {index}")
+    return WatermarkAssigner(_read_rex(node, "watermarkExpr"), index)
+
+
+def _read_sink(
+    node: JsonObject, output: LogicalType, catalog: Mapping[str, Mapping[str, Any]] | None
+) -> Sink:
+    spec = node.object("dynamicTableSink")
+    table = parse_table(spec, catalog)
+    persisted = [column.name for column in table.schema.persisted]
+    if len(persisted) != len(output.children):
+        raise node.fail(
+            "outputType",
+            f"the input has {len(output.children)} columns, "
+            f"but table {table.identifier} takes {len(persisted)}",
+        )
+    key = table.schema.primary_key
+    if not set(key) <= set(persisted):
+        raise node.fail("dynamicTableSink", "the primary key has a column that is not written")
+    upsert_key = node.indexes("inputUpsertKey") if node.has("inputUpsertKey") else None
+    if upsert_key and max(upsert_key) >= len(output.children):
+        raise node.fail("inputUpsertKey", f"the input has no column {max(upsert_key)}")
+    return Sink(
+        table=table,
+        abilities=_read_abilities(spec, SINK_ABILITIES),
+        primary_key=tuple(persisted.index(name) for name in key),
+        input_changelog_mode=_read_mode(node, "inputChangelogMode"),
+        require_upsert_materialize=node.flag("requireUpsertMaterialize"),
+        strategy=_read_strategy(node),
+        input_upsert_key=upsert_key,
+        conflict_behavior=_read_conflict(node),
+    )
+
+
+def _read_mode(node: JsonObject, key: str) -> ChangelogMode:
+    names = node.list(key)
+    if not names:
+        raise node.fail(key, "a changelog has at least one kind of change")
+    try:
+        return ChangelogMode.named(names)
+    except ValueError as problem:
+        raise node.fail(key, f"no such kind of change: {problem}") from problem
+
+
+def _read_strategy(node: JsonObject) -> MaterializeStrategy:
+    key = "upsertMaterializeStrategy"
+    if not node.has(key):
+        return "LEGACY"
+    return cast("MaterializeStrategy", node.choice(key, get_args(MaterializeStrategy)))
+
+
+def _read_conflict(node: JsonObject) -> ConflictBehavior | None:
+    if not node.has("conflictStrategy"):
+        return None
+    strategy = node.object("conflictStrategy")
+    return cast("ConflictBehavior", strategy.choice("behavior", get_args(ConflictBehavior)))
+
+
+_VIEWS: dict[
+    str,
+    Callable[[JsonObject, LogicalType, Mapping[str, Mapping[str, Any]] | None], NodeView],
+] = {
+    "stream-exec-table-source-scan": _read_scan,
+    "stream-exec-values": _read_values,
+    "stream-exec-calc": _read_calc,
+    "stream-exec-exchange": _read_exchange,
+    "stream-exec-watermark-assigner": _read_watermark_assigner,
+    "stream-exec-drop-update-before": lambda *_: DropUpdateBefore(),
+    "stream-exec-union": lambda *_: Union(),
+    "stream-exec-sink": _read_sink,
+}

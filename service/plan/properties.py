@@ -1,0 +1,177 @@
+"""Typed reading of a plan's JSON objects, with the place and the reason where it fails.
+
+Where Flink's JSON reader is lenient about a scalar (a number written as text, null for a number or
+a flag) we are too, so that no plan is refused that Flink loads.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from service.plan.errors import InvalidProperty
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_INTEGER = re.compile(r"\s*[-+]?[0-9]{1,10}\s*", re.ASCII)
+_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+
+
+def json_name(value: Any) -> str:
+    """What a JSON value is, for messages that must not repeat it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
+
+
+def pointer_token(key: str) -> str:
+    """A key as it stands in a JSON pointer.
+
+    >>> pointer_token("a/b~c")
+    'a~1b~0c'
+    """
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """An object of the document and its place."""
+
+    value: Mapping[str, Any]
+    path: str
+    node_id: int | None = None
+
+    @classmethod
+    def of(cls, value: Any, path: str, what: str, node_id: int | None = None) -> JsonObject:
+        """The object at a place.
+
+        Raises:
+            InvalidProperty: It is no object; `what` says what it should have been.
+        """
+        if not isinstance(value, dict):
+            raise InvalidProperty(
+                f"{what} must be an object, not {json_name(value)}", path=path, node_id=node_id
+            )
+        return cls(value, path, node_id)
+
+    def at(self, key: str) -> str:
+        """The path of a property."""
+        return f"{self.path}/{pointer_token(key)}"
+
+    def has(self, key: str) -> bool:
+        """Whether the property is there and not null."""
+        return self.value.get(key) is not None
+
+    def fail(self, key: str, message: str, hint: str = "") -> InvalidProperty:
+        """The error about a property, to be raised."""
+        return InvalidProperty(message, hint=hint, node_id=self.node_id, path=self.at(key))
+
+    def object(self, key: str, what: str = "") -> JsonObject:
+        """The object under a key."""
+        self._require(key)
+        return JsonObject.of(self.value[key], self.at(key), what or key, self.node_id)
+
+    def items(self, key: str, *, is_optional: bool = False) -> Iterator[tuple[Any, str]]:
+        """The entries of the list under a key, each with its path."""
+        return iter(
+            [
+                (entry, f"{self.at(key)}/{index}")
+                for index, entry in enumerate(self.list(key, is_optional=is_optional))
+            ]
+        )
+
+    def list(self, key: str, *, is_optional: bool = False) -> list[Any]:
+        """The list under a key; empty where it is optional and missing or null."""
+        if is_optional and not self.has(key):
+            return []
+        self._require(key)
+        entries = self.value[key]
+        if not isinstance(entries, list):
+            raise self.fail(key, f"{key} must be a list, not {json_name(entries)}")
+        return entries
+
+    def text(self, key: str) -> str:
+        """The text under a key; other scalars are taken as text."""
+        self._require(key)
+        scalar = self.value[key]
+        match scalar:
+            case str():
+                return scalar
+            case bool():
+                return "true" if scalar else "false"
+            case int() | float():
+                return str(scalar)
+            case _:
+                raise self.fail(key, f"{key} must be a text, not {json_name(scalar)}")
+
+    def texts(self, key: str) -> dict[str, str]:
+        """The object of texts under a key; empty where it is missing."""
+        if not self.has(key):
+            return {}
+        entries = self.object(key)
+        return {name: entries.text(name) for name in entries.value}
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """The 32-bit integer under a key; the default where it is missing, null or "" ."""
+        if default is not None and (not self.has(key) or self.value[key] == ""):
+            return default
+        self._require(key)
+        return self._to_integer(self.value[key], key)
+
+    def indexes(self, key: str) -> tuple[int, ...]:
+        """The list of indexes from 0 under a key."""
+        found = tuple(self._to_integer(entry, key) for entry in self.list(key))
+        if any(index < 0 for index in found):
+            raise self.fail(key, f"{key} must hold indexes from 0")
+        return found
+
+    def flag(self, key: str) -> bool:
+        """The boolean under a key; false where it is missing or null."""
+        match self.value.get(key):
+            case None:
+                return False
+            case bool() as flag:
+                return flag
+            case str() as text if text.strip().lower() in ("true", "false"):
+                return text.strip().lower() == "true"
+            case other:
+                raise self.fail(key, f"{key} must be true or false, not {json_name(other)}")
+
+    def choice(self, key: str, allowed: tuple[str, ...]) -> str:
+        """The text under a key, one of a closed set."""
+        text = self.text(key)
+        if text not in allowed:
+            raise self.fail(key, f"no such {key}: {text!r}", f"one of {', '.join(allowed)}")
+        return text
+
+    def _require(self, key: str) -> None:
+        if not self.has(key):
+            state = "null" if key in self.value else "missing"
+            raise self.fail(key, f"{key} is {state}", "it is required")
+
+    def _to_integer(self, scalar: Any, key: str) -> int:
+        number: int | None = None
+        match scalar:
+            case bool():
+                pass
+            case int():
+                number = scalar
+            case float() if abs(scalar) <= _INT_MAX:
+                number = int(scalar)
+            case str() if _INTEGER.fullmatch(scalar):
+                number = int(scalar)
+        if number is None or not _INT_MIN <= number <= _INT_MAX:
+            raise self.fail(key, f"{key} must be an integer, not {json_name(scalar)}")
+        return number

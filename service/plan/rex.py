@@ -1,0 +1,373 @@
+"""Expressions of a plan (Calcite's RexNode) as a typed, frozen tree.
+
+Each node keeps its JSON pointer, so that whoever cannot evaluate one can say which.
+
+    kind in the plan        class
+    INPUT_REF               InputRef: a column of the input row, from 0
+    LITERAL                 Literal; SargLiteral if it has `sarg`; SymbolLiteral if it has `symbol`
+    CALL                    Call: a function of operands
+    FIELD_ACCESS            FieldAccess: a field of a row
+    CORREL_VARIABLE         CorrelVariable     only in nodes that are not run yet
+    PATTERN_INPUT_REF       PatternInputRef    the same
+    TABLE_ARG_CALL          TableArgument      the same
+
+Source: Flink `RexNodeJsonSerializer` and `RexNodeJsonDeserializer` (2.3). Plans of 1.15 to 1.17
+write `containsNull` in a search argument where later ones write `nullAs`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Literal as OneOf
+
+from service.plan.errors import InvalidExpression
+from service.plan.rex_values import check_value
+from service.plan.type_json import parse_type_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from state.types import LogicalType
+
+PlanValue: TypeAlias = bool | int | float | str | None
+"""A literal's value as the plan writes it.
+
+BOOLEAN is a JSON boolean and an integer a JSON number; others are text: DECIMAL, FLOAT, DOUBLE
+`"2.5"`, CHAR itself, BINARY base64, DATE `"2020-02-29"`, TIMESTAMP `"2020-02-29 13:14:15.5"`
+(TIMESTAMP_LTZ: in UTC), TIME `"13:14:15.5"`, intervals the number of months or milliseconds.
+"""
+NullAs = OneOf["UNKNOWN", "TRUE", "FALSE"]
+FunctionOrigin = OneOf["built-in", "system", "catalog", "class"]
+
+_INTERNAL_NAME = re.compile(r"\$(.+)\$([0-9]{1,9})", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class InputRef:
+    """A column of the input row."""
+
+    index: int
+    type: LogicalType
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """One value; NULL is None."""
+
+    value: PlanValue
+    type: LogicalType
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolLiteral:
+    """A constant of an enumeration, such as TRIM's BOTH or EXTRACT's DAY."""
+
+    symbol: str
+    """The enumeration: TRIM, TIME_UNIT_RANGE, JSON_VALUE_EMPTY_OR_ERROR_BEHAVIOR, ..."""
+    value: str
+    type: LogicalType
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a range."""
+
+    value: bool | int | float | str
+    is_inclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SargRange:
+    """A range of values; an end that is None is open to infinity."""
+
+    lower: Bound | None
+    upper: Bound | None
+
+
+@dataclass(frozen=True, slots=True)
+class SargLiteral:
+    """A search argument, second operand of SEARCH: the union of its ranges."""
+
+    ranges: tuple[SargRange, ...]
+    null_as: NullAs
+    """What SEARCH gives for NULL."""
+    type: LogicalType
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or operator of operands."""
+
+    name: str
+    """`=` of the built-in `$=$1`; for others the catalogue's identifier or the class."""
+    version: int | None
+    """Of a built-in (`$=$1` is 1); None for others."""
+    origin: FunctionOrigin
+    operands: tuple[Rex, ...]
+    type: LogicalType | None
+    """None where an old plan leaves it to be derived."""
+    syntax: str
+    """FUNCTION, BINARY, PREFIX, POSTFIX, SPECIAL, INTERNAL, ...; tells `-a` from `a - b`."""
+    sql_kind: str | None
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class FieldAccess:
+    """A field of the row that `expression` gives."""
+
+    name: str
+    expression: Rex
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelVariable:
+    """A row of the other side of a correlation."""
+
+    name: str
+    type: LogicalType
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class PatternInputRef:
+    """A column of a row that MATCH_RECOGNIZE named."""
+
+    pattern: str
+    index: int
+    type: LogicalType
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableArgument:
+    """An input of a process table function."""
+
+    index: int
+    partition_keys: tuple[int, ...]
+    order_keys: tuple[int, ...]
+    type: LogicalType
+    path: str
+
+
+Rex: TypeAlias = (
+    InputRef
+    | Literal
+    | SymbolLiteral
+    | SargLiteral
+    | Call
+    | FieldAccess
+    | CorrelVariable
+    | PatternInputRef
+    | TableArgument
+)
+
+
+def parse_rex(value: Any, path: str) -> Rex:
+    """The expression that this JSON value stands for; the caller has limited its depth.
+
+    Raises:
+        InvalidExpression: It is none; the error's path is that of the innermost expression.
+        InvalidType: A type in it is none.
+    """
+    if not isinstance(value, dict):
+        raise InvalidExpression("an expression must be an object with a kind", path=path)
+    kind = value.get("kind")
+    read = _READERS.get(kind) if isinstance(kind, str) else None
+    if read is None:
+        raise InvalidExpression(
+            f"no such kind of expression: {kind!r}",
+            hint=f"one of {', '.join(_READERS)}",
+            path=f"{path}/kind",
+        )
+    return read(value, path)
+
+
+def walk(rex: Rex) -> Iterator[Rex]:
+    """The expression and all below it, parents first.
+
+    >>> from service.plan.rex import parse_rex, walk
+    >>> ref = {"kind": "INPUT_REF", "inputIndex": 0, "type": "INT"}
+    >>> call = {"kind": "CALL", "internalName": "$ABS$1", "operands": [ref], "type": "INT"}
+    >>> [type(part).__name__ for part in walk(parse_rex(call, ""))]
+    ['Call', 'InputRef']
+    """
+    pending = [rex]
+    while pending:
+        part = pending.pop()
+        yield part
+        if isinstance(part, Call):
+            pending.extend(reversed(part.operands))
+        elif isinstance(part, FieldAccess):
+            pending.append(part.expression)
+
+
+def _input_ref(value: Mapping[str, Any], path: str) -> InputRef:
+    return InputRef(_index(value, "inputIndex", path), _type(value, path), path)
+
+
+def _literal(value: Mapping[str, Any], path: str) -> Literal | SargLiteral | SymbolLiteral:
+    logical = _type(value, path)
+    if "sarg" in value:
+        return _sarg(value["sarg"], logical, path)
+    if "value" not in value:
+        raise InvalidExpression("a literal needs a value", path=path)
+    if "symbol" in value:
+        name = _text(value, "value", path)
+        return SymbolLiteral(_text(value, "symbol", path), name, logical, path)
+    plain = _plan_value(value["value"], f"{path}/value")
+    check_value(plain, logical, f"{path}/value")
+    return Literal(plain, logical, path)
+
+
+def _sarg(value: Any, logical: LogicalType, path: str) -> SargLiteral:
+    here = f"{path}/sarg"
+    if not isinstance(value, dict) or not isinstance(value.get("ranges"), list):
+        raise InvalidExpression("a search argument needs a list of ranges", path=here)
+    ranges = tuple(
+        _sarg_range(entry, logical, f"{here}/ranges/{index}")
+        for index, entry in enumerate(value["ranges"])
+    )
+    if "nullAs" in value:
+        null_as = value["nullAs"]
+    else:
+        null_as = "TRUE" if value.get("containsNull") is True else "UNKNOWN"
+    if null_as not in ("UNKNOWN", "TRUE", "FALSE"):
+        raise InvalidExpression(
+            "what a search argument gives for NULL must be UNKNOWN, TRUE or FALSE",
+            path=f"{here}/nullAs",
+        )
+    return SargLiteral(ranges, null_as, logical, path)
+
+
+def _sarg_range(value: Any, logical: LogicalType, path: str) -> SargRange:
+    if not isinstance(value, dict):
+        raise InvalidExpression("a range must be an object", path=path)
+    return SargRange(_bound(value, "lower", logical, path), _bound(value, "upper", logical, path))
+
+
+def _bound(value: Mapping[str, Any], key: str, logical: LogicalType, path: str) -> Bound | None:
+    if key not in value:
+        return None
+    bound, here = value[key], f"{path}/{key}"
+    if not isinstance(bound, dict) or bound.get("boundType") not in ("OPEN", "CLOSED"):
+        raise InvalidExpression("a bound needs a boundType OPEN or CLOSED", path=here)
+    end = _plan_value(bound.get("value"), f"{here}/value")
+    if end is None:
+        raise InvalidExpression("a bound needs a value", path=f"{here}/value")
+    check_value(end, logical, f"{here}/value")
+    return Bound(end, bound["boundType"] == "CLOSED")
+
+
+def _call(value: Mapping[str, Any], path: str) -> Call:
+    name, version, origin = _function(value, path)
+    operands = value.get("operands", [])
+    if not isinstance(operands, list):
+        raise InvalidExpression("operands must be a list", path=f"{path}/operands")
+    return Call(
+        name=name,
+        version=version,
+        origin=origin,
+        operands=tuple(
+            parse_rex(operand, f"{path}/operands/{index}") for index, operand in enumerate(operands)
+        ),
+        type=_type(value, path) if "type" in value else None,
+        syntax=_text(value, "syntax", path) if "syntax" in value else "FUNCTION",
+        sql_kind=_text(value, "sqlKind", path) if "sqlKind" in value else None,
+        path=path,
+    )
+
+
+def _function(value: Mapping[str, Any], path: str) -> tuple[str, int | None, FunctionOrigin]:
+    if "internalName" in value:
+        internal = _text(value, "internalName", path)
+        found = _INTERNAL_NAME.fullmatch(internal)
+        return (found[1], int(found[2]), "built-in") if found else (internal, None, "built-in")
+    if "catalogName" in value:
+        return _text(value, "catalogName", path), None, "catalog"
+    if "class" in value:
+        return _text(value, "class", path), None, "class"
+    if "systemName" in value:
+        return _text(value, "systemName", path), None, "system"
+    raise InvalidExpression(
+        "a call needs a function",
+        hint="internalName, catalogName, class or systemName",
+        path=path,
+    )
+
+
+def _field_access(value: Mapping[str, Any], path: str) -> FieldAccess:
+    name = _text(value, "name", path)
+    return FieldAccess(name, parse_rex(value.get("expr"), f"{path}/expr"), path)
+
+
+def _correl_variable(value: Mapping[str, Any], path: str) -> CorrelVariable:
+    return CorrelVariable(_text(value, "correl", path), _type(value, path), path)
+
+
+def _pattern_input_ref(value: Mapping[str, Any], path: str) -> PatternInputRef:
+    alpha = _text(value, "alpha", path)
+    return PatternInputRef(alpha, _index(value, "inputIndex", path), _type(value, path), path)
+
+
+def _table_argument(value: Mapping[str, Any], path: str) -> TableArgument:
+    return TableArgument(
+        _index(value, "inputIndex", path),
+        _indexes(value, "partitionKeys", path),
+        _indexes(value, "orderKeys", path),
+        _type(value, path),
+        path,
+    )
+
+
+_READERS = {
+    "INPUT_REF": _input_ref,
+    "LITERAL": _literal,
+    "CALL": _call,
+    "FIELD_ACCESS": _field_access,
+    "CORREL_VARIABLE": _correl_variable,
+    "PATTERN_INPUT_REF": _pattern_input_ref,
+    "TABLE_ARG_CALL": _table_argument,
+}
+
+
+def _type(value: Mapping[str, Any], path: str) -> LogicalType:
+    if "type" not in value:
+        raise InvalidExpression("an expression needs a type", path=path)
+    return parse_type_json(value["type"], f"{path}/type")
+
+
+def _plan_value(value: Any, path: str) -> PlanValue:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise InvalidExpression("a value must be a JSON scalar", path=path)
+
+
+def _text(value: Mapping[str, Any], key: str, path: str) -> str:
+    text = value.get(key)
+    if not isinstance(text, str) or not text:
+        raise InvalidExpression(f"{key} must be a text", path=f"{path}/{key}")
+    return text
+
+
+def _index(value: Mapping[str, Any], key: str, path: str) -> int:
+    index = value.get(key)
+    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+        raise InvalidExpression(f"{key} must be a number from 0", path=f"{path}/{key}")
+    return index
+
+
+def _indexes(value: Mapping[str, Any], key: str, path: str) -> tuple[int, ...]:
+    indexes = value.get(key, [])
+    if not isinstance(indexes, list):
+        raise InvalidExpression(f"{key} must be a list", path=f"{path}/{key}")
+    return tuple(
+        _index({key: index}, key, f"{path}/{position}") for position, index in enumerate(indexes)
+    )

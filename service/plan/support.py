@@ -1,0 +1,82 @@
+"""What of a valid plan we cannot run: named, with node, type and place, never passed over.
+
+Expressions, connectors and formats are not looked at here but by `service.runtime`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from service.plan.nodes import Sink, TableScan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from service.plan.document import CompiledPlan
+    from service.plan.nodes import ExecNode
+
+SOURCE_ABILITIES = frozenset(
+    {"FilterPushDown", "LimitPushDown", "ProjectPushDown", "ReadingMetadata", "WatermarkPushDown"}
+)
+"""What a plan may hand to a source. Filter and limit only save work, since a Calc and a Limit
+above do it again; ReadingMetadata stands there without keys too, and only then it is taken; no node
+that we run asks for a watermark."""
+SINK_ABILITIES = frozenset({"TargetColumnWriting"})
+"""It names the columns that the statement named; all are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """One thing of a plan that is right but not run."""
+
+    node_id: int
+    type: str
+    """As the plan writes it: `stream-exec-join_1`."""
+    path: str
+    """JSON pointer of what is meant: the node, or a property of it."""
+    reason: str
+
+
+def unsupported(plan: CompiledPlan) -> list[Unsupported]:
+    """Everything in a plan that we cannot run, in topological order; empty: all can."""
+    return [finding for node in plan.nodes for finding in _of_node(node)]
+
+
+def _of_node(node: ExecNode) -> Iterator[Unsupported]:
+    match node.view:
+        case None:
+            reason = f"nodes of type {node.type} are not run yet"
+            yield Unsupported(node.id, node.type_text, node.path, reason)
+        case TableScan() as scan:
+            yield from _of_scan(node, scan)
+        case Sink() as sink:
+            yield from _of_sink(node, sink)
+        case _:
+            pass
+
+
+def _of_scan(node: ExecNode, scan: TableScan) -> Iterator[Unsupported]:
+    for ability in scan.abilities:
+        reason = ""
+        if ability.type not in SOURCE_ABILITIES:
+            reason = f"the ability {ability.type} of a source is not supported"
+        elif ability.type == "ReadingMetadata" and scan.metadata_keys:
+            reason = f"metadata columns are not supported: {', '.join(scan.metadata_keys)}"
+        elif ability.type == "ProjectPushDown" and any(
+            len(fields) > 1 for fields in scan.projected_fields or ()
+        ):
+            reason = "a source cannot choose fields inside of a column"
+        if reason:
+            yield Unsupported(node.id, node.type_text, ability.path, reason)
+
+
+def _of_sink(node: ExecNode, sink: Sink) -> Iterator[Unsupported]:
+    if sink.conflict_behavior in ("ERROR", "NOTHING"):
+        path = f"{node.path}/conflictStrategy/behavior"
+        reason = f"ON CONFLICT DO {sink.conflict_behavior} is not supported yet"
+        yield Unsupported(node.id, node.type_text, path, reason)
+    for ability in sink.abilities:
+        if ability.type not in SINK_ABILITIES:
+            reason = f"the ability {ability.type} of a sink is not supported"
+            yield Unsupported(node.id, node.type_text, ability.path, reason)
