@@ -1,0 +1,143 @@
+"""Whether a plan may become a pipeline: one check for validation and for creation.
+
+A plan that is refused here would be refused by the dataflow later, and one that is taken runs: both
+ask the same functions. Findings come all at once where the plan's reader can go on, else the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from operators.errors import InvalidSpec
+from service.plan import check_document, load_plan, unsupported, validate
+from service.plan.errors import PlanError, PlanSyntaxError
+from service.runtime.dataflow import check_plan, stateful_nodes
+from service.runtime.dataflow_errors import (
+    DataflowError,
+    UnsupportedChangelog,
+    UnsupportedConnector,
+    UnsupportedNode,
+)
+from service.runtime.expressions.errors import ExpressionError, UnsupportedExpression
+from state.types import LogicalTypeError
+
+if TYPE_CHECKING:
+    from service.plan import CompiledPlan
+    from service.plan import Finding as PlanFinding
+    from service.runtime.records import PipelineOptions
+    from service.settings import Settings
+
+PlanDocument = dict[str, Any] | str | bytes
+Refusal = PlanError | DataflowError | ExpressionError | LogicalTypeError | InvalidSpec
+
+_REFUSALS = (PlanError, DataflowError, ExpressionError, LogicalTypeError, InvalidSpec)
+_UNSUPPORTED = (UnsupportedConnector, UnsupportedChangelog, UnsupportedNode, UnsupportedExpression)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing about a plan."""
+
+    kind: Literal["invalid", "unsupported", "warning"]
+    """invalid: Flink would not run it either; unsupported: we cannot yet; warning: it runs."""
+    code: str
+    message: str
+    hint: str = ""
+    node_id: int | None = None
+    type: str | None = None
+    """Of the node, as the plan writes it."""
+    path: str = ""
+
+
+def admit(document: PlanDocument, options: PipelineOptions, settings: Settings) -> CompiledPlan:
+    """The plan, ready to become a pipeline with these options.
+
+    Raises:
+        PlanError, DataflowError, ExpressionError, LogicalTypeError, InvalidSpec: it may not; the
+            first reason.
+    """
+    plan = load_plan(storable(document))
+    check_plan(plan, settings)
+    stateful_nodes(plan, options.resolved(settings.execution))
+    return plan
+
+
+def findings(
+    document: PlanDocument, options: PipelineOptions, settings: Settings
+) -> tuple[CompiledPlan | None, list[Finding]]:
+    """The plan, if it can be read, every reason that is found against it, and warnings."""
+    try:
+        plan, problems = check_document(storable(document))
+    except PlanError as error:
+        return None, [_finding(error, None)]
+    if plan is None:
+        return None, [_finding(each, None) for each in problems]
+    found = [
+        Finding(
+            kind="unsupported",
+            code=UnsupportedNode.code,
+            message=f"{each.type} is not supported: {each.reason}",
+            node_id=each.node_id,
+            type=each.type,
+            path=each.path,
+        )
+        for each in unsupported(plan)
+    ]
+    if not found:
+        found += _runtime_finding(plan, options, settings)
+    return plan, [*found, *(_warning(each) for each in validate(plan))]
+
+
+def storable(document: PlanDocument) -> PlanDocument:
+    """The document, if it can be kept as JSON.
+
+    Raises:
+        PlanSyntaxError: a number in it does not fit 64 bits.
+    """
+    if isinstance(document, dict):
+        try:
+            orjson.dumps(document)
+        except (TypeError, ValueError) as error:
+            raise PlanSyntaxError("a number in the plan does not fit 64 bits") from error
+    return document
+
+
+def _runtime_finding(
+    plan: CompiledPlan, options: PipelineOptions, settings: Settings
+) -> list[Finding]:
+    """The first thing that the dataflow would refuse, if it would."""
+    try:
+        check_plan(plan, settings)
+        stateful_nodes(plan, options.resolved(settings.execution))
+    except _REFUSALS as error:
+        return [_finding(error, plan)]
+    return []
+
+
+def _warning(found: PlanFinding) -> Finding:
+    return Finding(
+        kind="invalid" if found.severity == "error" else "warning",
+        code=found.code,
+        message=found.message,
+        hint=found.hint,
+        node_id=found.node_id,
+        type=found.type or None,
+        path=found.path,
+    )
+
+
+def _finding(error: Refusal, plan: CompiledPlan | None) -> Finding:
+    node_id: int | None = getattr(error, "node_id", None)
+    types = {} if plan is None else {node.id: node.type_text for node in plan.nodes}
+    return Finding(
+        kind="unsupported" if isinstance(error, _UNSUPPORTED) else "invalid",
+        code=error.code,
+        message=str(getattr(error, "message", error)),
+        hint=getattr(error, "hint", ""),
+        node_id=node_id,
+        type=None if node_id is None else types.get(node_id),
+        path=getattr(error, "path", ""),
+    )

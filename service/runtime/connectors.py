@@ -1,0 +1,264 @@
+"""From a plan's tables to what sources and sinks are told, refusing what cannot run.
+
+The same functions serve `check_plan`, which has no Spark, and the building of a query, so both
+refuse alike. Connectors:
+
+    source   filesystem, ingress, datagen              sink   filesystem, redis, print, blackhole
+    neither  kafka, jdbc and whatever else Flink has: refused, for those two naming the jar
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from operators.changelog import RowKind
+from service.plan.changelog_mode import UPSERT
+from service.plan.durations import parse_duration_ms
+from service.plan.errors import DurationError
+from service.plan.nodes import Sink, TableScan
+from service.runtime.dataflow_errors import (
+    DataflowError,
+    InvalidTableOption,
+    UnsupportedChangelog,
+    UnsupportedConnector,
+)
+from service.runtime.files import path_below
+from service.runtime.sinks.spec import Mode, SinkSpec
+from service.runtime.sinks.tables import CONNECTORS as SINKS
+from service.runtime.sources.datagen import field_rules, rows_total
+from service.runtime.sources.formats import allowed_kinds, format_of
+from service.runtime.sources.spec import SourceSpec
+from state.types import format_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from service.plan import CompiledPlan
+    from service.plan.changelog_mode import ChangelogMode
+    from service.plan.nodes import ExecNode
+    from service.plan.tables import Column, Table
+    from state.types import LogicalType
+
+SOURCES = frozenset({"filesystem", "ingress", "datagen"})
+_MODES: dict[str, Mode] = {"append": "append", "upsert": "upsert", "retract": "retract"}
+_KAFKA = "the jar spark-sql-kafka-0-10"
+_JARS = {"kafka": _KAFKA, "upsert-kafka": _KAFKA, "jdbc": "the jar of a JDBC driver"}
+
+
+def table_names(plan: CompiledPlan) -> dict[str, str]:
+    """A short name for each table of a plan, by identifier: its own, unless two have the same."""
+    tables = {
+        node.view.table.identifier: node.view.table
+        for node in plan.nodes
+        if isinstance(node.view, TableScan | Sink)
+    }
+    count = Counter(table.name for table in tables.values())
+    return {
+        identifier: table.name if count[table.name] == 1 else ".".join(table.names)
+        for identifier, table in tables.items()
+    }
+
+
+def scan_columns(scan: TableScan) -> list[Column]:
+    """The physical columns that a scan gives, in order."""
+    physical = scan.table.schema.physical
+    if scan.projected_fields is None:
+        return list(physical)
+    return [physical[each[0]] for each in scan.projected_fields]
+
+
+def source_spec(
+    table: Table, columns: Sequence[Column], *, name: str, files_root: str, pipeline: str = ""
+) -> SourceSpec:
+    """What a source is told of its table; where and how it runs is added by the dataflow.
+
+    Args:
+        table: The table as the plan has it.
+        columns: The physical columns to give, in order.
+        name: The table's name in this pipeline.
+        files_root: Folder that files must lie in.
+        pipeline: Whose source it is; empty while a plan is only checked.
+
+    Raises:
+        DataflowError: The connector, format, path or an option cannot be.
+    """
+    connector = _connector(table, SOURCES, "source")
+    spec = SourceSpec(
+        connector=connector,
+        table=name,
+        pipeline=pipeline,
+        redis_url="",
+        names=tuple(each.name for each in columns),
+        types=tuple(_type_text(each) for each in columns),
+        physical=tuple((each.name, _type_text(each)) for each in table.schema.physical),
+        options=dict(table.options),
+        files_root=files_root,
+    )
+    with _at(table):
+        _check_source(spec)
+    return spec
+
+
+def sink_spec(node: ExecNode, sink: Sink, *, name: str, files_root: str) -> SinkSpec:
+    """What the writer is told of a sink.
+
+    Args:
+        node: The sink's node; its rows are those of its input.
+        sink: The node's view.
+        name: The table's name in this pipeline.
+        files_root: Folder that files must lie in.
+
+    Raises:
+        DataflowError: The connector, format, path or an option cannot be, or the sink does not take
+            changes of a kind that reaches it.
+    """
+    table = sink.table
+    connector = _connector(table, SINKS, "sink")
+    spec = SinkSpec(
+        node=node.id,
+        table=name,
+        connector=connector,
+        names=tuple(each.name for each in table.schema.persisted),
+        types=tuple(_text(each) for each in node.output_type.children),
+        primary_key=sink.primary_key,
+        mode="retract",
+        options=dict(table.options),
+    )
+    changes = UPSERT if sink.require_upsert_materialize else sink.input_changelog_mode
+    with _at(table):
+        spec = replace(spec, mode=_sink_mode(spec))
+        _check_sink(spec, files_root, changes)
+    return spec
+
+
+def _connector(table: Table, known: frozenset[str], what: str) -> str:
+    name = table.options.get("connector", "")
+    if name in known:
+        return name
+    hint = f"{what}s are {', '.join(sorted(known))}"
+    if not name:
+        raise UnsupportedConnector(
+            f"table {table.name} has no connector", hint=hint, path=f"{table.path}/resolvedTable"
+        )
+    reason = f'connector "{name}" of table {table.name} is not a {what} here'
+    if name in _JARS:
+        reason = (
+            f'connector "{name}" of table {table.name} is not available: it needs {_JARS[name]} in '
+            "Spark, and is not built yet"
+        )
+    raise UnsupportedConnector(
+        reason, hint=hint, path=f"{table.path}/resolvedTable/options/connector"
+    )
+
+
+def _check_source(spec: SourceSpec) -> None:
+    match spec.connector:
+        case "filesystem":
+            format_of(spec.options)
+            allowed_kinds(spec.options)
+            path_below(spec.files_root, _fixed_part(_required(spec.options, "path")))
+            _duration(spec.options, "source.monitor-interval")
+        case "ingress":
+            if spec.options.get("format", "changelog-json") != "changelog-json":
+                raise UnsupportedConnector("ingress takes changelog-json only")
+            allowed_kinds(spec.options)
+        case _:
+            field_rules(spec)
+            _positive(spec.options, "rows-per-second")
+            try:
+                rows_total(spec.options)
+            except ValueError as error:
+                raise InvalidTableOption("an option of datagen is no number") from error
+
+
+def _check_sink(spec: SinkSpec, files_root: str, changes: ChangelogMode) -> None:
+    if spec.connector == "filesystem":
+        format_of(spec.options)
+        path_below(files_root, _required(spec.options, "path"))
+    if spec.connector == "redis" and not spec.primary_key:
+        raise InvalidTableOption(
+            f"redis table {spec.table} has no primary key",
+            hint="declare PRIMARY KEY .. NOT ENFORCED",
+        )
+    if spec.mode == "upsert" and not spec.primary_key:
+        raise InvalidTableOption(f"upsert sink {spec.table} has no primary key")
+    refused = [kind.short for kind in RowKind if kind in changes and kind is not RowKind.INSERT]
+    if spec.mode == "append" and refused:
+        raise UnsupportedChangelog(
+            f"sink {spec.table} takes inserts only, and the plan sends {' '.join(refused)}",
+            hint="use format changelog-json, or a sink with changelog-mode upsert or retract",
+        )
+
+
+def _sink_mode(spec: SinkSpec) -> Mode:
+    """The sink's `changelog-mode`; rows without a kind are inserts, a table of keys takes upserts.
+
+    Raises:
+        InvalidTableOption: the option names no mode, or the format cannot show kinds.
+    """
+    shows_kinds = spec.connector != "filesystem" or spec.options.get("format") == "changelog-json"
+    default = "retract" if shows_kinds else "append"
+    text = "upsert" if spec.connector == "redis" else spec.options.get("changelog-mode", default)
+    if text not in _MODES:
+        raise InvalidTableOption(
+            f'changelog-mode "{text}" of sink {spec.table} is not a mode', hint=", ".join(_MODES)
+        )
+    if text != "append" and not shows_kinds:
+        raise InvalidTableOption(
+            f'format "{spec.options.get("format")}" has no place for kinds of change',
+            hint="use format changelog-json",
+        )
+    return _MODES[text]
+
+
+class _at:
+    """Gives errors of a table's options their place in the document."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, DataflowError):
+            error.path = error.path or f"{self._table.path}/resolvedTable/options"
+
+
+def _type_text(column: Column) -> str:
+    assert column.type is not None
+    return _text(column.type)
+
+
+def _text(logical: LogicalType) -> str:
+    """The type without its time attribute, which says nothing of a column's values."""
+    return format_type(replace(logical, time_attribute=None))
+
+
+def _required(options: Mapping[str, str], name: str) -> str:
+    value = options.get(name)
+    if not value:
+        raise InvalidTableOption(f'option "{name}" is missing')
+    return value
+
+
+def _fixed_part(path: str) -> str:
+    """The folder of a glob, or the path itself; what a glob finds is checked when it is found."""
+    wild = [path.find(each) for each in "*?[" if each in path]
+    return path[: min(wild)].rpartition("/")[0] or "." if wild else path
+
+
+def _duration(options: Mapping[str, str], name: str) -> None:
+    if name in options:
+        try:
+            parse_duration_ms(options[name])
+        except DurationError as error:
+            raise InvalidTableOption(f'option "{name}" is no duration: {error}') from error
+
+
+def _positive(options: Mapping[str, str], name: str) -> None:
+    text = options.get(name, "1")
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise InvalidTableOption(f'option "{name}" must be a number above 0')

@@ -1,0 +1,276 @@
+"""What a pipeline consists of, as the API needs it: operators, sources and sinks by name.
+
+Made from the record's plan and kept for as long as plan and options stay the same, since reading
+a plan takes milliseconds and a request about a key takes less.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from service.plan import load_plan
+from service.plan.nodes import Sink, TableScan
+from service.runtime.connectors import table_names
+from service.runtime.inspection import OperatorInspector
+from service.runtime.inspection_errors import OperatorNotFound, TableNotFound
+from service.runtime.key_text import KeyText
+from service.runtime.operators import stateful_nodes
+from state.reader import CommittedReader
+from state.types import format_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import redis
+
+    from operators.upsert_materializer import MaterializerSpec
+    from service.plan import CompiledPlan
+    from service.plan.tables import Column, Table
+    from service.runtime.records import PipelineOptions, PipelineRecord
+    from service.settings import ExecutionSettings
+    from state.types import LogicalType
+
+PIPELINES_MAX = 64
+"""Pipelines whose contents are kept; the one that was not asked for longest goes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorContents:
+    """A stateful operator."""
+
+    id: str
+    node_id: int
+    kind: str
+    spec: MaterializerSpec
+    inspector: OperatorInspector
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table that the pipeline reads."""
+
+    name: str
+    connector: str
+    node_id: int
+    names: tuple[str, ...]
+    """Its physical columns: also those that the plan does not use."""
+    types: tuple[str, ...]
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTable:
+    """A table that the pipeline writes."""
+
+    name: str
+    connector: str
+    node_id: int
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    primary_key: tuple[str, ...]
+    keys: KeyText | None
+    """Of a Redis table."""
+
+    @property
+    def is_queryable(self) -> bool:
+        """Whether its rows can be read over HTTP."""
+        return self.keys is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RedisTable:
+    """A sink whose rows can be read."""
+
+    name: str
+    keys: KeyText
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What one pipeline consists of."""
+
+    made_of: tuple[str, PipelineOptions]
+    """Id and options of the record: its plan never changes."""
+    operators: tuple[OperatorContents, ...]
+    sources: tuple[SourceTable, ...]
+    sinks: tuple[SinkTable, ...]
+    reader: CommittedReader
+
+    def operator(self, identity: str) -> OperatorContents:
+        """The operator of this id.
+
+        Raises:
+            OperatorNotFound: there is none.
+        """
+        for each in self.operators:
+            if each.id == identity:
+                return each
+        known = ", ".join(each.id for each in self.operators) or "none"
+        raise OperatorNotFound("no operator has this id", hint=f"operators: {known}")
+
+    def source(self, name: str) -> SourceTable:
+        """The source table of this name.
+
+        Raises:
+            TableNotFound: there is none.
+        """
+        for each in self.sources:
+            if each.name == name:
+                return each
+        known = ", ".join(each.name for each in self.sources) or "none"
+        raise TableNotFound("no source has this name", hint=f"sources: {known}")
+
+    def table(self, name: str) -> RedisTable:
+        """The Redis table of this name.
+
+        Raises:
+            TableNotFound: there is none.
+        """
+        for each in self.sinks:
+            if each.name == name and each.keys is not None:
+                return RedisTable(each.name, each.keys)
+        known = ", ".join(each.name for each in self.sinks if each.is_queryable) or "none"
+        raise TableNotFound("no redis table has this name", hint=f"redis tables: {known}")
+
+
+class ContentsCache:
+    """Contents of the pipelines that were asked for last; thread-safe.
+
+    Args:
+        client: Redis; lends its address to the readers.
+        execution: Gives what records leave open.
+    """
+
+    def __init__(self, client: redis.Redis, execution: ExecutionSettings) -> None:
+        self._client = client
+        self._execution = execution
+        self._kept: OrderedDict[str, Contents] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def kept(self, record: PipelineRecord) -> Contents | None:
+        """The contents of a pipeline, if they are at hand; never waits."""
+        with self._lock:
+            kept = self._kept.get(record.name)
+            if kept is None or kept.made_of != (record.id, record.options):
+                return None
+            self._kept.move_to_end(record.name)
+            return kept
+
+    def of(self, record: PipelineRecord) -> Contents:
+        """The contents of a pipeline.
+
+        Raises:
+            PlanError: the stored plan cannot be read any more.
+        """
+        if (kept := self.kept(record)) is not None:
+            return kept
+        made = self._make(record)
+        with self._lock:
+            replaced = self._kept.pop(record.name, None)
+            self._kept[record.name] = made
+            dropped = [replaced] if replaced is not None else []
+            while len(self._kept) > PIPELINES_MAX:
+                dropped.append(self._kept.popitem(last=False)[1])
+        for each in dropped:
+            each.reader.close()
+        return made
+
+    def forget(self, record: PipelineRecord) -> None:
+        """Let go of a pipeline that is deleted."""
+        with self._lock:
+            dropped = self._kept.pop(record.name, None)
+        if dropped is not None:
+            dropped.reader.close()
+
+    def close(self) -> None:
+        """Close all readers."""
+        with self._lock:
+            dropped = list(self._kept.values())
+            self._kept.clear()
+        for each in dropped:
+            each.reader.close()
+
+    def _make(self, record: PipelineRecord) -> Contents:
+        plan = load_plan(record.plan)
+        options = record.options.resolved(self._execution)
+        reader = CommittedReader(self._client, record.name)
+        found = stateful_nodes(plan, options, orphans_max=self._execution.orphans_max)
+        operators = tuple(
+            OperatorContents(
+                id=each.id,
+                node_id=each.node_id,
+                kind=each.kind,
+                spec=each.spec,
+                inspector=OperatorInspector(reader, each.id, each.spec, options.max_parallelism),
+            )
+            for each in found
+        )
+        return Contents(
+            made_of=(record.id, record.options),
+            operators=operators,
+            sources=_sources(plan),
+            sinks=_sinks(plan),
+            reader=reader,
+        )
+
+
+def _sources(plan: CompiledPlan) -> tuple[SourceTable, ...]:
+    names = table_names(plan)
+    found: dict[str, SourceTable] = {}
+    for node in plan.nodes:
+        if not isinstance(node.view, TableScan):
+            continue
+        table = node.view.table
+        columns = table.schema.physical
+        # Several scans may read one table, which is one source.
+        found.setdefault(
+            table.identifier,
+            SourceTable(
+                name=names[table.identifier],
+                connector=_connector(table),
+                node_id=node.id,
+                names=tuple(each.name for each in columns),
+                types=tuple(_text(each) for each in columns),
+                options=table.options,
+            ),
+        )
+    return tuple(found.values())
+
+
+def _sinks(plan: CompiledPlan) -> tuple[SinkTable, ...]:
+    names = table_names(plan)
+    found: dict[str, SinkTable] = {}
+    for node in plan.nodes:
+        if not isinstance(node.view, Sink):
+            continue
+        table = node.view.table
+        columns = table.schema.persisted
+        key = table.schema.primary_key
+        types = {each.name: each.type for each in columns}
+        key_types = [kind for name in key if (kind := types[name]) is not None]
+        is_redis = _connector(table) == "redis" and len(key_types) == len(key) > 0
+        found.setdefault(
+            table.identifier,
+            SinkTable(
+                name=names[table.identifier],
+                connector=_connector(table),
+                node_id=node.id,
+                names=tuple(each.name for each in columns),
+                types=tuple(_text(each) for each in columns),
+                primary_key=key,
+                keys=KeyText(key_types, key) if is_redis else None,
+            ),
+        )
+    return tuple(found.values())
+
+
+def _connector(table: Table) -> str:
+    return table.options.get("connector", "")
+
+
+def _text(column: Column) -> str:
+    kind: LogicalType | None = column.type
+    return "" if kind is None else format_type(kind)

@@ -1,0 +1,72 @@
+"""The parent of Spark's Python workers: imports everything once, then forks.
+
+Spark starts it as `python -m service.runtime.daemon pyspark.worker` (setting
+`spark.python.daemon.module`) and it becomes pyspark's own daemon. Two costs of every task go away:
+imports, since workers are forks of a process that has them; and most of the full garbage
+collection that pyspark runs after each task, since `gc.freeze` takes what was imported out of it
+(measured with 16 tasks an epoch: 361 to 68 ms). Nothing is opened or started here: connections and
+threads do not survive a fork.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import pkgutil
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIBRARIES = ("numpy", "pandas", "pyarrow.compute", "redis", "hiredis", "msgpack", "orjson")
+WORKER_PACKAGES = ("state", "operators", "service.runtime.sources", "service.runtime.sinks")
+"""Packages whose modules run in workers; those for tests only are left out."""
+_NOT_IMPORTABLE = (ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError)
+
+
+def preload() -> list[str]:
+    """Import what workers need and freeze it.
+
+    Returns:
+        The modules that could not be imported, with the reason. A task that needs one fails by
+        itself and says so; a daemon that did would only show as "worker exited unexpectedly".
+    """
+    gc.disable()
+    failed = [each for name in (*LIBRARIES, "pyspark.worker") if (each := _import(name))]
+    for package in WORKER_PACKAGES:
+        failed += [each for name in _modules(package) if (each := _import(name))]
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    return failed
+
+
+def _modules(package: str) -> Iterator[str]:
+    """The names of a package and of all below it; import each before asking for the next."""
+    yield package
+    if package in sys.modules:
+        for module in pkgutil.walk_packages(sys.modules[package].__path__, f"{package}."):
+            if ".testing" not in module.name:
+                yield module.name
+
+
+def _import(name: str) -> str | None:
+    try:
+        importlib.import_module(name)
+    except _NOT_IMPORTABLE as error:
+        return f"{name}: {type(error).__name__}: {error}"
+    return None
+
+
+def main() -> None:
+    """Preload, then be pyspark's daemon until Spark closes our input."""
+    from pyspark.daemon import manager
+
+    for problem in preload():
+        sys.stderr.write(f"tailrace daemon cannot preload {problem}\n")
+    manager()
+
+
+if __name__ == "__main__":
+    main()

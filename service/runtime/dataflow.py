@@ -1,0 +1,165 @@
+"""A plan as a streaming query: checked without Spark, then built and started.
+
+One pipeline is one Structured Streaming query, and one micro-batch of it is one epoch (epoch =
+Spark's batch id + 1). Sources are Python data sources whose rows say their kind and their place in
+the epoch; relational work without state is Spark SQL; a keyed operator is a `mapInArrow` behind an
+exchange by key group; all sinks are one writer, whose commit closes the epoch.
+
+    check_plan       what `start_query` would refuse, found without Spark
+    stateful_nodes   the operators whose state a run must own before its query starts
+    start_query      the query itself
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from service.plan import unsupported
+from service.plan.nodes import Calc, ExecNode, Sink, TableScan, Values
+from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
+from service.runtime.dataflow_errors import DataflowError, UnsupportedNode
+from service.runtime.expressions import check as check_expression
+from service.runtime.operators import OperatorInfo, stateful_nodes
+from state.types import LogicalTypeError, arrow_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from service.plan import CompiledPlan
+    from service.runtime.records import RunOptions
+    from service.settings import Settings
+
+__all__ = ["OperatorInfo", "PipelineJob", "check_plan", "start_query", "stateful_nodes"]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineJob:
+    """Everything that a run of a pipeline's query needs."""
+
+    pipeline: str
+    plan: CompiledPlan
+    run: int
+    """From the ledger's `open_run`."""
+    incarnation: str | None
+    """Redis's run id when the run was opened; tasks refuse another one."""
+    redis_url: str
+    """As the workers reach it."""
+    checkpoint: str
+    """Folder of the query's checkpoint, as the Connect server sees it."""
+    options: RunOptions
+    parallelism: int
+    """Shuffle partitions of keyed operators, and the most tasks that read a source."""
+    max_parallelism: int
+    """Key groups; the same for the life of the pipeline's state."""
+    files_root: str
+    version: str
+    """The version of this package that the workers must have."""
+    dead_letters_max: int = 10_000
+    print_rows_max: int = 1_000
+    progress_epochs_max: int = 1_000
+    orphans_max: int = 1_000
+
+    def operators(self) -> list[OperatorInfo]:
+        """The plan's stateful operators under the options of this run."""
+        return stateful_nodes(self.plan, self.options, orphans_max=self.orphans_max)
+
+
+def check_plan(plan: CompiledPlan, settings: Settings) -> None:
+    """Find what keeps a plan from running here.
+
+    Raises:
+        UnsupportedNode: A node, or something in it, is not executed yet.
+        DataflowError: A connector, option, path or sink mode cannot be.
+        ExpressionError: An expression has no exact counterpart.
+        OperatorError: A materializer cannot be as asked.
+    """
+    _check_nodes(plan, str(settings.files.root))
+    stateful_nodes(plan)
+
+
+def start_query(spark: SparkSession, job: PipelineJob) -> Any:
+    """Build and start the query of a run; it goes on from its checkpoint if there is one.
+
+    Args:
+        spark: A session with artifact isolation off and time zone UTC.
+        job: The run.
+
+    Returns:
+        Spark's `StreamingQuery`, named as the pipeline.
+
+    Raises:
+        DataflowError, ExpressionError: As `check_plan`.
+    """
+    # Spark is imported where a query is started only: checking plans needs none.
+    from service.runtime.lowering import lower
+    from service.runtime.sinks.data_source import TailraceSink
+    from service.runtime.sinks.spec import WriterSpec
+    from service.runtime.sources.data_source import TailraceSource
+
+    _check_nodes(job.plan, job.files_root)
+    spark.dataSource.register(TailraceSource)
+    spark.dataSource.register(TailraceSink)
+    lowered = lower(spark, job)
+    writer = WriterSpec(
+        pipeline=job.pipeline,
+        run=job.run,
+        redis_url=job.redis_url,
+        incarnation=job.incarnation,
+        files_root=job.files_root,
+        sinks=lowered.sinks,
+        operators=lowered.operators,
+        max_parallelism=job.max_parallelism,
+        version=job.version,
+        dead_letters_max=job.dead_letters_max,
+        print_rows_max=job.print_rows_max,
+        progress_max=job.progress_epochs_max,
+    )
+    return (
+        lowered.frame.writeStream.format(TailraceSink.name())
+        .option("spec", writer.to_json())
+        .option("checkpointLocation", job.checkpoint)
+        .queryName(job.pipeline)
+        .outputMode("append")
+        .trigger(processingTime=f"{job.options.trigger_interval_ms} milliseconds")
+        .start()
+    )
+
+
+def _check_nodes(plan: CompiledPlan, files_root: str) -> None:
+    for finding in unsupported(plan):
+        raise UnsupportedNode(
+            f"{finding.type} is not supported: {finding.reason}",
+            node_id=finding.node_id,
+            path=finding.path,
+        )
+    names = table_names(plan)
+    for node in plan.nodes:
+        try:
+            _check_node(node, names, files_root)
+        except DataflowError as error:
+            error.node_id = node.id if error.node_id is None else error.node_id
+            raise
+
+
+def _check_node(node: ExecNode, names: dict[str, str], files_root: str) -> None:
+    for column in node.output_type.children:
+        try:
+            arrow_type(column)
+        except LogicalTypeError as error:
+            raise UnsupportedNode(str(error), path=f"{node.path}/outputType") from error
+    match node.view:
+        case TableScan(table=table) as scan:
+            columns = scan_columns(scan)
+            source_spec(table, columns, name=names[table.identifier], files_root=files_root)
+        case Sink(table=table) as sink:
+            sink_spec(node, sink, name=names[table.identifier], files_root=files_root)
+        case Calc(projection=projection, condition=condition):
+            for rex in (*projection, *(() if condition is None else (condition,))):
+                check_expression(rex)
+        case Values(rows=rows):
+            for row in rows:
+                for literal in row:
+                    check_expression(literal)
+        case _:
+            pass

@@ -1,0 +1,164 @@
+"""Errors of starting, keeping and supervising what pipelines run on.
+
+    LifecycleError
+    ├── LaunchError               an embedded Redis or Spark Connect server cannot be started
+    │   ├── MissingDependency     Java or redis-server is absent or too old: says what to install
+    │   ├── PortBusy              something else listens on the port
+    │   └── LaunchFailed          the process ended, or did not answer in time
+    ├── RegistryError             asked wrongly of the registry of pipelines
+    │   ├── InvalidPipelineName
+    │   ├── PipelineExists
+    │   ├── PipelineNotFound
+    │   ├── TooManyPipelines
+    │   └── VersionConflict       the record was changed since it was read
+    ├── RegistryUnavailable       Redis does not answer: ask again later
+    ├── RegistryCorrupt           a record that we did not write: keep the evidence
+    ├── SparkUnavailable          the Connect server does not answer: ask again later
+    │   └── SessionLost           it answers, but has forgotten our session
+    ├── WorkersDiffer             Spark's Python workers have another version of this package
+    ├── QueryFailed               Spark ended a query with an error
+    ├── QueryStillRunning         a query did not end in time after it was told to
+    ├── StartFailed               the pipeline could not be turned into a query
+    └── SupervisorClosed          asked after the service began to stop
+Each has a stable `code`; `message` and `hint` may be shown to users: they name no row values.
+"""
+
+from __future__ import annotations
+
+
+class LifecycleError(Exception):
+    """What this tree has in common; never raised itself."""
+
+    code = "lifecycle"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class LaunchError(LifecycleError):
+    """An embedded server cannot be started."""
+
+    code = "launch"
+
+
+class MissingDependency(LaunchError):
+    """Java or redis-server is absent or too old; the message is one line that says what to do."""
+
+    code = "launch.missing-dependency"
+
+
+class PortBusy(LaunchError):
+    """Something listens on the port already; nothing was started."""
+
+    code = "launch.port-busy"
+
+
+class LaunchFailed(LaunchError):
+    """The process ended while it started, or did not answer within the time given."""
+
+    code = "launch.failed"
+
+
+class RegistryError(LifecycleError):
+    """Asked wrongly of the registry."""
+
+    code = "pipeline"
+
+
+class InvalidPipelineName(RegistryError):
+    """A name that is not `[a-z0-9][a-z0-9_-]{0,62}`."""
+
+    code = "pipeline.invalid-name"
+
+
+class PipelineExists(RegistryError):
+    """The name is taken."""
+
+    code = "pipeline.exists"
+
+
+class PipelineNotFound(RegistryError):
+    """No pipeline has this name."""
+
+    code = "pipeline.not-found"
+
+
+class TooManyPipelines(RegistryError):
+    """The registry is full."""
+
+    code = "pipeline.too-many"
+
+
+class VersionConflict(RegistryError):
+    """The record was changed since the version that the caller names."""
+
+    code = "pipeline.version-conflict"
+
+    def __init__(self, message: str, *, expected: int, found: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.expected = expected
+        self.found = found
+
+
+class RegistryUnavailable(LifecycleError):
+    """Redis does not answer, or refuses to write."""
+
+    code = "registry.unavailable"
+
+
+class RegistryCorrupt(LifecycleError):
+    """A stored record cannot be read as one."""
+
+    code = "registry.corrupt"
+
+
+class SparkUnavailable(LifecycleError):
+    """The Spark Connect server does not answer."""
+
+    code = "spark.unavailable"
+
+
+class SessionLost(SparkUnavailable):
+    """The Spark Connect server closed or forgot our session; a new one is needed."""
+
+    code = "spark.session-lost"
+
+
+class WorkersDiffer(LifecycleError):
+    """Spark's Python workers lack this package or have another version of it."""
+
+    code = "spark.workers-differ"
+
+
+class QueryFailed(LifecycleError):
+    """Spark ended a query; `code` is of the instance: what the worker named, else this one."""
+
+    code = "query.failed"
+
+    def __init__(self, message: str, *, code: str = "query.failed", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+
+
+class QueryStillRunning(LifecycleError):
+    """A query was told to stop and had not within the limit; a second one must not start."""
+
+    code = "query.still-running"
+
+
+class StartFailed(LifecycleError):
+    """The pipeline could not be turned into a query, for a reason that trying again keeps."""
+
+    code = "query.start-failed"
+
+    def __init__(self, message: str, *, code: str = "query.start-failed", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+
+
+class SupervisorClosed(LifecycleError):
+    """The service is stopping and takes no more orders."""
+
+    code = "supervisor.closed"

@@ -1,0 +1,69 @@
+"""Arrays, maps and rows: making them and taking them apart.
+
+Source: Flink `ScalarOperatorGens` (2.3), checked by running it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.connect import functions as sf
+
+from service.runtime.expressions.casts import convert
+from service.runtime.expressions.integers import INTEGER
+from service.runtime.expressions.site import Column, Site, bind_all
+from service.runtime.expressions.spark_types import spark_type
+from state.types import TypeRoot
+
+_NUMBERED = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
+
+
+def array(site: Site) -> Column:
+    """ARRAY[...]."""
+    element = site.type.children[0]
+    return sf.array(*(convert(site, value, element) for value in site.operands))
+
+
+def map_of(site: Site) -> Column:
+    """MAP[key, value, ...]; the keys must be different literals."""
+    key_type, value_type = site.type.children
+    keys = [site.constant(index, "a key") for index in range(0, len(site), 2)]
+    if len(set(keys)) != len(keys):
+        site.refuse("a key stands there twice")
+    parts: list[Column] = []
+    for index in range(0, len(site), 2):
+        parts.append(convert(site, site[index], key_type).cast(spark_type(key_type)))
+        parts.append(convert(site, site[index + 1], value_type).cast(spark_type(value_type)))
+    return sf.create_map(*parts)
+
+
+def row(site: Site) -> Column:
+    """ROW(...), with the declared names."""
+    fields = zip(site.operands, site.type.children, site.type.field_names, strict=True)
+    return sf.struct(*(convert(site, value, kind).alias(name) for value, kind, name in fields))
+
+
+def item(site: Site) -> Column:
+    """collection[x]: an element from 1, or the value of a key; NULL where there is none."""
+    value, key = site.operands
+    if value.type.root is TypeRoot.MAP:
+        return sf.try_element_at(value.column, convert(site, key, value.type.children[0]))
+    if value.type.root is not TypeRoot.ARRAY or key.type.root not in _NUMBERED:
+        site.refuse(f"not computed for {site.types()}")
+    index = convert(site, key, INTEGER)
+    if key.is_literal:
+        return sf.get(value.column, index - 1)
+    return bind_all((value, key), lambda a, i: sf.when(i >= 1, sf.get(a, i.cast("int") - 1)))
+
+
+def cardinality(site: Site) -> Column:
+    """CARDINALITY: the number of elements or pairs."""
+    return sf.cardinality(site[0].column)
+
+
+def array_contains(site: Site) -> Column:
+    """ARRAY_CONTAINS(array, x), x not NULL."""
+    element = site[0].type.children[0]
+    if site[1].type.nullable or element.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
+        site.refuse("the element looked for may be NULL, or is not exact")
+    found = sf.array_contains(site[0].column, convert(site, site[1], element))
+    # Spark has NULL where an element is NULL and none matches.
+    return sf.when(site[0].column.isNotNull(), sf.coalesce(found, sf.lit(False)))

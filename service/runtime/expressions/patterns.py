@@ -1,0 +1,189 @@
+"""LIKE and the functions of regular expressions.
+
+Both engines use Java's regular expressions, so a pattern means the same; it must be a literal.
+LIKE is written as string comparison where the pattern allows, else as a regular expression:
+Spark's own LIKE knows a default escape character, which Flink does not, and lets `_` match a line
+break, which Flink's does not.
+
+Source: Flink `SqlLikeUtils`, `LikeCallGen`, `SqlFunctionUtils` (2.3), checked by running it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from pyspark.sql.connect import functions as sf
+
+from service.runtime.expressions.site import Column, Site, bind
+from service.runtime.expressions.strings import java_quote
+from state.types import STRING_ROOTS
+
+
+@dataclass(frozen=True, slots=True)
+class _Wildcard:
+    many: bool
+
+
+def _subject(site: Site) -> Column:
+    if site[0].type.root not in STRING_ROOTS:
+        site.refuse(f"not computed for {site.types()}")
+    return site[0].column
+
+
+def like(site: Site) -> Column:
+    """LIKE with an optional escape character."""
+    escape = site.text(2, "the escape character") if len(site) > 2 else None
+    parts = _parse(site, site.text(1, "the pattern"), escape)
+    subject = _subject(site)
+    match parts:
+        case []:
+            return subject == ""
+        case [str(text)]:
+            return subject == text
+        case [str(text), _Wildcard(many=True)]:
+            return sf.startswith(subject, sf.lit(text))
+        case [_Wildcard(many=True), str(text)]:
+            return sf.endswith(subject, sf.lit(text))
+        case [_Wildcard(many=True), str(text), _Wildcard(many=True)]:
+            return sf.contains(subject, sf.lit(text))
+        case _:
+            pass
+    return sf.rlike(subject, sf.lit(r"\A" + "".join(map(_expression, parts)) + r"\z"))
+
+
+def _expression(part: str | _Wildcard) -> str:
+    if isinstance(part, str):
+        return java_quote(part)
+    return "(?s:.*)" if part.many else "."
+
+
+def _parse(site: Site, pattern: str, escape: str | None) -> list[str | _Wildcard]:
+    """The pattern as literal runs and wildcards; runs of `%` are one."""
+    if escape is not None and len(escape) != 1:
+        site.malformed("the escape must be one character")
+    parts: list[str | _Wildcard] = []
+    letters = iter(pattern)
+    for letter in letters:
+        literal = letter
+        if letter == escape:
+            literal = next(letters, "")
+            if literal not in {"%", "_", escape}:
+                site.refuse("an escape character must stand before %, _ or itself")
+        elif letter in "%_":
+            wildcard = _Wildcard(many=letter == "%")
+            if not (parts and parts[-1] == wildcard and wildcard.many):
+                parts.append(wildcard)
+            continue
+        if parts and isinstance(parts[-1], str):
+            parts[-1] += literal
+        else:
+            parts.append(literal)
+    return parts
+
+
+def regexp(site: Site) -> Column:
+    """REGEXP: whether the pattern is found anywhere; an empty one never is."""
+    pattern = site.text(1, "the pattern")
+    subject = _subject(site)
+    if not pattern:
+        return sf.when(subject.isNotNull(), sf.lit(False))
+    _check(site, pattern)
+    return sf.rlike(subject, sf.lit(pattern))
+
+
+def regexp_replace(site: Site) -> Column:
+    """REGEXP_REPLACE: every match becomes the replacement, which is taken literally."""
+    pattern, by = site.text(1, "the pattern"), site.text(2, "the replacement")
+    _check(site, pattern)
+    quoted = by.replace("\\", "\\\\").replace("$", "\\$")
+    return sf.regexp_replace(_subject(site), sf.lit(pattern), sf.lit(quoted))
+
+
+def regexp_extract(site: Site) -> Column:
+    """REGEXP_EXTRACT(x, pattern[, group]): NULL where nothing is found."""
+    pattern = site.text(1, "the pattern")
+    index = site.whole(2, "the number of the group") if len(site) > 2 else 0
+    subject = _subject(site)
+    groups = _check(site, pattern)
+    if not 0 <= index <= groups:
+        return sf.lit(None).cast("string")
+    if index and _may_be_absent(pattern, index):
+        # Where the group takes no part in a match Flink has NULL and Spark "".
+        site.refuse("the group does not take part in every match")
+
+    def extracted(x: Column) -> Column:
+        return sf.when(sf.rlike(x, sf.lit(pattern)), sf.regexp_extract(x, pattern, index))
+
+    return bind(replace(site[0], column=subject), extracted)
+
+
+def regexp_count(site: Site) -> Column:
+    """REGEXP_COUNT: the number of matches."""
+    pattern = site.text(1, "the pattern")
+    _check(site, pattern)
+    return sf.regexp_count(_subject(site), sf.lit(pattern))
+
+
+def regexp_substr(site: Site) -> Column:
+    """REGEXP_SUBSTR: the first match, or NULL."""
+    pattern = site.text(1, "the pattern")
+    _check(site, pattern)
+    return sf.regexp_substr(_subject(site), sf.lit(pattern))
+
+
+def _check(site: Site, pattern: str) -> int:
+    """The number of groups; refuses a pattern that Python's parser, close to Java's, does not read.
+
+    Flink gives NULL or false for a pattern that is none, Spark fails at each row: neither is what
+    anyone wants.
+    """
+    try:
+        return re.compile(pattern).groups
+    except re.error as error:
+        site.refuse(f"the pattern cannot be read: {error.msg}")
+
+
+def _may_be_absent(pattern: str, index: int) -> bool:
+    """Whether a match may leave the group out: it is optional, or one of several branches.
+
+    Judged from the text before and after the group, on the safe side: any `|` outside the group,
+    and any quantifier that allows nothing on it or on a group around it, counts.
+    """
+    opened: list[int] = []
+    spans: dict[int, tuple[int, int]] = {}
+    for kind, at in _brackets(pattern):
+        if kind == "(":
+            opened.append(at)
+        elif opened:
+            spans[opened.pop()] = (len(spans), at)
+    capturing = [start for start in sorted(spans) if _captures(pattern, start)]
+    if index > len(capturing):
+        return True
+    start, end = capturing[index - 1], spans[capturing[index - 1]][1]
+    around = [(s, e) for s, (_, e) in spans.items() if s <= start and e >= end]
+    outside = pattern[:start] + pattern[end + 1 :]
+    return "|" in outside or any(pattern[e + 1 : e + 2] in {"?", "*", "{"} for _, e in around)
+
+
+def _captures(pattern: str, start: int) -> bool:
+    after = pattern[start + 1 : start + 4]
+    return not after.startswith("?") or (after.startswith("?<") and after[2:3] not in {"=", "!"})
+
+
+def _brackets(pattern: str) -> list[tuple[str, int]]:
+    """The round brackets of a pattern that are not escaped nor in a class."""
+    found: list[tuple[str, int]] = []
+    escaped = in_class = False
+    for at, letter in enumerate(pattern):
+        if escaped:
+            escaped = False
+        elif letter == "\\":
+            escaped = True
+        elif in_class:
+            in_class = letter != "]"
+        elif letter == "[":
+            in_class = True
+        elif letter in "()":
+            found.append((letter, at))
+    return found

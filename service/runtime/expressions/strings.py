@@ -1,0 +1,328 @@
+"""String functions.
+
+Flink counts some positions in UTF-16 units (OVERLAY, LPAD, RPAD, REGEXP_INSTR) and may cut a
+character outside the basic plane in two; here every character counts as one and stays whole.
+Patterns are Java's regular expressions in both engines; they must be literals.
+
+Source: Flink `BinaryStringDataUtil`, `SqlFunctionUtils`, `SqlLikeUtils` (2.3), checked by running
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as spark
+from pyspark.sql.connect import functions as sf
+
+from service.runtime.expressions.casts import convert
+from service.runtime.expressions.integers import INTEGER, LONG
+from service.runtime.expressions.site import Column, Site, Value, bind, bind_all
+from state.types import BINARY_ROOTS, INTEGER_BITS, LENGTH_MAX, STRING_ROOTS, LogicalType, TypeRoot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_STRING = LogicalType(TypeRoot.VARCHAR, length=LENGTH_MAX)
+_INT = spark.IntegerType()
+_UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def _text(site: Site, index: int) -> Column:
+    """An operand that must be a string."""
+    if site[index].type.root not in STRING_ROOTS:
+        site.refuse(f"not computed for {site.types()}")
+    return site[index].column
+
+
+def _bound_text(site: Site, index: int, body: Callable[[Column], Column]) -> Column:
+    return bind(replace(site[index], column=_text(site, index)), body)
+
+
+def _int(site: Site, index: int) -> Value:
+    value = site[index]
+    return replace(value, column=convert(site, value, INTEGER), type=INTEGER)
+
+
+def of_text(function: Callable[[Column], Column]) -> Callable[[Site], Column]:
+    """The builder of a function of one string."""
+    return lambda site: function(_text(site, 0))
+
+
+def of_texts(function: Callable[..., Column]) -> Callable[[Site], Column]:
+    """The builder of a function of strings alone."""
+    return lambda site: function(*(_text(site, index) for index in range(len(site))))
+
+
+def concat(site: Site) -> Column:
+    """|| and CONCAT: NULL if any operand is."""
+    return sf.concat(*(convert(site, value, _STRING) for value in site.operands))
+
+
+def concat_ws(site: Site) -> Column:
+    """CONCAT_WS: leaves out NULLs, but is NULL if the separator is."""
+    separator, *parts = (_text(site, index) for index in range(len(site)))
+    # Spark takes only a literal separator's text; array_join takes a column.
+    return sf.array_join(sf.array(*parts), separator)
+
+
+def trim(site: Site) -> Column:
+    """TRIM(BOTH | LEADING | TRAILING characters FROM x): removes any of the characters."""
+    where = site.text(0, "where to trim")
+    function = {"BOTH": sf.btrim, "LEADING": sf.ltrim, "TRAILING": sf.rtrim}.get(where)
+    if function is None:
+        site.malformed(f"no such place to trim: {where}")
+    return function(_text(site, 2), _text(site, 1))
+
+
+def trimmed(function: Callable[..., Column]) -> Callable[[Site], Column]:
+    """The builder of LTRIM, RTRIM and BTRIM: blanks, or any of the characters given."""
+
+    def build(site: Site) -> Column:
+        characters = _text(site, 1) if len(site) > 1 else sf.lit(" ")
+        return function(_text(site, 0), characters)
+
+    return build
+
+
+def substring(site: Site) -> Column:
+    """SUBSTRING(x, start[, length]): from the end if start is negative, 0 counts as 1."""
+    operands = [replace(site[0], column=_text(site, 0)), _int(site, 1)]
+    if len(site) > 2:
+        operands.append(_int(site, 2))
+    return bind_all(operands, _substring)
+
+
+def _substring(text: Column, start: Column, length: Column | None = None) -> Column:
+    count = sf.lit(LENGTH_MAX) if length is None else length
+    # Further back than the first character there is nothing; Spark would give the part in reach.
+    found = sf.when(-start.cast(LONG) > sf.length(text), sf.lit("")).otherwise(
+        sf.substr(text, start, count)
+    )
+    missing = start.isNull() if length is None else start.isNull() | length.isNull() | (length < 0)
+    return sf.when(~missing, found)
+
+
+def left(site: Site) -> Column:
+    """LEFT(x, n): "" for n below 1."""
+    return bind(_int(site, 1), lambda n: sf.left(_text(site, 0), n))
+
+
+def right(site: Site) -> Column:
+    """RIGHT(x, n): "" for n below 1."""
+    return bind(_int(site, 1), lambda n: sf.right(_text(site, 0), n))
+
+
+def position(site: Site) -> Column:
+    """POSITION(part IN x) and LOCATE(part, x[, from]): from 1, or 0."""
+    if len(site) > 2:
+        start = site.whole(2, "the position to start from")
+        if start < 1 or site[0].literal == "":
+            site.refuse("it starts before the first character, or looks for nothing")
+        return sf.position(_text(site, 0), _text(site, 1), sf.lit(start))
+    return sf.position(_text(site, 0), _text(site, 1))
+
+
+def instr(site: Site) -> Column:
+    """INSTR(x, part): from 1, or 0."""
+    if len(site) > 2:
+        site.refuse("only the form with two operands is computed")
+    return sf.position(_text(site, 1), _text(site, 0))
+
+
+def replace_all(site: Site) -> Column:
+    """REPLACE(x, part, by); an empty part stands between all characters and at both ends."""
+    text, part, by = (_text(site, index) for index in range(3))
+    if isinstance(site[1].literal, str) and site[1].literal:
+        return sf.replace(text, part, by)
+    found = [
+        replace(value, column=c) for value, c in zip(site.operands, (text, part, by), strict=True)
+    ]
+    return bind_all(found, _replace)
+
+
+def _replace(text: Column, part: Column, by: Column) -> Column:
+    between = sf.when(text == "", by).otherwise(
+        sf.concat(by, sf.array_join(sf.split(text, "", -1), by), by)
+    )
+    return sf.when(part == "", between).otherwise(sf.replace(text, part, by))
+
+
+def overlay(site: Site) -> Column:
+    """OVERLAY(x PLACING by FROM start [FOR length])."""
+    operands = [replace(site[n], column=_text(site, n)) for n in (0, 1)]
+    operands += [_int(site, n) for n in range(2, len(site))]
+    return bind_all(operands, _overlay)
+
+
+def _overlay(text: Column, by: Column, start: Column, length: Column | None = None) -> Column:
+    count = sf.length(by) if length is None else length
+    size = sf.length(text)
+    rest = sf.when((count > 0) & (start + count <= size), sf.substr(text, start + count, size))
+    changed = sf.concat(sf.substr(text, sf.lit(1), start - 1), by, sf.coalesce(rest, sf.lit("")))
+    outside = (start <= 0) | (start > size)
+    complete = text.isNotNull() & by.isNotNull() & start.isNotNull() & count.isNotNull()
+    return sf.when(complete, sf.when(outside, text).otherwise(changed))
+
+
+def padded(function: Callable[..., Column]) -> Callable[[Site], Column]:
+    """The builder of LPAD and RPAD: NULL for a negative length or nothing to pad with."""
+
+    def build(site: Site) -> Column:
+        operands = [replace(site[0], column=_text(site, 0)), _int(site, 1)]
+        operands.append(replace(site[2], column=_text(site, 2)))
+        return bind_all(
+            operands,
+            lambda text, length, pad: sf.when(
+                (length >= 0) & (pad != ""), function(text, length, pad)
+            ),
+        )
+
+    return build
+
+
+def repeat(site: Site) -> Column:
+    """REPEAT(x, n): "" for n below 1."""
+    return sf.repeat(_text(site, 0), _int(site, 1).column)
+
+
+def initcap(site: Site) -> Column:
+    """INITCAP: words are runs of ASCII letters and digits; other characters stay as they are."""
+    text = _text(site, 0)
+    words = sf.regexp_extract_all(text, sf.lit("[0-9A-Za-z]+|[^0-9A-Za-z]+"), sf.lit(0))
+    return sf.array_join(sf.transform(words, _capitalised), "")
+
+
+def _capitalised(word: Column) -> Column:
+    head, tail = sf.substring(word, 1, 1), sf.substring(word, 2, LENGTH_MAX)
+    return sf.concat(
+        sf.translate(head, _UPPER.lower(), _UPPER), sf.translate(tail, _UPPER, _UPPER.lower())
+    )
+
+
+def ascii_code(site: Site) -> Column:
+    """ASCII: the first byte of the text in UTF-8, signed; 0 for ""."""
+    return _bound_text(site, 0, lambda x: _first_byte(sf.ascii(x)))
+
+
+def _first_byte(code: Column) -> Column:
+    def high(lead: int, shift: int) -> Column:
+        return sf.shiftright(code, shift) + sf.lit(lead - 256)
+
+    return (
+        sf.when(code < 0x80, code)
+        .when(code < 0x800, high(0xC0, 6))
+        .when(code < 0x10000, high(0xE0, 12))
+        .otherwise(high(0xF0, 18))
+    )
+
+
+def character(site: Site) -> Column:
+    """CHR: the character of the low 8 bits; "" for a negative number."""
+    number = site[0]
+    if number.type.root not in INTEGER_BITS:
+        site.refuse(f"not computed for {site.types()}")
+    return sf.chr(number.column.cast(LONG))
+
+
+def hash_code(site: Site) -> Column:
+    """HASH_CODE: the absolute value of Java's String.hashCode, over UTF-16 units."""
+    return _bound_text(site, 0, _hash_code)
+
+
+def _hash_code(text: Column) -> Column:
+    characters = sf.when(text == "", sf.array().cast("array<string>")).otherwise(
+        sf.split(text, "", -1)
+    )
+    total = sf.aggregate(characters, sf.lit(0).cast(LONG), _hash_step)
+    signed = sf.shiftright(sf.shiftleft(total, 32), 32)
+    # The absolute value of the smallest INT is itself, as in Java.
+    found = sf.when(signed == -(1 << 31), signed).otherwise(sf.abs(signed))
+    return sf.when(text.isNotNull(), found.cast(_INT))
+
+
+def _hash_step(total: Column, letter: Column) -> Column:
+    mask = sf.lit(0xFFFFFFFF).cast(LONG)
+    code = sf.ascii(letter).cast(LONG)
+
+    def step(before: Column, unit: Column) -> Column:
+        return (before * 31 + unit).bitwiseAND(mask)
+
+    offset = code - 0x10000
+    high, low = sf.shiftright(offset, 10) + 0xD800, offset.bitwiseAND(sf.lit(0x3FF)) + 0xDC00
+    return sf.when(code < 0x10000, step(total, code)).otherwise(step(step(total, high), low))
+
+
+def digest(bits: int) -> Callable[[Site], Column]:
+    """The builder of SHA224 to SHA512."""
+    return lambda site: sf.sha2(_text(site, 0), bits)
+
+
+def sha2(site: Site) -> Column:
+    """SHA2(x, bits)."""
+    bits = site.whole(1, "the number of bits")
+    if bits not in (224, 256, 384, 512):
+        site.refuse(f"no digest of {bits} bits")
+    return sf.sha2(_text(site, 0), bits)
+
+
+def to_base64(site: Site) -> Column:
+    """TO_BASE64 of a string's UTF-8 or of bytes, on one line."""
+    value = site[0]
+    if value.type.root in BINARY_ROOTS:
+        return sf.base64(value.column)
+    return sf.base64(sf.encode(_text(site, 0), "UTF-8"))
+
+
+def hexadecimal(site: Site) -> Column:
+    """HEX of a whole number's 64 bits or of a string's UTF-8."""
+    if site[0].type.root in INTEGER_BITS:
+        return sf.hex(site[0].column.cast(LONG))
+    return sf.hex(_text(site, 0))
+
+
+def split_index(site: Site) -> Column:
+    """SPLIT_INDEX(x, separator, n): part n from 0; NULL where there is none, and for ""."""
+    separator = site.constant(1, "the separator")
+    if isinstance(separator, int):
+        if not 1 <= separator <= 255:
+            return sf.lit(None).cast("string")
+        separator = chr(separator)
+    if not separator:
+        site.refuse("an empty separator stands for any white space")
+    pattern = java_quote(separator)
+    index = _int(site, 2).column
+    return _bound_text(
+        site,
+        0,
+        lambda x: sf.when(x != "", sf.when(index >= 0, sf.get(sf.split(x, pattern, -1), index))),
+    )
+
+
+def java_quote(text: str) -> str:
+    r"""A Java pattern that matches the text itself.
+
+    >>> java_quote("a.b")
+    '\\Qa.b\\E'
+    """
+    return r"\Q" + text.replace(r"\E", r"\E\\E\Q") + r"\E"
+
+
+def starts_with(site: Site) -> Column:
+    """STARTSWITH."""
+    return sf.startswith(_text(site, 0), _text(site, 1))
+
+
+def ends_with(site: Site) -> Column:
+    """ENDSWITH."""
+    return sf.endswith(_text(site, 0), _text(site, 1))
+
+
+def translate(site: Site) -> Column:
+    """TRANSLATE(x, from, to): character by character; those without a partner go."""
+    matching = site.text(1, "what to translate")
+    by = site.text(2, "what to translate to")
+    if len(set(matching)) != len(matching):
+        site.refuse("a character to translate stands there twice")
+    return sf.translate(_text(site, 0), matching, by)

@@ -1,0 +1,307 @@
+"""From a plan's nodes to one streaming DataFrame: what the writer gets.
+
+Each node becomes a DataFrame of wire columns, in the plan's order:
+
+    table-source-scan    the source's rows; scans of one table share its source
+    values               numbered blanks of a source, filled with the node's literals
+    calc                 filter, then projection, both on the JVM and for changes only
+    exchange             nothing: operators and sinks bring together what they need
+    watermark-assigner   nothing: no operator here asks how far event time has come
+    drop-update-before   a filter
+    union                the inputs; of equal order numbers the earlier input comes first
+    sink                 constraints, exchange by primary key, the materializer if there is one
+
+A source or node whose rows go several ways is computed once a way, from the same offsets: Spark
+knows it as one stream. Its dead letters go the first way only, so that none is listed twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, assert_never
+
+from pyspark.sql.connect import functions as F
+
+from operators.changelog import RowKind
+from operators.wire import DEAD_LETTER, KEY_GROUP, KIND, NOTE, ORDER, TICK, TIME, field_name
+from operators.worker import MaterializerTask, TaskSettings
+from service.plan.nodes import (
+    Calc,
+    DropUpdateBefore,
+    Exchange,
+    Sink,
+    TableScan,
+    Union,
+    Values,
+    WatermarkAssigner,
+)
+from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
+from service.runtime.constraints import constrained
+from service.runtime.expressions import to_column
+from service.runtime.sinks.writer import SINK, sink_column
+from service.runtime.sources.data_source import TailraceSource
+from service.runtime.sources.filesystem import TIME_FIELD
+from service.runtime.sources.spec import SourceSpec
+from service.runtime.wire_columns import (
+    control_columns,
+    data_columns,
+    exchange,
+    is_control,
+    keep_changes_where,
+    only_in_changes,
+    spark_type,
+    wire_struct,
+    with_time,
+)
+from state.types import parse_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql.connect.column import Column
+    from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.connect.session import SparkSession
+
+    from service.plan import CompiledPlan
+    from service.plan.nodes import ExecNode
+    from service.plan.rex import Rex
+    from service.runtime.dataflow import PipelineJob
+    from service.runtime.operators import OperatorInfo
+    from service.runtime.sinks.spec import SinkSpec
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredPlan:
+    """A plan as Spark will run it."""
+
+    frame: DataFrame
+    """What the writer gets: `_sink`, control columns, and a struct for each sink."""
+    sinks: tuple[SinkSpec, ...]
+    operators: tuple[str, ...]
+
+
+def lower(spark: SparkSession, job: PipelineJob) -> LoweredPlan:
+    """Turn a pipeline's plan into a streaming DataFrame.
+
+    Raises:
+        DataflowError: A table cannot be read or written as asked.
+        ExpressionError: An expression has no exact counterpart.
+    """
+    return _Lowering(spark, job).run()
+
+
+class _Ways:
+    """Where a DataFrame goes: the first taker gets its dead letters, the others do not."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+        self._taken = False
+
+    def take(self) -> DataFrame:
+        if self._taken:
+            return self._frame.filter(F.col(KIND) != F.lit(DEAD_LETTER))
+        self._taken = True
+        return self._frame
+
+
+class _Lowering:
+    """The state of one translation."""
+
+    def __init__(self, spark: SparkSession, job: PipelineJob) -> None:
+        self._spark = spark
+        self._job = job
+        self._plan: CompiledPlan = job.plan
+        self._names = table_names(job.plan)
+        self._done: dict[int, _Ways] = {}
+        self._tables: dict[str, tuple[_Ways, list[str]]] = {}
+        self._operators = {each.node_id: each for each in job.operators()}
+
+    def run(self) -> LoweredPlan:
+        outputs: list[DataFrame] = []
+        sinks: list[SinkSpec] = []
+        for node in self._plan.nodes:
+            if isinstance(node.view, Sink):
+                spec = sink_spec(
+                    node,
+                    node.view,
+                    name=self._names[node.view.table.identifier],
+                    files_root=self._job.files_root,
+                )
+                outputs.append(self._sink(node, node.view))
+                sinks.append(spec)
+            else:
+                self._done[node.id] = _Ways(self._node(node))
+        frames = [_for_writer(frame, at, sinks) for at, frame in enumerate(outputs)]
+        ids = tuple(each.id for each in self._operators.values())
+        return LoweredPlan(
+            reduce(lambda left, right: left.unionAll(right), frames), tuple(sinks), ids
+        )
+
+    def _node(self, node: ExecNode) -> DataFrame:
+        view = node.view
+        match view:
+            case TableScan():
+                return self._scan(view)
+            case Values():
+                return self._values(node, view)
+            case Calc():
+                return _calc(self._input(node), view, len(node.output_type.children))
+            case Union():
+                return _union(self._inputs(node))
+            case DropUpdateBefore():
+                kept = F.col(KIND) != F.lit(int(RowKind.UPDATE_BEFORE))
+                return keep_changes_where(self._input(node), kept)
+            case Exchange() | WatermarkAssigner():
+                return self._input(node)
+            case Sink() | None:
+                raise AssertionError(f"node {node.id} was checked to be none of these")
+            case _:
+                assert_never(view)
+
+    def _inputs(self, node: ExecNode) -> list[DataFrame]:
+        return [self._done[each.id].take() for each in self._plan.inputs(node.id)]
+
+    def _input(self, node: ExecNode) -> DataFrame:
+        (only,) = self._inputs(node)
+        return only
+
+    def _scan(self, scan: TableScan) -> DataFrame:
+        """The columns of one scan, out of those that all scans of its table need."""
+        identifier = scan.table.identifier
+        if identifier not in self._tables:
+            self._tables[identifier] = self._source(identifier)
+        ways, names = self._tables[identifier]
+        places = [names.index(each.name) for each in scan_columns(scan)]
+        columns = [
+            F.col(field_name(place)).alias(field_name(at)) for at, place in enumerate(places)
+        ]
+        return ways.take().select(*columns, *control_columns())
+
+    def _source(self, identifier: str) -> tuple[_Ways, list[str]]:
+        """The source of a table with every column that a scan of it needs."""
+        scans = [
+            node.view
+            for node in self._plan.nodes
+            if isinstance(node.view, TableScan) and node.view.table.identifier == identifier
+        ]
+        needed = {c.name: c for scan in scans for c in scan_columns(scan)}
+        spec = source_spec(
+            scans[0].table,
+            list(needed.values()),
+            name=self._names[identifier],
+            files_root=self._job.files_root,
+            pipeline=self._job.pipeline,
+        )
+        return _Ways(self._read(spec)), list(needed)
+
+    def _values(self, node: ExecNode, values: Values) -> DataFrame:
+        name = f"values-{node.id}"
+        options = {"rows": str(len(values.rows))}
+        blanks = self._read(
+            SourceSpec("values", name, self._job.pipeline, "", (), (), (), options=options)
+        )
+        columns = [
+            only_in_changes(_choice([row[at] for row in values.rows]).cast(spark_type(kind)))
+            for at, kind in enumerate(node.output_type.children)
+        ]
+        return blanks.select(*_named(columns), *control_columns())
+
+    def _read(self, spec: SourceSpec) -> DataFrame:
+        """A source's stream, with the epoch's time."""
+        options = self._job.options
+        complete = replace(
+            spec,
+            redis_url=self._job.redis_url,
+            partitions=self._job.parallelism,
+            tick_interval_ms=options.tick_interval_ms,
+            rows_per_epoch_max=options.rows_per_epoch_max,
+            fail_on_malformed=options.on_malformed == "fail",
+        )
+        control = [KIND, ORDER, NOTE, *([TIME] if TIME_FIELD in spec.options else [])]
+        schema = wire_struct([parse_type(each) for each in spec.types], control)
+        reader = self._spark.readStream.format(TailraceSource.name()).schema(schema)
+        return with_time(reader.option("spec", complete.to_json()).load())
+
+    def _sink(self, node: ExecNode, sink: Sink) -> DataFrame:
+        frame = constrained(self._input(node), node, sink)
+        operator = self._operators.get(node.id)
+        if operator is not None:
+            return self._materialized(frame, node, operator)
+        if sink.primary_key and not sink.input_changelog_mode.is_insert_only:
+            return self._keyed(frame, sink.primary_key).drop(KEY_GROUP)
+        return frame
+
+    def _keyed(self, frame: DataFrame, key: Sequence[int]) -> DataFrame:
+        return exchange(
+            frame,
+            key,
+            partitions=self._job.parallelism,
+            max_parallelism=self._job.max_parallelism,
+        )
+
+    def _materialized(self, frame: DataFrame, node: ExecNode, operator: OperatorInfo) -> DataFrame:
+        settings = TaskSettings(
+            pipeline=self._job.pipeline,
+            operator=operator.id,
+            run=self._job.run,
+            redis_url=self._job.redis_url,
+            incarnation=self._job.incarnation,
+            partitions=self._job.parallelism,
+            max_parallelism=self._job.max_parallelism,
+            version=self._job.version,
+        )
+        keyed = self._keyed(frame, operator.spec.key)
+        schema = wire_struct(node.output_type.children)
+        return keyed.mapInArrow(MaterializerTask(settings, operator.spec), schema)
+
+
+def _calc(frame: DataFrame, calc: Calc, width: int) -> DataFrame:
+    inputs = data_columns(len(frame.columns) - len(control_columns()))
+    if calc.condition is not None:
+        frame = keep_changes_where(frame, to_column(calc.condition, inputs))
+    columns = [only_in_changes(to_column(each, inputs)) for each in calc.projection]
+    assert len(columns) == width
+    return frame.select(*_named(columns), *control_columns())
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows; order numbers are spread so that those of the inputs never meet."""
+    count = len(frames)
+    if count == 1:
+        return frames[0]
+    spread = []
+    for at, frame in enumerate(frames):
+        # A tick's order is the partition that it is for.
+        own = F.when(F.col(KIND) == F.lit(TICK), F.col(ORDER))
+        order = own.otherwise(F.col(ORDER) * F.lit(count) + F.lit(at))
+        spread.append(frame.withColumn(ORDER, order))
+    return reduce(lambda left, right: left.unionAll(right), spread)
+
+
+def _choice(literals: Sequence[Rex]) -> Column:
+    """The literal of the row whose number is in `_order`."""
+    if not literals:
+        return F.lit(None)
+    return F.element_at(
+        F.array(*(to_column(each, []) for each in literals)), (F.col(ORDER) + F.lit(1)).cast("int")
+    )
+
+
+def _named(columns: Sequence[Column]) -> list[Column]:
+    return [each.alias(field_name(at)) for at, each in enumerate(columns)]
+
+
+def _for_writer(frame: DataFrame, number: int, sinks: Sequence[SinkSpec]) -> DataFrame:
+    """A sink's rows as the writer takes them: in the struct that is this sink's."""
+    columns = [F.lit(number).alias(SINK), *control_columns()]
+    for at, sink in enumerate(sinks):
+        types = [parse_type(each) for each in sink.types]
+        row = wire_struct(types, ())
+        if at == number:
+            whole = F.struct(*data_columns(len(types)))
+            value = F.when(~is_control(), whole)
+        else:
+            value = F.lit(None)
+        columns.append(value.cast(row).alias(sink_column(at)))
+    return frame.select(*columns)

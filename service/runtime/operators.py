@@ -1,0 +1,71 @@
+"""The stateful operators of a plan: their ids and what each is to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from operators.upsert_materializer import MaterializerSpec
+from service.plan.nodes import Sink
+from state.multiset.strategy import Strategy
+
+if TYPE_CHECKING:
+    from service.plan import CompiledPlan
+    from service.plan.nodes import ExecNode
+    from service.runtime.records import RunOptions
+
+ORPHANS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """A stateful operator of a plan."""
+
+    id: str
+    """Its name in state, API and metrics: `<node id>_sink-materializer`, like Flink's uid."""
+    node_id: int
+    kind: str
+    spec: MaterializerSpec
+
+
+def stateful_nodes(
+    plan: CompiledPlan, options: RunOptions | None = None, *, orphans_max: int = ORPHANS_MAX
+) -> list[OperatorInfo]:
+    """The stateful operators of a plan, in its order.
+
+    Args:
+        plan: The plan.
+        options: Those of the pipeline, which may override strategy and thresholds and give the TTL
+            of state whose plan names none; without them the plan's own count.
+        orphans_max: Orphans listed for each key group.
+    """
+    return [
+        OperatorInfo(
+            id=f"{node.id}_sink-materializer",
+            node_id=node.id,
+            kind="sink-materializer",
+            spec=_materializer(node, node.view, options, orphans_max),
+        )
+        for node in plan.nodes
+        if isinstance(node.view, Sink) and node.view.require_upsert_materialize
+    ]
+
+
+def _materializer(
+    node: ExecNode, sink: Sink, options: RunOptions | None, orphans_max: int
+) -> MaterializerSpec:
+    strategy = (options and options.upsert_materialize_strategy) or sink.strategy
+    default_ttl_ms = options.default_ttl_ms if options else 0
+    row = node.output_type
+    return MaterializerSpec(
+        # A time attribute says how a column came about, not what its values are.
+        types=tuple(replace(each, time_attribute=None) for each in row.children),
+        names=tuple(each.name for each in sink.table.schema.persisted),
+        key=sink.primary_key,
+        upsert_key=sink.input_upsert_key or None,
+        strategy=Strategy(strategy),
+        high=options.adaptive_threshold_high if options else None,
+        low=options.adaptive_threshold_low if options else None,
+        ttl_ms=node.state[0].ttl_ms if node.state else default_ttl_ms,
+        orphans_max=orphans_max,
+    )

@@ -1,0 +1,180 @@
+"""What keepers are given to work with in the service: the dataflow, the ledgers, the execution.
+
+keeper_ports      binds them from the settings
+DataflowStarter   a record becomes a query
+RedisLedgers      runs, markers and state of pipelines in Redis
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import redis
+
+from operators.errors import OperatorError
+from service.plan import load_plan
+from service.plan.errors import PlanError
+from service.runtime.dataflow import PipelineJob, start_query, stateful_nodes
+from service.runtime.dataflow_errors import DataflowError
+from service.runtime.errors import StartFailed
+from service.runtime.expressions.errors import ExpressionError
+from service.runtime.keeper import KeeperPorts, Run
+from service.runtime.launcher import package_version
+from service.runtime.status import RestartLimits
+from service.runtime.supervisor import SystemClock
+from state.backends.names import slot_prefix
+from state.backends.transport import ClientSettings, RedisTransport
+from state.epochs import EpochLedger
+from state.errors import StateUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from service.plan import CompiledPlan
+    from service.runtime.keeper import Queries
+    from service.runtime.records import PipelineRecord
+    from service.runtime.registry import Registry
+    from service.settings import RedisSettings, Settings
+
+T = TypeVar("T")
+
+_REFUSALS = (PlanError, DataflowError, ExpressionError, OperatorError)
+
+
+def keeper_ports(
+    settings: Settings, client: redis.Redis, registry: Registry, queries: Queries
+) -> KeeperPorts:
+    """What the supervisor's keepers work with in the service."""
+    execution = settings.execution
+    return KeeperPorts(
+        registry=registry,
+        queries=queries,
+        starter=DataflowStarter(settings),
+        ledgers=RedisLedgers(client, settings.redis),
+        clock=SystemClock(),
+        limits=RestartLimits.of(execution),
+        look_interval_ms=execution.supervise_interval_ms,
+        stop_timeout_ms=execution.stop_timeout_ms,
+        max_parallelism=execution.max_parallelism,
+    )
+
+
+class DataflowStarter:
+    """Turns records into queries, as the settings say."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def nodes(self, record: PipelineRecord) -> Sequence[str]:
+        """The ids of the record's stateful operators.
+
+        Raises:
+            StartFailed: the plan, or the options on it, cannot run.
+        """
+        options = record.options.resolved(self._settings.execution)
+        plan = self._plan(record)
+        return _refused(lambda: [each.id for each in stateful_nodes(plan, options)])
+
+    def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
+        """Start the record's query in a run; Spark's `StreamingQuery`.
+
+        Raises:
+            StartFailed: the plan cannot run.
+        """
+        job = self.job(record, run)
+        return _refused(partial(start_query, spark, job))
+
+    def job(self, record: PipelineRecord, run: Run) -> PipelineJob:
+        """Everything that a run of the record's query needs."""
+        execution = self._settings.execution
+        options = record.options.resolved(execution)
+        return PipelineJob(
+            pipeline=record.name,
+            plan=self._plan(record),
+            run=run.number,
+            incarnation=run.incarnation,
+            redis_url=self._settings.redis.url,
+            checkpoint=str(self.checkpoint(record)),
+            options=options,
+            parallelism=execution.parallelism or os.cpu_count() or 1,
+            max_parallelism=options.max_parallelism,
+            files_root=str(self._settings.files.root.absolute()),
+            version=package_version(),
+            dead_letters_max=execution.dead_letters_max,
+            print_rows_max=execution.print_rows_max,
+            progress_epochs_max=execution.progress_epochs_max,
+            orphans_max=execution.orphans_max,
+        )
+
+    def checkpoint(self, record: PipelineRecord) -> Path:
+        """The folder of the record's checkpoint: by id, so that no pipeline meets another's."""
+        # Absolute: the Connect server has a working directory of its own.
+        return self._settings.spark.checkpoint_folder.absolute() / record.id
+
+    def discard(self, record: PipelineRecord) -> None:
+        """Remove the record's checkpoint."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.checkpoint(record))
+
+    @staticmethod
+    def _plan(record: PipelineRecord) -> CompiledPlan:
+        return _refused(partial(load_plan, record.plan))
+
+
+class RedisLedgers:
+    """The ledgers of all pipelines in one Redis.
+
+    A ledger holds on to the Redis process that it met first, so each run is opened by a new one.
+    """
+
+    def __init__(self, client: redis.Redis, settings: RedisSettings) -> None:
+        self._redis = client
+        self._settings = ClientSettings(
+            settings.url,
+            connect_timeout_ms=settings.connect_timeout_ms,
+            socket_timeout_ms=settings.socket_timeout_ms,
+        )
+
+    def open_run(self, name: str, nodes: Sequence[str], max_parallelism: int) -> Run:
+        """Begin a run; see `EpochLedger.open_run`."""
+
+        def open_it(ledger: EpochLedger) -> Run:
+            return Run(ledger.open_run(nodes, max_parallelism), ledger.incarnation)
+
+        return self._with_ledger(name, open_it)
+
+    def epoch(self, name: str) -> int:
+        """The last closed epoch; 0 before the first.
+
+        Raises:
+            StateUnavailable: Redis does not answer.
+        """
+        try:
+            found = self._redis.hget(slot_prefix(name) + b"marker", "epoch")
+        except redis.RedisError as error:
+            raise StateUnavailable("Redis does not answer") from error
+        return int(found or 0)
+
+    def drop(self, name: str) -> None:
+        """Remove all of a pipeline's state but the run counter."""
+        self._with_ledger(name, EpochLedger.drop)
+
+    def _with_ledger(self, name: str, act: Callable[[EpochLedger], T]) -> T:
+        transport = RedisTransport(self._settings)
+        try:
+            return act(EpochLedger(transport, name))
+        finally:
+            transport.close()
+
+
+def _refused(call: Callable[[], T]) -> T:
+    """Say that a start has failed for good where a plan cannot be run."""
+    try:
+        return call()
+    except _REFUSALS as error:
+        raise StartFailed(str(error), code=error.code, hint=getattr(error, "hint", "")) from error

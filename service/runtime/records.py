@@ -1,0 +1,185 @@
+"""What the registry keeps of a pipeline: what was asked for, and which query serves it.
+
+All values are frozen; Redis holds them as fields of one hash, readable with `redis-cli`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import orjson
+
+from service.runtime.errors import RegistryCorrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.settings import ExecutionSettings
+
+OnMalformed = Literal["dead-letter", "fail"]
+
+
+class Desired(StrEnum):
+    """What the user wants of a pipeline."""
+
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineOptions:
+    """How a pipeline runs; what is None is taken from the settings when its query starts."""
+
+    trigger_interval_ms: int | None = None
+    """Shortest time from epoch to epoch."""
+    tick_interval_ms: int | None = None
+    """An epoch runs this often without data."""
+    rows_per_epoch_max: int | None = None
+    """Changes that a source puts into one epoch."""
+    max_parallelism: int | None = None
+    """Key groups; never changes once there is state, so creation settles it."""
+    on_malformed: OnMalformed | None = None
+    """What becomes of lines that are no changes."""
+    default_ttl_ms: int | None = None
+    """TTL of state whose plan names none; 0 is for ever."""
+    upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = None
+    """In place of the plan's own, for every materializer of the pipeline."""
+    adaptive_threshold_high: int | None = None
+    adaptive_threshold_low: int | None = None
+
+    def resolved(self, execution: ExecutionSettings) -> RunOptions:
+        """These options with every gap filled from the settings."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(RunOptions.of(execution), **given)
+
+    def settled(self, execution: ExecutionSettings) -> Self:
+        """These options with that filled in which must not follow later settings."""
+        return replace(self, max_parallelism=self.max_parallelism or execution.max_parallelism)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of one run, complete."""
+
+    trigger_interval_ms: int
+    tick_interval_ms: int
+    rows_per_epoch_max: int
+    max_parallelism: int
+    on_malformed: OnMalformed
+    default_ttl_ms: int
+    upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = None
+    """None: as the plan says."""
+    adaptive_threshold_high: int | None = None
+    """None: the backend's measured default."""
+    adaptive_threshold_low: int | None = None
+
+    @classmethod
+    def of(cls, execution: ExecutionSettings) -> Self:
+        """What holds where a pipeline says nothing."""
+        return cls(
+            trigger_interval_ms=execution.trigger_interval_ms,
+            tick_interval_ms=execution.tick_interval_ms,
+            rows_per_epoch_max=execution.rows_per_epoch_max,
+            max_parallelism=execution.max_parallelism,
+            on_malformed="dead-letter",
+            default_ttl_ms=execution.default_ttl_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueryHandle:
+    """Where a pipeline's query runs, so that a restarted service can adopt it."""
+
+    session_id: str
+    """Spark Connect session that owns the query; only it can see the query."""
+    query_id: str
+    run_id: str
+    """Spark's id of this run of the query; a new one comes with each restart."""
+    run: int
+    """Our run counter, as the query's tasks carry it."""
+    version: str
+    """Version of this package that started it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why the supervisor has given a pipeline up."""
+
+    code: str
+    message: str
+    at_ms: int
+    permanent: bool = True
+    """Another attempt would end the same; else a restarted service may try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRecord:
+    """A pipeline as the registry has it."""
+
+    name: str
+    id: str
+    """Unlike the name never used again; names the checkpoint folder."""
+    plan: dict[str, Any]
+    """Flink's compiled plan as it was posted."""
+    options: PipelineOptions = PipelineOptions()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    desired: Desired = Desired.STOPPED
+    version: int = 1
+    """Rises with every change of what was asked for."""
+    created_ms: int = 0
+    updated_ms: int = 0
+    query: QueryHandle | None = None
+    """Written by the supervisor; does not count as a change."""
+    failure: Failure | None = None
+    """Written by the supervisor; does not count as a change."""
+
+
+def to_hash(record: PipelineRecord) -> dict[str, bytes]:
+    """The fields of the hash that keeps a record; those that are None are left out."""
+    values: dict[str, Any] = {
+        "name": record.name,
+        "id": record.id,
+        "plan": record.plan,
+        "options": {k: v for k, v in asdict(record.options).items() if v is not None},
+        "labels": dict(record.labels),
+        "desired": record.desired.value,
+        "version": record.version,
+        "created_ms": record.created_ms,
+        "updated_ms": record.updated_ms,
+    }
+    for name in ("query", "failure"):
+        if (part := getattr(record, name)) is not None:
+            values[name] = asdict(part)
+    return {name: orjson.dumps(value) for name, value in values.items()}
+
+
+def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
+    """The record that a hash keeps.
+
+    Raises:
+        RegistryCorrupt: it is not one that `to_hash` wrote.
+    """
+    try:
+        values = {key.decode(): orjson.loads(value) for key, value in stored.items()}
+        query, failure = values.pop("query", None), values.pop("failure", None)
+        return PipelineRecord(
+            **{
+                **values,
+                "options": PipelineOptions(**_known(PipelineOptions, values["options"])),
+                "desired": Desired(values["desired"]),
+            },
+            query=None if query is None else QueryHandle(**query),
+            failure=None if failure is None else Failure(**failure),
+        )
+    except (TypeError, ValueError, KeyError) as error:
+        raise RegistryCorrupt(
+            f'the record of pipeline "{name}" is not one that this version writes'
+        ) from error
+
+
+def _known(kind: type[PipelineOptions], values: Mapping[str, Any]) -> dict[str, Any]:
+    """What this version knows; an option of a newer one must not make the record unreadable."""
+    names = {each.name for each in fields(kind)}
+    return {name: value for name, value in values.items() if name in names}

@@ -1,0 +1,374 @@
+"""The pipelines that exist and what is wanted of them, in Redis.
+
+    tailrace:{name}:pipeline    hash   the record: one JSON value a field (see `records`)
+    tailrace:{name}:deleted     hash   the record of a pipeline whose query and state still go
+    tailrace:pipelines          zset   names, all with score 0: their order is that of the bytes
+    tailrace:deletions          zset   names of pipelines that are being deleted
+
+A name stays taken until the supervisor has ended the query and dropped state and checkpoint of the
+pipeline that had it: state lies under the name, and a new pipeline must not find any. Deletion
+leaves nothing but the pipeline's run counter, which fences what an old query may still write.
+
+Changes are optimistic: WATCH what was read, write in MULTI, begin again when it moved. Both kinds
+of key are touched in one transaction, so the registry wants one Redis node, not a cluster.
+Calls block: the service makes them in threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import orjson
+import redis
+
+from service.runtime.errors import (
+    InvalidPipelineName,
+    PipelineExists,
+    PipelineNotFound,
+    RegistryCorrupt,
+    RegistryUnavailable,
+    TooManyPipelines,
+    VersionConflict,
+)
+from service.runtime.records import (
+    Desired,
+    Failure,
+    PipelineOptions,
+    PipelineRecord,
+    QueryHandle,
+    from_hash,
+    to_hash,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from redis.client import Pipeline
+
+__all__ = [
+    "Desired",
+    "Failure",
+    "PipelineOptions",
+    "PipelineRecord",
+    "QueryHandle",
+    "RecordPage",
+    "Registry",
+]
+
+PIPELINES = "tailrace:pipelines"
+DELETIONS = "tailrace:deletions"
+SESSION = "tailrace:spark:session"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_TRIES_MAX = 100
+"""A transaction is tried again when another one changed what it read; far above any real rate."""
+
+T = TypeVar("T")
+
+
+def pipeline_key(name: str) -> str:
+    """The hash of a pipeline's record."""
+    return f"tailrace:{{{name}}}:pipeline"
+
+
+def deleted_key(name: str) -> str:
+    """The hash of the record of a pipeline that is being deleted."""
+    return f"tailrace:{{{name}}}:deleted"
+
+
+def check_name(name: str) -> None:
+    """Check that a text may name a pipeline.
+
+    Raises:
+        InvalidPipelineName: it may not.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise InvalidPipelineName(
+            "a pipeline's name is 1 to 63 of a-z, 0-9, - and _, and starts with a letter or digit"
+        )
+
+
+def now_ms() -> int:
+    """The time of day in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPage:
+    """Records in the order of their names, and where the next page starts."""
+
+    items: tuple[PipelineRecord, ...]
+    next_cursor: str | None
+    """The last name of this page; None at the end."""
+
+
+class Registry:
+    """Typed access to the records; thread-safe, as the client is.
+
+    Args:
+        client: Redis, with replies as bytes.
+        pipelines_max: How many may exist at a time, those being deleted among them.
+        clock: Gives the time in ms.
+    """
+
+    def __init__(
+        self, client: redis.Redis, pipelines_max: int, clock: Callable[[], int] = now_ms
+    ) -> None:
+        self._redis = client
+        self._pipelines_max = pipelines_max
+        self._clock = clock
+
+    def create(
+        self,
+        name: str,
+        plan: dict[str, Any],
+        *,
+        options: PipelineOptions | None = None,
+        labels: Mapping[str, str] | None = None,
+        desired: Desired | str = Desired.STOPPED,
+    ) -> PipelineRecord:
+        """Add a pipeline.
+
+        Raises:
+            InvalidPipelineName: the name is not of the right form.
+            PipelineExists: the name is taken, or its pipeline is still being deleted.
+            TooManyPipelines: there are as many as there may be.
+            RegistryUnavailable: Redis does not answer.
+        """
+        check_name(name)
+        now = self._clock()
+        record = PipelineRecord(
+            name=name,
+            id=uuid.uuid4().hex,
+            plan=plan,
+            options=options or PipelineOptions(),
+            labels=dict(labels or {}),
+            desired=Desired(desired),
+            created_ms=now,
+            updated_ms=now,
+        )
+        fields = to_hash(record)
+
+        def add(transaction: Pipeline) -> PipelineRecord:
+            if transaction.zscore(DELETIONS, name) is not None:
+                raise PipelineExists(
+                    f'pipeline "{name}" is being deleted', hint="try again in a moment"
+                )
+            if transaction.exists(pipeline_key(name)):
+                raise PipelineExists(
+                    f'pipeline "{name}" exists', hint="choose another name, or delete it first"
+                )
+            count = int(transaction.zcard(PIPELINES)) + int(transaction.zcard(DELETIONS))
+            if count >= self._pipelines_max:
+                raise TooManyPipelines(
+                    f"there are {count} pipelines, and {self._pipelines_max} may be",
+                    hint="delete one, or raise limits.pipelines_max",
+                )
+            transaction.multi()
+            transaction.hset(pipeline_key(name), mapping=cast("Any", fields))
+            transaction.zadd(PIPELINES, {name: 0})
+            return record
+
+        return self._transact(add, pipeline_key(name), PIPELINES, DELETIONS)
+
+    def get(self, name: str) -> PipelineRecord:
+        """The record of a pipeline.
+
+        Raises:
+            PipelineNotFound: no pipeline has this name, or it is being deleted.
+            RegistryCorrupt: the record is not one of ours.
+            RegistryUnavailable: Redis does not answer.
+        """
+        with _translated():
+            stored = cast("dict[bytes, bytes]", self._redis.hgetall(pipeline_key(name)))
+        if not stored:
+            raise _not_found(name)
+        return from_hash(name, stored)
+
+    def list(self, cursor: str | None = None, limit: int = 100) -> RecordPage:
+        """A page of records by name, from the first one after `cursor`.
+
+        Raises:
+            RegistryUnavailable: Redis does not answer.
+        """
+        start = "-" if cursor is None else f"({cursor}"
+        with _translated():
+            found = self._redis.zrangebylex(PIPELINES, start, "+", start=0, num=limit + 1)
+            names = [each.decode() for each in cast("list[bytes]", found)]
+            with self._redis.pipeline(transaction=False) as batch:
+                for name in names[:limit]:
+                    batch.hgetall(pipeline_key(name))
+                hashes = batch.execute()
+        # A name whose hash is gone was deleted between the two reads.
+        records = [from_hash(n, h) for n, h in zip(names, hashes, strict=False) if h]
+        return RecordPage(tuple(records), names[limit - 1] if len(names) > limit else None)
+
+    def names(self) -> frozenset[str]:
+        """All names that the supervisor has something to do for, those being deleted among them."""
+        with _translated():
+            found = cast("list[bytes]", self._redis.zrange(PIPELINES, 0, -1))
+            found += cast("list[bytes]", self._redis.zrange(DELETIONS, 0, -1))
+        return frozenset(each.decode() for each in found)
+
+    def count(self) -> int:
+        """How many pipelines exist."""
+        with _translated():
+            return int(self._redis.zcard(PIPELINES))
+
+    def update(
+        self,
+        name: str,
+        *,
+        expected_version: int | None = None,
+        options: PipelineOptions | None = None,
+        labels: Mapping[str, str] | None = None,
+        desired: Desired | str | None = None,
+    ) -> PipelineRecord:
+        """Change what is wanted of a pipeline; what is None stays.
+
+        Nothing is written, and the version stays, where nothing differs. The plan never changes: a
+        pipeline's state belongs to it.
+
+        Raises:
+            PipelineNotFound: no pipeline has this name.
+            VersionConflict: its version is not `expected_version`.
+            RegistryUnavailable: Redis does not answer.
+        """
+        given: dict[str, Any] = {"options": options, "labels": labels}
+        given["desired"] = None if desired is None else Desired(desired)
+
+        def change(transaction: Pipeline) -> PipelineRecord:
+            record = _read(transaction, name, expected_version)
+            wanted = replace(record, **{k: v for k, v in given.items() if v is not None})
+            if wanted == record:
+                return record
+            wanted = replace(wanted, version=record.version + 1, updated_ms=self._clock())
+            transaction.multi()
+            transaction.hset(pipeline_key(name), mapping=cast("Any", to_hash(wanted)))
+            return wanted
+
+        return self._transact(change, pipeline_key(name))
+
+    def delete(self, name: str, expected_version: int | None = None) -> PipelineRecord:
+        """Take a pipeline out of sight; the supervisor then ends it and calls `bury`.
+
+        Returns:
+            The record as it was.
+
+        Raises:
+            PipelineNotFound: no pipeline has this name.
+            VersionConflict: its version is not `expected_version`.
+            RegistryUnavailable: Redis does not answer.
+        """
+
+        def remove(transaction: Pipeline) -> PipelineRecord:
+            record = _read(transaction, name, expected_version)
+            transaction.multi()
+            transaction.rename(pipeline_key(name), deleted_key(name))
+            transaction.zrem(PIPELINES, name)
+            transaction.zadd(DELETIONS, {name: 0})
+            return record
+
+        return self._transact(remove, pipeline_key(name))
+
+    def deleted(self, name: str) -> PipelineRecord | None:
+        """The record of a pipeline that is being deleted; None when nothing of it is left to end.
+
+        Raises:
+            RegistryUnavailable: Redis does not answer.
+        """
+        with _translated():
+            stored = cast("dict[bytes, bytes]", self._redis.hgetall(deleted_key(name)))
+        return from_hash(name, stored) if stored else None
+
+    def is_deleting(self, name: str) -> bool:
+        """Whether the name still waits for `bury`."""
+        with _translated():
+            return self._redis.zscore(DELETIONS, name) is not None
+
+    def bury(self, name: str) -> None:
+        """Give the name free: query, state and checkpoint are gone."""
+        with _translated(), self._redis.pipeline(transaction=True) as batch:
+            batch.delete(deleted_key(name))
+            batch.zrem(DELETIONS, name)
+            batch.execute()
+
+    def note_query(self, name: str, query: QueryHandle | None) -> None:
+        """Keep or clear which query serves a pipeline; a pipeline that is gone is left alone."""
+        self._note(name, "query", query)
+
+    def note_failure(self, name: str, failure: Failure | None) -> None:
+        """Keep or clear why a pipeline has failed; a pipeline that is gone is left alone."""
+        self._note(name, "failure", failure)
+
+    def session_id(self) -> str | None:
+        """The Spark Connect session that the service used last."""
+        with _translated():
+            found = cast("bytes | None", self._redis.get(SESSION))
+        return None if found is None else found.decode("ascii", "replace")
+
+    def note_session_id(self, session_id: str) -> None:
+        """Keep which Spark Connect session the service uses."""
+        with _translated():
+            self._redis.set(SESSION, session_id)
+
+    def _note(self, name: str, field: str, value: QueryHandle | Failure | None) -> None:
+        def write(transaction: Pipeline) -> None:
+            exists = transaction.exists(pipeline_key(name))
+            transaction.multi()
+            if exists and value is None:
+                transaction.hdel(pipeline_key(name), field)
+            elif exists:
+                transaction.hset(pipeline_key(name), field, cast("Any", orjson.dumps(value)))
+
+        self._transact(write, pipeline_key(name))
+
+    def _transact(self, change: Callable[[Pipeline], T], *watched: str) -> T:
+        with _translated(), self._redis.pipeline(transaction=True) as transaction:
+            for _ in range(_TRIES_MAX):
+                try:
+                    transaction.watch(*watched)  # type: ignore[no-untyped-call]
+                    result = change(transaction)
+                    transaction.execute()
+                except redis.WatchError:
+                    continue
+                return result
+        raise RegistryUnavailable("the registry is too busy: its records change all the time")
+
+
+def _read(transaction: Pipeline, name: str, expected_version: int | None) -> PipelineRecord:
+    stored = cast("dict[bytes, bytes]", transaction.hgetall(pipeline_key(name)))
+    if not stored:
+        raise _not_found(name)
+    record = from_hash(name, stored)
+    if expected_version is not None and expected_version != record.version:
+        raise VersionConflict(
+            f'pipeline "{name}" has version {record.version}, not {expected_version}',
+            expected=expected_version,
+            found=record.version,
+            hint="read it again and repeat the change",
+        )
+    return record
+
+
+def _not_found(name: str) -> PipelineNotFound:
+    if _NAME.fullmatch(name) is None:
+        return PipelineNotFound("no pipeline has this name")
+    return PipelineNotFound(f'there is no pipeline "{name}"')
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Turn Redis' errors into ours."""
+    try:
+        yield
+    except redis.ResponseError as error:
+        if str(error).startswith("WRONGTYPE"):
+            raise RegistryCorrupt("a key of the registry holds another type of value") from error
+        raise RegistryUnavailable("Redis refuses to keep the registry") from error
+    except redis.RedisError as error:
+        raise RegistryUnavailable("Redis does not answer") from error

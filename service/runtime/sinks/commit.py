@@ -1,0 +1,149 @@
+"""Closing an epoch beside the driver: files into place, then everything else in one call.
+
+Files come first, so that an epoch that counts as closed always has its files. If this process dies
+in between, the epoch runs again and its files replace those of the first try.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from operators.wire import NoteSum, WorkerError
+from service.runtime.connections import ledger_of
+from service.runtime.sinks.filesystem import FileSink
+from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink
+from service.runtime.slot_keys import DEAD_COUNT_NAME, DEAD_NAME, PROGRESS_NAME
+from state.backends.interface import (
+    ApplyStaged,
+    CounterAdd,
+    EpochCheck,
+    EpochStamp,
+    StreamAppend,
+)
+from state.backends.rules import check_epoch
+from state.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from service.runtime.sinks.message import PartMessage
+    from service.runtime.sinks.spec import WriterSpec
+    from state.backends.interface import Effect
+
+
+@dataclass
+class EpochParts:
+    """What all writer tasks of an epoch did."""
+
+    notes: NoteSum
+    staged: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    """By sink: what each task staged."""
+    rows: dict[int, int] = field(default_factory=dict)
+    """By sink: rows taken."""
+    dead: list[tuple[int, str]] = field(default_factory=list)
+    """Dead letters, oldest first: order and note."""
+    dead_count: int = 0
+    time_ms: int = 0
+
+
+def sum_up(messages: Sequence[PartMessage]) -> EpochParts:
+    """All tasks' messages as one."""
+    notes = NoteSum()
+    parts = EpochParts(notes=notes)
+    for message in messages:
+        notes.add(message.notes)
+        parts.dead += message.dead
+        parts.dead_count += message.dead_count
+        parts.time_ms = max(parts.time_ms, message.time_ms)
+        for number, staged in message.staged.items():
+            parts.staged.setdefault(number, []).append(staged)
+            parts.rows[number] = parts.rows.get(number, 0) + message.rows[number]
+    parts.dead.sort()
+    return parts
+
+
+def close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
+    """Close an epoch, or find that it is closed.
+
+    Raises:
+        WorkerError: with the code of the state's error.
+    """
+    try:
+        _close(spec, epoch, parts)
+    except StateError as error:
+        raise WorkerError(error.code, str(error)) from error
+
+
+def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
+    ledger = ledger_of(spec.redis_url, spec.pipeline, spec.incarnation)
+    files = {
+        number: sink
+        for number in range(len(spec.sinks))
+        if isinstance(sink := open_sink(spec, number), FileSink)
+    }
+    marker = ledger.marker()
+    if check_epoch(marker, epoch) is EpochCheck.PROCEED:
+        for number, sink in files.items():
+            sink.commit(epoch, parts.staged.get(number, []))
+    stamp = EpochStamp(epoch=epoch, run=spec.run, time_ms=parts.time_ms)
+    # A source without news takes no part in an epoch: its offset is still that of the marker.
+    offsets = {**orjson.loads(marker.offsets), **parts.notes.offsets}
+    ledger.close_epoch(stamp, offsets, _effects(spec, epoch, parts))
+    if any(each.get("keys") for each in parts.notes.nodes().values()):
+        ledger.promote_all(spec.operators, spec.max_parallelism)
+    for number, sink in files.items():
+        if number in parts.staged:
+            sink.discard(epoch)
+
+
+def _effects(spec: WriterSpec, epoch: int, parts: EpochParts) -> list[Effect]:
+    """What closing the epoch does in the pipeline's slot, besides moving the marker."""
+    effects: list[Effect] = [
+        ApplyStaged(each["name"].encode(), each["chunks"])
+        for number, staged in sorted(parts.staged.items())
+        if spec.sinks[number].connector in STAGED_CONNECTORS
+        for each in staged
+    ]
+    if parts.dead_count:
+        kept = parts.dead[-spec.dead_letters_max :]
+        entries = [[b"letter", note.encode()] for _, note in kept]
+        effects.append(StreamAppend(DEAD_NAME.encode(), entries, spec.dead_letters_max))
+        effects.append(CounterAdd(DEAD_COUNT_NAME.encode(), parts.dead_count))
+    record = orjson.dumps(progress_record(spec, epoch, parts), option=orjson.OPT_SORT_KEYS)
+    progress = [[b"progress", record]]
+    effects.append(
+        StreamAppend(
+            PROGRESS_NAME.encode(), progress, spec.progress_max, entry_id=f"{epoch}-0".encode()
+        )
+    )
+    return effects
+
+
+def progress_record(spec: WriterSpec, epoch: int, parts: EpochParts) -> dict[str, Any]:
+    """What an epoch did, in counts, as `/progress` shows it."""
+    nodes = {node: _in_ms(statistics) for node, statistics in parts.notes.nodes().items()}
+    sinks = {spec.sinks[number].table: rows for number, rows in sorted(parts.rows.items())}
+    return {
+        "epoch": epoch,
+        "run": spec.run,
+        "time_ms": parts.time_ms,
+        "rows_in": parts.notes.rows_in,
+        "rows_out": sum(sinks.values()),
+        "dead": parts.dead_count,
+        "sinks": sinks,
+        "nodes": nodes,
+        "offsets": parts.notes.offsets,
+    }
+
+
+def _in_ms(statistics: dict[str, int]) -> dict[str, float]:
+    """Nanoseconds as milliseconds; sums over partitions, so more than the clock's time."""
+    return {
+        f"{name.removesuffix('_ns')}_ms" if name.endswith("_ns") else name: (
+            round(value / 1e6, 3) if name.endswith("_ns") else value
+        )
+        for name, value in statistics.items()
+    }

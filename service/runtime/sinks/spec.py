@@ -1,0 +1,63 @@
+"""What the writer must know, as JSON, since it travels as an option of a Spark data source."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+import orjson
+
+Mode = Literal["append", "upsert", "retract"]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSpec:
+    """One table that takes changes."""
+
+    node: int
+    """Id of the plan's sink node."""
+    table: str
+    """Name in Redis keys, progress records and paths of the API."""
+    connector: str
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    """Types of the columns, as a plan writes them."""
+    primary_key: tuple[int, ...]
+    mode: Mode
+    """append: inserts only, an update is an error; upsert: no -U; retract: all kinds."""
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSpec:
+    """The one writer of a pipeline's query: all its sinks, and where their epochs are closed."""
+
+    pipeline: str
+    run: int
+    redis_url: str
+    incarnation: str | None
+    files_root: str
+    sinks: tuple[SinkSpec, ...]
+    operators: tuple[str, ...] = ()
+    """Ids of the stateful operators, whose pending writes an epoch's close promotes."""
+    max_parallelism: int = 128
+    version: str = ""
+    """The service's version of this package; workers with another one refuse to run."""
+    dead_letters_max: int = 10_000
+    print_rows_max: int = 1_000
+    progress_max: int = 1_000
+
+    def to_json(self) -> str:
+        """The text that `from_json` takes."""
+        return orjson.dumps(asdict(self)).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> WriterSpec:
+        """Read what `to_json` wrote."""
+        values = orjson.loads(text)
+        for sink in values["sinks"]:
+            for name in ("names", "types", "primary_key"):
+                sink[name] = tuple(sink[name])
+        values["sinks"] = tuple(SinkSpec(**each) for each in values["sinks"])
+        values["operators"] = tuple(values["operators"])
+        return cls(**values)

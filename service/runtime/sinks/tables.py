@@ -1,0 +1,126 @@
+"""Sinks by connector: where a writer task leaves an epoch's rows until the epoch is closed.
+
+    filesystem   hidden files, renamed by the commit
+    redis        a hash: canonical primary key -> the row as a JSON object
+    print        a bounded stream of the newest changes, one JSON line each
+    blackhole    counted only
+
+What goes to Redis is staged: each attempt of a task leaves its writes under a name of its own, and
+its message tells the name. Closing the epoch carries out those that Spark counted, no others.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from operators.changelog import RowKind
+from service.runtime.connections import ledger_of
+from service.runtime.sinks.filesystem import FileSink
+from service.runtime.sinks.rows import last_of_each, take
+from service.runtime.slot_keys import print_name, stage_name, table_name
+from state.backends.interface import HashDelete, HashPut, StreamAppend
+from state.codec import RowCodec
+from state.types import parse_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from service.runtime.sinks.spec import SinkSpec, WriterSpec
+    from state.backends.interface import Write
+
+STAGED_CONNECTORS = frozenset({"redis", "print"})
+CONNECTORS = STAGED_CONNECTORS | {"filesystem", "blackhole"}
+
+
+class Blackhole:
+    """Takes everything, keeps nothing."""
+
+    def stage(
+        self,
+        epoch: int,
+        partition: int,
+        attempt: str,
+        columns: Sequence[pa.Array],
+        kinds: np.ndarray,
+    ) -> dict[str, Any]:
+        """Nothing to keep."""
+        return {}
+
+
+class StagedSink(ABC):
+    """A sink whose rows become writes in the pipeline's slot."""
+
+    def __init__(self, writer: WriterSpec, spec: SinkSpec) -> None:
+        self._writer = writer
+        self._spec = spec
+        self._codec = RowCodec([parse_type(each) for each in spec.types], spec.names)
+
+    def stage(
+        self,
+        epoch: int,
+        partition: int,
+        attempt: str,
+        columns: Sequence[pa.Array],
+        kinds: np.ndarray,
+    ) -> dict[str, Any]:
+        """Leave the writes; the name and number of their chunks is for the commit."""
+        name = stage_name(epoch, self._spec.table, partition, attempt)
+        ledger = ledger_of(self._writer.redis_url, self._writer.pipeline, self._writer.incarnation)
+        return {"name": name, "chunks": ledger.stage(name, self.writes(columns, kinds))}
+
+    @abstractmethod
+    def writes(self, columns: Sequence[pa.Array], kinds: np.ndarray) -> list[Write]:
+        """The writes that apply the changes."""
+
+
+class RedisTable(StagedSink):
+    """The table as of the last closed epoch; only the last change of each key is written."""
+
+    def writes(self, columns: Sequence[pa.Array], kinds: np.ndarray) -> list[Write]:
+        """Rows that are, put; rows that are gone, deleted."""
+        spec = self._spec
+        key_codec = RowCodec(
+            [parse_type(spec.types[each]) for each in spec.primary_key],
+            [spec.names[each] for each in spec.primary_key],
+        )
+        # A -U says nothing that its +U does not say again.
+        told = np.flatnonzero(kinds != RowKind.UPDATE_BEFORE)
+        keys = key_codec.encode_columns(take([columns[each] for each in spec.primary_key], told))
+        last = last_of_each(keys)
+        gone = kinds[told[last]] == RowKind.DELETE
+        present = last[~gone]
+        pairs: list[bytes] = [b""] * (2 * len(present))
+        pairs[0::2] = take([keys], present)[0].to_pylist()
+        pairs[1::2] = self._codec.encode_json_lines(None, take(columns, told[present]))
+        name = table_name(spec.table).encode()
+        return [HashPut(name, pairs), HashDelete(name, take([keys], last[gone])[0].to_pylist())]
+
+
+class PrintSink(StagedSink):
+    """The newest changes as JSON lines."""
+
+    def writes(self, columns: Sequence[pa.Array], kinds: np.ndarray) -> list[Write]:
+        """One entry a change; those that trimming would remove at once are left out."""
+        most = self._writer.print_rows_max
+        lines = self._codec.encode_json_lines(kinds[-most:], [each[-most:] for each in columns])
+        entries = [[b"change", line] for line in lines]
+        return [StreamAppend(print_name(self._spec.table).encode(), entries, most)]
+
+
+def open_sink(writer: WriterSpec, number: int) -> FileSink | StagedSink | Blackhole:
+    """The sink of this number."""
+    spec = writer.sinks[number]
+    match spec.connector:
+        case "filesystem":
+            return FileSink(spec, writer.files_root)
+        case "redis":
+            return RedisTable(writer, spec)
+        case "print":
+            return PrintSink(writer, spec)
+        case _:
+            return Blackhole()

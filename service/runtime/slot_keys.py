@@ -1,0 +1,54 @@
+"""Names of the keys in a pipeline's own Redis slot that the dataflow and the HTTP API share.
+
+All carry the hash tag `{pipeline}`, so that closing an epoch is one function call in one slot.
+
+    tailrace:{pipeline}:files:<table>      list    discovered files, in the order of their reading
+    tailrace:{pipeline}:ingress:<table>    stream  changes that came over HTTP, not yet committed
+    tailrace:{pipeline}:stage:<epoch>:...  list    a sink's writes that wait for the epoch's close
+    tailrace:{pipeline}:table:<sink>       hash    a Redis table: canonical primary key -> row
+    tailrace:{pipeline}:print:<sink>       stream  the newest lines of a print sink
+    tailrace:{pipeline}:dead[:count]       stream  dead letters, bounded; and how many there were
+    tailrace:{pipeline}:progress           stream  one entry an epoch, bounded
+"""
+
+from __future__ import annotations
+
+from state.backends.names import slot_prefix
+
+
+def slot_key(pipeline: str, name: str) -> str:
+    """A key in the pipeline's slot, from its name as in the list above."""
+    return slot_prefix(pipeline).decode() + name
+
+
+def files_key(pipeline: str, table: str) -> str:
+    """The discovered-file log of a table."""
+    return slot_key(pipeline, f"files:{table}")
+
+
+def ingress_key(pipeline: str, table: str) -> str:
+    """The stream that ingress over HTTP fills: entries `{"n": rows, "d": NDJSON lines}`."""
+    return slot_key(pipeline, f"ingress:{table}")
+
+
+def table_name(sink: str) -> str:
+    """The hash of a Redis table."""
+    return f"table:{sink}"
+
+
+def print_name(sink: str) -> str:
+    """The stream of a print sink."""
+    return f"print:{sink}"
+
+
+def stage_name(epoch: int, sink: str, partition: int, attempt: str) -> str:
+    """Where one attempt of one writer task leaves a sink's writes."""
+    return f"stage:{epoch}:{sink}:{partition}:{attempt}"
+
+
+DEAD_NAME = "dead"
+"""The stream of dead letters."""
+DEAD_COUNT_NAME = "dead:count"
+"""The counter of dead letters, which loses none to trimming."""
+PROGRESS_NAME = "progress"
+"""The stream of progress records, one an epoch, with id `<epoch>-0`."""

@@ -1,0 +1,213 @@
+"""What all sources share: ticks, notes, dead letters, and the shape of a record batch.
+
+A source is a Spark Python data source that gives Arrow batches of the wire schema. Two processes
+run it. One beside the driver lives as long as the query and answers what is new (`latestOffset`)
+and how to cut it (`partitions`); short calls in the workers read one cut (`read`). The second kind
+gets a pickled copy of the reader, so a reader keeps its connections out of its pickled self.
+
+Offsets are JSON objects. Spark records the end offset of an epoch before it runs, and runs the
+same epoch again after a crash: a cut must give the same rows, in the same order, whenever it is
+read. A tick number in each offset moves with the clock, so that epochs run while no data comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import redis
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+
+from operators.wire import (
+    DEAD_LETTER,
+    KIND,
+    NOTE,
+    ORDER,
+    TICK,
+    TIME,
+    ControlRow,
+    SourceNote,
+    control_batch,
+    dead_letter_note,
+    to_note,
+)
+from service.runtime.dataflow_errors import MalformedChange, SourceUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from service.runtime.sources.spec import SourceSpec
+
+Offset = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A line that is no change: its place in the epoch, where it stands, what is wrong."""
+
+    order: int
+    position: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Changes in columns, at most some megabytes, and the lines among them that were refused."""
+
+    columns: Sequence[pa.Array]
+    kinds: np.ndarray
+    order: np.ndarray
+    rejected: Sequence[Rejected] = ()
+
+
+class Task(InputPartition):  # type: ignore[misc]
+    """What one worker reads of an epoch: cuts in order; task 0 also emits the ticks."""
+
+    def __init__(self, part: int, cuts: Sequence[Any], end: Offset) -> None:
+        super().__init__(part)
+        self.part = part
+        self.cuts = tuple(cuts)
+        self.end = end
+
+
+@dataclass
+class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]
+    """A source of changes; subclasses say what an offset is and how a cut is read."""
+
+    spec: SourceSpec
+    schema: StructType
+    _schema: pa.Schema = field(init=False)
+    _first: Offset | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._schema = to_arrow_schema(self.schema, timezone="UTC")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Tasks get a reader made anew: connections and caches stay where they are.
+        return type(self), (self.spec, self.schema)
+
+    # what a source says of itself
+
+    @abstractmethod
+    def first_offset(self) -> Offset:
+        """Where a new pipeline starts to read."""
+
+    @abstractmethod
+    def advance(self, start: Offset, rows_max: int | None) -> Offset:
+        """Where an epoch that starts here ends: at most `rows_max` rows on, as known now."""
+
+    @abstractmethod
+    def cuts(self, start: Offset, end: Offset) -> list[list[Any]]:
+        """The work between two offsets, one list of picklable cuts a task; may be empty."""
+
+    @abstractmethod
+    def read_cut(self, cut: Any) -> Iterator[Chunk]:
+        """The changes of a cut, the same ones each time."""
+
+    def time_of(self, end: Offset) -> int | None:
+        """A processing time that the source itself sets for the epoch (a testing aid), or None."""
+        return None
+
+    # what Spark asks
+
+    def initialOffset(self) -> Offset:
+        """See `DataSourceStreamReader`; Spark asks more than once and compares."""
+        if self._first is None:
+            self._first = {**self.first_offset(), "tick": 0}
+        return self._first
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """See `DataSourceStreamReader`; the limit is kept unless Spark asks for all there is."""
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        with _redis_errors():
+            return {**self.advance(start, rows_max), "tick": self._tick(start)}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """See `DataSourceStreamReader`."""
+        return ReadMaxRows(self.spec.rows_per_epoch_max)
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """See `DataSourceStreamReader`; without changes there is one task, for the ticks."""
+        with _redis_errors():
+            work = self.cuts(start, end) or [[]]
+        return [Task(part, each, end) for part, each in enumerate(work)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """See `DataSourceStreamReader`."""
+        assert isinstance(partition, Task)
+        time_ms = self.time_of(partition.end)
+        rows = 0
+        for cut in partition.cuts:
+            for chunk in self._chunks(cut):
+                rows += len(chunk.kinds)
+                if len(chunk.kinds):
+                    yield self._batch(chunk, time_ms)
+                if chunk.rejected:
+                    yield self._dead_letters(chunk.rejected, time_ms)
+        yield self._control(partition, rows, time_ms)
+
+    def _chunks(self, cut: Any) -> Iterator[Chunk]:
+        with _redis_errors():
+            yield from self.read_cut(cut)
+
+    def _tick(self, start: Offset) -> int:
+        interval = self.spec.tick_interval_ms
+        # A clock that was set back must not take an offset back.
+        return max(int(start["tick"]), int(time.time() * 1000) // interval) if interval else 0
+
+    def _batch(self, chunk: Chunk, time_ms: int | None) -> pa.RecordBatch:
+        count = len(chunk.kinds)
+        own = {
+            KIND: pa.array(chunk.kinds, pa.int8()),
+            ORDER: pa.array(chunk.order, pa.int64()),
+            NOTE: pa.nulls(count, pa.string()),
+        }
+        if TIME in self._schema.names:
+            own[TIME] = pa.array(np.full(count, time_ms or 0), pa.int64())
+        data = iter(chunk.columns)
+        columns = [
+            own[each.name] if each.name in own else exactly(next(data), each.type)
+            for each in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _dead_letters(self, rejected: Sequence[Rejected], time_ms: int | None) -> pa.RecordBatch:
+        table = self.spec.table
+        if self.spec.fail_on_malformed:
+            raise MalformedChange(f"{table} at {rejected[0].position}: {rejected[0].reason}")
+        rows = [
+            ControlRow(DEAD_LETTER, each.order, dead_letter_note(table, each.position, each.reason))
+            for each in rejected
+        ]
+        return control_batch(self._schema, rows, time_ms)
+
+    def _control(self, task: Task, rows: int, time_ms: int | None) -> pa.RecordBatch:
+        end = None if task.part else task.end
+        note = to_note(SourceNote(self.spec.table, task.part, rows, end))
+        ticks = [ControlRow(TICK, task.part % self.spec.partitions, note)]
+        if task.part == 0:
+            ticks += [ControlRow(TICK, each) for each in range(1, self.spec.partitions)]
+        return control_batch(self._schema, ticks, time_ms)
+
+
+@contextlib.contextmanager
+def _redis_errors() -> Iterator[None]:
+    """Errors of Redis in our words: Spark carries them on as text."""
+    try:
+        yield
+    except redis.RedisError as error:
+        raise SourceUnavailable(f"redis: {type(error).__name__}") from error
+
+
+def exactly(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The column in exactly this type: Spark does not check what it is given."""
+    return column if column.type == kind else column.cast(kind)

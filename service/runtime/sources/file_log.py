@@ -1,0 +1,79 @@
+"""The log of discovered files of one table: which file is the n-th, and how much of it counts.
+
+Offsets say "n files, and so many bytes of the next": the log in Redis gives that its meaning, so
+that an epoch that runs again reads the same bytes, whatever has come into the folder since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+import redis
+
+from service.runtime.dataflow_errors import SourceChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFile:
+    """A discovered file; it must not change from then on."""
+
+    path: str
+    """Relative to the files root."""
+    size: int
+    """Bytes when discovered."""
+    length: int
+    """What positions in it count: bytes in files of lines, rows in Parquet."""
+
+
+class FileLog:
+    """An append-only list in Redis, cached; entries never change, so the cache is always right."""
+
+    def __init__(self, client: redis.Redis, key: str) -> None:
+        self._client = client
+        self._key = key
+        self._files: list[LoggedFile] = []
+        self._known: set[str] = set()
+
+    def files(self, count: int = 0) -> Sequence[LoggedFile]:
+        """The files known here, at least this many.
+
+        Raises:
+            SourceChanged: the log in Redis is shorter than an offset says: Redis lost it.
+        """
+        if len(self._files) < count or not self._files:
+            self.refresh()
+        if len(self._files) < count:
+            raise SourceChanged(f"the log {self._key} has {len(self._files)} of {count} files")
+        return self._files
+
+    def knows(self, path: str) -> bool:
+        """Whether a file of this name was discovered before."""
+        return path in self._known
+
+    def refresh(self) -> None:
+        """Read what others have appended."""
+        for entry in self._client.lrange(self._key, len(self._files), -1):
+            found = LoggedFile(*orjson.loads(entry))
+            self._files.append(found)
+            self._known.add(found.path)
+
+    def append(self, files: Sequence[LoggedFile]) -> None:
+        """Add newly discovered files, unless another reader of the table just did.
+
+        An earlier run may still be alive for a moment; whoever comes second drops its findings,
+        reads those of the other, and finds what is still missing at its next look.
+        """
+        with self._client.pipeline() as pipe:
+            pipe.watch(self._key)  # type: ignore[no-untyped-call]
+            if pipe.llen(self._key) == len(self._files):
+                pipe.multi()
+                pipe.rpush(self._key, *(orjson.dumps(astuple(each)) for each in files))
+                with contextlib.suppress(redis.WatchError):
+                    pipe.execute()
+        self.refresh()

@@ -1,0 +1,163 @@
+"""`filesystem`: files below the files root, in the order of their discovery, new ones picked up.
+
+An offset is the number of files that are wholly read, and a position in the next one: a byte in
+files of lines, a row in Parquet. `_order` counts bytes (or rows) from the start of the epoch over
+all its files, so it is unique and does not depend on how an epoch is cut into tasks.
+
+Testing aid: with option `testing.time-field` = "t", lines carry their time in ms since the start in
+that field; each run of equal times is an epoch by itself, and its processing time is the pipeline's
+first start plus that time instead of the clock. For a pipeline with this one source only.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from service.plan.durations import parse_duration_ms
+from service.runtime.connections import redis_of
+from service.runtime.dataflow_errors import SourceChanged
+from service.runtime.files import matching_files, path_below
+from service.runtime.slot_keys import files_key
+from service.runtime.sources.base import ChangeReader, Chunk, Offset
+from service.runtime.sources.file_formats import FileCut, open_format
+from service.runtime.sources.file_log import FileLog, LoggedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+TIME_FIELD = "testing.time-field"
+_MONITOR_MS = "1 s"
+_EPOCH_BYTES_MAX = 256 << 20
+"""An epoch is gathered in workers' memory; long rows must not make it larger than this."""
+
+
+class FileReader(ChangeReader):
+    """Changes from files; see the module for what offsets mean."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._format = open_format(self.spec)
+        self._looked_at = 0.0
+        self._log: FileLog | None = None
+
+    def first_offset(self) -> Offset:
+        """The first file that will be found."""
+        first: Offset = {"file": 0, "at": 0}
+        if TIME_FIELD in self.spec.options:
+            first |= {"base": int(time.time() * 1000), "t": -1}
+        return first
+
+    def advance(self, start: Offset, rows_max: int | None) -> Offset:
+        """On through known and new files until the limit of rows or bytes is reached."""
+        self._discover()
+        files = self._file_log().files(start["file"])
+        if TIME_FIELD in self.spec.options:
+            return self._advance_by_time(start, files)
+        number, at = start["file"], start["at"]
+        rows, room = 0, _EPOCH_BYTES_MAX
+        while number < len(files) and (rows_max is None or rows < rows_max) and room > 0:
+            limit = None if rows_max is None else rows_max - rows
+            path = self._path(files[number])
+            end, seen = self._format.admit(path, files[number], at, limit, room)
+            rows, room = rows + seen, room - (end - at)
+            number, at = (number + 1, 0) if end >= files[number].length else (number, end)
+        return {"file": number, "at": at}
+
+    def cuts(self, start: Offset, end: Offset) -> list[list[Any]]:
+        """What lies between two offsets, in as many tasks as are worth it."""
+        files = self._file_log().files(end["file"] + (1 if end["at"] else 0))
+        ranges = []
+        for number in range(start["file"], end["file"] + (1 if end["at"] else 0)):
+            low = start["at"] if number == start["file"] else 0
+            high = end["at"] if number == end["file"] else files[number].length
+            if high > low:
+                ranges.append((files[number], low, high))
+        total = sum(high - low for _, low, high in ranges)
+        tasks = max(1, min(self.spec.partitions, total // self._format.task_units))
+        return [work for work in self._deal(ranges, total, tasks) if work]
+
+    def read_cut(self, cut: Any) -> Iterator[Chunk]:
+        """The rows that start within the cut."""
+        path = self._path(LoggedFile(cut.path, cut.size, 0))
+        yield from self._format.read(path, cut)
+
+    def time_of(self, end: Offset) -> int | None:
+        """The time that the lines carry, where the testing aid is on."""
+        return int(end["base"]) + int(end["t"]) if "base" in end else None
+
+    def _tick(self, start: Offset) -> int:
+        # With times from the lines the clock must not make epochs of its own.
+        return 0 if TIME_FIELD in self.spec.options else super()._tick(start)
+
+    def _file_log(self) -> FileLog:
+        if self._log is None:
+            key = files_key(self.spec.pipeline, self.spec.table)
+            self._log = FileLog(redis_of(self.spec.redis_url), key)
+        return self._log
+
+    def _discover(self) -> None:
+        """Look for new files, at most once a monitor interval."""
+        interval = parse_duration_ms(self.spec.options.get("source.monitor-interval", _MONITOR_MS))
+        if self._looked_at and time.monotonic() - self._looked_at < interval / 1000:
+            return
+        self._looked_at = time.monotonic()
+        log = self._file_log()
+        log.refresh()
+        found = matching_files(self.spec.files_root, self.spec.options["path"])
+        new = [
+            LoggedFile(path, size, self._format.length(self._absolute(path), size))
+            for path, size in found
+            if size and not log.knows(path)
+        ]
+        if new:
+            log.append(new)
+
+    def _absolute(self, path: str) -> str:
+        return str(path_below(self.spec.files_root, path))
+
+    def _path(self, file: LoggedFile) -> str:
+        """The file's path, once it is certain that the file is long enough for a replay."""
+        path = self._absolute(file.path)
+        try:
+            with open(path, "rb") as handle:
+                size = handle.seek(0, 2)
+        except OSError as error:
+            raise SourceChanged(f"{self.spec.table}: {file.path} cannot be read") from error
+        if size < file.size:
+            raise SourceChanged(f"{self.spec.table}: {file.path} has {size} of {file.size} bytes")
+        return path
+
+    def _deal(
+        self, ranges: list[tuple[LoggedFile, int, int]], total: int, tasks: int
+    ) -> list[list[Any]]:
+        """Cut the ranges at equal distances, so that each task has about the same to read."""
+        bounds = [total * each // tasks for each in range(tasks + 1)]
+        work: list[list[Any]] = []
+        for left, right in pairwise(bounds):
+            mine, before = [], 0
+            for file, low, high in ranges:
+                first, last = max(low, low + left - before), min(high, low + right - before)
+                if first < last:
+                    mine.append(FileCut(file.path, file.size, first, last, low, before))
+                before += high - low
+            work.append(mine)
+        return work
+
+    def _advance_by_time(self, start: Offset, files: Sequence[LoggedFile]) -> Offset:
+        """To the end of the run of lines with the same time; a file ends a run too."""
+        number, at = start["file"], start["at"]
+        if number >= len(files):
+            return {each: start[each] for each in ("file", "at", "base", "t")}
+        field, found = self.spec.options[TIME_FIELD], None
+        with open(self._path(files[number]), "rb") as handle:
+            handle.seek(at)
+            for line in handle:
+                moment = int(orjson.loads(line)[field])
+                if found is not None and moment != found:
+                    return {"file": number, "at": at, "base": start["base"], "t": found}
+                found, at = moment, at + len(line)
+        return {"file": number + 1, "at": 0, "base": start["base"], "t": found or 0}

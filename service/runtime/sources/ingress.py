@@ -1,0 +1,124 @@
+"""`ingress`: changes that came over HTTP and wait in a Redis stream.
+
+The API appends entries `{"n": row count, "d": NDJSON lines}`. An epoch takes whole entries, so one
+request's changes are never torn apart; an entry with more rows than the limit is an epoch by
+itself. Entries are deleted once Spark has recorded the epoch that read them. Offsets also count the
+rows, which shows on a replay whether the stream still holds what it held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from service.runtime.connections import redis_of
+from service.runtime.dataflow_errors import SourceChanged
+from service.runtime.slot_keys import ingress_key
+from service.runtime.sources.base import ChangeReader, Chunk, Offset, Rejected
+from service.runtime.sources.formats import LineDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_START = "0-0"
+_ROWS_PER_TASK_MIN = 2_000
+_ENTRIES_PER_READ = 256
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCut:
+    """Entries behind one id up to another, and how many rows of the epoch come before them."""
+
+    behind: str
+    last: str
+    rows_before: int
+    rows: int
+
+
+class IngressReader(ChangeReader):
+    """Changes from the table's stream, in the order of their acceptance."""
+
+    def first_offset(self) -> Offset:
+        """Everything in the stream: changes may have come before the first start."""
+        return {"id": _START, "rows": 0}
+
+    def advance(self, start: Offset, rows_max: int | None) -> Offset:
+        """The last entry that the limit allows."""
+        runs = self._runs(start["id"], "+", -1 if rows_max is None else rows_max, 1 << 53)
+        if not runs:
+            return {"id": start["id"], "rows": start["rows"]}
+        return {"id": runs[-1][0], "rows": start["rows"] + sum(count for _, count in runs)}
+
+    def cuts(self, start: Offset, end: Offset) -> list[list[Any]]:
+        """Runs of entries, one a task."""
+        due = end["rows"] - start["rows"]
+        if end["id"] == start["id"]:
+            return []
+        per_task = max(_ROWS_PER_TASK_MIN, -(-due // self.spec.partitions))
+        work: list[list[Any]] = []
+        behind, before = start["id"], 0
+        for last, count in self._runs(behind, end["id"], -1, per_task):
+            work.append([StreamCut(behind, last, before, count)])
+            behind, before = last, before + count
+        if before != due:
+            raise SourceChanged(f"{self.spec.table}: the stream holds {before} of {due} rows")
+        return work
+
+    def read_cut(self, cut: Any) -> Iterator[Chunk]:
+        """The lines of a run, some hundred entries at a time."""
+        client = redis_of(self.spec.redis_url)
+        key = ingress_key(self.spec.pipeline, self.spec.table)
+        decoder = LineDecoder(self.spec, with_op=True)
+        behind, before, seen = cut.behind, cut.rows_before, 0
+        while entries := cast(
+            "list[tuple[bytes, dict[bytes, bytes]]]",
+            client.xrange(key, f"({behind}", cut.last, _ENTRIES_PER_READ),
+        ):
+            counts = [int(fields[b"n"]) for _, fields in entries]
+            ids = [identity.decode() for identity, _ in entries]
+            yield self._chunk(decoder, ids, counts, [each[b"d"] for _, each in entries], before)
+            behind, before, seen = ids[-1], before + sum(counts), seen + sum(counts)
+        if seen != cut.rows:
+            raise SourceChanged(f"{self.spec.table}: the stream holds {seen} of {cut.rows} rows")
+
+    def commit(self, end: Offset) -> None:
+        """Delete what Spark has recorded as done."""
+        if end["id"] != _START:
+            milliseconds, sequence = end["id"].split("-")
+            minimum = f"{milliseconds}-{int(sequence) + 1}"
+            key = ingress_key(self.spec.pipeline, self.spec.table)
+            redis_of(self.spec.redis_url).xtrim(key, minid=minimum, approximate=False)
+
+    def _chunk(
+        self,
+        decoder: LineDecoder,
+        ids: list[str],
+        counts: list[int],
+        data: list[bytes],
+        before: int,
+    ) -> Chunk:
+        block = b"\n".join(each.rstrip(b"\n") for each in data)
+        decoded = decoder.decode(block)
+        firsts = np.cumsum([0, *counts])
+
+        def position(line: int) -> str:
+            entry = int(np.searchsorted(firsts, line, side="right")) - 1
+            return f"{ids[min(entry, len(ids) - 1)]}:{line - int(firsts[entry])}"
+
+        rejected = [Rejected(before + n, position(n), why) for n, why in decoded.rejected]
+        return Chunk(decoded.columns, decoded.kinds, before + decoded.lines, rejected)
+
+    def _runs(self, behind: str, last: str, rows_max: int, per_run: int) -> list[tuple[str, int]]:
+        key = ingress_key(self.spec.pipeline, self.spec.table)
+        client = redis_of(self.spec.redis_url)
+        reply = client.eval(_script(), 1, key, behind, last, rows_max, per_run)
+        return [(reply[at].decode(), int(reply[at + 1])) for at in range(0, len(reply), 2)]
+
+
+@cache
+def _script() -> str:
+    return Path(__file__).with_name("ingress_admit.lua").read_text(encoding="utf-8")

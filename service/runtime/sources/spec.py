@@ -1,0 +1,45 @@
+"""What a source task must know, as JSON, since it travels as an option of a Spark data source."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """One table as one stream of changes."""
+
+    connector: str
+    table: str
+    """Name in notes, offsets and Redis keys."""
+    pipeline: str
+    redis_url: str
+    names: tuple[str, ...]
+    """Columns to give, in the order of the wire's f0..fn."""
+    types: tuple[str, ...]
+    """Their types, as a plan writes them."""
+    physical: tuple[tuple[str, str], ...]
+    """All columns of the table with their types: formats without names need their order."""
+    options: dict[str, str] = field(default_factory=dict)
+    files_root: str = ""
+    partitions: int = 1
+    """Shuffle partitions, each of which gets a tick; also the most tasks that read at once."""
+    tick_interval_ms: int = 0
+    """0: no ticks, so an epoch runs only when there are changes."""
+    rows_per_epoch_max: int = 1_000_000
+    fail_on_malformed: bool = False
+
+    def to_json(self) -> str:
+        """The text that `from_json` takes."""
+        return orjson.dumps(asdict(self)).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> SourceSpec:
+        """Read what `to_json` wrote."""
+        values = orjson.loads(text)
+        for name in ("names", "types"):
+            values[name] = tuple(values[name])
+        values["physical"] = tuple((name, kind) for name, kind in values["physical"])
+        return cls(**values)

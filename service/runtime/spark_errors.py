@@ -1,0 +1,122 @@
+"""From what Spark says to errors that we can act on and may show.
+
+Spark's texts carry worker tracebacks, plans and, in the message of a Python error, whatever its
+author put there, row values too. So nothing of them is shown but what our own code wrote behind a
+`[tailrace:<code>]` mark, and Spark's error class; the log gets places of code in addition, never
+messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from service.runtime.dataflow_errors import code_in
+from service.runtime.errors import QueryFailed, SessionLost, SparkUnavailable, StartFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SESSION_OVER = (
+    "INVALID_HANDLE.SESSION_CLOSED",
+    "INVALID_HANDLE.SESSION_NOT_FOUND",
+    "INVALID_HANDLE.SESSION_CHANGED",
+    "NO_ACTIVE_SESSION",
+)
+_QUERY_UNKNOWN = (
+    "CONNECT_INVALID_PLAN.STREAMING_QUERY_NOT_FOUND",
+    "CONNECT_INVALID_PLAN.STREAMING_QUERY_RUN_ID_MISMATCH",
+)
+_NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
+_MESSAGE_MAX = 500
+_PLACES_MAX = 8
+_ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+_PLACE = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Failure)):", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryError:
+    """Why a query ended: to be shown (`code`, `message`) and to be logged (`places`)."""
+
+    code: str
+    message: str
+    places: tuple[str, ...] = ()
+    """Frames of a worker's traceback, innermost last, then the kinds of error raised."""
+
+
+def query_error(text: str) -> QueryError:
+    """What may be known outside of the text of a query's exception."""
+    places = [
+        f"{path.rpartition('/')[2]}:{line} {function}"
+        for path, line, function in _PLACE.findall(text)
+    ]
+    raised = list(dict.fromkeys(_RAISED.findall(text)))
+    evidence = (*places[-_PLACES_MAX:], *raised[-_PLACES_MAX:])
+    if (ours := code_in(text)) is not None:
+        code, message = ours
+        return QueryError(code, message[:_MESSAGE_MAX] or code, evidence)
+    found = _ERROR_CLASS.search(text)
+    kind = raised[-1] if raised else (found[1] if found else "an unknown error")
+    return QueryError("query.failed", f"Spark ended the query: {kind[:_MESSAGE_MAX]}", evidence)
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Turn errors of the Connect client into ours.
+
+    Raises:
+        SparkUnavailable: no answer came.
+        SessionLost: the server, or the client, says that the session is over.
+        StartFailed: the query's definition is refused; asking again gives the same.
+        QueryFailed: anything else; `query.not-found` where the server does not know the query.
+    """
+    import grpc
+    from pyspark.errors import (
+        AnalysisException,
+        PySparkAssertionError,
+        PySparkException,
+        PySparkTypeError,
+        PySparkValueError,
+    )
+
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise SparkUnavailable("Spark Connect does not answer") from error
+    except PySparkAssertionError as error:
+        # The client says so when an answer comes from another incarnation of the server.
+        raise SessionLost("the Spark Connect server has forgotten our session") from error
+    except (AnalysisException, PySparkTypeError, PySparkValueError) as error:
+        raise StartFailed(
+            f"Spark refuses the query: {_class_of(error) or type(error).__name__}"
+        ) from error
+    except PySparkException as error:
+        raise _from_spark(error) from error
+    except ValueError as error:
+        if "closed channel" not in str(error):
+            raise
+        raise SparkUnavailable("the connection to Spark Connect was closed") from error
+
+
+def _from_spark(error: Exception) -> Exception:
+    condition = _class_of(error)
+    if condition.startswith(_SESSION_OVER):
+        return SessionLost("the Spark Connect server has forgotten our session")
+    if condition.startswith(_QUERY_UNKNOWN):
+        return QueryFailed("Spark does not know the query", code="query.not-found")
+    status = getattr(error, "getGrpcStatusCode", lambda: None)()
+    if status is not None and status.name in _NO_ANSWER:
+        return SparkUnavailable("Spark Connect does not answer")
+    found = query_error(str(error))
+    return QueryFailed(found.message, code=found.code)
+
+
+def _class_of(error: Exception) -> str:
+    condition = getattr(error, "getCondition", lambda: None)()
+    if condition:
+        return str(condition)
+    found = _ERROR_CLASS.search(str(error))
+    return found[1] if found else ""

@@ -1,0 +1,102 @@
+"""What a pipeline does now, and the limits and delays of its restarts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from service.settings import ExecutionSettings
+
+PERMANENT_CODES = frozenset(
+    {
+        "malformed-change",
+        "query.start-failed",
+        "sink-refused",
+        "source-changed",
+        "state-access-denied",
+        "state-corrupt",
+        "state-invariant",
+        "state-lost",
+    }
+)
+"""Failures that another attempt would meet again, or make worse: never restarted by ourselves."""
+
+
+class PipelineState(StrEnum):
+    """Where a pipeline is on its way to what is wanted of it."""
+
+    CREATED = "CREATED"
+    """Known, not looked at yet."""
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    """Spark says that its query is active."""
+    STOPPING = "STOPPING"
+    """Told to end; a neighbour that is away makes this last."""
+    STOPPED = "STOPPED"
+    RESTARTING = "RESTARTING"
+    """Waits for its next attempt, or for a neighbour that is away; `error` says why."""
+    FAILED = "FAILED"
+    """Given up; an order of the user tries again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusError:
+    """Why a pipeline has failed, restarts or waits; may be shown to users."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """What a pipeline does now."""
+
+    state: PipelineState = PipelineState.CREATED
+    run: int | None = None
+    """The run counter that the tasks of its query carry."""
+    query_id: str | None = None
+    epoch: int = 0
+    """The last closed epoch that was seen; 0 before the first."""
+    since_ms: int | None = None
+    """When it came into this state, ms since 1970."""
+    restarts: int = 0
+    """Restarts in a row; 0 again after `restart_reset_ms` without a failure."""
+    error: StatusError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestartLimits:
+    """When to try again and when to give up."""
+
+    restarts_max: int
+    backoff_min_ms: int
+    backoff_max_ms: int
+    reset_ms: int
+
+    @classmethod
+    def of(cls, execution: ExecutionSettings) -> RestartLimits:
+        """The limits that the settings give."""
+        return cls(
+            restarts_max=execution.restarts_max,
+            backoff_min_ms=execution.restart_backoff_min_ms,
+            backoff_max_ms=execution.restart_backoff_max_ms,
+            reset_ms=execution.restart_reset_ms,
+        )
+
+    def delay_ms(self, attempt: int, chance: float) -> int:
+        """The wait before an attempt: doubled each time, and spread so that not all come at once.
+
+        Args:
+            attempt: 1 for the first restart.
+            chance: From 0 to 1; the delay lies between one and a half of the full one.
+
+        >>> limits = RestartLimits(10, 500, 30_000, 0)
+        >>> [limits.delay_ms(attempt, 0.0) for attempt in (1, 2, 3, 7, 1_000)]
+        [500, 1000, 2000, 30000, 30000]
+        >>> limits.delay_ms(1, 1.0)
+        250
+        """
+        full = min(self.backoff_min_ms << min(attempt - 1, 30), self.backoff_max_ms)
+        return max(1, round(full * (1 - chance / 2)))

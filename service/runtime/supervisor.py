@@ -1,0 +1,159 @@
+"""Keeps every pipeline as the registry wants it: one `PipelineKeeper` task each.
+
+The supervisor only hands out orders and keeps the tasks; what a pipeline does is decided in
+`keeper`. It reads the names in the registry when it starts, and now and then after, so that a
+pipeline is found even if the order about it was lost or Redis was away at the start. Closing it
+leaves the queries running: the next service adopts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+import structlog
+
+from service.runtime.errors import RegistryCorrupt, RegistryUnavailable, SupervisorClosed
+from service.runtime.keeper import KeeperPorts, PipelineKeeper, Run
+from service.runtime.registry import now_ms
+from service.runtime.status import PipelineState, PipelineStatus, StatusError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+__all__ = [
+    "KeeperPorts",
+    "PipelineState",
+    "PipelineStatus",
+    "Run",
+    "StatusError",
+    "Supervisor",
+    "SystemClock",
+]
+
+_SCAN = "(scan)"  # no pipeline can have this name
+SCAN_INTERVAL_MS = 10_000
+"""Time between two readings of the registry's names."""
+
+log = structlog.get_logger(__name__)
+
+
+class SystemClock:
+    """Real time."""
+
+    def now_ms(self) -> int:
+        """The time of day, ms since 1970."""
+        return now_ms()
+
+    def elapsed_ms(self) -> int:
+        """A time that never jumps."""
+        return time.monotonic_ns() // 1_000_000
+
+    async def wait(self, event: asyncio.Event, timeout_ms: int | None) -> None:
+        """Return when the event is set, or after the time."""
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000):
+                await event.wait()
+        except TimeoutError:
+            return
+
+
+class Supervisor:
+    """All keepers of one service; for one event loop."""
+
+    def __init__(self, ports: KeeperPorts, scan_interval_ms: int = SCAN_INTERVAL_MS) -> None:
+        self._ports = ports
+        self._scan_interval_ms = scan_interval_ms
+        self._keepers: dict[str, PipelineKeeper] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
+
+    async def start(self) -> None:
+        """Take up every pipeline that the registry has; returns before their queries run."""
+        self._spawn(_SCAN, self._scan_for_ever())
+
+    async def close(self) -> None:
+        """End all keepers; their queries go on at the Spark Connect server."""
+        self._closed = True
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def apply(self, name: str) -> None:
+        """Bring a pipeline to what the registry says now; a failed one is tried again.
+
+        Raises:
+            SupervisorClosed: the service is stopping.
+        """
+        self._keeper(name).order()
+
+    async def restart(self, name: str) -> None:
+        """End the pipeline's query and start it again from its checkpoint.
+
+        Raises:
+            SupervisorClosed: the service is stopping.
+        """
+        self._keeper(name).order(restart=True)
+
+    async def forget(self, name: str) -> None:
+        """End and remove what a pipeline that was deleted from the registry has.
+
+        Raises:
+            SupervisorClosed: the service is stopping.
+        """
+        self._keeper(name).order()
+
+    async def forgotten(self, name: str, timeout_ms: int) -> bool:
+        """Wait until nothing is left of a deleted pipeline and its name is free.
+
+        Returns:
+            False when the time was over first; the deletion goes on.
+        """
+        task = self._tasks.get(name)
+        if task is not None:
+            await asyncio.wait({task}, timeout=timeout_ms / 1_000)
+        return task is None or task.done()
+
+    def status(self, name: str) -> PipelineStatus:
+        """What a pipeline does now; CREATED for one that nobody has looked at yet."""
+        keeper = self._keepers.get(name)
+        return keeper.status if keeper is not None else PipelineStatus()
+
+    def statistics(self) -> Mapping[PipelineState, int]:
+        """How many pipelines are in each state."""
+        return Counter(keeper.status.state for keeper in self._keepers.values())
+
+    def _keeper(self, name: str) -> PipelineKeeper:
+        if self._closed:
+            raise SupervisorClosed("the service is stopping")
+        found = self._keepers.get(name)
+        if found is None:
+            found = self._keepers[name] = PipelineKeeper(name, self._ports)
+            self._spawn(name, self._keep(found))
+        return found
+
+    async def _keep(self, keeper: PipelineKeeper) -> None:
+        try:
+            await keeper.run()
+        finally:
+            # Nothing is awaited between the keeper's last look for orders and this.
+            del self._keepers[keeper.name], self._tasks[keeper.name]
+
+    async def _scan_for_ever(self) -> None:
+        order = asyncio.Event()
+        while True:
+            try:
+                names = await anyio.to_thread.run_sync(self._ports.registry.names)
+            except (RegistryUnavailable, RegistryCorrupt) as error:
+                log.warning("registry not read", code=error.code)
+                names = frozenset()
+            for name in sorted(names - self._keepers.keys()):
+                self._keeper(name)
+            await self._ports.clock.wait(order, self._scan_interval_ms)
+
+    def _spawn(self, name: str, work: Coroutine[None, None, None]) -> None:
+        self._tasks[name] = asyncio.create_task(work, name=f"tailrace {name}")

@@ -1,0 +1,176 @@
+"""Sinks' Redis tables, dead letters and progress: what lies in a pipeline's own slot.
+
+Closing an epoch changes all of it in one call, so one MULTI that reads the marker too sees one
+epoch. Tables are `canonical primary key -> row` hashes (`slot_keys`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import orjson
+
+from service.runtime.inspection import Part, glob_of
+from service.runtime.inspection_errors import KeyNotFound
+from service.runtime.slot_keys import (
+    DEAD_COUNT_NAME,
+    DEAD_NAME,
+    PROGRESS_NAME,
+    slot_key,
+    table_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import redis
+    from redis.client import Pipeline
+
+    from service.runtime.key_text import KeyText
+
+INGRESS_DEAD_NAME = "dead:ingress"
+"""The stream of lines that were rejected at the door."""
+INGRESS_DEAD_COUNT_NAME = "dead:ingress:count"
+SCANS_MAX = 64
+_SCAN_COUNT = 500
+
+
+def key_names(pipeline: str) -> tuple[str, str]:
+    """Stream and counter of rejected ingress lines of a pipeline."""
+    return slot_key(pipeline, INGRESS_DEAD_NAME), slot_key(pipeline, INGRESS_DEAD_COUNT_NAME)
+
+
+class SlotReader:
+    """Reads what lies in one pipeline's slot; blocks for a round trip each call."""
+
+    def __init__(self, client: redis.Redis, pipeline: str) -> None:
+        self._client = client
+        self._pipeline = pipeline
+
+    def epoch(self) -> int:
+        """The last closed epoch."""
+        return self._with_epoch(lambda transaction: None)[0]
+
+    def marker(self) -> tuple[int, dict[str, Any]]:
+        """The last closed epoch, and where each source's reading had come by its end."""
+        held = cast(
+            "list[bytes | None]", self._client.hmget(self._key("marker"), ["epoch", "offsets"])
+        )
+        return int(held[0] or 0), orjson.loads(held[1] or b"{}")
+
+    def table_row(self, table: str, canonical: bytes) -> tuple[int, dict[str, Any]]:
+        """The epoch and the row of a key.
+
+        Raises:
+            KeyNotFound: the table has none.
+        """
+        name = self._key(table_name(table))
+        # redis-py's stub asks for text where bytes are as good.
+        field = cast("str", canonical)
+        epoch, found = self._with_epoch(lambda transaction: transaction.hget(name, field))
+        if found is None:
+            raise KeyNotFound(f"the table has no row of this key in epoch {epoch}")
+        return epoch, orjson.loads(found)
+
+    def table_rows(
+        self, table: str, keys: KeyText, prefix: str, start: tuple[int, str] | None, limit: int
+    ) -> Part[tuple[list[Any], dict[str, Any]]]:
+        """A page of a table; a position is a scan cursor and the last key taken behind it.
+
+        A row that is there all the time is listed at least once; while the table grows or shrinks,
+        one may be listed twice.
+        """
+        name, match = self._key(table_name(table)), glob_of(keys.prefix(prefix) if prefix else b"")
+        cursor, last = start or (0, "")
+        found: list[tuple[list[Any], dict[str, Any]]] = []
+        epoch = 0
+        for _ in range(SCANS_MAX):
+            epoch, (after, page) = self._scan(name, cursor, match)
+            names = sorted(each for each in page if each > last.encode())
+            room = limit - len(found)
+            found += [(keys.shown.values(n), orjson.loads(page[n])) for n in names[:room]]
+            if len(names) > room:
+                return Part(tuple(found), (cursor, names[room - 1].decode()), epoch)
+            cursor, last = after, ""
+            if not cursor:
+                return Part(tuple(found), None, epoch)
+            if len(found) == limit:
+                break
+        return Part(tuple(found), (cursor, last), epoch)
+
+    def table_size(self, table: str) -> int:
+        """Rows of a table."""
+        return int(self._client.hlen(self._key(table_name(table))))
+
+    def progress(self, before: int | None, limit: int) -> tuple[int, list[dict[str, Any]]]:
+        """The epoch, and records of closed epochs, newest first, from before one of them."""
+        name = self._key(PROGRESS_NAME)
+        newest = "+" if before is None else f"({before}-0"
+        epoch, found = self._with_epoch(
+            lambda transaction: transaction.xrevrange(name, newest, "-", count=limit)
+        )
+        return epoch, [orjson.loads(fields[b"progress"]) for _, fields in found]
+
+    def progress_after(self, epoch: int, limit: int) -> list[dict[str, Any]]:
+        """Records of epochs after one, oldest first."""
+        found = self._client.xrange(self._key(PROGRESS_NAME), f"({epoch}-0", "+", count=limit)
+        entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", found)
+        return [orjson.loads(fields[b"progress"]) for _, fields in entries]
+
+    def dead_letters(
+        self, start: tuple[int, str] | None, limit: int
+    ) -> tuple[int, list[dict[str, Any]], tuple[int, str] | None]:
+        """How many there were, a page of them, and where the next one starts.
+
+        First those that sources rejected, then those that were rejected at ingress; oldest first in
+        each. A position is which of the two lists, and the id of the last one taken.
+        """
+        streams = (self._key(DEAD_NAME), self._key(INGRESS_DEAD_NAME))
+        counters = (self._key(DEAD_COUNT_NAME), self._key(INGRESS_DEAD_COUNT_NAME))
+        counts = cast("list[bytes | None]", self._client.mget(counters))
+        number, after = start or (0, "")
+        found: list[dict[str, Any]] = []
+        position: tuple[int, str] | None = None
+        while 0 <= number < len(streams):
+            low = f"({after}" if after else "-"
+            room = limit - len(found)
+            page = self._client.xrange(streams[number], low, "+", count=room + 1)
+            entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", page)
+            for identity, fields in entries[:room]:
+                found.append(_letter(number, identity, fields))
+                position = (number, identity.decode())
+            if len(entries) > room:
+                return _sum(counts), found, position or (number, after)
+            number, after = number + 1, ""
+        return _sum(counts), found, None
+
+    def _scan(
+        self, name: str, cursor: int, match: bytes | None
+    ) -> tuple[int, tuple[int, dict[bytes, bytes]]]:
+        epoch, reply = self._with_epoch(
+            lambda transaction: transaction.hscan(name, cursor, match=match, count=_SCAN_COUNT)
+        )
+        return epoch, (int(reply[0]), reply[1])
+
+    def _with_epoch(self, read: Callable[[Pipeline], Any]) -> tuple[int, Any]:
+        with self._client.pipeline(transaction=True) as transaction:
+            transaction.hget(self._key("marker"), "epoch")
+            read(transaction)
+            replies: Sequence[Any] = transaction.execute()
+        return int(replies[0] or 0), replies[1] if len(replies) > 1 else None
+
+    def _key(self, name: str) -> str:
+        return slot_key(self._pipeline, name)
+
+
+def _letter(number: int, identity: bytes, fields: dict[bytes, bytes]) -> dict[str, Any]:
+    letter = orjson.loads(fields[b"letter"])
+    shown = {name: letter.get(name) for name in ("table", "position", "reason")}
+    first = int(identity.partition(b"-")[0])
+    if number:
+        return {**shown, "origin": "ingress", "epoch": None, "time_ms": first}
+    return {**shown, "origin": "source", "epoch": first, "time_ms": None}
+
+
+def _sum(counts: Sequence[bytes | None]) -> int:
+    return sum(int(each or 0) for each in counts)

@@ -1,0 +1,361 @@
+"""Everything that can be set, in one frozen tree built once and passed down.
+
+Names in the environment are `TAILRACE_` + group + `__` + field, e.g. `TAILRACE_REDIS__URL`; an
+optional `.env` file in the working directory is read too, and the environment wins. Built in
+`service.__main__` or in a test, never at import, and no package below `service` reads it. A name
+with our prefix that no field answers to is an error: a misspelt limit must not be silently off.
+`.env.example` lists every field with its default; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PREFIX = "TAILRACE_"
+DELIMITER = "__"
+
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+KIB = 1024
+MIB = 1024 * KIB
+
+_API_KEY = re.compile(r"[A-Za-z0-9._-]{1,64}:(read|operate):[0-9a-f]{64}")
+
+
+class _Group(BaseModel):
+    """A group of settings: frozen, and a field that does not exist is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class RedisSettings(_Group):
+    """Where state is kept and how long an answer may take."""
+
+    url: str = Field(
+        default="redis://127.0.0.1:6379/0",
+        pattern=r"^(redis|rediss|unix)://",
+        repr=False,
+        description="Address of the Redis that keeps all state; may carry a password.",
+    )
+    connect_timeout_ms: int = Field(
+        default=2 * SECOND_MS,
+        ge=10,
+        le=MINUTE_MS,
+        description="Longest wait for a connection, in ms.",
+    )
+    socket_timeout_ms: int = Field(
+        default=30 * SECOND_MS,
+        ge=100,
+        le=10 * MINUTE_MS,
+        description="Longest wait for a reply, in ms; promoting a large epoch is one call.",
+    )
+    connections_max: int = Field(
+        default=64, ge=4, le=10_000, description="Connections that the service's own pool may open."
+    )
+
+
+class SparkSettings(_Group):
+    """The Spark Connect server and what it writes."""
+
+    remote: str = Field(
+        default="sc://127.0.0.1:15002",
+        pattern=r"^sc://",
+        repr=False,
+        description="Address of the Spark Connect server; may carry a token.",
+    )
+    user: str = Field(
+        default="tailrace",
+        pattern=r"^[A-Za-z0-9._-]{1,64}$",
+        description="User of the session; with the stored session id it finds old queries again.",
+    )
+    checkpoint_folder: Path = Field(
+        default=Path("data/checkpoints"),
+        description="Folder of the queries' checkpoints, as the Connect server sees it.",
+    )
+    connect_timeout_ms: int = Field(
+        default=60 * SECOND_MS,
+        ge=1_000,
+        le=HOUR_MS,
+        description="Longest wait for a new session, in ms.",
+    )
+    call_timeout_ms: int = Field(
+        default=10 * SECOND_MS,
+        ge=100,
+        le=10 * MINUTE_MS,
+        description="Longest wait for one answer of the server, in ms; readiness asks this long.",
+    )
+
+
+class HttpSettings(_Group):
+    """Where the service listens."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(
+        default=8080, ge=0, le=65_535, description="Port to listen on; 0 takes a free one."
+    )
+    shutdown_grace_ms: int = Field(
+        default=10 * SECOND_MS,
+        ge=0,
+        le=10 * MINUTE_MS,
+        description="Time that open requests get to end when the service stops, in ms.",
+    )
+    docs_enabled: bool = Field(
+        default=True, description="Whether /docs shows the API's description."
+    )
+
+
+class FilesSettings(_Group):
+    """Files and addresses that plans may name."""
+
+    root: Path = Field(
+        default=Path("data/files"),
+        description="Folder below which every file of a source, sink or plan_uri lies.",
+    )
+    http_plan_uris_enabled: bool = Field(
+        default=False,
+        description="Whether plan_uri may be an http(s) address; off, as it lets clients "
+        "make the service call others.",
+    )
+    http_plan_timeout_ms: int = Field(
+        default=5 * SECOND_MS,
+        ge=100,
+        le=MINUTE_MS,
+        description="Longest wait for such a plan, in ms.",
+    )
+
+
+class ExecutionSettings(_Group):
+    """How pipelines run; the options of a pipeline override those that it names."""
+
+    parallelism: int = Field(
+        default=0,
+        ge=0,
+        le=1_024,
+        description="Tasks of a keyed operator; 0 takes the processor count.",
+    )
+    max_parallelism: int = Field(
+        default=128,
+        ge=1,
+        le=32_768,
+        description="Key groups of a new pipeline: fixed for its life.",
+    )
+    trigger_interval_ms: int = Field(
+        default=200, ge=0, le=HOUR_MS, description="Shortest time from epoch to epoch, in ms."
+    )
+    tick_interval_ms: int = Field(
+        default=10 * SECOND_MS,
+        ge=100,
+        le=DAY_MS,
+        description="Time after which an epoch runs without data, in ms, so that TTL goes on.",
+    )
+    rows_per_epoch_max: int = Field(
+        default=200_000,
+        ge=1,
+        le=10_000_000,
+        description="Changes that a source puts into one epoch.",
+    )
+    default_ttl_ms: int = Field(
+        default=0, ge=0, description="TTL of state whose plan names none, in ms; 0 is for ever."
+    )
+    expired_keys_per_epoch_max: int = Field(
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description="Due keys that one key group cleans in an epoch beside those it touches.",
+    )
+    orphans_max: int = Field(
+        default=1_000,
+        ge=0,
+        le=1_000_000,
+        description="Orphans listed for a key group; all are counted.",
+    )
+    dead_letters_max: int = Field(
+        default=10_000, ge=1, le=10_000_000, description="Dead letters listed; all are counted."
+    )
+    print_rows_max: int = Field(
+        default=1_000, ge=1, le=1_000_000, description="Changes that a print sink keeps."
+    )
+    progress_epochs_max: int = Field(
+        default=1_000, ge=1, le=1_000_000, description="Epochs that /progress remembers."
+    )
+    supervise_interval_ms: int = Field(
+        default=SECOND_MS,
+        ge=50,
+        le=10 * MINUTE_MS,
+        description="Time between looks at a query, in ms.",
+    )
+    restarts_max: int = Field(
+        default=10, ge=0, le=1_000_000, description="Restarts in a row before a pipeline is FAILED."
+    )
+    restart_backoff_min_ms: int = Field(
+        default=500, ge=1, le=HOUR_MS, description="Wait before the first restart, in ms."
+    )
+    restart_backoff_max_ms: int = Field(
+        default=30 * SECOND_MS, ge=1, le=DAY_MS, description="Longest wait before a restart, in ms."
+    )
+    restart_reset_ms: int = Field(
+        default=5 * MINUTE_MS,
+        ge=1,
+        le=DAY_MS,
+        description="Time without failure after which restarts count from 0 again, in ms.",
+    )
+    stop_timeout_ms: int = Field(
+        default=60 * SECOND_MS,
+        ge=100,
+        le=HOUR_MS,
+        description="Longest wait for a query to end, in ms.",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ExecutionSettings:
+        if self.restart_backoff_min_ms > self.restart_backoff_max_ms:
+            raise ValueError("restart_backoff_min_ms is above restart_backoff_max_ms")
+        return self
+
+
+class LimitSettings(_Group):
+    """What one client, request or reply may take; /readyz shows those in force."""
+
+    body_size_max_bytes: int = Field(
+        default=8 * MIB, ge=KIB, le=KIB * MIB, description="Largest body of a request, in bytes."
+    )
+    line_size_max_bytes: int = Field(
+        default=MIB, ge=64, le=256 * MIB, description="Largest line of an ingress body, in bytes."
+    )
+    json_depth_max: int = Field(
+        default=200,
+        ge=8,
+        le=256,
+        description="Deepest nesting of arrays and objects in a JSON body.",
+    )
+    pipelines_max: int = Field(
+        default=100, ge=1, le=100_000, description="Pipelines that may exist at a time."
+    )
+    labels_max: int = Field(default=32, ge=0, le=1_000, description="Labels of one pipeline.")
+    page_size_default: int = Field(
+        default=100, ge=1, le=10_000, description="Items of a page when the request names no limit."
+    )
+    page_size_max: int = Field(
+        default=1_000, ge=1, le=10_000, description="Items of a page at most."
+    )
+    ingress_changes_max: int = Field(
+        default=100_000, ge=1, le=10_000_000, description="Lines of one ingress request."
+    )
+    ingress_backlog_max: int = Field(
+        default=1_000_000,
+        ge=1,
+        le=100_000_000,
+        description="Accepted changes of a table that no closed epoch has read yet.",
+    )
+    dead_letters_per_request_max: int = Field(
+        default=100, ge=0, le=10_000, description="Rejected lines that an ingress answer describes."
+    )
+    retry_after_ms: int = Field(
+        default=SECOND_MS,
+        ge=1,
+        le=HOUR_MS,
+        description="Wait that 429 and 503 ask for, in ms, rounded up to seconds.",
+    )
+    idempotency_ttl_ms: int = Field(
+        default=DAY_MS,
+        ge=SECOND_MS,
+        le=365 * DAY_MS,
+        description="Life of an Idempotency-Key, in ms.",
+    )
+    idempotency_lock_ms: int = Field(
+        default=2 * MINUTE_MS,
+        ge=SECOND_MS,
+        le=HOUR_MS,
+        description="Time after which a request that never answered frees its key, in ms.",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> LimitSettings:
+        if self.page_size_default > self.page_size_max:
+            raise ValueError("page_size_default is above page_size_max")
+        if self.line_size_max_bytes > self.body_size_max_bytes:
+            raise ValueError("line_size_max_bytes is above body_size_max_bytes")
+        return self
+
+
+class Scope(StrEnum):
+    """What an API key may do; `operate` includes `read`."""
+
+    READ = "read"
+    OPERATE = "operate"
+
+
+class AuthSettings(_Group):
+    """API keys, by their hashes. Without any, every caller may do everything."""
+
+    keys: tuple[SecretStr, ...] = Field(
+        default=(),
+        description="Keys as name:scope:sha256hex, scope read or operate; a JSON array of texts.",
+    )
+
+    @field_validator("keys")
+    @classmethod
+    def _form(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        names = []
+        for key in keys:
+            if _API_KEY.fullmatch(key.get_secret_value()) is None:
+                raise ValueError("an API key is name:scope:sha256hex, with scope read or operate")
+            names.append(key.get_secret_value().split(":")[0])
+        if len(set(names)) != len(names):
+            raise ValueError("two API keys have the same name")
+        return keys
+
+
+class LoggingSettings(_Group):
+    """What is logged and how."""
+
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="Lowest level that is written."
+    )
+    format: Literal["json", "console"] = Field(
+        default="json", description="One JSON object a line, or aligned text for a person."
+    )
+
+
+class Settings(BaseSettings):
+    """All settings, frozen."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter=DELIMITER,
+        env_file=".env",
+        env_file_encoding="utf-8",
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+    )
+
+    redis: RedisSettings = RedisSettings()
+    spark: SparkSettings = SparkSettings()
+    http: HttpSettings = HttpSettings()
+    files: FilesSettings = FilesSettings()
+    execution: ExecutionSettings = ExecutionSettings()
+    limits: LimitSettings = LimitSettings()
+    auth: AuthSettings = AuthSettings()
+    logging: LoggingSettings = LoggingSettings()
+
+    @model_validator(mode="after")
+    def _no_misspelt_group(self) -> Settings:
+        groups = tuple(f"{PREFIX}{name.upper()}{DELIMITER}" for name in type(self).model_fields)
+        strange = sorted(
+            name
+            for name in os.environ
+            if name.startswith(PREFIX) and not name.upper().startswith(groups)
+        )
+        if strange:
+            raise ValueError(f"no setting is called {', '.join(strange)}")
+        return self

@@ -1,0 +1,55 @@
+"""A real Spark Connect server for the whole run, configured as in production, and a session."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.runtime.launcher import EmbeddedSpark
+from tests.conftest import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# pyspark says this whenever it looks at pandas, with pandas 3, which we never hand rows to.
+ABOUT_PANDAS = "PySpark does not yet fully support pandas"
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", ABOUT_PANDAS, FutureWarning)
+    from pyspark.sql.connect.session import SparkSession
+
+CORES = 2
+SESSION_START_S = 240
+"""For machines that are busy with other things; an idle one needs 6 s."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies here as needing a server, and let pyspark say its word about pandas."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.integration)
+            item.add_marker(pytest.mark.filterwarnings(f"ignore:{ABOUT_PANDAS}:FutureWarning"))
+
+
+@pytest.fixture(scope="session")
+def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedSpark]:
+    """The server that all integration tests share; a test that kills one starts its own."""
+    folder = tmp_path_factory.mktemp("spark")
+    server = EmbeddedSpark(folder, free_port(), CORES, memory_mb=2048)
+    try:
+        yield server.start().wait(SESSION_START_S)
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(spark_server: EmbeddedSpark) -> Iterator[SparkSession]:
+    """A session as the service makes them. Tests stop the queries that they start."""
+    session = SparkSession.builder.remote(spark_server.remote).create()
+    # First thing in a session: else each query start leaves a Python daemon behind.
+    session.conf.set("spark.sql.artifact.isolation.enabled", "false")
+    yield session
+    session.stop()

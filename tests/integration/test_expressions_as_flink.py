@@ -1,0 +1,122 @@
+"""Expressions that real Flink evaluated, evaluated again on Spark (tests/oracles/expressions)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from pyspark.sql.connect import functions as F
+
+from service.plan.rex import parse_rex
+from service.runtime.expressions import UnsupportedExpression, check, to_column
+from state.codec import RowCodec
+from state.types import TypeRoot, parse_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RECORDED = Path(__file__).parents[1] / "oracles" / "expressions" / "flink.jsonl"
+CHUNK = 40
+"""Expressions of one query."""
+REFUSED_MAX = 45
+"""How many of the recorded expressions may be refused; more is a step back."""
+RELATIVE_ERROR = 1e-14
+"""Java does not promise the last bit of exp, log, pow and the trigonometric functions."""
+
+
+def _read() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    first, *rest = [orjson.loads(line) for line in RECORDED.read_bytes().splitlines()]
+    return first, rest
+
+
+TABLE, CASES = _read()
+
+
+@pytest.fixture(scope="module")
+def frame(spark: SparkSession) -> DataFrame:
+    """The recorded input table, with its own column types."""
+    names = [column["name"] for column in TABLE["columns"]]
+    codec = RowCodec([parse_type(column["type"]) for column in TABLE["columns"]], names)
+    rows = [codec.encode(codec.decode_json(row)) for row in TABLE["rows"]]
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    return spark.createDataFrame(
+        pa.table(dict(zip(names, codec.decode_columns(rows), strict=True)))
+    )
+
+
+def _supported() -> list[dict[str, Any]]:
+    supported = []
+    for case in CASES:
+        try:
+            check(parse_rex(case["rex"], ""))
+        except UnsupportedExpression:
+            continue
+        supported.append(case)
+    return supported
+
+
+def test_few_of_the_recorded_expressions_are_refused() -> None:
+    refused = {case["sql"] for case in CASES} - {case["sql"] for case in _supported()}
+
+    assert len(refused) <= REFUSED_MAX, sorted(refused)
+
+
+def test_values_are_those_of_flink(frame: DataFrame) -> None:
+    cases = [case for case in _supported() if "values" in case]
+    differences = []
+    for start in range(0, len(cases), CHUNK):
+        chunk = cases[start : start + CHUNK]
+        columns = [_column(case).alias(f"e{number}") for number, case in enumerate(chunk)]
+        result = frame.select("id", *columns).orderBy("id").toArrow()
+        for number, case in enumerate(chunk):
+            found = [_shown(value, case["type"]) for value in _values(result, number, case["type"])]
+            expected = [_expected(value, case["type"]) for value in case["values"]]
+            if not all(map(_equal, found, expected)):
+                differences.append(f"{case['sql']}: found {found}, Flink {expected}")
+
+    assert not differences, "\n".join(differences)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in _supported() if case.get("fails")], ids=lambda case: str(case["sql"])
+)
+def test_what_fails_in_flink_fails_here(frame: DataFrame, case: dict[str, Any]) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException):
+        frame.select(_column(case)).toArrow()
+
+
+def _column(case: dict[str, Any]) -> Any:
+    return to_column(parse_rex(case["rex"], ""), [F.col(name) for name in case["input"]])
+
+
+def _values(result: pa.Table, number: int, kind: str) -> list[Any]:
+    codec = RowCodec([parse_type(kind).with_nullable(True)], ["e"])
+    column = result[f"e{number}"].combine_chunks()
+    encoded = codec.encode_columns([column])
+    return [orjson.loads(row)[0] for row in encoded.to_pylist()]
+
+
+def _expected(value: Any, kind: str) -> Any:
+    """The recorded value in the canonical form of its type."""
+    codec = RowCodec([parse_type(kind).with_nullable(True)], ["e"])
+    return _shown(orjson.loads(codec.encode(codec.decode_json([value])))[0], kind)
+
+
+def _shown(value: Any, kind: str) -> Any:
+    # PyFlink hands a FLOAT over as a double with the 32-bit value's digits.
+    if parse_type(kind).root is TypeRoot.FLOAT and isinstance(value, float):
+        return float(f"{value:.6g}")
+    return value
+
+
+def _equal(found: Any, expected: Any) -> bool:
+    if isinstance(found, float) and isinstance(expected, float):
+        signs = math.copysign(1, found) == math.copysign(1, expected)
+        return signs and math.isclose(found, expected, rel_tol=RELATIVE_ERROR)
+    return bool(found == expected)

@@ -1,0 +1,120 @@
+"""kill -9 of each real process in the middle of epochs; the final table is exact every time."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from tests.integration.plans import materializer_plan
+from tests.integration.system import System
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FILES = 40
+CHANGES_PER_FILE = 250
+KILLS = 3
+"""Kills for each kind of process, spread over the input."""
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    with System(tmp_path_factory.mktemp("system")) as running:
+        yield running
+
+
+def test_killed_python_workers(system: System) -> None:
+    def kill() -> None:
+        system.wait_for("a Python worker to kill", system.kill_python_workers, 30)
+
+    _run_with_kills(system, "workers", kill)
+
+
+def test_killed_service(system: System) -> None:
+    def kill() -> None:
+        system.kill_service()
+        system.start_service()
+
+    _run_with_kills(system, "service", kill)
+
+
+def test_killed_connect_server(system: System) -> None:
+    def kill() -> None:
+        system.spark.kill()
+        system.spark.start()
+        system.spark.wait(90)
+
+    _run_with_kills(system, "server", kill)
+
+
+def test_killed_redis(system: System) -> None:
+    def kill() -> None:
+        system.redis.kill()
+        system.redis.start()
+        system.redis.wait()
+
+    _run_with_kills(system, "redis", kill)
+
+
+def _run_with_kills(system: System, name: str, kill: Any) -> None:
+    """Run a pipeline over files in small epochs and kill something a few times on the way."""
+    expected = _write_changes(system.files / name, seed=name)
+    system.post(
+        "/v1/pipelines",
+        {
+            "name": name,
+            "plan": materializer_plan(path=name),
+            "options": {"rows_per_epoch_max": CHANGES_PER_FILE},
+            "start": True,
+        },
+    )
+    total = FILES * CHANGES_PER_FILE
+
+    def rows_in() -> int:
+        reply = system.http.get(f"/v1/pipelines/{name}/progress", params={"limit": 1})
+        return int(reply.json()["totals"]["rows_in"]) if reply.is_success else 0
+
+    for number in range(KILLS):
+        reached = total * (number + 1) // (KILLS + 2)
+        system.wait_for(f"{reached} changes", lambda reached=reached: rows_in() >= reached)
+        assert rows_in() < total, "the input ended before the kill: it proves nothing"
+        kill()
+    system.wait_for("all changes", lambda: rows_in() >= total, timeout_s=180)
+
+    assert rows_in() == total
+    table = {row["k"]: (row["id"], row["v"]) for row in system.table(name, "latest")}
+    assert table == expected
+    system.post(f"/v1/pipelines/{name}/stop")
+
+
+def _write_changes(folder: Path, seed: str) -> dict[int, tuple[int, str]]:
+    """Write the changelog and return the table that it means, from a plain list for each key."""
+    chance = random.Random(seed)
+    alive: dict[int, dict[str, Any]] = {}
+    histories: dict[int, list[tuple[int, str]]] = {}
+    folder.mkdir()
+    for number in range(FILES):
+        lines: list[bytes] = []
+        while len(lines) < CHANGES_PER_FILE:
+            identity = chance.randrange(400)
+            known = alive.pop(identity, None)
+            if known is not None:
+                histories[known["k"]].remove((identity, known["v"]))
+                lines.append(_line("-D", known))
+            else:
+                row = {"id": identity, "k": identity % 40, "v": f"v{chance.randrange(1000)}"}
+                alive[identity] = row
+                histories.setdefault(row["k"], []).append((identity, row["v"]))
+                lines.append(_line("+I", row))
+        hidden = folder / f".{number:04}"
+        hidden.write_bytes(b"".join(lines))
+        hidden.rename(folder / f"{number:04}.jsonl")
+    return {key: history[-1] for key, history in histories.items() if history}
+
+
+def _line(op: str, row: dict[str, Any]) -> bytes:
+    return orjson.dumps({"op": op, "data": row}) + b"\n"

@@ -1,0 +1,316 @@
+"""The writer and the close of an epoch on a real Redis, without Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from operators.changelog import RowKind
+from operators.wire import (
+    DEAD_LETTER,
+    TICK,
+    SourceNote,
+    WorkerError,
+    dead_letter_note,
+    to_note,
+)
+from service.runtime.dataflow_errors import SinkRefused
+from service.runtime.sinks.commit import close, sum_up
+from service.runtime.sinks.spec import SinkSpec, WriterSpec
+from service.runtime.sinks.writer import write_part
+from state.epochs import EpochLedger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import redis
+
+    from service.runtime.sinks.message import PartMessage
+
+STRUCT = pa.struct([("f0", pa.string()), ("f1", pa.int32())])
+Change = tuple[str, str | None, int | None]
+
+
+def sink(connector: str, mode: str = "upsert", **options: str) -> SinkSpec:
+    return SinkSpec(
+        node=3,
+        table=f"{connector}_out",
+        connector=connector,
+        names=("k", "v"),
+        types=("STRING", "INT"),
+        primary_key=(0,),
+        mode=mode,  # type: ignore[arg-type]
+        options=options,
+    )
+
+
+@pytest.fixture
+def writer(redis_client: redis.Redis, tmp_path: Path) -> WriterSpec:
+    ledger = EpochLedger(redis_client, "p")
+    spec = WriterSpec(
+        pipeline="p",
+        run=ledger.open_run([], 8),
+        redis_url=f"redis://127.0.0.1:{redis_client.connection_pool.connection_kwargs['port']}/0",
+        incarnation=None,
+        files_root=str(tmp_path),
+        sinks=(),
+        max_parallelism=8,
+    )
+    return WriterSpec.from_json(spec.to_json())
+
+
+def with_sinks(writer: WriterSpec, *sinks: SinkSpec) -> WriterSpec:
+    return WriterSpec.from_json(dataclasses.replace(writer, sinks=sinks).to_json())
+
+
+def rows(number: int, changes: list[Change], *, sinks: int = 1, first: int = 0) -> pa.RecordBatch:
+    """Changes of one sink, as they reach the writer."""
+    count = len(changes)
+    columns: dict[str, Any] = {
+        "_sink": pa.array([number] * count, pa.int32()),
+        "_kind": pa.array([int(RowKind.from_short(each[0])) for each in changes], pa.int8()),
+        "_order": pa.array(range(first, first + count), pa.int64()),
+        "_note": pa.nulls(count, pa.string()),
+        "_time": pa.array([7] * count, pa.int64()),
+    }
+    values = [{"f0": each[1], "f1": each[2]} for each in changes]
+    for at in range(sinks):
+        own = at == number
+        columns[f"s{at}"] = pa.array(values if own else [None] * count, STRUCT)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def notes(*texts: tuple[int, str | None], sinks: int = 1) -> pa.RecordBatch:
+    """Control rows: (kind, note)."""
+    columns: dict[str, Any] = {
+        "_sink": pa.array([0] * len(texts), pa.int32()),
+        "_kind": pa.array([kind for kind, _ in texts], pa.int8()),
+        "_order": pa.array(range(len(texts)), pa.int64()),
+        "_note": pa.array([note for _, note in texts], pa.string()),
+        "_time": pa.array([7] * len(texts), pa.int64()),
+    }
+    columns |= {f"s{at}": pa.nulls(len(texts), STRUCT) for at in range(sinks)}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def tick(epoch: int, *, sinks: int = 1, rows_read: int = 0) -> pa.RecordBatch:
+    return notes((TICK, to_note(SourceNote("s", 0, rows_read, {"at": epoch}))), sinks=sinks)
+
+
+def run(spec: WriterSpec, epoch: int, *partitions: list[pa.RecordBatch]) -> list[PartMessage]:
+    """Write all partitions and close the epoch, as Spark would."""
+    messages = [
+        pickle.loads(pickle.dumps(write_part(spec, epoch, at, iter(each))))
+        for at, each in enumerate(partitions)
+    ]
+    close(spec, epoch, sum_up(messages))
+    return messages
+
+
+def test_a_redis_table_has_the_last_row_of_each_key(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    spec = with_sinks(writer, sink("redis"))
+    first: list[Change] = [("+I", "a", 1), ("+U", "a", 2), ("+I", "b", 1), ("-D", "b", 1)]
+
+    run(spec, 1, [rows(0, first), tick(1)], [rows(0, [("+I", "c", 3)])])
+    run(spec, 2, [rows(0, [("-D", "c", 3), ("+I", "d", 4)]), tick(2)])
+
+    table = redis_client.hgetall("tailrace:{p}:table:redis_out")
+    assert {k: orjson.loads(v) for k, v in table.items()} == {
+        b'["a"]': {"k": "a", "v": 2},
+        b'["d"]': {"k": "d", "v": 4},
+    }
+
+
+def test_rows_are_sorted_by_order_before_they_are_applied(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    spec = with_sinks(writer, sink("redis"))
+
+    late, early = rows(0, [("+U", "a", 9)], first=5), rows(0, [("+I", "a", 1)], first=2)
+    run(spec, 1, [late, early, tick(1)])
+
+    assert orjson.loads(redis_client.hget("tailrace:{p}:table:redis_out", '["a"]') or b"")["v"] == 9
+
+
+def test_progress_notes_and_dead_letters_are_closed_with_the_epoch(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    spec = with_sinks(writer, sink("blackhole"))
+    letter = dead_letter_note("s", "in/a:3", "no JSON")
+
+    run(
+        spec,
+        1,
+        [rows(0, [("+I", "a", 1)]), tick(1, rows_read=2), notes((DEAD_LETTER, letter))],
+        [tick(1, rows_read=2)],
+    )
+
+    (entry,) = redis_client.xrange("tailrace:{p}:progress")
+    record = orjson.loads(entry[1][b"progress"])
+    assert entry[0] == b"1-0"
+    assert (record["rows_in"], record["rows_out"], record["dead"]) == (2, 1, 1)
+    assert record["offsets"] == {"s": {"at": 1}}
+    ((_, dead),) = redis_client.xrange("tailrace:{p}:dead")
+    assert orjson.loads(dead[b"letter"])["position"] == "in/a:3"
+    assert redis_client.get("tailrace:{p}:dead:count") == b"1"
+
+
+def test_offsets_of_a_source_that_rested_stay_in_the_marker(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    spec = with_sinks(writer, sink("blackhole"))
+    other = notes((TICK, to_note(SourceNote("other", 0, 0, {"at": 9}))))
+
+    run(spec, 1, [tick(1), other])
+    run(spec, 2, [tick(2)])
+
+    marker = EpochLedger(redis_client, "p").marker()
+    assert orjson.loads(marker.offsets) == {"other": {"at": 9}, "s": {"at": 2}}
+
+
+def test_what_lost_attempts_staged_is_not_applied(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    spec = with_sinks(writer, sink("redis"))
+    write_part(spec, 1, 0, iter([rows(0, [("+I", "lost", 1)])]))
+
+    run(spec, 1, [rows(0, [("+I", "a", 1)]), tick(1)])
+
+    assert redis_client.hkeys("tailrace:{p}:table:redis_out") == [b'["a"]']
+    assert not list(redis_client.scan_iter("*stage:*"))
+
+
+def test_an_epoch_closed_before_changes_nothing_again(
+    redis_client: redis.Redis, writer: WriterSpec, tmp_path: Path
+) -> None:
+    spec = with_sinks(
+        writer,
+        sink("redis"),
+        sink("filesystem", path="out", format="changelog-json"),
+        sink("print"),
+    )
+    parts = [
+        *(rows(at, [("+I", "a", 1)], sinks=3) for at in range(3)),
+        tick(1, sinks=3),
+    ]
+    run(spec, 1, parts)
+    before = {each.name: each.stat().st_ino for each in (tmp_path / "out").glob("part-*")}
+
+    run(spec, 1, parts)
+
+    assert redis_client.xlen("tailrace:{p}:print:print_out") == 1
+    assert redis_client.xlen("tailrace:{p}:progress") == 1
+    after = {each.name: each.stat().st_ino for each in (tmp_path / "out").glob("part-*")}
+    assert after == before
+    assert not list((tmp_path / "out" / ".staging").iterdir())
+
+
+def test_closing_with_other_offsets_is_state_lost(writer: WriterSpec) -> None:
+    spec = with_sinks(writer, sink("blackhole"))
+    run(spec, 1, [tick(1)])
+
+    with pytest.raises(WorkerError, match=r"\[tailrace:state-lost\]"):
+        run(spec, 1, [tick(7)])
+
+
+def test_an_older_run_cannot_close(redis_client: redis.Redis, writer: WriterSpec) -> None:
+    EpochLedger(redis_client, "p").open_run([], 8)
+
+    with pytest.raises(WorkerError, match=r"\[tailrace:state-fenced\]"):
+        run(with_sinks(writer, sink("blackhole")), 1, [tick(1)])
+
+
+def test_upsert_leaves_out_update_before_and_append_refuses_updates(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    changes: list[Change] = [("+I", "a", 1), ("-U", "a", 1), ("+U", "a", 2)]
+
+    run(with_sinks(writer, sink("print", "upsert")), 1, [rows(0, changes), tick(1)])
+
+    lines = redis_client.xrange("tailrace:{p}:print:print_out")
+    ops = [orjson.loads(each[b"change"])["op"] for _, each in lines]
+    assert ops == ["+I", "+U"]
+    with pytest.raises(SinkRefused, match=r"\[tailrace:sink-refused\] .* inserts only and got -U"):
+        run(with_sinks(writer, sink("print", "append")), 2, [rows(0, changes), tick(2)])
+
+
+def test_a_print_sink_keeps_the_newest(redis_client: redis.Redis, writer: WriterSpec) -> None:
+    spec = dataclasses.replace(with_sinks(writer, sink("print")), print_rows_max=2)
+
+    run(spec, 1, [rows(0, [("+I", each, 1) for each in "abcd"]), tick(1)])
+
+    lines = redis_client.xrange("tailrace:{p}:print:print_out")
+    assert [orjson.loads(each[b"change"])["data"]["k"] for _, each in lines] == ["c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("form", "extension", "expected"),
+    [
+        ("changelog-json", "jsonl", b'{"op":"+I","data":{"k":"a","v":1}}\n'),
+        ("json", "jsonl", b'{"k":"a","v":1}\n'),
+        ("csv", "csv", b'"a",1\n'),
+    ],
+)
+def test_files_of_each_format(
+    writer: WriterSpec, tmp_path: Path, form: str, extension: str, expected: bytes
+) -> None:
+    run(
+        with_sinks(writer, sink("filesystem", "append", path="out", format=form)),
+        1,
+        [rows(0, [("+I", "a", 1)]), tick(1)],
+    )
+
+    assert (tmp_path / f"out/part-0000000001-00000.{extension}").read_bytes() == expected
+    manifest = orjson.loads((tmp_path / "out/_committed-0000000001").read_bytes())
+    assert manifest == {
+        "epoch": 1,
+        "files": [{"name": f"part-0000000001-00000.{extension}", "rows": 1}],
+    }
+
+
+def test_parquet_files(writer: WriterSpec, tmp_path: Path) -> None:
+    spec = with_sinks(writer, sink("filesystem", "append", path="out", format="parquet"))
+
+    run(spec, 1, [rows(0, [("+I", "a", 1), ("+I", None, None)]), tick(1)])
+
+    table = pq.read_table(tmp_path / "out/part-0000000001-00000.parquet")
+    assert table.to_pylist() == [{"k": "a", "v": 1}, {"k": None, "v": None}]
+
+
+def test_an_epoch_without_rows_leaves_no_file(writer: WriterSpec, tmp_path: Path) -> None:
+    run(with_sinks(writer, sink("filesystem", path="out", format="json")), 1, [tick(1)])
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_commit_that_died_halfway_is_made_again_with_other_files(
+    writer: WriterSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = with_sinks(writer, sink("filesystem", path="out", format="changelog-json"))
+    halves = [[rows(0, [("+I", each, 1)])] for each in "abc"]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("state.epochs.EpochLedger.close_epoch", _die)
+        with pytest.raises(ZeroDivisionError):
+            run(spec, 1, *halves, [tick(1)])
+    whole = rows(0, [("+I", each, 1) for each in "abc"])
+    run(spec, 1, [whole, tick(1)])
+
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
+        ".staging",
+        "_committed-0000000001",
+        "part-0000000001-00000.jsonl",
+    ]
+    assert (tmp_path / "out/part-0000000001-00000.jsonl").read_bytes().count(b"\n") == 3
+
+
+def _die(*_: object) -> None:
+    raise ZeroDivisionError

@@ -1,0 +1,225 @@
+"""Files as a source: what is in an epoch, in which order, and the same again on a replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service.runtime.dataflow_errors import MalformedChange, SourceChanged
+from service.runtime.sources import file_formats
+from tests.service.runtime.sources.readers import make_reader, read_all, read_epoch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import redis
+
+JSON = {"path": "in", "format": "changelog-json"}
+
+
+def line(number: int, op: str = "+I", **more: object) -> bytes:
+    data = {"id": number, "k": f"k{number}"}
+    return orjson.dumps({"op": op, "data": data, **more}) + b"\n"
+
+
+def write(root: Path, name: str, content: bytes) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def test_all_lines_come_once_in_order_however_they_are_cut(
+    redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_formats.LineFormat, "task_units", 64)
+    monkeypatch.setattr(file_formats, "_BLOCK_BYTES", 50)
+    write(tmp_path, "in/a.jsonl", b"".join(map(line, range(20))))
+    write(tmp_path, "in/b.jsonl", b"".join(map(line, range(20, 33))).rstrip(b"\n"))
+    reader = make_reader(redis_client, tmp_path, options=JSON)
+
+    epochs = read_all(reader, rows_max=15)
+
+    assert [len(each.rows) for each in epochs] == [15, 15, 3]
+    rows = [row for each in epochs for row in each.rows]
+    assert rows == [(0, number, f"k{number}") for number in range(33)]
+    assert epochs[0].tasks == 2
+    assert all(len(set(each.orders)) == len(each.orders) for each in epochs)
+    assert sum(orjson.loads(note)["rows"] for each in epochs for note in each.notes) == 33
+
+
+def test_new_files_are_picked_up_and_a_replay_reads_the_same(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    options = {**JSON, "source.monitor-interval": "0 ms"}
+    write(tmp_path, "in/b.jsonl", line(1))
+    reader = make_reader(redis_client, tmp_path, options=options)
+    (first,) = read_all(reader)
+
+    write(tmp_path, "in/a.jsonl", line(2))
+    second_end = reader.latestOffset(first.end, reader.getDefaultReadLimit())
+    write(tmp_path, "in/c.jsonl", line(3))
+    restarted = make_reader(redis_client, tmp_path, options=options)
+
+    assert read_epoch(restarted, first.end, second_end).rows == [(0, 2, "k2")]
+    assert read_epoch(restarted, restarted.initialOffset(), first.end).rows == [(0, 1, "k1")]
+    third_end = restarted.latestOffset(second_end, restarted.getDefaultReadLimit())
+    assert read_epoch(restarted, second_end, third_end).rows == [(0, 3, "k3")]
+
+
+def test_each_shuffle_partition_gets_one_tick_and_the_first_one_a_note(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    reader = make_reader(
+        redis_client, tmp_path, options=JSON, partitions=3, tick_interval_ms=60_000
+    )
+
+    (epoch,) = read_all(reader)
+
+    assert sorted(epoch.ticks) == [0, 1, 2]
+    assert [orjson.loads(each)["end"] for each in epoch.notes] == [epoch.end]
+    assert epoch.end["tick"] > 0
+    assert epoch.rows == []
+
+
+def test_a_changed_file_fails_the_replay(redis_client: redis.Redis, tmp_path: Path) -> None:
+    write(tmp_path, "in/a.jsonl", line(1) + line(2))
+    reader = make_reader(redis_client, tmp_path, options=JSON)
+    (epoch,) = read_all(reader)
+
+    write(tmp_path, "in/a.jsonl", line(1))
+
+    with pytest.raises(SourceChanged, match="bytes"):
+        read_epoch(reader, reader.initialOffset(), epoch.end)
+
+
+def test_bytes_appended_after_the_discovery_are_not_read(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    write(tmp_path, "in/a.jsonl", line(1))
+    reader = make_reader(redis_client, tmp_path, options=JSON)
+    (epoch,) = read_all(reader)
+
+    write(tmp_path, "in/a.jsonl", line(1) + line(2))
+
+    assert read_epoch(reader, reader.initialOffset(), epoch.end).rows == [(0, 1, "k1")]
+
+
+def test_malformed_lines_become_dead_letters_with_their_position(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    write(tmp_path, "in/a.jsonl", line(1) + b"{oops\n" + line(2) + b'{"op":"+X","data":{}}\n')
+    reader = make_reader(redis_client, tmp_path, options=JSON)
+
+    (epoch,) = read_all(reader)
+
+    assert epoch.rows == [(0, 1, "k1"), (0, 2, "k2")]
+    letters = [orjson.loads(each) for each in epoch.dead]
+    second = len(line(1))
+    assert [each["position"] for each in letters] == [
+        f"in/a.jsonl:{second}",
+        f"in/a.jsonl:{second + 6 + len(line(2))}",
+    ]
+    assert all(each["table"] == "t" and each["reason"] for each in letters)
+
+
+def test_a_kind_that_the_source_may_not_carry_is_a_dead_letter(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    write(tmp_path, "in/a.jsonl", line(1) + line(1, "-D") + line(2, "+U"))
+    options = {**JSON, "changelog-mode": "I,UA"}
+
+    (epoch,) = read_all(make_reader(redis_client, tmp_path, options=options))
+
+    assert epoch.rows == [(0, 1, "k1"), (2, 2, "k2")]
+    assert "-D is not in changelog-mode" in epoch.dead[0]
+
+
+def test_a_malformed_line_fails_the_epoch_where_that_is_asked(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    write(tmp_path, "in/a.jsonl", line(1) + b"{oops\n")
+    reader = make_reader(redis_client, tmp_path, options=JSON, fail_on_malformed=True)
+
+    with pytest.raises(MalformedChange, match=r"\[tailrace:malformed-change\] t at in/a.jsonl:"):
+        read_all(reader)
+
+
+def test_json_rows_are_inserts(redis_client: redis.Redis, tmp_path: Path) -> None:
+    write(tmp_path, "in/a.json", b'{"id":1,"k":"x"}\n{"k":null,"id":2,"z":0}\n')
+
+    (epoch,) = read_all(
+        make_reader(redis_client, tmp_path, options={"path": "in", "format": "json"})
+    )
+
+    assert epoch.rows == [(0, 1, "x"), (0, 2, None)]
+
+
+def test_csv_rows_are_split_cast_and_refused_one_by_one(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    content = b'1,"a,b",1.50\r\n\r\n2,,-0.25\r\nx,c,1\r\n3,d\r\n4,e,\r\n'
+    write(tmp_path, "in/a.csv", content)
+    columns = {"id": "INT", "k": "STRING", "d": "DECIMAL(5, 2)"}
+
+    (epoch,) = read_all(
+        make_reader(redis_client, tmp_path, columns, options={"path": "in", "format": "csv"})
+    )
+
+    assert [row[:3] for row in epoch.rows] == [(0, 1, "a,b"), (0, 2, None), (0, 4, "e")]
+    assert [str(row[3]) for row in epoch.rows] == ["1.50", "-0.25", "None"]
+    positions = [orjson.loads(each)["position"] for each in epoch.dead]
+    assert positions == [f"in/a.csv:{content.index(b'x,c')}", f"in/a.csv:{content.index(b'3,d')}"]
+
+
+def test_csv_gives_the_columns_asked_for(redis_client: redis.Redis, tmp_path: Path) -> None:
+    write(tmp_path, "in/a.csv", b"1;x;7\n2;y;8\n")
+    reader = make_reader(
+        redis_client,
+        tmp_path,
+        {"c": "BIGINT", "a": "INT"},
+        options={"path": "in", "format": "csv", "csv.field-delimiter": ";"},
+        physical=(("a", "INT"), ("b", "STRING"), ("c", "BIGINT")),
+    )
+
+    (epoch,) = read_all(reader)
+
+    assert epoch.rows == [(0, 7, 1), (0, 8, 2)]
+
+
+def test_parquet_is_cut_by_rows(
+    redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_formats.ParquetFormat, "task_units", 4)
+    (tmp_path / "in").mkdir()
+    table = pa.table({"k": [f"k{each}" for each in range(25)], "id": list(range(25))})
+    pq.write_table(table, tmp_path / "in" / "a.parquet", row_group_size=7)
+    pq.write_table(table.slice(0, 3), tmp_path / "in" / "b.parquet")
+
+    epochs = read_all(
+        make_reader(redis_client, tmp_path, options={"path": "in", "format": "parquet"}), 10
+    )
+
+    assert [len(each.rows) for each in epochs] == [10, 10, 8]
+    rows = [row for each in epochs for row in each.rows]
+    assert rows == [(0, n, f"k{n}") for n in [*range(25), 0, 1, 2]]
+
+
+def test_each_time_of_the_time_field_is_an_epoch_of_its_own(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    times = [0, 0, 300, 3000]
+    write(tmp_path, "in/a.jsonl", b"".join(line(n, t=t) for n, t in enumerate(times)))
+    options = {**JSON, "testing.time-field": "t"}
+    reader = make_reader(redis_client, tmp_path, options=options, tick_interval_ms=1_000)
+    base = reader.initialOffset()["base"]
+
+    epochs = read_all(reader)
+
+    assert next([row[1] for row in each.rows] for each in epochs) == [0, 1]
+    assert [min(each.times) - epochs[0].end["base"] for each in epochs] == [0, 300, 3000]
+    assert all(len(each.times) == 1 for each in epochs)
+    assert abs(epochs[0].end["base"] - base) < 60_000

@@ -1,0 +1,44 @@
+"""The preloading daemon imports what workers need and takes it out of garbage collection."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROBE = """
+import gc, json, sys, threading
+from service.runtime import daemon
+failed = daemon.preload()
+print(json.dumps({
+    "failed": failed,
+    "frozen": gc.get_freeze_count(),
+    "threads": threading.active_count(),
+    "enabled": gc.isenabled(),
+    "modules": sorted(sys.modules),
+}))
+"""
+
+
+def _preloaded() -> dict[str, object]:
+    import json
+
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], capture_output=True, check=True, timeout=120, text=True
+    )
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_preload_imports_all_that_workers_need_and_freezes_it() -> None:
+    found = _preloaded()
+
+    modules = set(found["modules"])  # type: ignore[call-overload]
+    assert found["failed"] == []
+    assert {"numpy", "pyarrow.compute", "redis", "pyspark.worker"} <= modules
+    assert {"state.backends", "operators.wire", "operators.worker"} <= modules
+    assert not any(".testing." in name for name in modules if name.startswith(("state", "oper")))
+    assert int(str(found["frozen"])) > 10_000
+    assert found["enabled"] is True
+
+
+def test_preload_starts_no_python_thread_that_a_fork_would_lose() -> None:
+    assert _preloaded()["threads"] == 1

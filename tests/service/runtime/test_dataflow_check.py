@@ -1,0 +1,163 @@
+"""What a plan is refused for before Spark sees it, and what its operators are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from operators.errors import InvalidSpec
+from service.plan import load_plan
+from service.runtime.dataflow import check_plan, stateful_nodes
+from service.runtime.dataflow_errors import (
+    DataflowError,
+    InvalidTableOption,
+    PathOutsideRoot,
+    UnsupportedChangelog,
+    UnsupportedConnector,
+    UnsupportedNode,
+)
+from service.runtime.expressions import UnsupportedExpression
+from service.runtime.records import RunOptions
+from service.settings import ExecutionSettings, FilesSettings, Settings
+from state.multiset.strategy import Strategy
+from tests.integration.pipelines import PlanBuilder, call, ref
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COLUMNS = {"k": "STRING", "v": "INT"}
+SOURCE = {"connector": "filesystem", "format": "changelog-json", "path": "in"}
+SINK = {"connector": "filesystem", "format": "changelog-json", "path": "out"}
+
+
+def settings(root: Path) -> Settings:
+    return Settings(files=FilesSettings(root=root))
+
+
+def plan_of(source: dict[str, str], sink: dict[str, str], **properties: Any) -> dict[str, Any]:
+    plan = PlanBuilder()
+    scan = plan.scan("s", COLUMNS, **source)
+    plan.sink("snk", COLUMNS, scan, **{"key": ["k"], **properties}, **sink)
+    return plan.document()
+
+
+def check(root: Path, document: dict[str, Any]) -> None:
+    check_plan(load_plan(document), settings(root))
+
+
+def test_a_plan_that_runs_is_accepted(tmp_path: Path) -> None:
+    check(tmp_path, plan_of(SOURCE, SINK))
+    check(tmp_path, plan_of({**SOURCE, "path": "in/*.jsonl"}, {"connector": "redis"}))
+    check(tmp_path, plan_of({"connector": "ingress"}, {"connector": "print"}))
+    check(tmp_path, plan_of({"connector": "datagen"}, {"connector": "blackhole"}))
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "words"),
+    [
+        ({"connector": "kafka"}, UnsupportedConnector, "spark-sql-kafka"),
+        ({"connector": "jdbc"}, UnsupportedConnector, "JDBC driver"),
+        ({"connector": "nosuch"}, UnsupportedConnector, "nosuch"),
+        ({**SOURCE, "format": "avro"}, UnsupportedConnector, "avro"),
+        ({**SOURCE, "path": ""}, InvalidTableOption, "path"),
+        ({**SOURCE, "path": "../secret"}, PathOutsideRoot, "outside"),
+        ({**SOURCE, "path": "../*/secret"}, PathOutsideRoot, "outside"),
+        ({**SOURCE, "path": "s3://b/x"}, UnsupportedConnector, "s3"),
+        ({**SOURCE, "changelog_mode": "I,X"}, InvalidTableOption, "I,X"),
+        ({**SOURCE, "source__monitor_interval": "soon"}, InvalidTableOption, "monitor"),
+        ({"connector": "datagen", "rows_per_second": "0"}, InvalidTableOption, "rows-per-second"),
+        ({"connector": "datagen", "number_of_rows": "x"}, InvalidTableOption, "datagen"),
+        ({"connector": "ingress", "format": "csv"}, UnsupportedConnector, "ingress"),
+    ],
+)
+def test_sources_that_cannot_be_are_refused_with_their_place(
+    tmp_path: Path, source: dict[str, str], error: type[DataflowError], words: str
+) -> None:
+    with pytest.raises(error, match=words) as caught:
+        check(tmp_path, plan_of(source, SINK))
+
+    assert caught.value.node_id == 1
+    assert caught.value.path.startswith("/nodes/0/scanTableSource/table")
+
+
+@pytest.mark.parametrize(
+    ("sink", "properties", "error", "words"),
+    [
+        ({"connector": "upsert-kafka"}, {}, UnsupportedConnector, "spark-sql-kafka"),
+        ({"connector": "redis"}, {"key": []}, InvalidTableOption, "primary key"),
+        ({**SINK, "path": "../out"}, {}, PathOutsideRoot, "outside"),
+        ({**SINK, "changelog_mode": "all"}, {}, InvalidTableOption, "all"),
+        ({**SINK, "changelog_mode": "append"}, {}, UnsupportedChangelog, "inserts only"),
+        ({**SINK, "format": "parquet"}, {}, UnsupportedChangelog, "inserts only"),
+        ({**SINK, "format": "csv", "changelog_mode": "upsert"}, {}, InvalidTableOption, "csv"),
+        ({**SINK, "changelog_mode": "upsert"}, {"key": []}, InvalidTableOption, "primary key"),
+    ],
+)
+def test_sinks_that_cannot_be_are_refused_with_their_place(
+    tmp_path: Path,
+    sink: dict[str, str],
+    properties: dict[str, Any],
+    error: type[DataflowError],
+    words: str,
+) -> None:
+    with pytest.raises(error, match=words) as caught:
+        check(tmp_path, plan_of(SOURCE, sink, **properties))
+
+    assert caught.value.node_id == 2
+    assert caught.value.path.startswith("/nodes/1/dynamicTableSink/table")
+
+
+def test_an_insert_only_plan_may_go_to_an_append_sink(tmp_path: Path) -> None:
+    check(tmp_path, plan_of(SOURCE, {**SINK, "format": "parquet"}, mode=["INSERT"]))
+
+
+def test_nodes_and_expressions_that_are_not_run_are_named(tmp_path: Path) -> None:
+    plan = PlanBuilder()
+    scan = plan.scan("s", COLUMNS, **SOURCE)
+    calc = plan.calc(COLUMNS, scan, [call("NO_SUCH", "STRING", ref(0, "STRING")), ref(1, "INT")])
+    plan.sink("snk", COLUMNS, calc, **SINK)
+
+    with pytest.raises(UnsupportedExpression, match="NO_SUCH"):
+        check(tmp_path, plan.document())
+    other = plan_of(SOURCE, SINK)
+    other["nodes"][1]["conflictStrategy"] = {"behavior": "ERROR"}
+    other["nodes"][1]["requireUpsertMaterialize"] = True
+    with pytest.raises(UnsupportedNode, match="ON CONFLICT DO ERROR"):
+        check(tmp_path, other)
+
+
+def test_types_that_no_column_can_hold_are_refused(tmp_path: Path) -> None:
+    plan = PlanBuilder()
+    columns = {"t": "TIMESTAMP(9)"}
+    scan = plan.scan("s", columns, **SOURCE)
+    plan.sink("snk", columns, scan, **SINK)
+
+    with pytest.raises(UnsupportedNode, match=r"TIMESTAMP\(9\)"):
+        check(tmp_path, plan.document())
+
+
+def test_operators_follow_the_plan_unless_options_override(tmp_path: Path) -> None:
+    document = plan_of(SOURCE, SINK, materialize=True, upsert_key=[1])
+    document["nodes"][1]["upsertMaterializeStrategy"] = "MAP"
+    document["nodes"][1]["state"][0]["ttl"] = "2 h"
+    options = RunOptions.of(ExecutionSettings(default_ttl_ms=77))
+
+    (plain,) = stateful_nodes(load_plan(document))
+    document["nodes"][1]["state"] = []
+    (overridden,) = stateful_nodes(load_plan(document), options, orphans_max=3)
+
+    assert (plain.id, plain.node_id) == ("2_sink-materializer", 2)
+    assert (plain.spec.key, plain.spec.upsert_key) == ((0,), (1,))
+    assert (plain.spec.strategy, plain.spec.ttl_ms) == (Strategy.MAP, 7_200_000)
+    assert (overridden.spec.ttl_ms, overridden.spec.orphans_max) == (77, 3)
+
+
+def test_thresholds_without_a_gap_are_refused() -> None:
+    document = plan_of(SOURCE, SINK, materialize=True)
+    options = RunOptions.of(ExecutionSettings())
+    odd = {"adaptive_threshold_high": 5, "adaptive_threshold_low": 5}
+    values = {name: getattr(options, name) for name in options.__slots__}
+
+    with pytest.raises(InvalidSpec):
+        stateful_nodes(load_plan(document), RunOptions(**{**values, **odd}))

@@ -1,0 +1,231 @@
+"""What expressions are taken and refused, and with which words; no server is asked."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from service.plan.rex import parse_rex
+from service.runtime.expressions import (
+    FUNCTIONS,
+    MalformedExpression,
+    UnsupportedExpression,
+    check,
+    spark_type,
+    to_column,
+)
+from service.runtime.expressions.literals import LiteralError, literal_value
+from service.runtime.expressions.patterns import _may_be_absent
+from state.types import parse_type
+
+PATH = "/nodes/1/projection/0"
+
+
+def ref(index: int, kind: str) -> dict[str, Any]:
+    """An input reference."""
+    return {"kind": "INPUT_REF", "inputIndex": index, "type": kind}
+
+
+def lit(value: object, kind: str) -> dict[str, Any]:
+    """A literal."""
+    return {"kind": "LITERAL", "value": value, "type": kind}
+
+
+def call(name: str, kind: str, *operands: dict[str, Any]) -> dict[str, Any]:
+    """A call of a built-in."""
+    internal = f"${name}$1"
+    return {"kind": "CALL", "internalName": internal, "operands": list(operands), "type": kind}
+
+
+def refused(rex: dict[str, Any]) -> UnsupportedExpression:
+    """The error with which `check` refuses it."""
+    with pytest.raises(UnsupportedExpression) as caught:
+        check(parse_rex(rex, PATH))
+    return caught.value
+
+
+S, I = ref(0, "STRING"), ref(1, "INT")  # noqa: E741 - as short as in the plans
+
+
+@pytest.mark.parametrize(
+    ("rex", "function", "path", "words"),
+    [
+        # unknown functions are named with their place, also deep inside
+        (call("FROBNICATE", "INT", I), "FROBNICATE", "", "not known here"),
+        (call("UPPER", "STRING", call("PARSE_URL", "STRING", S, S)), "PARSE_URL", "/operands/0",
+         "not known here"),
+        # functions whose value would change on replay, or that need what is not there
+        (call("RAND", "DOUBLE NOT NULL"), "RAND", "", "run again"),
+        (call("UUID", "CHAR(36) NOT NULL"), "UUID", "", "run again"),
+        (call("CURRENT_WATERMARK", "TIMESTAMP(3)", ref(2, "TIMESTAMP(3)")), "CURRENT_WATERMARK",
+         "", "watermark"),
+        # functions of the user
+        ({"kind": "CALL", "catalogName": "`c`.`d`.`f`", "operands": [I], "type": "INT"},
+         "`c`.`d`.`f`", "", "only built-in"),
+        # a later version of a built-in may mean something else
+        ({"kind": "CALL", "internalName": "$ABS$2", "operands": [I], "type": "INT"}, "ABS", "",
+         "not known here"),
+        # patterns, formats and digits must be known before the query starts
+        (call("LIKE", "BOOLEAN", S, S), "LIKE", "", "must be a literal"),
+        (call("LIKE", "BOOLEAN", S, lit(None, "STRING")), "LIKE", "", "must be a literal"),
+        (call("ROUND", "DOUBLE", ref(2, "DOUBLE"), I), "ROUND", "", "must be a literal"),
+        (call("DATE_FORMAT", "STRING", ref(2, "TIMESTAMP(3)"), lit("EEE", "CHAR(3)")),
+         "DATE_FORMAT", "", "'EEE'"),
+        (call("REGEXP_EXTRACT", "STRING", S, lit("(a)|(b)", "CHAR(7)"), lit(2, "INT")),
+         "REGEXP_EXTRACT", "", "take part"),
+        # escapes that Flink calls invalid
+        (call("LIKE", "BOOLEAN", S, lit("a!b", "CHAR(3)"), lit("!", "CHAR(1)")), "LIKE", "",
+         "escape"),
+        # types that Spark cannot hold, casts that do not exist
+        (ref(0, "TIMESTAMP(9)"), "INPUT_REF", "", "microseconds"),
+        (call("CAST", "TIME(0)", ref(2, "TIMESTAMP(3)")), "CAST", "", "no conversion"),
+        (call("=", "BOOLEAN", S, I), "=", "", "not compared"),
+        (call(">", "BOOLEAN", ref(2, "DECIMAL(38, 0)"), ref(3, "DECIMAL(38, 10)")), ">", "",
+         "38 digits"),
+        # a declared type that does not follow from the operands
+        (call("*", "DECIMAL(20, 4)", ref(2, "DECIMAL(10, 2)"), ref(2, "DECIMAL(10, 2)")), "*", "",
+         "DECIMAL(20, 4)"),
+        # an interval is not a column
+        (lit("1000", "INTERVAL SECOND(3) NOT NULL"), "a result", "", "cannot be stored"),
+    ],
+)  # fmt: skip
+def test_refusals_name_function_place_and_reason(
+    rex: dict[str, Any], function: str, path: str, words: str
+) -> None:
+    error = refused(rex)
+
+    assert error.code == "expression.unsupported"
+    assert error.function == function
+    assert error.path == PATH + path
+    assert words in error.message
+
+
+def test_a_wrong_number_of_operands_is_refused() -> None:
+    assert "0 operands" in refused(call("ABS", "INT")).message
+
+
+@pytest.mark.parametrize(
+    ("rex", "words"),
+    [
+        (lit(300, "TINYINT NOT NULL"), "out of the range"),
+        (lit("12.345", "DECIMAL(4, 2) NOT NULL"), "2 digits after the point"),
+        (call("CASE", "INT", ref(0, "BOOLEAN"), I, ref(0, "BOOLEAN"), I), "pairs"),
+        ({"kind": "FIELD_ACCESS", "name": "z", "expr": ref(0, "ROW<`a` INT>")}, "no field 'z'"),
+    ],
+)
+def test_what_flink_cannot_have_written_is_malformed(rex: dict[str, Any], words: str) -> None:
+    with pytest.raises(MalformedExpression, match=words):
+        check(parse_rex(rex, PATH))
+
+
+def test_a_reference_beyond_the_input_is_malformed() -> None:
+    with pytest.raises(MalformedExpression, match="0 columns"):
+        to_column(parse_rex(ref(0, "INT"), PATH), [])
+
+
+def test_an_expression_that_cannot_be_sent_is_refused_before_the_query_starts() -> None:
+    rex = I
+    for _ in range(200):
+        rex = call("+", "INT", rex, I)
+
+    assert "nested too deeply" in refused(rex).message
+
+
+def test_a_sum_of_twenty_columns_is_not_too_deep() -> None:
+    rex = ref(0, "BIGINT")
+    for _ in range(19):
+        rex = call("+", "BIGINT", rex, ref(0, "BIGINT"))
+
+    check(parse_rex(rex, PATH))
+
+
+def test_a_thousand_alternatives_are_not_too_deep() -> None:
+    equal = [call("=", "BOOLEAN", I, lit(number, "INT NOT NULL")) for number in range(1000)]
+
+    check(parse_rex(call("OR", "BOOLEAN", *equal), PATH))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "expected"),
+    [
+        (5, "INT NOT NULL", 5),
+        # small integers may be written as text by older planners
+        ("-5", "BIGINT NOT NULL", -5),
+        ("1.5", "DECIMAL(5, 2) NOT NULL", Decimal("1.50")),
+        ("2.50", "DECIMAL(3, 1) NOT NULL", LiteralError),
+        ("1E+2", "DECIMAL(5, 0) NOT NULL", Decimal(100)),
+        # a FLOAT literal is exactly a number of 32 bits
+        ("0.1", "FLOAT NOT NULL", 0.10000000149011612),
+        ("NaN", "DOUBLE NOT NULL", float("nan")),
+        ("Cv8=", "BINARY(2) NOT NULL", b"\x0a\xff"),
+        ("***", "BINARY(2) NOT NULL", LiteralError),
+        ("1969-12-31", "DATE NOT NULL", -1),
+        ("2020-02-30", "DATE NOT NULL", LiteralError),
+        ("00:00:01.5", "TIME(3) NOT NULL", 1500),
+        ("1970-01-01 00:00:00.000001", "TIMESTAMP(6) NOT NULL", 1),
+        ("1969-12-31 23:59:59.999", "TIMESTAMP_LTZ(3) NOT NULL", -1000),
+        # Spark has no nanoseconds: zeros may be cut, digits not
+        ("1970-01-01 00:00:00.100000000", "TIMESTAMP(9) NOT NULL", 100_000),
+        ("1970-01-01 00:00:00.000000001", "TIMESTAMP(9) NOT NULL", LiteralError),
+        ("-86400000", "INTERVAL DAY(3) NOT NULL", -86_400_000),
+        ("14", "INTERVAL YEAR TO MONTH NOT NULL", 14),
+        (None, "INT", None),
+        (1, "BOOLEAN NOT NULL", LiteralError),
+    ],
+)
+def test_literals_have_the_value_of_their_type(value: object, kind: str, expected: object) -> None:
+    logical = parse_type(kind)
+
+    if expected is LiteralError:
+        with pytest.raises(LiteralError):
+            literal_value(value, logical)
+    else:
+        found = literal_value(value, logical)
+        assert type(found) is type(expected)
+        assert repr(found) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("INT NOT NULL", "int"),
+        ("TIME(3)", "int"),
+        ("TIMESTAMP(3)", "timestamp_ntz"),
+        ("TIMESTAMP_LTZ(6)", "timestamp"),
+        ("DECIMAL(38, 10)", "decimal(38,10)"),
+        ("ROW<`a` ARRAY<SMALLINT>, `b` MAP<STRING, BYTES>>",
+         "struct<a:array<smallint>,b:map<string,binary>>"),
+        ("MULTISET<STRING>", "map<string,int>"),
+    ],
+)  # fmt: skip
+def test_spark_types(kind: str, expected: str) -> None:
+    assert spark_type(parse_type(kind)).simpleString() == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "group", "absent"),
+    [
+        (r"(\d+)-(\d+)", 2, False),
+        (r"(a)|(b)", 1, True),
+        (r"(a)?b", 1, True),
+        (r"(a*)b", 1, False),
+        (r"((a)b)*", 2, True),
+        (r"(?:x(a)){0,2}", 1, True),
+        (r"(a|b)c", 1, False),
+        (r"\((a)\)", 1, False),
+        (r"[(](a)", 1, False),
+        (r"(?<name>a)", 1, False),
+        (r"(?=x)(a)", 1, False),
+    ],
+)
+def test_groups_that_a_match_may_leave_out(pattern: str, group: int, absent: bool) -> None:
+    assert _may_be_absent(pattern, group) is absent
+
+
+def test_the_table_of_functions_is_complete_for_reference_pages() -> None:
+    for name, row in FUNCTIONS.items():
+        assert row.name == name
+        assert 0 <= row.least <= row.most
+        assert row.group

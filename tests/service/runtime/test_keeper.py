@@ -1,0 +1,338 @@
+"""The transitions of the table in `service.runtime.keeper`, by a clock moved by hand.
+
+Redis is real; Spark, the dataflow and the ledger do as told. `Rig.settle` returns when the keeper
+waits for time or an order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.runtime.errors import QueryStillRunning
+from service.runtime.launcher import package_version
+from service.runtime.records import PipelineOptions, QueryHandle
+from service.runtime.status import PERMANENT_CODES
+from state.errors import StateLost, StateUnavailable
+from tests.service.runtime.rig import LIMITS, PLAN, Rig, in_rig
+
+if TYPE_CHECKING:
+    import redis
+
+
+@in_rig
+async def test_wanted_pipeline_is_started_in_a_new_run(rig: Rig) -> None:
+    rig.registry.create("p", PLAN)
+
+    await rig.order("RUNNING")
+
+    assert (rig.status.state, rig.status.run, rig.status.query_id) == ("RUNNING", 1, "query-1")
+    assert rig.registry.get("p").query == QueryHandle(
+        session_id="session",
+        query_id="query-1",
+        run_id="run-1",
+        run=1,
+        version=package_version(),
+    )
+
+
+@in_rig
+async def test_created_pipeline_that_is_not_wanted_stays_stopped(rig: Rig) -> None:
+    rig.registry.create("p", PLAN)
+
+    await rig.supervisor.apply("p")
+    await rig.settle()
+
+    assert rig.status.state == "STOPPED"
+    assert rig.queries.started_count == 0
+    assert rig.clock.remaining_ms() is None
+
+
+@in_rig
+async def test_running_query_is_looked_at_and_its_epoch_shown(rig: Rig) -> None:
+    await rig.running()
+    rig.ledgers.epochs["p"] = 7
+
+    await rig.look()
+
+    assert (rig.status.state, rig.status.epoch) == ("RUNNING", 7)
+
+
+@in_rig
+async def test_unwanted_query_is_stopped(rig: Rig) -> None:
+    await rig.running()
+
+    await rig.order("STOPPED")
+
+    assert rig.status.state == "STOPPED"
+    assert rig.queries.alive == []
+    assert rig.registry.get("p").query is None
+
+
+@in_rig
+async def test_restart_stops_the_query_before_the_next_one_starts(rig: Rig) -> None:
+    await rig.running()
+    rig.queries.log.clear()
+
+    await rig.supervisor.restart("p")
+    await rig.settle()
+
+    assert rig.queries.log == ["stop query-1", "start p run 2"]
+    assert (rig.status.state, rig.status.run, rig.status.restarts) == ("RUNNING", 2, 0)
+
+
+@in_rig
+async def test_orders_for_what_is_so_already_change_nothing(rig: Rig) -> None:
+    await rig.running()
+
+    await rig.order("RUNNING")
+    await rig.order("RUNNING")
+
+    assert rig.queries.started_count == 1
+
+
+@in_rig
+async def test_changed_options_wait_for_the_next_start(rig: Rig) -> None:
+    await rig.running()
+
+    rig.registry.update("p", options=PipelineOptions(tick_interval_ms=5))
+    await rig.look()
+
+    assert (rig.status.state, rig.queries.started_count) == ("RUNNING", 1)
+
+
+@in_rig
+async def test_failed_query_is_started_again_after_a_delay(rig: Rig) -> None:
+    await rig.running()
+    rig.query_ends("state-incarnation-changed")
+
+    await rig.look()
+
+    assert (rig.status.state, rig.status.restarts) == ("RESTARTING", 1)
+    assert rig.error_code == "state-incarnation-changed"
+    assert rig.clock.remaining_ms() == 500
+
+    await rig.clock.advance(500)
+    assert (rig.status.state, rig.status.run) == ("RUNNING", 2)
+    assert rig.error_code is None
+
+
+@in_rig
+async def test_delay_doubles_up_to_its_limit(rig: Rig) -> None:
+    await rig.running()
+    delays = []
+
+    for _ in range(LIMITS.restarts_max):
+        rig.query_ends()
+        await rig.look()
+        delays.append(rig.clock.remaining_ms())
+        await rig.clock.advance(4_000)
+
+    assert delays == [500, 1_000, 2_000]
+
+
+@in_rig
+async def test_pipeline_fails_once_its_restarts_are_used_up(rig: Rig) -> None:
+    await rig.running()
+
+    for _ in range(LIMITS.restarts_max):
+        rig.query_ends()
+        await rig.look()
+        await rig.clock.advance(4_000)
+    rig.query_ends()
+    await rig.look()
+
+    assert (rig.status.state, rig.error_code) == ("FAILED", "query.failed")
+    assert rig.clock.remaining_ms() is None
+    assert rig.queries.started_count == 1 + LIMITS.restarts_max
+    assert rig.registry.get("p").failure is not None
+
+
+@in_rig
+async def test_restarts_count_from_nothing_after_a_long_time_without_failure(rig: Rig) -> None:
+    await rig.running()
+    rig.query_ends()
+    await rig.look()
+    await rig.clock.advance(500)
+    await rig.look()
+    assert rig.status.restarts == 1
+
+    await rig.clock.advance(LIMITS.reset_ms)
+
+    assert rig.status.restarts == 0
+
+
+@pytest.mark.parametrize("code", sorted(PERMANENT_CODES))
+def test_failure_beyond_repair_is_never_tried_again(redis_client: redis.Redis, code: str) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.running()
+        rig.query_ends(code)
+        await rig.look()
+
+        assert (rig.status.state, rig.error_code) == ("FAILED", code)
+        await rig.clock.advance(10**8)
+        assert rig.queries.started_count == 1
+
+        await rig.replace_service()
+        assert (rig.status.state, rig.error_code) == ("FAILED", code)
+        assert rig.queries.started_count == 1
+
+    in_rig(scenario)(redis_client)
+
+
+@in_rig
+async def test_user_can_have_a_failed_pipeline_tried_again(rig: Rig) -> None:
+    await rig.running()
+    rig.query_ends("state-lost")
+    await rig.look()
+
+    await rig.supervisor.apply("p")
+    await rig.settle()
+
+    assert (rig.status.state, rig.status.restarts) == ("RUNNING", 0)
+    assert rig.error_code is None
+    assert rig.registry.get("p").failure is None
+
+
+@in_rig
+async def test_failed_pipeline_can_be_stopped(rig: Rig) -> None:
+    await rig.running()
+    rig.query_ends("state-lost")
+    await rig.look()
+
+    await rig.order("STOPPED")
+
+    assert (rig.status.state, rig.error_code) == ("STOPPED", None)
+    assert rig.registry.get("p").failure is None
+
+
+@in_rig
+async def test_failure_by_exhausted_restarts_is_tried_again_by_the_next_service(rig: Rig) -> None:
+    await rig.running()
+    for _ in range(LIMITS.restarts_max + 1):
+        rig.query_ends()
+        await rig.look()
+        await rig.clock.advance(4_000)
+    assert rig.status.state == "FAILED"
+
+    await rig.replace_service()
+
+    assert rig.status.state == "RUNNING"
+
+
+@in_rig
+async def test_plan_that_cannot_run_fails_without_a_run(rig: Rig) -> None:
+    rig.registry.create("p", PLAN)
+    rig.starter.refused = True
+
+    await rig.order("RUNNING")
+
+    assert (rig.status.state, rig.error_code) == ("FAILED", "plan.unsupported")
+    assert rig.ledgers.runs == {}
+
+
+@in_rig
+async def test_lost_state_at_the_opening_of_a_run_fails(rig: Rig) -> None:
+    rig.registry.create("p", PLAN)
+    rig.ledgers.error = StateLost("marker 3, checkpoint 5")
+
+    await rig.order("RUNNING")
+
+    assert (rig.status.state, rig.error_code) == ("FAILED", "state-lost")
+
+
+@in_rig
+async def test_query_that_someone_else_stopped_is_started_again(rig: Rig) -> None:
+    await rig.running()
+    rig.query_ends(None)
+
+    await rig.look()
+
+    assert (rig.status.state, rig.error_code) == ("RESTARTING", "query.ended")
+
+
+@in_rig
+async def test_query_that_went_with_its_session_is_started_again(rig: Rig) -> None:
+    await rig.running()
+    rig.queries.looks.clear()
+
+    await rig.look()
+    assert (rig.status.state, rig.error_code) == ("RESTARTING", "query.gone")
+
+    await rig.clock.advance(500)
+    assert (rig.status.state, rig.status.run) == ("RUNNING", 2)
+
+
+@in_rig
+async def test_silent_spark_is_waited_for_without_a_limit(rig: Rig) -> None:
+    await rig.running()
+    rig.queries.away = True
+
+    await rig.look()
+    for _ in range(20):
+        await rig.clock.advance(LIMITS.backoff_max_ms)
+    assert (rig.status.state, rig.error_code) == ("RESTARTING", "spark.unavailable")
+
+    rig.queries.away = False
+    await rig.clock.advance(LIMITS.backoff_max_ms)
+    assert (rig.status.state, rig.status.restarts, rig.status.run) == ("RUNNING", 0, 1)
+    assert rig.queries.started_count == 1
+
+
+@in_rig
+async def test_waits_for_a_silent_neighbour_grow(rig: Rig) -> None:
+    rig.registry.create("p", PLAN)
+    rig.ledgers.error = StateUnavailable("Redis is away")
+    await rig.order("RUNNING")
+    delays = []
+
+    for _ in range(5):
+        delays.append(rig.clock.remaining_ms())
+        await rig.clock.advance(LIMITS.backoff_max_ms)
+
+    assert delays == [500, 1_000, 2_000, 4_000, 4_000]
+    rig.ledgers.error = None
+    await rig.clock.advance(LIMITS.backoff_max_ms)
+    assert rig.status.state == "RUNNING"
+
+
+@in_rig
+async def test_stop_waits_for_a_silent_spark(rig: Rig) -> None:
+    await rig.running()
+    rig.queries.away = True
+
+    await rig.order("STOPPED")
+    assert (rig.status.state, rig.error_code) == ("STOPPING", "spark.unavailable")
+
+    rig.queries.away = False
+    await rig.clock.advance(LIMITS.backoff_max_ms)
+    assert (rig.status.state, rig.error_code) == ("STOPPED", None)
+    assert rig.queries.alive == []
+
+
+@in_rig
+async def test_nothing_is_started_beside_a_query_that_does_not_end(rig: Rig) -> None:
+    await rig.running()
+    rig.queries.stop_error = QueryStillRunning("the query has not ended")
+
+    await rig.supervisor.restart("p")
+    await rig.settle()
+    await rig.clock.advance(LIMITS.backoff_max_ms)
+
+    assert (rig.status.state, rig.error_code) == ("STOPPING", "query.still-running")
+    assert rig.queries.started_count == 1
+    rig.queries.stop_error = None
+    await rig.clock.advance(LIMITS.backoff_max_ms)
+    assert (rig.status.state, rig.status.run) == ("RUNNING", 2)
+
+
+@in_rig
+async def test_unexpected_error_is_counted_and_shows_no_details(rig: Rig) -> None:
+    rig.registry.create("p", PLAN)
+    rig.queries.start_error = ZeroDivisionError("secret")
+
+    await rig.order("RUNNING")
+
+    assert (rig.status.state, rig.error_code) == ("RESTARTING", "internal")
+    assert "secret" not in str(rig.status)

@@ -1,0 +1,117 @@
+"""What of Spark's errors is told, to whom, and what is kept back."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from service.runtime.errors import QueryFailed, SessionLost, SparkUnavailable, StartFailed
+from service.runtime.spark_errors import query_error, translated
+
+WORKER = """\
+[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_EXCEPTION] \
+An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/opt/site-packages/operators/worker.py", line 25, in run_partition
+    raise ValueError(row)
+  File "/opt/site-packages/operators/batch.py", line 7, in fold
+{raised}
+ SQLSTATE: 38000
+"""
+
+
+def test_code_and_message_of_our_own_errors_are_told() -> None:
+    text = WORKER.format(
+        raised="operators.worker.WorkerError: [tailrace:state-lost] marker 3, checkpoint 5\nsecret"
+    )
+
+    found = query_error(text)
+
+    assert (found.code, found.message) == ("state-lost", "marker 3, checkpoint 5")
+
+
+def test_foreign_error_is_told_by_its_kind_only() -> None:
+    found = query_error(WORKER.format(raised="ValueError: row ('secret', 1) is odd"))
+
+    assert (found.code, found.message) == ("query.failed", "Spark ended the query: ValueError")
+    assert "secret" not in str(found)
+
+
+def test_log_gets_places_of_code_and_kinds_of_errors_but_no_messages() -> None:
+    found = query_error(WORKER.format(raised="pyarrow.lib.ArrowTypeError: secret"))
+
+    assert found.places == (
+        "worker.py:25 run_partition",
+        "batch.py:7 fold",
+        "pyarrow.lib.ArrowTypeError",
+    )
+
+
+def test_error_of_the_jvm_is_told_by_its_class() -> None:
+    found = query_error("[STATE_STORE.CANNOT_LOAD] An error occurred: secret")
+
+    assert found.message == "Spark ended the query: STATE_STORE.CANNOT_LOAD"
+
+
+def test_message_is_bounded() -> None:
+    assert len(query_error("[tailrace:x] " + "a" * 10_000).message) == 500
+
+
+def test_text_without_anything_to_hold_on_to_is_still_an_error() -> None:
+    assert query_error("").message == "Spark ended the query: an unknown error"
+
+
+def _connect_error(condition: str | None, status: grpc.StatusCode) -> Exception:
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+    error: Exception = SparkConnectGrpcException(
+        message=f"[{condition}] secret" if condition else "secret",
+        errorClass=condition,
+        messageParameters={} if condition else None,
+        grpc_status_code=status,
+    )
+    return error
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support:FutureWarning")
+@pytest.mark.parametrize(
+    ("condition", "status", "expected", "code"),
+    [
+        ("INVALID_HANDLE.SESSION_CLOSED", "INTERNAL", SessionLost, "spark.session-lost"),
+        ("INVALID_HANDLE.SESSION_CHANGED", "INTERNAL", SessionLost, "spark.session-lost"),
+        ("NO_ACTIVE_SESSION", "UNKNOWN", SessionLost, "spark.session-lost"),
+        (None, "UNAVAILABLE", SparkUnavailable, "spark.unavailable"),
+        (None, "DEADLINE_EXCEEDED", SparkUnavailable, "spark.unavailable"),
+        (
+            "CONNECT_INVALID_PLAN.STREAMING_QUERY_RUN_ID_MISMATCH",
+            "INTERNAL",
+            QueryFailed,
+            "query.not-found",
+        ),
+        ("STREAM_FAILED", "INTERNAL", QueryFailed, "query.failed"),
+    ],
+)
+def test_errors_of_the_client_become_ours(
+    condition: str | None, status: str, expected: type[Exception], code: str
+) -> None:
+    error = _connect_error(condition, grpc.StatusCode[status])
+
+    with pytest.raises(expected) as raised, translated():
+        raise error
+
+    assert getattr(raised.value, "code", None) == code
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support:FutureWarning")
+def test_refused_definition_is_a_failed_start() -> None:
+    from pyspark.errors import AnalysisException
+
+    with pytest.raises(StartFailed, match="UNRESOLVED_COLUMN") as raised, translated():
+        raise AnalysisException("[UNRESOLVED_COLUMN] secret")
+
+    assert "secret" not in raised.value.message
+
+
+def test_other_value_errors_are_not_taken_for_sparks() -> None:
+    with pytest.raises(ValueError, match="ours"), translated():
+        raise ValueError("ours")
