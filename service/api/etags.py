@@ -1,0 +1,88 @@
+"""Answers as JSON with an entity tag, and the two conditions on it.
+
+The tag of a reply is a digest of its bytes, so `If-None-Match` gives 304 exactly when nothing that
+the client could see has changed. A pipeline's tag starts with the version of its definition,
+`"7.9f0c…"`. `If-Match` compares this version only: status and epoch move all the time and must not
+make every update fail, while two updates of the definition must not overwrite each other.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from starlette.responses import Response
+
+from service.api.errors import InvalidParameter, PreconditionFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+
+JSON = "application/json"
+
+
+def reply(
+    request: Request,
+    body: Any,
+    *,
+    status: int = 200,
+    version: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """A JSON answer with its tag; 304 without a body where the client has it already."""
+    return tagged(
+        request,
+        orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS),
+        media_type=JSON,
+        status=status,
+        version=version,
+        headers=headers,
+    )
+
+
+def tagged(
+    request: Request,
+    content: bytes,
+    *,
+    media_type: str,
+    status: int = 200,
+    version: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """As `reply`, for bytes of any media type."""
+    digest = blake2b(content, digest_size=12).hexdigest()
+    tag = f'"{digest}"' if version is None else f'"{version}.{digest}"'
+    known = request.headers.get("if-none-match")
+    if request.method == "GET" and status == 200 and known is not None and _lists(known, tag):
+        return Response(status_code=304, headers={"ETag": tag})
+    return Response(content, status, {"ETag": tag, **(headers or {})}, media_type)
+
+
+def _lists(header: str, tag: str) -> bool:
+    """Weak comparison against a list of tags (RFC 9110, 13.1.2); proxies may weaken ours."""
+    listed = [each.strip().removeprefix("W/") for each in header.split(",")]
+    return "*" in listed or tag in listed
+
+
+def expected_version(request: Request) -> int | None:
+    """The version that `If-Match` names; None without the header or for `*`.
+
+    Raises:
+        InvalidParameter: the header is not one tag as we give them.
+        PreconditionFailed: the tag is weak or not one of a pipeline, so it cannot match.
+    """
+    header = request.headers.get("if-match")
+    if header is None or header.strip() == "*":
+        return None
+    tag = header.strip()
+    if "," in tag:
+        raise InvalidParameter("If-Match takes one entity tag", hint="send the ETag as it was")
+    number = tag.removeprefix('"').partition(".")[0].removesuffix('"')
+    if not tag.startswith('"') or not number.isascii() or not number.isdigit():
+        raise PreconditionFailed(
+            "If-Match does not hold an entity tag of a pipeline", hint="send the ETag as it was"
+        )
+    return int(number[:18])

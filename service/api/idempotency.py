@@ -1,0 +1,171 @@
+"""`Idempotency-Key`: the same request sent twice acts once and is answered the same.
+
+The record of a key lives in Redis, so it holds across restarts and instances of the service. It is
+locked while the first request runs, then holds that request's answer until its time is over. Only
+answers of success are kept: what was refused changed nothing, so the client may correct and repeat
+it under the same key. The lock has a time limit of its own, which a request that died leaves
+behind; after it the key is free again.
+
+A route whose effect is itself a Redis write can store the answer in the same script (see
+`Idempotency.record`), so that no crash can come between the two.
+
+Source: draft-ietf-httpapi-idempotency-key-header: 409 while in progress, 422 for another request.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Annotated, Any
+
+import anyio
+import anyio.to_thread
+import orjson
+from fastapi import Header, Request
+from starlette.responses import Response
+
+from service.api.errors import IdempotencyInProgress, IdempotencyMismatch, InvalidParameter
+from service.auth import PRINCIPAL
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import redis
+
+    from service.settings import LimitSettings
+
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_KEPT_HEADERS = ("content-type", "etag", "location")
+
+# The lock may have timed out and be somebody else's by now: only its owner writes or frees it.
+_FINISH = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+if ARGV[2] == '' then return redis.call('DEL', KEYS[1]) end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return 1
+"""
+
+
+class Idempotency:
+    """The key of one request, if it has one."""
+
+    def __init__(
+        self, client: redis.Redis, limits: LimitSettings, key: str | None, record_key: str, own: str
+    ) -> None:
+        self._client = client
+        self._limits = limits
+        self._fingerprint = own
+        self.record_key = record_key if key is not None else None
+        """The Redis key of the record; None without an Idempotency-Key."""
+        self._lock = orjson.dumps({"fingerprint": own, "owner": uuid.uuid4().hex})
+
+    async def run(self, action: Callable[[], Awaitable[Response]]) -> Response:
+        """Answer as the first request with this key was, or be the first.
+
+        Raises:
+            IdempotencyInProgress: the first one still runs.
+            IdempotencyMismatch: the key was used for another request.
+        """
+        if self.record_key is None:
+            return await action()
+        earlier = await anyio.to_thread.run_sync(self._begin)
+        if earlier is not None:
+            return self._repeat(earlier)
+        kept: bytes = b""
+        try:
+            response = await action()
+            if 200 <= response.status_code < 300:
+                kept = self.record(response)
+            return response
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(partial(self._end, kept))
+
+    def record(self, response: Response) -> bytes:
+        """What is stored of an answer."""
+        headers = {
+            name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers
+        }
+        return orjson.dumps(
+            {
+                "fingerprint": self._fingerprint,
+                "status": response.status_code,
+                "headers": headers,
+                "body": bytes(response.body).decode(),
+            }
+        )
+
+    def _begin(self) -> dict[str, Any] | None:
+        assert self.record_key is not None
+        lock_ms = self._limits.idempotency_lock_ms
+        if self._client.set(self.record_key, self._lock, nx=True, px=lock_ms):
+            return None
+        found = self._client.get(self.record_key)
+        # Gone between the two commands: as good as still running, and the client will ask again.
+        return {} if found is None else dict(orjson.loads(found))
+
+    def _repeat(self, earlier: dict[str, Any]) -> Response:
+        if earlier and earlier["fingerprint"] != self._fingerprint:
+            raise IdempotencyMismatch(
+                "the Idempotency-Key was used for another request", hint="use a new key"
+            )
+        if "status" not in earlier:
+            raise IdempotencyInProgress("the first request with this Idempotency-Key still runs")
+        headers = {**earlier["headers"], "Idempotency-Replayed": "true"}
+        return Response(earlier["body"], earlier["status"], headers)
+
+    def _end(self, kept: bytes) -> None:
+        assert self.record_key is not None
+        self._client.eval(
+            _FINISH, 1, self.record_key, self._lock, kept, self._limits.idempotency_ttl_ms
+        )
+
+    @property
+    def ttl_ms(self) -> int:
+        """How long an answer is kept."""
+        return self._limits.idempotency_ttl_ms
+
+
+async def idempotency_of(
+    request: Request,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            description="Any text of at most 255 printable characters, new for each new request; "
+            "sent again, the request acts no second time and gets the first answer."
+        ),
+    ] = None,
+) -> Idempotency:
+    """The key of a request, within its caller and its pipeline.
+
+    Raises:
+        InvalidParameter: the header is not such a text.
+    """
+    if idempotency_key is not None and _KEY.fullmatch(idempotency_key) is None:
+        raise InvalidParameter("Idempotency-Key is not 1 to 255 printable ASCII characters")
+    services = request.app.state.services
+    principal = request.scope.get(PRINCIPAL, "")
+    digest = _digest(principal, idempotency_key or "")
+    pipeline = request.path_params.get("pipeline")
+    # Of a pipeline's requests the record lies in the pipeline's slot, where scripts can reach both.
+    tag = "tailrace" if pipeline is None else f"tailrace:{{{pipeline}}}"
+    own = _digest(request.method, request.url.path, request.url.query, await request.body())
+    return Idempotency(
+        services.redis,
+        services.settings.limits,
+        idempotency_key,
+        f"{tag}:idempotency:{digest}",
+        own,
+    )
+
+
+def _digest(*parts: str | bytes) -> str:
+    """A digest in which no two lists of parts run together."""
+    hasher = blake2b(digest_size=20)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        hasher.update(len(data).to_bytes(8, "big"))
+        hasher.update(data)
+    return hasher.hexdigest()

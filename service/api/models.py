@@ -1,0 +1,358 @@
+"""Bodies of requests, typed, and the shapes of answers as OpenAPI describes them.
+
+Requests refuse members that they do not know: a misspelt option must not be silently off. Answers
+are built by the routes as plain dictionaries; these classes only document them, and the fuzz test
+holds the two together. Times are ISO 8601 in UTC; members named `..._ms` are integers.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+Label = Annotated[
+    str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9._/-]+$")
+]
+LabelValue = Annotated[str, StringConstraints(max_length=255)]
+PipelineName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class PlanBody(_Request):
+    """A compiled plan, inline or by address: exactly one of the two."""
+
+    plan: dict[str, Any] | str | None = Field(
+        default=None, description="Flink's compiled plan: the JSON object, or its text."
+    )
+    plan_uri: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=2_048,
+        description="A file below the files root, as a path or `file:` address; http(s) addresses "
+        "only where the settings enable them.",
+        examples=["plans/latest_flight.plan.json"],
+    )
+
+    @model_validator(mode="after")
+    def _one_of(self) -> PlanBody:
+        if (self.plan is None) == (self.plan_uri is None):
+            raise ValueError("give either plan or plan_uri")
+        return self
+
+
+class OptionsBody(_Request):
+    """How the pipeline runs; what is not named is taken from the settings."""
+
+    trigger_interval_ms: int | None = Field(
+        default=None, ge=0, le=3_600_000, description="Shortest time from epoch to epoch."
+    )
+    tick_interval_ms: int | None = Field(
+        default=None, ge=100, le=86_400_000, description="Epochs run this often without data."
+    )
+    rows_per_epoch_max: int | None = Field(
+        default=None, ge=1, le=10_000_000, description="Changes that a source puts into an epoch."
+    )
+    max_parallelism: int | None = Field(
+        default=None, ge=1, le=32_768, description="Key groups; cannot be changed later."
+    )
+    on_malformed: Literal["dead-letter", "fail"] | None = Field(
+        default=None, description="What becomes of lines that are no changes."
+    )
+    default_ttl_ms: int | None = Field(
+        default=None, ge=0, le=2**53, description="TTL of state whose plan names none; 0: for ever."
+    )
+    upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = Field(
+        default=None, description="In place of the plan's own, for every materializer."
+    )
+    adaptive_threshold_high: int | None = Field(
+        default=None, ge=1, le=2**31, description="ADAPTIVE: so many entries are spread."
+    )
+    adaptive_threshold_low: int | None = Field(
+        default=None, ge=0, le=2**31, description="ADAPTIVE: so few entries are packed."
+    )
+
+
+class PlanCheckBody(PlanBody):
+    """A plan to look at; nothing is stored."""
+
+    options: OptionsBody = Field(default_factory=OptionsBody)
+
+
+class PipelineBody(PlanBody):
+    """A pipeline to create."""
+
+    name: PipelineName = Field(
+        description="Unique; part of addresses and of keys in Redis.", examples=["latest-flight"]
+    )
+    options: OptionsBody = Field(default_factory=OptionsBody)
+    labels: dict[Label, LabelValue] = Field(default_factory=dict)
+    start: bool = Field(default=False, description="Whether to start it at once.")
+
+
+class PipelinePatch(_Request):
+    """What may change of a pipeline (RFC 7396): a member that is not there stays as it is.
+
+    Options take effect at the next start of the query; `null` takes an option back to its default,
+    and a label away.
+    """
+
+    options: OptionsBody | None = None
+    labels: dict[Label, LabelValue | None] | None = None
+
+
+class Problem(BaseModel):
+    """RFC 9457, with what helps to find and repair the cause."""
+
+    type: str = Field(description="Stable address of the kind of problem, with its explanation.")
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    code: str = Field(description="The error's own stable name.")
+    hint: str | None = None
+    node_id: int | None = Field(default=None, description="The plan's node that is meant.")
+    path: str | None = Field(default=None, description="JSON pointer into the plan.")
+    errors: list[dict[str, Any]] | None = None
+
+
+class Finding(BaseModel):
+    """One thing about a plan."""
+
+    severity: Literal["error", "warning"]
+    kind: Literal["invalid", "unsupported", "warning"]
+    code: str
+    message: str
+    hint: str | None = None
+    node_id: int | None = None
+    type: str | None = Field(default=None, description="The node's type.")
+    path: str | None = None
+
+
+class PlanCheck(BaseModel):
+    """Whether a plan would be accepted, and what was found."""
+
+    valid: bool
+    flink_version: str | None
+    findings: list[Finding]
+
+
+class StatusError(BaseModel):
+    """Why a pipeline has failed, or is being restarted."""
+
+    code: str
+    message: str
+
+
+class Status(BaseModel):
+    """What a pipeline does now."""
+
+    state: Literal["CREATED", "STARTING", "RUNNING", "STOPPING", "STOPPED", "RESTARTING", "FAILED"]
+    run: int | None
+    query_id: str | None
+    epoch: int = Field(description="The last closed epoch; 0 before the first.")
+    since: str | None
+    restarts: int
+    error: StatusError | None
+
+
+class Pipeline(BaseModel):
+    """A pipeline: what was asked for, and what it does."""
+
+    name: str
+    id: str
+    version: int
+    desired_state: Literal["RUNNING", "STOPPED"]
+    status: Status
+    options: dict[str, Any]
+    labels: dict[str, str]
+    flink_version: str | None
+    created_at: str
+    updated_at: str
+
+
+class _List(BaseModel):
+    next: str | None = Field(description="Address of the next page; null on the last one.")
+    next_cursor: str | None
+
+
+class PipelineList(_List):
+    """A page of pipelines, by name."""
+
+    items: list[Pipeline]
+
+
+class _EpochList(_List):
+    epoch: int = Field(description="The closed epoch that was read.")
+
+
+class Epochs(_List):
+    """A page of progress, newest first, and sums since the pipeline was created."""
+
+    epoch: int
+    totals: dict[str, int]
+    items: list[dict[str, Any]]
+
+
+class Operator(BaseModel):
+    """A stateful operator."""
+
+    id: str
+    node_id: int
+    kind: str
+    epoch: int
+    key_columns: list[dict[str, str]]
+    upsert_key_columns: list[dict[str, str]]
+    columns: list[dict[str, str]]
+    strategy: str | None
+    ttl_ms: int | None
+    keys: int
+    orphans: int
+
+
+class OperatorList(_List):
+    """The pipeline's stateful operators."""
+
+    items: list[Operator]
+
+
+class Key(BaseModel):
+    """A key that has rows."""
+
+    key: list[Any]
+    href: str
+    layout: Literal["packed", "spread"]
+    entries: int = Field(description="In state; some may be past their time.")
+
+
+class KeyList(_EpochList):
+    """A page of keys, in the order of key groups."""
+
+    items: list[Key]
+
+
+class KeyRow(BaseModel):
+    """A key's current row."""
+
+    key: list[Any]
+    epoch: int
+    sequence_number: int
+    row: dict[str, Any]
+    inserted_at: str
+    expires_at: str | None
+    entries: int
+
+
+class Entry(BaseModel):
+    """A live row of a history."""
+
+    sequence_number: int
+    row: dict[str, Any]
+    inserted_at: str
+    expires_at: str | None
+    current: bool = Field(description="The newest live entry.")
+    shown: bool = Field(description="The one that the operator emitted last.")
+
+
+class History(_EpochList):
+    """A page of a key's live rows, oldest first."""
+
+    key: list[Any]
+    entries: int = Field(description="Live rows, on this page or not.")
+    layout: Literal["packed", "spread"]
+    items: list[Entry]
+
+
+class KeyExplanation(BaseModel):
+    """Why a key's row is what it is."""
+
+    key: list[Any]
+    epoch: int
+    text: str
+    current: Entry
+    fallback: Entry | None
+    shown_sequence_number: int | None = Field(
+        description="The entry that the sink shows; null: a row that is gone."
+    )
+    entries: int
+    entries_behind: int
+    on_retraction: Literal["update", "delete"]
+
+
+class Orphans(_EpochList):
+    """A page of retractions that matched nothing."""
+
+    count: int = Field(description="All there were, listed or not.")
+    items: list[dict[str, Any]]
+
+
+class DeadLetters(_List):
+    """A page of lines that were no changes, oldest first."""
+
+    count: int = Field(description="All there were, listed or not.")
+    items: list[dict[str, Any]]
+
+
+class Tables(_List):
+    """What a pipeline reads and writes."""
+
+    epoch: int
+    items: list[dict[str, Any]]
+
+
+class TableRows(_EpochList):
+    """A page of a sink's table as of the closed epoch."""
+
+    items: list[dict[str, Any]]
+
+
+class TableRow(BaseModel):
+    """A row of a sink's table."""
+
+    key: list[Any]
+    epoch: int
+    row: dict[str, Any]
+
+
+class Rejected(BaseModel):
+    """A line of an ingress body that is no change."""
+
+    line: int = Field(description="Counted from 1.")
+    reason: str
+
+
+class Accepted(BaseModel):
+    """What became of an ingress body."""
+
+    token: str
+    completion: str = Field(description="Where to ask whether the changes have reached the sinks.")
+    accepted: int
+    rejected_count: int
+    rejected: list[Rejected]
+
+
+class Completion(BaseModel):
+    """Whether accepted changes have reached the sinks."""
+
+    status: Literal["done", "pending"]
+    epoch: int
+
+
+class Check(BaseModel):
+    """One condition of readiness."""
+
+    name: str
+    ok: bool
+    reason: str | None
+
+
+class Readiness(BaseModel):
+    """Whether the service can work, why not, and the limits in force."""
+
+    ready: bool
+    checks: list[Check]
+    limits: dict[str, Any]
+    authentication: bool

@@ -1,0 +1,93 @@
+"""`/v1/pipelines/{p}/operators`: stateful operators, and the retractions that matched nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request, Response
+
+from service import problem_types as problem
+from service.api.deps import (
+    InspectorDep,
+    OperatorPath,
+    PageDep,
+    RecordDep,
+    ServicesDep,
+    contents_of,
+    describe,
+    in_thread,
+)
+from service.api.etags import reply
+from service.api.models import Operator, OperatorList, Orphans
+from service.api.paging import cursor_text, page_body
+from service.api.times import with_time
+from state.types import format_type
+
+if TYPE_CHECKING:
+    from service.runtime.contents import OperatorContents
+
+router = APIRouter(prefix="/v1/pipelines/{pipeline}/operators", tags=["state"])
+
+
+@router.get("", response_model=OperatorList, responses=describe(problem.PIPELINE_NOT_FOUND))
+async def list_all(
+    request: Request, record: RecordDep, services: ServicesDep, page: PageDep
+) -> Response:
+    """The pipeline's stateful operators, in the order of the plan."""
+    contents = await contents_of(services, record)
+    start = (page.position(int) or (0,))[0]
+    end = start + page.limit
+    chosen = contents.operators[max(start, 0) : end]
+    items = [await in_thread(_shown, each) for each in chosen]
+    following = cursor_text(end) if end < len(contents.operators) else None
+    return reply(request, page_body(request, items, following))
+
+
+@router.get(
+    "/{operator}",
+    response_model=Operator,
+    responses=describe(problem.PIPELINE_NOT_FOUND, problem.OPERATOR_NOT_FOUND),
+)
+async def get(
+    request: Request, record: RecordDep, operator: OperatorPath, services: ServicesDep
+) -> Response:
+    """What an operator keeps, and how much of it."""
+    contents = await contents_of(services, record)
+    return reply(request, await in_thread(_shown, contents.operator(operator)))
+
+
+@router.get(
+    "/{operator}/orphans",
+    response_model=Orphans,
+    responses=describe(
+        problem.PIPELINE_NOT_FOUND, problem.OPERATOR_NOT_FOUND, problem.CURSOR_INVALID
+    ),
+)
+async def orphans(request: Request, inspector: InspectorDep, page: PageDep) -> Response:
+    """Retractions that matched nothing: all are counted, the newest of each key group listed."""
+    part, count = await in_thread(inspector.orphans, page.position(int, str), page.limit)
+    items = [with_time(each) for each in part.items]
+    following = None if part.position is None else cursor_text(*part.position)
+    return reply(request, page_body(request, items, following, epoch=part.epoch, count=count))
+
+
+def _shown(operator: OperatorContents) -> dict[str, Any]:
+    keys, orphan_count, epoch = operator.inspector.counts()
+    spec = operator.spec
+    columns = [
+        {"name": name, "type": format_type(kind)}
+        for name, kind in zip(spec.names, spec.types, strict=True)
+    ]
+    return {
+        "id": operator.id,
+        "node_id": operator.node_id,
+        "kind": operator.kind,
+        "epoch": epoch,
+        "key_columns": [columns[each] for each in spec.key],
+        "upsert_key_columns": [columns[each] for each in spec.upsert_key or ()],
+        "columns": columns,
+        "strategy": spec.strategy.value,
+        "ttl_ms": spec.ttl_ms or None,
+        "keys": keys,
+        "orphans": orphan_count,
+    }

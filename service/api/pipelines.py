@@ -1,0 +1,272 @@
+"""`/v1/pipelines`: create, list, read, change, delete, start, stop, restart.
+
+Creating stores a plan and what was asked for; the supervisor brings the query to the desired state
+in the background. So the verbs answer 202 with the pipeline as it is now, and `status` is polled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+
+from service import problem_types as problem
+from service.api.deps import (
+    IdempotencyDep,
+    JsonBody,
+    PageDep,
+    RecordDep,
+    ServicesDep,
+    describe,
+    in_thread,
+)
+from service.api.errors import InvalidParameter
+from service.api.etags import expected_version, reply
+from service.api.models import Pipeline, PipelineBody, PipelineList, PipelinePatch
+from service.api.paging import cursor_text, page_body
+from service.api.plan_documents import document_of
+from service.api.plans import options_of
+from service.api.representations import pipeline_reply, represent, suits
+from service.runtime.admission import admit
+
+if TYPE_CHECKING:
+    from service.api.deps import Services
+    from service.runtime.registry import PipelineRecord
+
+router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"])
+
+_PLAN_PROBLEMS = (
+    problem.PLAN_INVALID,
+    problem.PLAN_UNSUPPORTED,
+    problem.PLAN_URI_REFUSED,
+    problem.TABLE_OPTION_INVALID,
+    problem.PATH_OUTSIDE_ROOT,
+)
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=Pipeline,
+    dependencies=[JsonBody],
+    responses=describe(
+        problem.PIPELINE_EXISTS,
+        problem.IDEMPOTENCY_IN_PROGRESS,
+        *_PLAN_PROBLEMS,
+        problem.IDEMPOTENCY_MISMATCH,
+        problem.PIPELINE_LIMIT,
+    ),
+)
+async def create(
+    request: Request, body: PipelineBody, services: ServicesDep, idempotency: IdempotencyDep
+) -> Response:
+    """Create a pipeline from a compiled plan.
+
+    The plan is checked as `POST /v1/plans/validate` does; what would not run is refused.
+    """
+    _check_labels(body.labels, services)
+
+    async def act() -> Response:
+        document = await document_of(body, services.settings)
+        options = options_of(body.options).settled(services.settings.execution)
+        plan = await in_thread(admit, document, options, services.settings)
+        record = await in_thread(
+            services.registry.create,
+            body.name,
+            dict(plan.document),
+            options=options,
+            labels=dict(body.labels),
+            desired="RUNNING" if body.start else "STOPPED",
+        )
+        await services.supervisor.apply(record.name)
+        location = {"Location": f"/v1/pipelines/{record.name}"}
+        return pipeline_reply(request, services, record, status=201, headers=location)
+
+    return await idempotency.run(act)
+
+
+@router.get("", response_model=PipelineList, responses=describe(problem.CURSOR_INVALID))
+async def list_all(
+    request: Request,
+    services: ServicesDep,
+    page: PageDep,
+    label: Annotated[
+        list[str] | None, Query(description="`name=value`; several must all hold.", max_length=32)
+    ] = None,
+    state: Annotated[str | None, Query(max_length=32, description="Only in this state.")] = None,
+) -> Response:
+    """List pipelines by name."""
+    after = page.position(str)
+    wanted = [(name, value) for name, _, value in (each.partition("=") for each in label or ())]
+    found: list[dict[str, Any]] = []
+    cursor: str | None = after[0] if after else None
+    more = True
+    while more and len(found) < page.limit:
+        records = await in_thread(services.registry.list, cursor, page.limit - len(found))
+        shown = [represent(each, services) for each in records.items]
+        found += [each for each in shown if suits(each, wanted, state)]
+        cursor = records.next_cursor
+        more = cursor is not None
+    following = None if cursor is None else cursor_text(cursor)
+    return reply(request, page_body(request, found, following))
+
+
+@router.get("/{pipeline}", response_model=Pipeline, responses=describe(problem.PIPELINE_NOT_FOUND))
+async def get(request: Request, record: RecordDep, services: ServicesDep) -> Response:
+    """What was asked of a pipeline, and what it does."""
+    return pipeline_reply(request, services, record)
+
+
+@router.patch(
+    "/{pipeline}",
+    response_model=Pipeline,
+    dependencies=[JsonBody],
+    responses=describe(
+        problem.PIPELINE_NOT_FOUND, problem.PRECONDITION_FAILED, problem.INVALID_REQUEST
+    ),
+)
+async def patch(
+    request: Request, record: RecordDep, body: PipelinePatch, services: ServicesDep
+) -> Response:
+    """Change options and labels; options take effect when the query starts the next time."""
+    changes = _changes(record, body, services)
+    # Labels and options were merged with what was read, so nobody may have written in between.
+    expected = expected_version(request)
+    changed = await in_thread(
+        services.registry.update,
+        record.name,
+        expected_version=record.version if expected is None else expected,
+        **changes,
+    )
+    return pipeline_reply(request, services, changed)
+
+
+@router.delete(
+    "/{pipeline}",
+    status_code=204,
+    response_class=Response,
+    responses=describe(problem.PIPELINE_NOT_FOUND, problem.PRECONDITION_FAILED),
+)
+async def delete(
+    request: Request,
+    record: RecordDep,
+    services: ServicesDep,
+    state: Annotated[
+        Literal["drop"],
+        Query(description="Its state in Redis and its checkpoint go too."),
+    ] = "drop",
+) -> Response:
+    """Stop a pipeline and delete it; the name is free once its query and state are gone."""
+    await in_thread(
+        services.registry.delete, record.name, expected_version=expected_version(request)
+    )
+    await services.supervisor.forget(record.name)
+    services.contents.forget(record)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/{pipeline}/start",
+    status_code=202,
+    response_model=Pipeline,
+    responses=describe(problem.PIPELINE_NOT_FOUND, problem.PRECONDITION_FAILED),
+)
+async def start(
+    request: Request, record: RecordDep, services: ServicesDep, idempotency: IdempotencyDep
+) -> Response:
+    """Run the pipeline; one that FAILED gets all its restarts again."""
+
+    async def act() -> Response:
+        return await _wish(request, services, record, "RUNNING")
+
+    return await idempotency.run(act)
+
+
+@router.post(
+    "/{pipeline}/stop",
+    status_code=202,
+    response_model=Pipeline,
+    responses=describe(problem.PIPELINE_NOT_FOUND, problem.PRECONDITION_FAILED),
+)
+async def stop(
+    request: Request, record: RecordDep, services: ServicesDep, idempotency: IdempotencyDep
+) -> Response:
+    """Stop the pipeline after the epoch that runs; its state stays and can be read."""
+
+    async def act() -> Response:
+        return await _wish(request, services, record, "STOPPED")
+
+    return await idempotency.run(act)
+
+
+@router.post(
+    "/{pipeline}/restart",
+    status_code=202,
+    response_model=Pipeline,
+    responses=describe(problem.PIPELINE_NOT_FOUND, problem.PRECONDITION_FAILED),
+)
+async def restart(
+    request: Request, record: RecordDep, services: ServicesDep, idempotency: IdempotencyDep
+) -> Response:
+    """Stop the query and start it from its checkpoint, with the options as they are now."""
+
+    async def act() -> Response:
+        changed = await in_thread(
+            services.registry.update,
+            record.name,
+            expected_version=expected_version(request),
+            desired="RUNNING",
+        )
+        await services.supervisor.restart(record.name)
+        return pipeline_reply(request, services, changed, status=202)
+
+    return await idempotency.run(act)
+
+
+async def _wish(
+    request: Request, services: Services, record: PipelineRecord, desired: str
+) -> Response:
+    changed = await in_thread(
+        services.registry.update,
+        record.name,
+        expected_version=expected_version(request),
+        desired=desired,
+    )
+    await services.supervisor.apply(record.name)
+    return pipeline_reply(request, services, changed, status=202)
+
+
+def _changes(record: PipelineRecord, body: PipelinePatch, services: Services) -> dict[str, Any]:
+    """What a merge patch makes of options and labels.
+
+    Raises:
+        InvalidParameter: max_parallelism would change, or there would be too many labels.
+    """
+    changes: dict[str, Any] = {}
+    if body.options is not None:
+        given = {name: getattr(body.options, name) for name in body.options.model_fields_set}
+        options = replace(record.options, **given).settled(services.settings.execution)
+        if options.max_parallelism != record.options.max_parallelism:
+            raise InvalidParameter(
+                "max_parallelism is fixed when a pipeline is created",
+                hint="delete the pipeline and create it anew",
+            )
+        changes["options"] = options
+    if body.labels is not None:
+        merged = {**record.labels, **body.labels}
+        labels = {name: value for name, value in merged.items() if value is not None}
+        _check_labels(labels, services)
+        changes["labels"] = labels
+    return changes
+
+
+def _check_labels(labels: dict[str, str], services: Services) -> None:
+    """Refuse more labels than a pipeline may have.
+
+    Raises:
+        InvalidParameter: there are more.
+    """
+    most = services.settings.limits.labels_max
+    if len(labels) > most:
+        raise InvalidParameter(f"{len(labels)} labels, {most} are allowed")

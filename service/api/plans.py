@@ -1,0 +1,91 @@
+"""`/v1/plans`: look at a compiled plan without storing anything."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request, Response
+
+from service import problem_types as problem
+from service.api.deps import JsonBody, ServicesDep, describe, in_thread, preferred
+from service.api.etags import reply, tagged
+from service.api.models import PlanCheck, PlanCheckBody
+from service.api.plan_documents import document_of
+from service.plan import explain, load_plan
+from service.runtime.admission import findings, storable
+from service.runtime.records import PipelineOptions
+
+if TYPE_CHECKING:
+    from service.api.models import OptionsBody
+    from service.plan import Explanation
+    from service.runtime.admission import Finding, PlanDocument
+
+router = APIRouter(prefix="/v1/plans", tags=["plans"])
+
+_TEXT, _JSON = "text/plain", "application/json"
+
+
+@router.post(
+    "/validate",
+    response_model=PlanCheck,
+    dependencies=[JsonBody],
+    responses=describe(problem.PLAN_URI_REFUSED, problem.PATH_OUTSIDE_ROOT),
+)
+async def validate(request: Request, body: PlanCheckBody, services: ServicesDep) -> Response:
+    """Whether a pipeline could be created from a plan, and everything that speaks against it.
+
+    `valid` is true exactly where `POST /v1/pipelines` would take the plan.
+    """
+    document = await document_of(body, services.settings)
+    options = options_of(body.options)
+    plan, found = await in_thread(findings, document, options, services.settings)
+    answer = {
+        "valid": all(each.kind == "warning" for each in found),
+        "flink_version": None if plan is None else plan.flink_version,
+        "findings": [_shown(each) for each in found],
+    }
+    return reply(request, answer)
+
+
+@router.post(
+    "/explain",
+    dependencies=[JsonBody],
+    responses={
+        200: {"content": {_JSON: {"schema": {"type": "object"}}, _TEXT: {}}},
+        **describe(
+            problem.NOT_ACCEPTABLE,
+            problem.PLAN_INVALID,
+            problem.PLAN_URI_REFUSED,
+            problem.PATH_OUTSIDE_ROOT,
+        ),
+    },
+)
+async def explain_plan(request: Request, body: PlanCheckBody, services: ServicesDep) -> Response:
+    """The plan as a tree: keys, the changelog mode of each edge, state with TTL, warnings.
+
+    As JSON, or as text for `Accept: text/plain`.
+    """
+    kind = preferred(request, (_JSON, _TEXT))
+    document = await document_of(body, services.settings)
+    default_ttl_ms = body.options.default_ttl_ms
+    if default_ttl_ms is None:
+        default_ttl_ms = services.settings.execution.default_ttl_ms
+    found = await in_thread(_explained, document, default_ttl_ms)
+    if kind == _TEXT:
+        return tagged(request, found.text.encode(), media_type="text/plain; charset=utf-8")
+    return reply(request, found.document)
+
+
+def options_of(body: OptionsBody) -> PipelineOptions:
+    """The options that a request names."""
+    return PipelineOptions(**body.model_dump(exclude_none=True))
+
+
+def _explained(document: PlanDocument, default_ttl_ms: int) -> Explanation:
+    return explain(load_plan(storable(document)), default_ttl_ms=default_ttl_ms)
+
+
+def _shown(finding: Finding) -> dict[str, Any]:
+    named = {name: value if value != "" else None for name, value in asdict(finding).items()}
+    return {"severity": "warning" if finding.kind == "warning" else "error", **named}

@@ -1,0 +1,67 @@
+"""A pipeline as the API shows it, and what of it may be asked for in lists."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from service.api.etags import reply
+from service.api.times import iso
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fastapi import Request, Response
+
+    from service.api.deps import Services
+    from service.runtime.registry import PipelineRecord
+
+
+def pipeline_reply(
+    request: Request,
+    services: Services,
+    record: PipelineRecord,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """A pipeline as an answer with its entity tag."""
+    body = represent(record, services)
+    return reply(request, body, status=status, version=record.version, headers=headers)
+
+
+def represent(record: PipelineRecord, services: Services) -> dict[str, Any]:
+    """What was asked of a pipeline, and what it does."""
+    return {
+        "name": record.name,
+        "id": record.id,
+        "version": record.version,
+        "desired_state": record.desired.value,
+        "status": _status(record, services),
+        "options": asdict(record.options.resolved(services.settings.execution)),
+        "labels": dict(sorted(record.labels.items())),
+        "flink_version": record.plan.get("flinkVersion"),
+        "created_at": iso(record.created_ms),
+        "updated_at": iso(record.updated_ms),
+    }
+
+
+def suits(shown: Mapping[str, Any], labels: Sequence[tuple[str, str]], state: str | None) -> bool:
+    """Whether a pipeline has all these labels and is in this state."""
+    return all(shown["labels"].get(name) == value for name, value in labels) and (
+        state is None or shown["status"]["state"] == state
+    )
+
+
+def _status(record: PipelineRecord, services: Services) -> dict[str, Any]:
+    status = services.supervisor.status(record.name)
+    error = status.error
+    return {
+        "state": str(status.state),
+        "run": status.run,
+        "query_id": status.query_id,
+        "epoch": status.epoch or 0,
+        "since": iso(status.since_ms),
+        "restarts": status.restarts,
+        "error": None if error is None else {"code": error.code, "message": error.message},
+    }

@@ -1,0 +1,288 @@
+"""`make run`: everything on one machine, from nothing to the history of a key.
+
+Starts Redis and a Spark Connect server of its own, the service as a process of its own, writes the
+flights of 2013 as a changelog, submits the pipeline over HTTP as any client would, and proves that
+its final table is the one that a batch job computes. Stays until Ctrl-C and leaves nothing running.
+A second run finds the pipeline and its state, and goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from service.demo.client import Client, DemoError
+from service.demo.flights import Changelog, write_changelog
+from service.runtime.errors import LaunchError
+from service.runtime.launcher import EmbeddedRedis, EmbeddedSpark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+START_WITHIN_S = 180.0
+READY_WITHIN_S = 120.0
+ROWS_PER_EPOCH = 10_000
+"""Small, so that January is a dozen epochs and their progress can be seen."""
+IDLE_WITHIN_S = 120.0
+"""The demo gives up when no epoch closes for this long while changes are still to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What the command line says."""
+
+    folder: Path
+    """Everything that is written lies below it."""
+    port: int
+    redis_port: int
+    spark_port: int
+    year: bool
+    """All of 2013 instead of January."""
+    stay: bool
+    """Keep serving until Ctrl-C; without, end after the last line."""
+
+    @property
+    def pipeline(self) -> str:
+        """January and the whole year are two pipelines with a table each."""
+        return "latest-flight-2013" if self.year else "latest-flight"
+
+
+def run(options: DemoOptions) -> int:
+    """Run the demo; returns the exit status of the process."""
+    console = Console(highlight=False)
+    signal.signal(signal.SIGTERM, _interrupt)
+    started = time.monotonic()
+    try:
+        with _servers(options, console) as (client, changelog):
+            _demonstrate(client, options, changelog, console, started)
+            if options.stay:
+                console.print("\nServing until Ctrl-C.", style="bold")
+                while True:
+                    signal.pause()
+    except KeyboardInterrupt:
+        console.print("\nStopped; nothing is left running. `make run` goes on where this ended.")
+    except (DemoError, LaunchError) as problem:
+        console.print(f"tailrace: {problem}", style="red", soft_wrap=True, markup=False)
+        return 1
+    return 0
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _servers(options: DemoOptions, console: Console) -> Iterator[tuple[Client, Changelog]]:
+    """Redis, Spark Connect and the service, in this order; ended in the other one."""
+    _refuse_busy_port(options.port)
+    folder = options.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        redis = EmbeddedRedis(folder / "redis", port=options.redis_port)
+        spark = EmbeddedSpark(folder / "spark", port=options.spark_port)
+        with console.status("Starting Redis and Spark Connect, writing the flights"):
+            for server in (redis, spark):
+                stack.callback(server.stop)
+                server.start()
+            changelog = _write(options)
+            redis.wait()
+            spark.wait(START_WITHIN_S)
+        console.print(f"[green]✓[/] Redis on port {redis.port}, its files in {folder / 'redis'}")
+        console.print(f"[green]✓[/] Spark Connect on port {spark.port}, log in {folder / 'spark'}")
+        service = _start_service(options, redis.url, spark.remote)
+        stack.callback(_stop, service)
+        client = Client(f"http://127.0.0.1:{options.port}")
+        stack.callback(client.close)
+        with console.status("Starting the service"):
+            client.wait_until_ready(READY_WITHIN_S, lambda: service.poll() is None)
+        console.print(
+            f"[green]✓[/] Service on {client.base_url}, described at {client.base_url}/docs"
+        )
+        yield client, changelog
+
+
+def _refuse_busy_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise DemoError(
+                f"port {port} is busy: stop what listens there, or choose another with --port"
+            ) from None
+
+
+def _start_service(options: DemoOptions, redis_url: str, remote: str) -> subprocess.Popen[bytes]:
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("TAILRACE_")},
+        "TAILRACE_REDIS__URL": redis_url,
+        "TAILRACE_SPARK__REMOTE": remote,
+        "TAILRACE_SPARK__CHECKPOINT_FOLDER": str((options.folder / "checkpoints").absolute()),
+        "TAILRACE_FILES__ROOT": str((options.folder / "files").absolute()),
+        "TAILRACE_HTTP__PORT": str(options.port),
+    }
+    with (options.folder / "service.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "service", "serve"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # Ctrl-C reaches the whole foreground group; the service is told to end in its turn.
+            start_new_session=True,
+        )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(timeout=10)
+
+
+def _write(options: DemoOptions) -> Changelog:
+    months = range(1, 13) if options.year else range(1, 2)
+    return write_changelog(_input_folder(options), months=months)
+
+
+def _input_folder(options: DemoOptions) -> Path:
+    return options.folder / "files" / ("flights-2013" if options.year else "flights")
+
+
+def _demonstrate(
+    client: Client, options: DemoOptions, changelog: Changelog, console: Console, started: float
+) -> None:
+    console.print(
+        f"[green]✓[/] {changelog.flight_count:,} flights as {changelog.change_count:,} changes in "
+        f"{changelog.file_count} files"
+    )
+    _submit(client, options, console)
+    _follow(client, options, changelog, console)
+    operator = client.get(f"/v1/pipelines/{options.pipeline}/operators")["items"][0]["id"]
+    key = f"/v1/pipelines/{options.pipeline}/operators/{operator}/keys/{changelog.fallback_key}"
+    history = client.get(f"{key}/history", limit=1_000)
+    took = time.monotonic() - started
+    _show_history(history, client.get(f"{key}/explain"), changelog.fallback_key, console)
+    _compare(client, options, changelog, console)
+    console.print(f"[green]✓[/] first history {took:.1f} s after the start")
+    _show_requests(client, options, operator, changelog.fallback_key, console)
+
+
+def _submit(client: Client, options: DemoOptions, console: Console) -> None:
+    path = f"/v1/pipelines/{options.pipeline}"
+    if client.find(path) is not None:
+        client.post(f"{path}/start")
+        console.print(f"[green]✓[/] pipeline {options.pipeline} was there: it goes on")
+        return
+    plan = orjson.loads(files("service.demo").joinpath("latest_flight.plan.json").read_bytes())
+    source = plan["nodes"][0]["scanTableSource"]["table"]["resolvedTable"]["options"]
+    source["path"] = _input_folder(options).name
+    body = {
+        "name": options.pipeline,
+        "plan": plan,
+        "options": {"rows_per_epoch_max": ROWS_PER_EPOCH},
+        "labels": {"demo": "flights"},
+        "start": True,
+    }
+    digest = hashlib.sha256(orjson.dumps(body)).hexdigest()[:16]
+    client.post("/v1/pipelines", body, idempotency_key=f"demo-{digest}-{time.time_ns()}")
+    console.print(f"[green]✓[/] POST /v1/pipelines: {options.pipeline} accepted")
+
+
+def _follow(client: Client, options: DemoOptions, changelog: Changelog, console: Console) -> None:
+    """Show epochs as they close until every change of the files is in the sink."""
+    path = f"/v1/pipelines/{options.pipeline}"
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    last, moved = -1, time.monotonic()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("changes in the sink", total=changelog.change_count)
+        while True:
+            totals = client.get(f"{path}/progress", limit=1)["totals"]
+            done = int(totals["rows_in"])
+            progress.update(task, completed=done)
+            if done >= changelog.change_count:
+                break
+            if done != last:
+                last, moved = done, time.monotonic()
+            status = client.get(path)["status"]
+            if status["state"] == "FAILED":
+                raise DemoError(f"the pipeline failed: {status['error']['message']}")
+            if time.monotonic() - moved > IDLE_WITHIN_S:
+                raise DemoError(f"no epoch closed for {IDLE_WITHIN_S:.0f} s; see data/service.log")
+            time.sleep(0.25)
+    console.print(
+        f"[green]✓[/] {totals['rows_in']:,} changes in, {totals['rows_out']:,} out, "
+        f"{totals['epochs']:,} epochs"
+    )
+
+
+def _show_history(history: Any, why: Any, key: str, console: Console) -> None:
+    table = Table(title=f"history of {key} (epoch {history['epoch']})", title_justify="left")
+    for name in ("sequence", "flight", "status", "changed at", "current"):
+        table.add_column(name)
+    entries = history["items"]
+    for entry in entries[-8:]:
+        row = entry["row"]
+        mark = "◀ current" if entry["current"] else ""
+        table.add_row(
+            str(entry["sequence_number"]), row["flight_id"], row["status"], row["changed_at"], mark
+        )
+    if len(entries) > 8:
+        table.caption = f"the newest 8 of {len(entries)}"
+    console.print(table)
+    console.print(why["text"], soft_wrap=True, markup=False)
+
+
+def _compare(client: Client, options: DemoOptions, changelog: Changelog, console: Console) -> None:
+    path = f"/v1/pipelines/{options.pipeline}/tables/latest_flight"
+    table = {item["row"]["tailnum"]: item["row"] for item in client.pages(path, limit=1_000)}
+    if table != changelog.expected:
+        wrong = {
+            tailnum
+            for tailnum in table.keys() | changelog.expected.keys()
+            if table.get(tailnum) != changelog.expected.get(tailnum)
+        }
+        raise DemoError(
+            f"the final table differs from the batch recomputation for {len(wrong)} aircraft"
+        )
+    console.print(
+        f"[green]✓[/] final table: {len(table):,} aircraft, equal to the batch recomputation"
+    )
+
+
+def _show_requests(
+    client: Client, options: DemoOptions, operator: str, key: str, console: Console
+) -> None:
+    base = f"{client.base_url}/v1/pipelines/{options.pipeline}"
+    console.print("\nGo on with", style="bold")
+    for path in (
+        f"/operators/{operator}/keys/{key}/history",
+        f"/operators/{operator}/keys/{key}/explain",
+        f"/operators/{operator}/keys?prefix=N1&limit=5",
+        f"/operators/{operator}/orphans",
+        f"/tables/latest_flight/{key}",
+        "/progress",
+    ):
+        console.print(f"  curl -s '{base}{path}'", soft_wrap=True, markup=False)

@@ -1,0 +1,164 @@
+"""What the service tells about itself: metrics and logs.
+
+Metrics have one registry per application, so that two in one process (tests) do not mix. Labels are
+route templates, pipeline names, operator ids and states; never keys, rows or raw paths. What an
+epoch did is read from the pipelines' progress streams when `/metrics` is asked, each entry once;
+counters start at 0 with the process, as Prometheus expects of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import structlog
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from service.settings import LoggingSettings
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_UNMATCHED = "unmatched"
+_NAMESPACE = "tailrace"
+
+
+class Telemetry:
+    """The metrics of one application."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = self._counter(
+            "http_requests", "Requests answered.", "method", "route", "status"
+        )
+        self._durations = self._histogram(
+            "http_request_duration_seconds", "Time to the end of an answer.", "method", "route"
+        )
+        self._ingress = self._counter(
+            "ingress_changes", "Lines at ingress.", "pipeline", "table", "outcome"
+        )
+        self._pipelines = self._gauge("pipelines", "Pipelines by state.", "state")
+        self._restarts = self._gauge("pipeline_restarts", "Restarts of the query.", "pipeline")
+        self._epoch = self._gauge("pipeline_epoch", "The last closed epoch.", "pipeline")
+        self._epochs = self._counter("pipeline_epochs", "Epochs closed.", "pipeline")
+        self._rows = self._counter(
+            "pipeline_rows", "Changes read and changes emitted.", "pipeline", "direction"
+        )
+        self._dead_letters = self._counter(
+            "pipeline_dead_letters", "Lines that were no changes.", "pipeline"
+        )
+        self._orphans = self._counter(
+            "operator_orphans", "Retractions that matched nothing.", "pipeline", "operator"
+        )
+        self._commits = self._histogram(
+            "operator_commit_seconds",
+            "Time that an epoch's commit took an operator, added up over its tasks.",
+            "pipeline",
+            "operator",
+        )
+
+    def request(self, method: str, route: str | None, status: int, seconds: float) -> None:
+        """Count a request; `route` is its template, None where none matched."""
+        name = route or _UNMATCHED
+        # Clients can invent methods; a label must not grow with them.
+        verb = method if method in _METHODS else "OTHER"
+        self._requests.labels(verb, name, str(status)).inc()
+        self._durations.labels(verb, name).observe(seconds)
+
+    def ingress(self, pipeline: str, table: str, accepted: int, rejected: int) -> None:
+        """Count the lines of an ingress request."""
+        self._ingress.labels(pipeline, table, "accepted").inc(accepted)
+        self._ingress.labels(pipeline, table, "rejected").inc(rejected)
+
+    def pipelines(self, states: Mapping[str, str], restarts: Mapping[str, int]) -> None:
+        """Take in the present state and the restarts of every pipeline."""
+        self._pipelines.clear()
+        self._restarts.clear()
+        for state in states.values():
+            self._pipelines.labels(state).inc()
+        for name, count in restarts.items():
+            self._restarts.labels(name).set(count)
+
+    def progress(self, pipeline: str, epochs: Iterable[Mapping[str, Any]]) -> None:
+        """Take in epochs of a pipeline that were not taken in before."""
+        for each in epochs:
+            self._epoch.labels(pipeline).set(each["epoch"])
+            self._epochs.labels(pipeline).inc()
+            self._rows.labels(pipeline, "in").inc(each.get("rows_in", 0))
+            self._rows.labels(pipeline, "out").inc(each.get("rows_out", 0))
+            self._dead_letters.labels(pipeline).inc(each.get("dead", 0))
+            for node, statistics in each.get("nodes", {}).items():
+                self._orphans.labels(pipeline, node).inc(statistics.get("orphans", 0))
+                commit_s = statistics.get("commit_ms", 0) / 1_000
+                self._commits.labels(pipeline, node).observe(commit_s)
+
+    def exposition(self) -> bytes:
+        """The text that Prometheus reads."""
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, namespace=_NAMESPACE, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, namespace=_NAMESPACE, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        return Histogram(
+            name, text, labels, namespace=_NAMESPACE, registry=self.registry, buckets=_SECONDS
+        )
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+def configure_logging(settings: LoggingSettings) -> None:
+    """Set up structlog and the standard library's loggers; called once, by the command line.
+
+    Libraries log through the standard library; their lines take the same form at the same level.
+    """
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: Any = (
+        structlog.processors.JSONRenderer(serializer=_dumps)
+        if settings.format == "json"
+        # Plain tracebacks: the pretty ones show local variables, which hold rows.
+        else structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    )
+    level = logging.getLevelNamesMapping()[settings.level]
+    structlog.configure(
+        processors=[*shared, structlog.processors.format_exc_info, last],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                last,
+            ],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=level, force=True)
+    # Our own access log has the route instead of the path, which may hold keys.
+    for name in ("uvicorn.access", "httpx", "py4j"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _dumps(value: Any, **_: Any) -> str:
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()

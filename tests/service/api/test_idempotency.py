@@ -1,0 +1,88 @@
+"""`Idempotency-Key`: once in effect, the same in answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service.settings import LimitSettings
+from tests.service.api.test_pipelines import PATH, body
+from tests.service.test_app import assert_problem
+
+if TYPE_CHECKING:
+    import redis
+
+    from tests.service.app_client import AppClient
+
+KEY = {"Idempotency-Key": "k-1"}
+
+
+def test_a_repeated_request_gets_the_first_answer(app: AppClient) -> None:
+    first = app.post(PATH, body(), headers=KEY)
+    second = app.post(PATH, body(), headers=KEY)
+
+    assert first.status_code == second.status_code == 201
+    assert second.content == first.content
+    assert second.headers["etag"] == first.headers["etag"]
+    assert second.headers["location"] == first.headers["location"]
+    assert second.headers["idempotency-replayed"] == "true"
+    assert "idempotency-replayed" not in first.headers
+
+
+def test_the_key_of_another_request_is_refused(app: AppClient) -> None:
+    app.post(PATH, body("a"), headers=KEY)
+
+    assert_problem(app.post(PATH, body("b"), headers=KEY), 422, "idempotency-mismatch")
+
+
+def test_a_request_that_was_refused_may_be_corrected_under_its_key(app: AppClient) -> None:
+    app.post(PATH, body("a"))
+    assert_problem(app.post(PATH, body("a"), headers=KEY), 409, "pipeline-exists")
+
+    assert app.post(PATH, body("b"), headers=KEY).status_code == 201
+
+
+def test_a_request_that_still_runs_is_a_conflict(app: AppClient, redis_client: redis.Redis) -> None:
+    app.post(PATH, body(), headers=KEY)
+    (record,) = redis_client.keys("tailrace:idempotency:*")
+    stored = redis_client.get(record)
+    assert stored is not None
+    import orjson
+
+    redis_client.set(
+        record, orjson.dumps({"fingerprint": orjson.loads(stored)["fingerprint"], "owner": "x"})
+    )
+
+    answer = app.post(PATH, body(), headers=KEY)
+
+    assert_problem(answer, 409, "idempotency-in-progress")
+    assert answer.headers["retry-after"]
+
+
+def test_a_record_has_an_end(make_app: Any, redis_client: redis.Redis) -> None:
+    app = make_app(limits=LimitSettings(idempotency_ttl_ms=60_000))
+
+    app.post(PATH, body(), headers=KEY)
+
+    (record,) = redis_client.keys("tailrace:idempotency:*")
+    assert 0 < redis_client.pttl(record) <= 60_000
+
+
+def test_verbs_act_once_too(app: AppClient) -> None:
+    app.post(PATH, body())
+
+    first = app.post(f"{PATH}/p/start", headers=KEY)
+    app.post(f"{PATH}/p/stop")
+    again = app.post(f"{PATH}/p/start", headers=KEY)
+
+    assert again.content == first.content
+    assert app.json(f"{PATH}/p")["desired_state"] == "STOPPED"
+    assert_problem(app.post(f"{PATH}/p/restart", headers=KEY), 422, "idempotency-mismatch")
+
+
+@pytest.mark.parametrize("key", ["", "a b", "x" * 256, "\t", "é".encode()])
+def test_a_key_of_another_form_is_refused(app: AppClient, key: Any) -> None:
+    answer = app.post(PATH, body(), headers={"Idempotency-Key": key})
+
+    assert_problem(answer, 422, "invalid-request")

@@ -1,0 +1,263 @@
+"""Ingress: typed check, all or nothing, limits, completion; and what the reader finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from service.runtime import intake
+from service.runtime.slot_keys import ingress_key
+from service.settings import LimitSettings
+from tests.service.api.test_pipelines import PATH, body
+from tests.service.api.test_state import Flights
+from tests.service.plans import change, flight, flights_plan
+from tests.service.test_app import assert_problem
+
+if TYPE_CHECKING:
+    import redis
+    from httpx import Response
+
+    from tests.service.app_client import AppClient
+
+NDJSON = {"Content-Type": "application/x-ndjson"}
+INGRESS = f"{PATH}/p/ingress/flights"
+
+
+def send(app: AppClient, *lines: bytes, **headers: str) -> Response:
+    return app.post(INGRESS, content=b"\n".join(lines), headers={**NDJSON, **headers})
+
+
+def entries(client: redis.Redis) -> list[dict[bytes, bytes]]:
+    return [fields for _, fields in client.xrange(ingress_key("p", "flights"))]
+
+
+def good(n: int = 1) -> bytes:
+    return change("+I", flight(f"f{n}"))
+
+
+@pytest.fixture
+def app(make_app: Any) -> AppClient:
+    """An application that has the pipeline."""
+    made: AppClient = make_app()
+    made.post(PATH, body())
+    return made
+
+
+def test_changes_are_taken_as_one_entry_just_as_they_came(
+    app: AppClient, redis_client: redis.Redis
+) -> None:
+    first, second = good(1), change("-D", flight("f2", None))
+
+    answer = send(app, first, b"", second + b"\r", b"")
+
+    assert answer.status_code == 202
+    assert answer.json()["accepted"] == 2
+    assert answer.json()["rejected"] == []
+    (entry,) = entries(redis_client)
+    assert entry[b"n"] == b"2"
+    assert entry[b"d"] == first + b"\n" + second
+
+
+def test_the_reader_of_the_query_finds_what_was_accepted(
+    app: AppClient, redis_server: Any, redis_client: redis.Redis
+) -> None:
+    from service.runtime.sources.formats import LineDecoder
+    from service.runtime.sources.spec import SourceSpec
+
+    send(app, good(1), b"nonsense", good(2))
+    (entry,) = entries(redis_client)
+    source = app.app.state.services.contents.of(app.app.state.services.registry.get("p")).source(
+        "flights"
+    )
+    spec = SourceSpec(
+        "ingress", "flights", "p", "", source.names, source.types, (), dict(source.options)
+    )
+
+    decoded = LineDecoder(spec, with_op=True).decode(entry[b"d"])
+
+    assert len(decoded.kinds) == int(entry[b"n"]) == 2
+    assert list(decoded.rejected) == []
+
+
+def test_malformed_lines_are_counted_and_kept_without_their_content(
+    app: AppClient, redis_client: redis.Redis
+) -> None:
+    secret = "N14228"
+    wrong_type = change("+I", flight("f1", dep_delay=secret))
+    no_key = orjson.dumps({"op": "+I", "data": {"tailnum": secret}})
+
+    answer = send(app, good(), b"{" + secret.encode(), wrong_type, b'{"op": "+X"}', no_key, b"[]")
+
+    told = answer.json()
+    assert answer.status_code == 202
+    assert told["accepted"] == 1
+    assert told["rejected_count"] == 5
+    assert [each["line"] for each in told["rejected"]] == [2, 3, 4, 5, 6]
+    assert "dep_delay" in told["rejected"][1]["reason"]
+    assert "flight_id" in told["rejected"][3]["reason"]
+    kept = app.json(f"{PATH}/p/dead-letters")
+    assert kept["count"] == 5
+    assert [each["position"] for each in kept["items"]] == [f"line {n}" for n in range(2, 7)]
+    assert {each["origin"] for each in kept["items"]} == {"ingress"}
+    assert secret not in answer.text
+    assert secret not in str(kept)
+    assert len(entries(redis_client)) == 1
+
+
+def test_a_body_without_a_single_change_is_complete_at_once(app: AppClient) -> None:
+    for content in (b"", b"\n\n", b"nonsense"):
+        answer = send(app, content)
+        assert answer.status_code == 202
+        assert answer.json()["accepted"] == 0
+        assert app.json(answer.json()["completion"])["status"] == "done"
+
+
+def test_a_pipeline_that_is_to_fail_takes_nothing_of_a_malformed_body(
+    make_app: Any, redis_client: redis.Redis
+) -> None:
+    app = make_app()
+    app.post(PATH, body(options={"on_malformed": "fail"}))
+
+    answer = send(app, good(), b"nonsense")
+
+    problem = assert_problem(answer, 422, "malformed-changes")
+    assert problem["rejected_count"] == 1
+    assert problem["rejected"][0]["line"] == 2
+    assert entries(redis_client) == []
+    assert send(app, good()).status_code == 202
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", ""])
+def test_another_media_type_is_refused(app: AppClient, kind: str) -> None:
+    headers = {"Content-Type": kind} if kind else {}
+
+    answer = app.post(INGRESS, content=good(), headers=headers)
+
+    assert_problem(answer, 415, "unsupported-media-type")
+
+
+def test_tables_that_take_no_changes_are_told_apart(make_app: Any) -> None:
+    app = make_app()
+    app.post(PATH, {"name": "p", "plan": flights_plan()})
+
+    assert_problem(send(app, good()), 409, "not-an-ingress-table")
+    answer = app.post(f"{PATH}/p/ingress/latest_flight", content=good(), headers=NDJSON)
+    assert_problem(answer, 404, "table-not-found")
+    answer = app.post(f"{PATH}/absent/ingress/flights", content=good(), headers=NDJSON)
+    assert_problem(answer, 404, "pipeline-not-found")
+
+
+def test_limits_of_lines_and_of_their_length(make_app: Any, redis_client: redis.Redis) -> None:
+    app = make_app(
+        limits=LimitSettings(
+            ingress_changes_max=3, body_size_max_bytes=4_096, line_size_max_bytes=512
+        )
+    )
+    app.post(PATH, {"name": "p", "plan": flights_plan(source={"connector": "ingress"})})
+    app.app.state.services.registry.create("p", flights_plan(source={"connector": "ingress"}))
+
+    assert_problem(send(app, *[good()] * 4), 413, "body-too-large")
+    assert_problem(send(app, b"x" * 5_000), 413, "body-too-large")
+    answer = send(app, good(1), change("+I", flight("f" * 600)), good(2))
+    assert answer.json()["accepted"] == 2
+    assert answer.json()["rejected"] == [{"line": 2, "reason": "the line is longer than 512 bytes"}]
+
+
+def test_too_many_waiting_changes_are_429_and_leave_nothing(
+    make_app: Any, redis_client: redis.Redis
+) -> None:
+    app = make_app(limits=LimitSettings(ingress_backlog_max=5))
+    app.post(PATH, body())
+    assert send(app, *[good(n) for n in range(4)]).status_code == 202
+
+    refused = send(app, good(5), good(6), b"nonsense")
+
+    assert_problem(refused, 429, "backlog-full")
+    assert int(refused.headers["retry-after"]) >= 1
+    assert len(entries(redis_client)) == 1
+    assert app.json(f"{PATH}/p/dead-letters")["count"] == 0
+    assert send(app, good(5)).status_code == 202
+    # Once the query has read and deleted an entry, there is room again.
+    oldest = redis_client.xrange(ingress_key("p", "flights"))[0][0]
+    redis_client.xdel(ingress_key("p", "flights"), oldest)
+    assert send(app, *[good(n) for n in range(4)]).status_code == 202
+    assert_problem(send(app, good()), 429, "backlog-full")
+
+
+def test_an_empty_stream_takes_a_request_above_the_limit(make_app: Any) -> None:
+    app = make_app(limits=LimitSettings(ingress_backlog_max=1))
+    app.post(PATH, body())
+
+    assert send(app, good(1), good(2), good(3)).status_code == 202
+
+
+def test_the_same_request_twice_is_one_entry(app: AppClient, redis_client: redis.Redis) -> None:
+    key = {"Idempotency-Key": "k"}
+
+    first = send(app, good(), b"nonsense", **key)
+    second = send(app, good(), b"nonsense", **key)
+
+    assert second.content == first.content
+    assert second.status_code == 202
+    assert len(entries(redis_client)) == 1
+    assert app.json(f"{PATH}/p/dead-letters")["count"] == 1
+    assert_problem(send(app, good(2), **key), 422, "idempotency-mismatch")
+
+
+def test_the_answer_is_recorded_with_the_effect(
+    app: AppClient, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service dies after Redis took the changes: the repeated request finds its answer."""
+    from service.api.idempotency import Idempotency
+
+    monkeypatch.setattr(Idempotency, "_end", lambda *_: None)
+    real = intake.take
+
+    def dies(*arguments: Any, **more: Any) -> Any:
+        real(*arguments, **more)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(intake, "take", dies)
+    assert send(app, good(), **{"Idempotency-Key": "k"}).status_code == 500
+    monkeypatch.setattr(intake, "take", real)
+
+    again = send(app, good(), **{"Idempotency-Key": "k"})
+
+    assert again.status_code == 202
+    assert again.json()["accepted"] == 1
+    assert len(entries(redis_client)) == 1
+    assert app.get(again.json()["completion"]).status_code == 202
+
+
+def test_completion_follows_what_closed_epochs_have_read(
+    make_app: Any, redis_client: redis.Redis
+) -> None:
+    app = make_app()
+    flights = Flights(app, redis_client)
+    tokens = [send(app, good(n)).json()["completion"] for n in range(3)]
+    ids = [each.decode() for each, _ in redis_client.xrange(ingress_key("p", "flights"))]
+    assert [app.get(each).status_code for each in tokens] == [202, 202, 202]
+
+    flights.run_epoch(offsets={"flights": {"id": ids[1], "rows": 2, "tick": 7}})
+
+    assert [app.get(each).status_code for each in tokens] == [200, 200, 202]
+    assert app.json(tokens[0]) == {"status": "done", "epoch": 1}
+    assert app.get(tokens[2]).json() == {"status": "pending", "epoch": 1}
+
+
+def test_a_foreign_token_is_unknown_and_one_of_an_earlier_pipeline_gone(app: AppClient) -> None:
+    for token in ("x", "W10.1-1", "e30.1-1", "WyJhIiwiYiJd.x-y", "WyJhIiwxXQ.1-1"):
+        answer = app.get(f"{PATH}/p/completion/{token}")
+        assert_problem(answer, 404, "token-not-found")
+    earlier = intake.token_of("0" * 32, "flights", "1-1")
+    assert_problem(app.get(f"{PATH}/p/completion/{earlier}"), 410, "token-gone")
+
+
+def test_stream_ids_are_compared_as_numbers() -> None:
+    assert intake.is_behind("9-1", "10-0")
+    assert intake.is_behind("10-2", "10-10")
+    assert intake.is_behind("10-2", "10-2")
+    assert not intake.is_behind("10-3", "10-2")
+    assert not intake.is_behind("11-0", "10-9")

@@ -1,0 +1,282 @@
+"""`/v1/pipelines` over a real registry and supervisor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from service.settings import LimitSettings
+from tests.service.app_client import until
+from tests.service.plans import FLIGHTS, INGRESS, flights_plan
+from tests.service.test_app import assert_problem
+
+if TYPE_CHECKING:
+    from tests.service.app_client import AppClient
+
+PATH = "/v1/pipelines"
+
+
+def body(name: str = "p", **more: Any) -> dict[str, Any]:
+    return {"name": name, "plan": flights_plan(source=INGRESS), **more}
+
+
+def state_of(app: AppClient, name: str = "p") -> str:
+    return str(app.json(f"{PATH}/{name}")["status"]["state"])
+
+
+def test_a_pipeline_is_created_with_location_and_tag(app: AppClient) -> None:
+    answer = app.post(PATH, body(labels={"team": "ops"}, options={"default_ttl_ms": 5}))
+
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"{PATH}/p"
+    made = answer.json()
+    assert made["name"] == "p"
+    assert made["desired_state"] == "STOPPED"
+    assert made["labels"] == {"team": "ops"}
+    assert made["options"]["default_ttl_ms"] == 5
+    assert made["options"]["max_parallelism"] == 128
+    assert made["flink_version"] == "2.3"
+    found = app.get(f"{PATH}/p")
+    assert found.status_code == 200
+    assert found.headers["etag"].startswith('"1.')
+    assert app.json(f"{PATH}/p/plan") == flights_plan(source=INGRESS)
+
+
+def test_a_plan_may_come_as_its_text_or_from_a_file(app: AppClient) -> None:
+    plan = flights_plan(source=INGRESS)
+    root = app.settings.files.root
+    (root / "plans").mkdir()
+    (root / "plans" / "p.json").write_bytes(orjson.dumps(plan))
+
+    as_text = app.post(PATH, {"name": "text", "plan": orjson.dumps(plan).decode()})
+    as_file = app.post(PATH, {"name": "file", "plan_uri": "plans/p.json"})
+    as_address = app.post(PATH, {"name": "address", "plan_uri": "file:plans/p.json"})
+
+    for answer in (as_text, as_file, as_address):
+        assert answer.status_code == 201, answer.text
+    assert app.json(f"{PATH}/file/plan") == app.json(f"{PATH}/text/plan") == plan
+
+
+@pytest.mark.parametrize(
+    ("uri", "slug"),
+    [
+        ("../outside.json", "path-outside-root"),
+        ("/etc/hostname", "path-outside-root"),
+        ("absent.json", "plan-uri-refused"),
+        (".", "plan-uri-refused"),
+        ("a\x00b", "plan-uri-refused"),
+        ("http://127.0.0.1:1/p.json", "plan-uri-refused"),
+        ("gopher://x/p.json", "plan-uri-refused"),
+        ("http://[", "plan-uri-refused"),
+        ("x" * 1_000, "plan-uri-refused"),
+    ],
+)
+def test_a_plan_from_elsewhere_is_refused(app: AppClient, uri: str, slug: str) -> None:
+    (app.settings.files.root.parent / "outside.json").write_bytes(orjson.dumps(FLIGHTS))
+
+    assert_problem(app.post(PATH, {"name": "p", "plan_uri": uri}), 422, slug)
+
+
+def test_exactly_one_of_plan_and_address_is_taken(app: AppClient) -> None:
+    both = app.post(PATH, {**body(), "plan_uri": "p.json"})
+    neither = app.post(PATH, {"name": "p"})
+
+    assert_problem(both, 422, "invalid-request")
+    assert_problem(neither, 422, "invalid-request")
+
+
+def test_a_name_is_given_once(app: AppClient) -> None:
+    app.post(PATH, body())
+
+    assert_problem(app.post(PATH, body()), 409, "pipeline-exists")
+
+
+@pytest.mark.parametrize("name", ["", "P", "a b", "a:b", "{a}", "-a", "a" * 64, 7, None])
+def test_a_name_of_another_form_is_refused(app: AppClient, name: Any) -> None:
+    assert_problem(app.post(PATH, body(name)), 422, "invalid-request")
+
+
+def test_there_are_at_most_so_many_pipelines(make_app: Any) -> None:
+    app = make_app(limits=LimitSettings(pipelines_max=2))
+    for name in ("a", "b"):
+        assert app.post(PATH, body(name)).status_code == 201
+
+    answer = app.post(PATH, body("c"))
+
+    assert_problem(answer, 429, "pipeline-limit")
+    assert int(answer.headers["retry-after"]) >= 1
+
+
+def test_a_plan_that_would_not_run_is_refused_with_its_place(app: AppClient) -> None:
+    kafka = app.post(PATH, {"name": "p", "plan": flights_plan(source={"connector": "kafka"})})
+    broken = app.post(PATH, {"name": "p", "plan": {**FLIGHTS, "edges": []}})
+
+    problem = assert_problem(kafka, 422, "plan-unsupported")
+    assert problem["node_id"] == 1
+    assert problem["path"].startswith("/nodes/0")
+    assert_problem(broken, 422, "plan-invalid")
+    assert app.json(PATH)["items"] == []
+
+
+def test_a_number_that_no_json_of_ours_can_hold_is_refused(app: AppClient) -> None:
+    plan = {**FLIGHTS, "extra": 10**30}
+
+    assert_problem(app.post(PATH, {"name": "p", "plan": plan}), 422, "plan-invalid")
+
+
+def test_thresholds_without_a_gap_are_refused(app: AppClient) -> None:
+    options = {"adaptive_threshold_high": 5, "adaptive_threshold_low": 9}
+
+    assert_problem(app.post(PATH, body(options=options)), 422, "plan-invalid")
+
+
+def test_pipelines_are_listed_by_name_page_by_page(app: AppClient) -> None:
+    names = [f"p{n:02d}" for n in range(7)]
+    for name in reversed(names):
+        app.post(PATH, body(name, labels={"odd": str(int(name[1:]) % 2)}))
+
+    for limit in (1, 3, 7, 100):
+        assert [each["name"] for each in app.pages(PATH, limit=limit)] == names
+    odd = [each["name"] for each in app.pages(PATH, limit=2, label="odd=1")]
+    assert odd == ["p01", "p03", "p05"]
+    assert list(app.pages(PATH, state="FAILED")) == []
+
+
+@pytest.mark.parametrize("cursor", ["x", "e30", "WzFd", "", "é", "W10", "bnVsbA"])
+def test_a_cursor_of_another_list_is_refused(app: AppClient, cursor: str) -> None:
+    answer = app.get(PATH, params={"cursor": cursor})
+
+    assert_problem(answer, 422, "cursor-invalid")
+
+
+def test_a_pipeline_starts_stops_and_restarts(app: AppClient) -> None:
+    app.post(PATH, body(start=True))
+    until(lambda: state_of(app) == "RUNNING")
+    running = app.json(f"{PATH}/p")
+    assert running["status"]["run"] == 1
+    assert running["status"]["query_id"]
+
+    answer = app.post(f"{PATH}/p/restart")
+    assert answer.status_code == 202
+    until(lambda: app.json(f"{PATH}/p")["status"]["run"] == 2)
+
+    answer = app.post(f"{PATH}/p/stop")
+    assert answer.status_code == 202
+    assert answer.json()["desired_state"] == "STOPPED"
+    until(lambda: state_of(app) == "STOPPED")
+    assert app.post(f"{PATH}/p/start").json()["desired_state"] == "RUNNING"
+    until(lambda: state_of(app) == "RUNNING")
+
+
+def test_options_and_labels_are_merged(app: AppClient) -> None:
+    app.post(PATH, body(labels={"a": "1", "b": "2"}, options={"tick_interval_ms": 500}))
+
+    changed = app.request(
+        "PATCH",
+        f"{PATH}/p",
+        json={"labels": {"a": None, "c": "3"}, "options": {"default_ttl_ms": 9}},
+    ).json()
+
+    assert changed["labels"] == {"b": "2", "c": "3"}
+    assert changed["options"]["tick_interval_ms"] == 500
+    assert changed["options"]["default_ttl_ms"] == 9
+    assert changed["version"] == 2
+    back = app.request("PATCH", f"{PATH}/p", json={"options": {"tick_interval_ms": None}}).json()
+    assert back["options"]["tick_interval_ms"] == app.settings.execution.tick_interval_ms
+
+
+def test_what_may_not_change_stays(app: AppClient) -> None:
+    app.post(PATH, body())
+
+    groups = app.request("PATCH", f"{PATH}/p", json={"options": {"max_parallelism": 4}})
+    labels = {f"l{n}": "x" for n in range(app.settings.limits.labels_max + 1)}
+    many = app.request("PATCH", f"{PATH}/p", json={"labels": labels})
+    unknown = app.request("PATCH", f"{PATH}/p", json={"plan": {}})
+
+    for answer in (groups, many, unknown):
+        assert_problem(answer, 422, "invalid-request")
+    assert_problem(app.post(PATH, body("q", labels=labels)), 422, "invalid-request")
+
+
+def test_of_two_changes_to_one_version_the_second_is_refused(app: AppClient) -> None:
+    tag = app.post(PATH, body()).headers["etag"]
+    first = app.request(
+        "PATCH", f"{PATH}/p", json={"labels": {"a": "1"}}, headers={"If-Match": tag}
+    )
+    second = app.request(
+        "PATCH", f"{PATH}/p", json={"labels": {"a": "2"}}, headers={"If-Match": tag}
+    )
+
+    assert first.status_code == 200
+    assert_problem(second, 412, "precondition-failed")
+    assert app.json(f"{PATH}/p")["labels"] == {"a": "1"}
+    gone = app.request("DELETE", f"{PATH}/p", headers={"If-Match": tag})
+    assert_problem(gone, 412, "precondition-failed")
+    for verb in ("start", "stop", "restart"):
+        answer = app.post(f"{PATH}/p/{verb}", headers={"If-Match": tag})
+        assert_problem(answer, 412, "precondition-failed")
+    foreign = app.request("DELETE", f"{PATH}/p", headers={"If-Match": 'W/"1.x"'})
+    assert_problem(foreign, 412, "precondition-failed")
+    matching = first.headers["etag"]
+    assert app.request("DELETE", f"{PATH}/p", headers={"If-Match": matching}).status_code == 204
+
+
+def test_a_changing_status_does_not_make_a_change_fail(app: AppClient) -> None:
+    created = app.post(PATH, body(start=True))
+    until(lambda: state_of(app) == "RUNNING")
+    assert app.get(f"{PATH}/p").headers["etag"] != created.headers["etag"]
+
+    answer = app.request(
+        "PATCH",
+        f"{PATH}/p",
+        json={"labels": {"a": "1"}},
+        headers={"If-Match": created.headers["etag"]},
+    )
+
+    assert answer.status_code == 200
+
+
+def test_a_deleted_pipeline_is_gone_and_its_name_free_again(app: AppClient) -> None:
+    app.post(PATH, body(start=True))
+    until(lambda: state_of(app) == "RUNNING")
+
+    assert app.request("DELETE", f"{PATH}/p").status_code == 204
+
+    assert_problem(app.get(f"{PATH}/p"), 404, "pipeline-not-found")
+    assert_problem(app.request("DELETE", f"{PATH}/p"), 404, "pipeline-not-found")
+    until(lambda: app.post(PATH, body()).status_code == 201)
+
+
+def test_state_cannot_be_kept_on_deletion(app: AppClient) -> None:
+    app.post(PATH, body())
+
+    kept = app.request("DELETE", f"{PATH}/p", params={"state": "keep"})
+
+    assert_problem(kept, 422, "invalid-request")
+    assert app.request("DELETE", f"{PATH}/p", params={"state": "drop"}).status_code == 204
+
+
+def test_unknown_pipelines_are_a_problem_everywhere(app: AppClient) -> None:
+    for path in ("", "/plan", "/progress", "/dead-letters", "/operators", "/tables", "/tables/t"):
+        assert_problem(app.get(f"{PATH}/absent{path}"), 404, "pipeline-not-found")
+    for verb in ("start", "stop", "restart"):
+        assert_problem(app.post(f"{PATH}/absent/{verb}"), 404, "pipeline-not-found")
+
+
+def test_without_redis_the_answer_is_503_with_retry_after(
+    app: AppClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import redis
+
+    def away(*_: object, **__: object) -> None:
+        raise redis.ConnectionError("Error 111 connecting to 10.0.0.1:6379")
+
+    monkeypatch.setattr(redis.Redis, "execute_command", away)
+
+    answer = app.get(f"{PATH}/p")
+
+    assert_problem(answer, 503, "state-unavailable")
+    assert answer.headers["retry-after"]
+    assert "10.0.0.1" not in answer.text

@@ -1,0 +1,297 @@
+"""Operators, keys, histories, orphans and tables over HTTP, on state that real epochs made."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service.plan import load_plan
+from service.runtime.operators import stateful_nodes
+from tests.service.api.test_pipelines import PATH
+from tests.service.plans import OPERATOR, flights_plan
+from tests.service.prepared import MAX_PARALLELISM, Change, PreparedPipeline
+from tests.service.test_app import assert_problem
+
+if TYPE_CHECKING:
+    import redis
+
+    from tests.service.app_client import AppClient
+
+AT = datetime(2013, 1, 1, 5, 15)  # noqa: DTZ001 - a TIMESTAMP has no zone
+OF_OPERATOR = f"{PATH}/p/operators/{OPERATOR}"
+
+
+def flight(flight_id: str, tailnum: str = "N1", status: str = "SCHEDULED") -> tuple[Any, ...]:
+    return (flight_id, tailnum, "UA", "EWR", "IAH", status, AT, AT, None, None)
+
+
+class Flights:
+    """The demo's pipeline, created over HTTP and run by hand."""
+
+    def __init__(self, app: AppClient, client: redis.Redis, ttl: str | None = None) -> None:
+        plan = flights_plan(source={"connector": "ingress"}, ttl=ttl)
+        options = {"max_parallelism": MAX_PARALLELISM}
+        made = app.post(PATH, {"name": "p", "plan": plan, "options": options})
+        assert made.status_code == 201, made.text
+        record = app.app.state.services.registry.get("p")
+        resolved = record.options.resolved(app.settings.execution)
+        (operator,) = stateful_nodes(load_plan(plan), resolved)
+        self.prepared = PreparedPipeline(
+            client, "p", operator.spec, node=operator.id, table="latest_flight"
+        )
+
+    def run_epoch(self, *changes: Change, **more: Any) -> None:
+        self.prepared.run_epoch(changes, **more)
+
+
+@pytest.fixture
+def flights(app: AppClient, redis_client: redis.Redis) -> Flights:
+    return Flights(app, redis_client)
+
+
+def test_operators_say_what_they_keep(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(("+I", flight("f1")), ("+I", flight("f2", "N2")), ("-D", flight("f9", "N3")))
+
+    (operator,) = app.json(f"{PATH}/p/operators")["items"]
+
+    assert operator["id"] == OPERATOR
+    assert operator["kind"] == "sink-materializer"
+    assert operator["key_columns"] == [{"name": "tailnum", "type": "VARCHAR(2147483647)"}]
+    assert [each["name"] for each in operator["upsert_key_columns"]] == ["flight_id"]
+    assert (operator["keys"], operator["orphans"], operator["epoch"]) == (2, 1, 1)
+    assert operator["strategy"] == "ADAPTIVE"
+    assert operator["ttl_ms"] is None
+    assert app.json(OF_OPERATOR) == operator
+
+
+def test_an_unknown_operator_is_a_problem(app: AppClient, flights: Flights) -> None:
+    for path in ("", "/keys", "/keys/N1", "/keys/N1/history", "/keys/N1/explain", "/orphans"):
+        answer = app.get(f"{PATH}/p/operators/9_nothing{path}")
+        problem = assert_problem(answer, 404, "operator-not-found")
+        assert OPERATOR in problem["hint"]
+
+
+def test_a_history_is_oldest_first_and_names_its_epoch(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(("+I", flight("f1")), ("+I", flight("f2")), time_ms=1_000)
+    flights.run_epoch(("+U", flight("f1", status="LANDED")), time_ms=61_000)
+
+    history = app.json(f"{OF_OPERATOR}/keys/N1/history")
+
+    assert history["epoch"] == 2
+    assert history["key"] == ["N1"]
+    assert history["entries"] == 2
+    older, newer = history["items"]
+    assert (older["row"]["flight_id"], older["row"]["status"]) == ("f1", "LANDED")
+    assert older["inserted_at"] == "1970-01-01T00:01:01.000Z"
+    assert (older["current"], older["shown"]) == (False, True)
+    assert (newer["current"], newer["shown"]) == (True, False)
+    assert newer["row"] == {
+        "flight_id": "f2",
+        "tailnum": "N1",
+        "carrier": "UA",
+        "origin": "EWR",
+        "dest": "IAH",
+        "status": "SCHEDULED",
+        "scheduled": "2013-01-01 05:15:00",
+        "changed_at": "2013-01-01 05:15:00",
+        "dep_delay": None,
+        "arr_delay": None,
+    }
+    assert newer["expires_at"] is None
+    assert older["sequence_number"] < newer["sequence_number"]
+    current = app.json(f"{OF_OPERATOR}/keys/N1")
+    assert current["row"] == newer["row"]
+    assert (current["entries"], current["epoch"]) == (2, 2)
+
+
+def test_a_history_is_paged(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(*[("+I", flight(f"f{n}")) for n in range(7)])
+
+    for limit in (1, 3, 100):
+        found = app.pages(f"{OF_OPERATOR}/keys/N1/history", limit=limit)
+        assert [each["row"]["flight_id"] for each in found] == [f"f{n}" for n in range(7)]
+
+
+def test_an_explanation_says_what_the_sink_falls_back_to(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(*[("+I", flight(f"f{n}")) for n in range(3)])
+
+    why = app.json(f"{OF_OPERATOR}/keys/N1/explain")
+
+    assert why["current"]["row"]["flight_id"] == "f2"
+    assert why["fallback"]["row"]["flight_id"] == "f1"
+    assert why["shown_sequence_number"] == why["current"]["sequence_number"]
+    assert (why["entries"], why["entries_behind"]) == (3, 2)
+    assert why["on_retraction"] == "update"
+    assert "falls back to entry" in why["text"]
+
+
+def test_an_unknown_key_is_404_and_an_expired_one_410(
+    app: AppClient, redis_client: redis.Redis
+) -> None:
+    flights = Flights(app, redis_client, ttl="50 ms")
+    flights.run_epoch(("+I", flight("f1")), time_ms=1_000)
+
+    for path in ("", "/history", "/explain"):
+        unknown = app.get(f"{OF_OPERATOR}/keys/N404{path}")
+        expired = app.get(f"{OF_OPERATOR}/keys/N1{path}")
+        assert "N404" not in unknown.text
+        assert_problem(unknown, 404, "key-not-found")
+        assert_problem(expired, 410, "key-expired")
+
+
+def test_what_is_not_closed_is_not_seen(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(("+I", flight("f1")))
+    flights.run_epoch(("+I", flight("f2")), ("+I", flight("f3", "N2")), close=False)
+
+    assert app.json(f"{OF_OPERATOR}/keys/N1/history")["entries"] == 1
+    assert_problem(app.get(f"{OF_OPERATOR}/keys/N2"), 404, "key-not-found")
+    assert app.json(f"{PATH}/p/tables/latest_flight")["epoch"] == 1
+
+
+NAMES = [
+    "N14228",
+    "a b",
+    "50%",
+    "a/b",
+    "a,b",
+    "-",
+    ".",
+    "..",
+    "",
+    "日本",
+    'say "hi"',
+    "a?b#c",
+    "a+b&c=d",
+    "null",
+    "\u0001",
+]
+
+
+def test_every_listed_key_is_found_at_its_address(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(*[("+I", flight(f"f{n}", name)) for n, name in enumerate(NAMES)])
+
+    listed = list(app.pages(f"{OF_OPERATOR}/keys", limit=4))
+
+    assert sorted(each["key"][0] for each in listed) == sorted(NAMES)
+    for each in listed:
+        assert each["layout"] == "packed"
+        assert app.json(each["href"])["row"]["tailnum"] == each["key"][0]
+    by_name = {each["key"][0]: each["href"] for each in listed}
+    assert by_name["N14228"] == f"{OF_OPERATOR}/keys/N14228"
+    assert by_name["a/b"] == f"{OF_OPERATOR}/keys/-?key=%5B%22a%2Fb%22%5D"
+    rows = list(app.pages(f"{PATH}/p/tables/latest_flight", limit=4))
+    for each in rows:
+        assert app.json(each["href"])["row"] == each["row"]
+    assert len(rows) == len(NAMES)
+
+
+def test_keys_are_found_by_prefix(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(*[("+I", flight(f"f{n}", name)) for n, name in enumerate(NAMES)])
+
+    assert [each["key"] for each in app.pages(f"{OF_OPERATOR}/keys", prefix="N1")] == [["N14228"]]
+    found = sorted(each["key"][0] for each in app.pages(f"{OF_OPERATOR}/keys", prefix="a", limit=2))
+    assert found == sorted(name for name in NAMES if name.startswith("a"))
+    assert [each["key"] for each in app.pages(f"{OF_OPERATOR}/keys", prefix="日")] == [["日本"]]
+
+
+@pytest.mark.parametrize("query", ["", "x", "{}", "[]", '["a","b"]', "[1]", "[null,1]", '"N1"'])
+def test_a_malformed_key_is_a_problem(app: AppClient, flights: Flights, query: str) -> None:
+    for path in (f"{OF_OPERATOR}/keys/-", f"{PATH}/p/tables/latest_flight/-"):
+        answer = app.get(path, params={"key": query})
+        assert_problem(answer, 422, "key-malformed")
+    twice = app.get(f"{OF_OPERATOR}/keys/N1", params={"key": '["N1"]'})
+    assert_problem(twice, 422, "key-malformed")
+
+
+def test_orphans_are_counted_and_listed(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(*[("-D", flight(f"f{n}", f"N{n}")) for n in range(5)], time_ms=2_000)
+
+    body = app.json(f"{OF_OPERATOR}/orphans", params={"limit": 2})
+    listed = list(app.pages(f"{OF_OPERATOR}/orphans", limit=2))
+
+    assert (body["count"], body["epoch"]) == (5, 1)
+    assert sorted(each["key"][0] for each in listed) == [f"N{n}" for n in range(5)]
+    assert {each["op"] for each in listed} == {"-D"}
+    assert listed[0]["time"] == "1970-01-01T00:00:02.000Z"
+    assert listed[0]["row"]["carrier"] == "UA"
+
+
+def test_tables_tell_what_can_be_read_and_written(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(("+I", flight("f1")), ("+I", flight("f2", "N2")))
+
+    source, sink = app.json(f"{PATH}/p/tables")["items"]
+
+    assert (source["name"], source["role"], source["accepts_ingress"]) == (
+        "flights",
+        "source",
+        True,
+    )
+    assert (sink["name"], sink["role"], sink["queryable"]) == ("latest_flight", "sink", True)
+    assert sink["primary_key"] == ["tailnum"]
+    assert sink["rows"] == 2
+
+
+def test_a_table_shows_what_the_sink_took(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(("+I", flight("f1")), ("+I", flight("f2")), ("+I", flight("f3", "N2")))
+    flights.run_epoch(("-D", flight("f2")), ("-D", flight("f3", "N2")))
+
+    (item,) = app.json(f"{PATH}/p/tables/latest_flight")["items"]
+
+    assert item["row"]["flight_id"] == "f1"
+    assert item["key"] == ["N1"]
+    found = app.json(f"{PATH}/p/tables/latest_flight/N1")
+    assert (found["row"], found["epoch"]) == (item["row"], 2)
+    assert_problem(app.get(f"{PATH}/p/tables/latest_flight/N2"), 404, "key-not-found")
+    for name in ("flights", "nothing"):
+        assert_problem(app.get(f"{PATH}/p/tables/{name}"), 404, "table-not-found")
+
+
+def test_progress_is_newest_first_with_totals(app: AppClient, flights: Flights) -> None:
+    for n in range(5):
+        flights.run_epoch(("+I", flight(f"f{n}")), ("+I", flight(f"g{n}", "N2")))
+
+    page = app.json(f"{PATH}/p/progress", params={"limit": 2})
+    listed = list(app.pages(f"{PATH}/p/progress", limit=2))
+
+    assert page["epoch"] == 5
+    assert page["totals"] == {
+        "epochs": 5,
+        "since_epoch": 1,
+        "rows_in": 10,
+        "rows_out": 10,
+        "dead": 0,
+    }
+    assert [each["epoch"] for each in listed] == [5, 4, 3, 2, 1]
+    assert listed[0]["nodes"][OPERATOR]["rows_in"] == 2
+    flights.run_epoch(("+I", flight("f9")))
+    assert app.json(f"{PATH}/p/progress")["totals"]["rows_in"] == 11
+
+
+def test_metrics_tell_of_epochs_once_each(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(("+I", flight("f1")), ("-D", flight("f9", "N14228")))
+
+    for _ in range(2):
+        text = app.get("/metrics").text
+    flights.run_epoch(("+I", flight("f2")))
+    later = app.get("/metrics").text
+
+    assert 'tailrace_pipeline_epoch{pipeline="p"} 1.0' in text
+    assert 'tailrace_pipeline_rows_total{direction="in",pipeline="p"} 2.0' in text
+    assert f'tailrace_operator_orphans_total{{operator="{OPERATOR}",pipeline="p"}} 1.0' in text
+    assert "N14228" not in text
+    assert 'tailrace_pipeline_rows_total{direction="in",pipeline="p"} 3.0' in later
+    assert 'tailrace_pipelines{state="STOPPED"} 1.0' in later
+
+
+def test_dead_letters_are_listed_without_content(app: AppClient, flights: Flights) -> None:
+    letter = {"table": "flights", "position": "f.json:10", "reason": "not JSON"}
+    flights.run_epoch(("+I", flight("f1")), dead=[letter, {**letter, "position": "f.json:20"}])
+
+    body = app.json(f"{PATH}/p/dead-letters")
+    one_by_one = list(app.pages(f"{PATH}/p/dead-letters", limit=1))
+
+    assert body["count"] == 2
+    assert body["items"] == one_by_one
+    assert body["items"][0] == {**letter, "origin": "source", "epoch": 1, "time": None}

@@ -1,0 +1,173 @@
+"""Every endpoint under generated requests: never a 5xx, and every answer as the document says.
+
+A real server on a loopback socket, so that what a client library would refuse to send arrives too.
+Half of the addresses name what exists, since an unknown pipeline ends most routes early.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import hypothesis.strategies as st
+import pytest
+import schemathesis
+import uvicorn
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from service.app import create_app
+from service.settings import ExecutionSettings, LimitSettings
+from tests.conftest import free_port
+from tests.service.api.test_state import Flights, flight
+from tests.service.app_client import AppClient, StandInSpark, opener_with, settings_for, until
+from tests.service.plans import INGRESS, OPERATOR, change, flights_plan
+from tests.service.plans import flight as outside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import RedisServer
+
+EXAMPLES_PER_OPERATION = 12
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
+KNOWN = {
+    "pipeline": "p",
+    "operator": OPERATOR,
+    "sink": "latest_flight",
+    "table": "flights",
+    "key": "N1",
+    "slug": "internal",
+}
+PLANS: list[Any] = [
+    flights_plan(),
+    flights_plan(source=INGRESS),
+    flights_plan(sink={"connector": "print"}),
+]
+DELETING = "DELETE"
+_LINES = st.lists(
+    st.one_of(
+        st.binary(max_size=40),
+        st.sampled_from([change("+I", outside(f"f{n}")) for n in range(3)]),
+        st.sampled_from([b"{}", b"[]", b'{"op":"+I"}', b'{"op":7,"data":[]}', b"\xff", b""]),
+    ),
+    max_size=6,
+)
+schemathesis.openapi.media_type("application/x-ndjson", _LINES.map(b"\n".join))
+
+
+@schemathesis.serializer("application/x-ndjson")
+def _as_it_is(context: Any, value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+
+
+class Server:
+    """The application in a thread, on a port of its own."""
+
+    def __init__(self, app: Any) -> None:
+        self.port = free_port()
+        config = uvicorn.Config(
+            app, host="127.0.0.1", port=self.port, log_config=None, ws="none", access_log=False
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run)
+
+    def __enter__(self) -> str:
+        self._thread.start()
+        until(lambda: self._server.started)
+        return f"http://127.0.0.1:{self.port}"
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def address(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that has a pipeline with some state; 2 more may be created by the fuzz."""
+    import redis
+
+    with redis.Redis(port=redis_server.port) as client:
+        client.flushall()
+        settings = settings_for(
+            redis_server.url,
+            tmp_path_factory.mktemp("fuzz"),
+            limits=LimitSettings(pipelines_max=3),
+            execution=ExecutionSettings(supervise_interval_ms=50),
+        )
+        with AppClient(settings) as app:
+            flights = Flights(app, client)
+            flights.run_epoch(*[("+I", flight(f"f{n}")) for n in range(3)])
+            flights.run_epoch(("-D", flight("f2")), ("-D", flight("f9", "N9")))
+        with Server(create_app(settings, opener_with(StandInSpark()))) as url:
+            yield url
+
+
+def operations() -> list[Any]:
+    """All operations of the document, which needs no server."""
+    app = create_app(settings_for_document(), None)  # type: ignore[arg-type]
+    schema = schemathesis.openapi.from_dict(app.openapi())
+    return [each.ok() for each in schema.get_all_operations()]
+
+
+def settings_for_document() -> Any:
+    from service.settings import Settings
+
+    return Settings(_env_file=None)
+
+
+def _with_known(case: Any, draw: Any) -> None:
+    """Put what exists in the place of half of the generated parts of an address."""
+    for name in case.path_parameters or {}:
+        # The pipeline that has the state must live on.
+        if name == "pipeline" and case.method == DELETING:
+            continue
+        if name in KNOWN and draw(st.booleans()):
+            case.path_parameters[name] = KNOWN[name]
+    if isinstance(case.body, dict) and "plan" in case.body and draw(st.booleans()):
+        case.body["plan"] = draw(st.sampled_from(PLANS))
+        case.body.pop("plan_uri", None)
+
+
+@pytest.mark.parametrize("operation", operations(), ids=lambda each: each.label)
+def test_no_request_breaks_the_service(operation: Any, address: str) -> None:
+    @settings(
+        max_examples=EXAMPLES_PER_OPERATION,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(data=st.data())
+    def fuzz(data: Any) -> None:
+        mode = data.draw(st.sampled_from([GenerationMode.POSITIVE, GenerationMode.NEGATIVE]))
+        case = data.draw(operation.as_strategy(generation_mode=mode))
+        _with_known(case, data.draw)
+        case.call_and_validate(base_url=address, checks=CHECKS)
+
+    fuzz()
+
+
+def test_the_pipeline_with_state_is_still_there(address: str) -> None:
+    import httpx
+
+    with httpx.Client(base_url=address) as client:
+        answer = client.get(f"/v1/pipelines/p/operators/{OPERATOR}/keys/N1/history")
+        assert answer.json()["entries"] == 2
+        assert client.get("/readyz").json()["checks"][0]["ok"]
+
+
+def test_every_operation_was_fuzzed() -> None:
+    assert len(operations()) > 25

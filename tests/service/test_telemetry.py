@@ -1,0 +1,90 @@
+"""Log lines: one JSON object each, tracebacks without the values of variables."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+
+from service.settings import LoggingSettings
+from service.telemetry import Telemetry, configure_logging
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def _restored() -> Iterator[None]:
+    """Gives back the logging that the other tests have."""
+    configuration = structlog.get_config()
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**configuration)
+
+
+def fail_with(secret: str) -> None:
+    raise ValueError(f"{len(secret)} characters")
+
+
+@pytest.mark.usefixtures("_restored")
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_a_traceback_shows_places_and_no_variables(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logging(LoggingSettings(format=form))  # type: ignore[arg-type]
+    secret = "N" + str(14_228)
+
+    try:
+        fail_with(secret)
+    except ValueError:
+        structlog.get_logger("x").exception("request failed", pipeline="p")
+
+    said = capsys.readouterr().err
+    assert "fail_with" in said
+    assert "6 characters" in said
+    assert secret not in said
+
+
+@pytest.mark.usefixtures("_restored")
+def test_libraries_log_in_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LoggingSettings(level="INFO"))
+
+    structlog.get_logger("x").info("pipeline started", epoch=7)
+    logging.getLogger("somebody").warning("odd %s", "thing")
+    logging.getLogger("uvicorn.access").info("GET /keys/N14228")
+    structlog.get_logger("x").debug("nothing to see")
+
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(each["event"], each["level"]) for each in lines] == [
+        ("pipeline started", "info"),
+        ("odd thing", "warning"),
+    ]
+    assert lines[0]["epoch"] == 7
+    assert all("timestamp" in each for each in lines)
+
+
+def test_two_applications_count_apart() -> None:
+    one, other = Telemetry(), Telemetry()
+
+    one.request("GET", "/healthz", 200, 0.1)
+
+    assert b'route="/healthz"' in one.exposition()
+    assert b'route="/healthz"' not in other.exposition()
+
+
+def test_a_pipeline_that_is_gone_leaves_the_gauges() -> None:
+    telemetry = Telemetry()
+    telemetry.pipelines({"a": "RUNNING", "b": "FAILED"}, {"a": 1, "b": 2})
+    telemetry.pipelines({"a": "RUNNING"}, {"a": 1})
+
+    text = telemetry.exposition()
+
+    assert b'tailrace_pipelines{state="RUNNING"} 1.0' in text
+    assert b"FAILED" not in text
+    assert b'pipeline="b"' not in text
