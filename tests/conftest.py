@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# `make test` runs ci, `make test-all` deep; by hand it is dev. No deadline: machines are noisy.
+for _name, _examples in (("dev", 100), ("ci", 200), ("deep", 10_000)):
+    settings.register_profile(
+        _name,
+        max_examples=_examples,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def free_port() -> int:

@@ -1,0 +1,181 @@
+"""The whole pipeline through Spark, with the operator and its Redis state and without.
+
+Ratios in one run on one Spark Connect server with two cores:
+
+- changes per second for 1 and 10,000 keys: the upsert materializer against a pass-through, which is
+  the same plan with a sink that has no materializer (same source, exchange by key, writer);
+- an epoch without data: the same two, and a bare Spark query (a `rate-micro-batch` source of one
+  row, Spark's `noop` sink).
+
+Input is Parquet (so that reading text does not hide the operator): insertions, each upsert key many
+times, so histories stay at 10 entries a key (1,000 for the single key). Times are Spark's own
+`triggerExecution`; the first epochs are left out.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import redis
+
+from service.runtime.launcher import EmbeddedRedis, EmbeddedSpark
+from tests.conftest import free_port
+from tests.integration.pipelines import Pipeline, PlanBuilder
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+
+ROWS_PER_EPOCH = 200_000
+EPOCHS = 12
+WARM_UP = 4
+EMPTY_EPOCHS = 40
+COLUMNS = {"id": "BIGINT NOT NULL", "k": "INT NOT NULL", "v": "VARCHAR(2147483647)"}
+
+
+def main() -> None:
+    """Print both tables."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        EmbeddedRedis(Path(name) / "redis", free_port()) as server,
+        EmbeddedSpark(Path(name) / "spark", free_port(), cores=2) as connect,
+        redis.Redis.from_url(server.url) as client,
+    ):
+        spark = _session(connect.remote)
+        folder = Path(name)
+        print("| keys | with operator, changes/s | pass-through, changes/s | ratio |")
+        print("|---:|---:|---:|---:|")
+        for keys in (1, 10_000):
+            input_folder = _write_input(folder, keys)
+            rates = [_rate(spark, client, folder, input_folder, flag) for flag in (True, False)]
+            print(f"| {keys:,} | {rates[0]:,.0f} | {rates[1]:,.0f} | {rates[0] / rates[1]:.2f} |")
+        times = [_empty(spark, client, folder, flag) for flag in (True, False)]
+        bare = _bare(spark, folder)
+        print("\n| epoch without data | ms | against the bare query |")
+        print("|---|---:|---:|")
+        print(f"| with operator and Redis state | {times[0]:.0f} | {times[0] / bare:.2f} |")
+        print(f"| pass-through | {times[1]:.0f} | {times[1] / bare:.2f} |")
+        print(f"| bare Spark query | {bare:.0f} | 1.00 |")
+        spark.stop()
+
+
+def _session(remote: str) -> SparkSession:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        from pyspark.sql.connect.session import SparkSession
+    session = SparkSession.builder.remote(remote).create()
+    session.conf.set("spark.sql.artifact.isolation.enabled", "false")
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    return session
+
+
+def _write_input(folder: Path, keys: int) -> str:
+    """Two files an epoch; returns the path as a plan names it."""
+    target = folder / f"input-{keys}"
+    target.mkdir()
+    chance = np.random.default_rng(keys)
+    ids_per_key = 1_000 if keys == 1 else 10
+    for number in range(EPOCHS * 2):
+        count = ROWS_PER_EPOCH // 2
+        key = chance.integers(0, keys, count, dtype=np.int32)
+        identity = key.astype(np.int64) * ids_per_key + chance.integers(0, ids_per_key, count)
+        text = pa.array(np.char.add("value ", (identity % 1_000).astype(str)).tolist())
+        table = pa.table({"id": identity, "k": key, "v": text})
+        pq.write_table(table, target / f"{number:04}.parquet")
+    return target.name
+
+
+def _plan(path: str, materialize: bool) -> dict[str, Any]:
+    builder = PlanBuilder()
+    options = {"connector": "filesystem", "format": "parquet", "path": path}
+    source = builder.scan("s", COLUMNS, **options)
+    builder.sink(
+        "t",
+        COLUMNS,
+        source,
+        key=["k"],
+        materialize=materialize,
+        upsert_key=[0] if materialize else (),
+        mode=["INSERT"],
+        connector="blackhole",
+        changelog_mode="upsert",
+    )
+    return builder.document()
+
+
+def _rate(
+    spark: SparkSession, client: redis.Redis, folder: Path, path: str, materialize: bool
+) -> float:
+    """Changes per second over the epochs after the first ones."""
+    name = f"{path}-{'operator' if materialize else 'pass'}"
+    pipeline = Pipeline(
+        spark,
+        client,
+        folder,
+        _plan(path, materialize),
+        name=name,
+        max_parallelism=128,
+        rows_per_epoch_max=ROWS_PER_EPOCH,
+        checkpoint=name,
+    )
+    with pipeline:
+        pipeline.wait(lambda records: sum(each["rows_in"] for each in records) >= _total())
+        batches = {each["batchId"]: each for each in pipeline.query.recentProgress}
+    times = [each["durationMs"]["triggerExecution"] for each in batches.values()]
+    measured = times[WARM_UP:EPOCHS]
+    return ROWS_PER_EPOCH * len(measured) / (sum(measured) / 1_000)
+
+
+def _total() -> int:
+    return ROWS_PER_EPOCH * EPOCHS
+
+
+def _empty(spark: SparkSession, client: redis.Redis, folder: Path, materialize: bool) -> float:
+    """Milliseconds of an epoch that only a tick starts: the median."""
+    path = f"empty-{materialize}"
+    (folder / path).mkdir()
+    pipeline = Pipeline(
+        spark,
+        client,
+        folder,
+        _plan(path, materialize),
+        name=path,
+        max_parallelism=128,
+        tick_interval_ms=10,
+        checkpoint=path,
+    )
+    with pipeline:
+        pipeline.wait(lambda records: len(records) >= EMPTY_EPOCHS)
+        return _median(pipeline.query.recentProgress)
+
+
+def _bare(spark: SparkSession, folder: Path) -> float:
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    query = (
+        source.writeStream.format("noop")
+        .option("checkpointLocation", str(folder / "bare"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    try:
+        while len(query.recentProgress) < EMPTY_EPOCHS:
+            query.awaitTermination(1)
+        return _median(query.recentProgress)
+    finally:
+        query.stop()
+
+
+def _median(progress: list[Any]) -> float:
+    ran = [each["durationMs"] for each in progress if "addBatch" in each["durationMs"]]
+    return float(statistics.median(each["triggerExecution"] for each in ran[5:]))
+
+
+if __name__ == "__main__":
+    main()

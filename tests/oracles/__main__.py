@@ -1,0 +1,117 @@
+"""Run recorded cases: `python -m tests.oracles PATH... [--backend heap,redis] [--strategy ...]`.
+
+Every case at or below each PATH is run; the kind of a case is told by its files, not by its place
+(the format is described beside the recorded cases of this repository's `tests/oracles/README.md`).
+One line is printed for each failing case with its first difference; cases whose nodes are not
+executed yet are listed as `unsupported: NODE` and counted apart; the last line is
+`N passed, M failed`. The exit status is 0 only if no case failed and there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.oracles.cases import Case, Kind, NoCases, Outcome, find_cases
+from tests.oracles.engines import Engines
+from tests.oracles.materializer import run_materializer
+from tests.oracles.validation import run_validation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+BACKENDS = ("heap", "redis")
+STRATEGIES = ("LEGACY", "VALUE", "MAP", "ADAPTIVE")
+ENGINES = ("harness", "spark")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the cases that the command line names; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        cases = [case for path in options.paths for case in find_cases(path)]
+    except NoCases as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    passed = failed = 0
+    unsupported: Counter[str] = Counter()
+    with Engines(redis_url=options.redis_url) as engines:
+        for case in cases:
+            for outcome in _outcomes(case, options, engines):
+                if outcome.unsupported is not None:
+                    unsupported[outcome.unsupported] += 1
+                    print(f"{outcome.name}: unsupported: {outcome.unsupported}")
+                elif outcome.difference is not None:
+                    failed += 1
+                    print(f"{outcome.name}: {outcome.difference}", flush=True)
+                else:
+                    passed += 1
+    if unsupported:
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(unsupported.items()))
+        print(f"{unsupported.total()} unsupported ({counts})")
+    print(f"{passed} passed, {failed} failed")
+    return int(failed > 0 or not passed + unsupported.total())
+
+
+def _outcomes(case: Case, options: argparse.Namespace, engines: Engines) -> Iterator[Outcome]:
+    """The outcomes of a case; one that breaks us fails, and must not hide those after it."""
+    try:
+        yield from _run(case, options, engines)
+    except Exception as problem:
+        lines = str(problem).splitlines() or [""]
+        yield Outcome(case.name, f"{type(problem).__name__}: {lines[0]}")
+
+
+def _run(case: Case, options: argparse.Namespace, engines: Engines) -> Iterator[Outcome]:
+    match case.kind:
+        case Kind.MATERIALIZER if "harness" not in options.engine:
+            yield Outcome(case.name, unsupported="materializer cases without engine harness")
+        case Kind.MATERIALIZER:
+            yield from run_materializer(case, options.backend, options.strategy, engines)
+        case Kind.PLAN:
+            yield from _plan_runner()(case, options.engine, options.backend, engines)
+        case Kind.VALIDATION:
+            yield run_validation(case)
+        case Kind.COMPACTING:
+            yield Outcome(case.name, unsupported="watermark-compacting-sink-materializer")
+        case Kind.TTL:
+            yield Outcome(case.name, unsupported=f"{case.content['state']} state with TTL")
+
+
+def _plan_runner() -> Callable[..., Iterator[Outcome]]:
+    """Imported when a plan is run: only plans need Spark's client, which warns of newer pandas."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        from tests.oracles.plans import run_plan
+    return run_plan
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.oracles", description=__doc__)
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    parser.add_argument("--backend", type=_choice(BACKENDS), default=BACKENDS)
+    parser.add_argument("--strategy", type=_choice(STRATEGIES), default=STRATEGIES)
+    parser.add_argument("--engine", type=_choice(ENGINES), default=ENGINES)
+    parser.add_argument("--redis-url", help="a Redis to use; without, one is started and ended")
+    return parser
+
+
+def _choice(allowed: tuple[str, ...]):  # type: ignore[no-untyped-def]
+    def parse(text: str) -> tuple[str, ...]:
+        names = {name.lower(): name for name in allowed}
+        try:
+            return tuple(names[part.strip().lower()] for part in text.split(","))
+        except KeyError as unknown:
+            raise argparse.ArgumentTypeError(
+                f"{unknown.args[0]!r} is none of {', '.join(allowed)}"
+            ) from None
+
+    return parse
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

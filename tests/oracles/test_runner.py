@@ -1,0 +1,222 @@
+"""The oracle runner itself: what it finds, what it says, how it ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from state.types import parse_type
+from tests.oracles.__main__ import main
+from tests.oracles.changelogs import SinkRows, difference
+from tests.service.plan.builders import recorded_plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ON_HEAP = ["--backend", "heap"]
+SPEC: dict[str, Any] = {
+    "columns": [{"name": "id", "type": "BIGINT"}, {"name": "k", "type": "INT NOT NULL"}],
+    "primary_key": ["k"],
+    "upsert_key": ["id"],
+    "strategy": "LEGACY",
+    "adaptive_high": None,
+    "adaptive_low": None,
+    "ttl_ms": 0,
+}
+
+
+def change(op: str, identity: int, **more: Any) -> dict[str, Any]:
+    return {"op": op, "data": {"id": identity, "k": 1}} | more
+
+
+def write_lines(path: Path, lines: list[Any]) -> None:
+    path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+
+
+def materializer_case(folder: Path, expected: list[Any], **spec: Any) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_bytes(orjson.dumps(SPEC | spec))
+    write_lines(folder / "input.jsonl", [change("+I", 1), change("+I", 2), change("-D", 2)])
+    write_lines(folder / "expected.jsonl", expected)
+    return folder
+
+
+RIGHT = [
+    {"op": "+I", "data": {"id": 1, "k": 1}, "in": 0},
+    {"op": "+U", "data": {"id": 2, "k": 1}, "in": 1},
+    {"op": "+U", "data": {"id": 1, "k": 1}, "in": 2},
+]
+
+
+def plan_case(folder: Path, plan: dict[str, Any], **meta: Any) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "plan.json").write_bytes(orjson.dumps(plan))
+    (folder / "meta.json").write_bytes(orjson.dumps(meta))
+    return folder
+
+
+def test_cases_are_found_at_any_depth_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    materializer_case(tmp_path / "a" / "any name", RIGHT)
+    materializer_case(tmp_path / "b", RIGHT)
+
+    status = main([str(tmp_path), *ON_HEAP, "--strategy", "legacy,MAP"])
+
+    assert (status, capsys.readouterr().out) == (0, "4 passed, 0 failed\n")
+
+
+def test_a_failing_case_says_its_first_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = materializer_case(tmp_path / "wrong", RIGHT[:2])
+
+    status = main([str(folder), *ON_HEAP, "--strategy", "VALUE"])
+
+    first, last = capsys.readouterr().out.splitlines()
+    assert status == 1
+    assert first.startswith(f"{folder} [heap, VALUE]: ")
+    assert "emission 2" in first
+    assert last == "0 passed, 1 failed"
+
+
+def test_a_case_that_breaks_the_runner_fails_and_the_next_one_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    materializer_case(tmp_path / "a", RIGHT, upsert_key=["no such column"])
+    materializer_case(tmp_path / "b", RIGHT)
+
+    status = main([str(tmp_path), *ON_HEAP, "--strategy", "VALUE"])
+
+    assert status == 1
+    assert capsys.readouterr().out.endswith("\n1 passed, 1 failed\n")
+
+
+def test_a_file_of_a_case_stands_for_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = materializer_case(tmp_path / "a", RIGHT)
+
+    assert main([str(folder / "spec.json"), *ON_HEAP, "--strategy", "VALUE"]) == 0
+    assert capsys.readouterr().out == "1 passed, 0 failed\n"
+
+
+def test_what_is_not_run_yet_is_listed_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    materializer_case(tmp_path / "compacting", [], strategy="DO_ERROR")
+    plan_case(tmp_path / "join", recorded_plan("070_"), pk=None)
+    plan_case(tmp_path / "conflict", recorded_plan("105_"), pk=["k"])
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "query.sql").write_text("SELECT 1;")
+    write_lines(
+        tmp_path / "traces.jsonl", [{"state": "value", "updateType": "OnCreateAndWrite", "ops": []}]
+    )
+
+    status = main([str(tmp_path), *ON_HEAP])
+
+    *lines, total, last = capsys.readouterr().out.splitlines()
+    assert status == 0
+    assert [line.partition(": unsupported: ")[2] for line in lines] == [
+        "watermark-compacting-sink-materializer",
+        "watermark-compacting-sink-materializer",
+        "stream-exec-join_1",
+        "compiling SQL",
+        "value state with TTL",
+    ]
+    assert total.startswith("5 unsupported (")
+    assert last == "0 passed, 0 failed"
+
+
+def test_a_plan_that_must_be_refused_passes_by_being_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = plan_case(tmp_path / "bad", recorded_plan("153_", "plan.edited.json"))
+    plan_case(tmp_path / "compiled only", recorded_plan("100_"))
+
+    assert main([str(tmp_path)]) == 1
+    assert "the plan is refused: 2 states" in capsys.readouterr().out
+    (bad / "error.txt").write_text("refused")
+    assert main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "2 passed, 0 failed\n"
+
+
+def test_validation_cases_use_the_catalog_that_the_file_shows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = recorded_plan("100_")
+    by_name, other = recorded_plan("100_"), recorded_plan("100_")
+    del by_name["nodes"][0]["scanTableSource"]["table"]["resolvedTable"]
+    table = other["nodes"][0]["scanTableSource"]["table"]
+    table["resolvedTable"]["schema"]["columns"][2]["dataType"] = "BIGINT"
+    taken = {"load": "ok", "explain": "ok", "execute": "ok"}
+    refused = taken | {"load": ["TableException: no"]}
+    entries = [
+        {"case": "as compiled", "plan": plan} | taken,
+        {"case": "the same", "plan": plan} | taken,
+        {"case": "identifier only", "plan": by_name} | taken,
+        {"case": "schema differs", "plan": other} | refused,
+        {"case": "text", "plan": "hello"} | refused,
+        {"case": "wrongly refused", "plan": plan} | refused,
+    ]
+    file = tmp_path / "any name.json"
+    file.write_bytes(orjson.dumps(entries))
+
+    status = main([str(file)])
+
+    line, last = capsys.readouterr().out.splitlines()
+    assert status == 1
+    assert line == f"{file}: wrongly refused: Flink refuses it at load; accepted"
+    assert last == "5 passed, 1 failed"
+
+
+@pytest.mark.parametrize("content", [None, "", "[1, 2]", "{not json"])
+def test_a_path_without_cases_is_an_error(
+    tmp_path: Path, content: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        (tmp_path / "x.json").write_text(content)
+
+    assert main([str(tmp_path)]) == 2
+    assert main([str(tmp_path / "missing")]) == 2
+    assert "missing" in capsys.readouterr().err
+
+
+def test_unknown_choices_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["x", "--backend", "disk"])
+
+    assert "'disk' is none of heap, redis" in capsys.readouterr().err
+
+
+def rows(key: list[str]) -> SinkRows:
+    return SinkRows.of([parse_type("INT"), parse_type("DECIMAL(4, 2)")], ["k", "d"], key)
+
+
+def test_within_a_key_the_order_counts_and_between_keys_it_does_not() -> None:
+    keyed = rows(["k"])
+    first = keyed.change({"op": "+I", "data": {"k": 1, "d": 1.5}})
+    second = keyed.change({"op": "+U", "data": {"k": 1, "d": "2.00"}})
+    other = keyed.change({"op": "+I", "data": {"k": 2, "d": None}})
+    final = [second[1], other[1]]
+
+    assert difference(keyed, [other, first, second], [first, second, other], final) is None
+    assert difference(keyed, [second, first, other], [first, second, other], final) == (
+        'change 0 of key 1: +U [1,"2.00"], expected +I [1,"1.50"]'
+    )
+    assert difference(keyed, [first], [first], []) == (
+        'the table at the end: [1,"1.50"] stands 1 times, expected 0'
+    )
+
+
+def test_without_a_key_rows_are_a_bag() -> None:
+    bag = rows([])
+    plus = bag.change({"op": "+I", "data": {"k": 1, "d": 1}})
+    minus = bag.change({"op": "-D", "data": {"k": 1, "d": 1}})
+
+    assert difference(bag, [plus, plus, minus], [plus, plus, minus], [plus[1]]) is None
+    assert difference(bag, [plus, minus, plus], [plus, plus, minus], [plus[1]]) == (
+        'change 1 of key 1, Decimal(\'1.00\'): -D [1,"1.00"], expected +I [1,"1.00"]'
+    )
