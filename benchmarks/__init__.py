@@ -1,1 +1,1 @@
-"""Benchmarks: each module runs alone (`python -m benchmarks.bench_flip544`), all with `make bench`."""
+"""Benchmarks: each runs alone (`python -m benchmarks.bench_flip544`), all with `make bench`."""

@@ -4,8 +4,8 @@ Rows are (id BIGINT, key INT, payload VARCHAR): 250 random bytes read as UTF-8, 
 same in every row. Row `id - offset` is deleted after insert `id`, offset = (1 + delay) / 2, if
 id >= delay and id % 100 < percentage (the rule of the FLIP's text; Flink's benchmark PR 106 deletes
 from the first row on at 100 %). Heap: one epoch. Redis: epochs of 1,000 changes, each committed,
-closed and promoted. Unit: inserts per ms, deletes not counted: of wall time, and in brackets of this
-process's CPU time (without Redis's own), which says more where the machine is shared.
+closed and promoted. Unit: inserts per ms, deletes not counted: of wall time, and in brackets of
+this process's CPU time (without Redis's own), which says more where the machine is shared.
 
     python -m benchmarks.bench_flip544 [--backend heap,redis] [--strategy ...] [--repeat 5]
                                        [--redis redis://127.0.0.1:6379/0] [--json FILE]
@@ -25,13 +25,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.neighbours import Neighbours, heap_neighbours, redis_neighbours
 from operators.batch import ChangeBatch
 from operators.upsert_materializer import MaterializerSpec, UpsertMaterializer
 from state.backends.interface import EpochStamp
 from state.multiset.strategy import Strategy
 from state.types import parse_type
-
-from benchmarks.neighbours import Neighbours, heap_neighbours, redis_neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

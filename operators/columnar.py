@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from state.arrow_values import python_values
 from state.codec import RowCodec
-from state.columns import join_rows, texts_of
+from state.columns import Texts, join_rows, texts_of
+from state.multiset.spread import TEXT_BYTES_MAX, digest
+from state.values import canonical_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +46,7 @@ class Codes:
 class Columns:
     """The columns of a batch with what was found out about them."""
 
-    __slots__ = ("_constant", "_texts", "arrays", "count", "types")
+    __slots__ = ("_constant", "_digests", "_texts", "arrays", "count", "types")
 
     def __init__(self, arrays: Sequence[pa.Array], types: Sequence[LogicalType]) -> None:
         self.arrays = tuple(_whole(array) for array in arrays)
@@ -50,9 +54,10 @@ class Columns:
         self.count = len(self.arrays[0]) if self.arrays else 0
         self._constant: dict[int, bool] = {}
         self._texts: dict[int, str] = {}
+        self._digests: dict[int, str] = {}
 
     def is_constant(self, column: int) -> bool:
-        """Whether all rows of a string or binary column are the same; cheap if they are not."""
+        """Whether all rows of a column are known to be the same; cheap if they are not."""
         known = self._constant.get(column)
         if known is None:
             known = self._constant[column] = _is_constant(self.arrays[column])
@@ -108,8 +113,6 @@ class Columns:
             return self._encode_few(codec, rows, columns, before)
         varying = [column for column in columns if not self.is_constant(column)]
         taken = dict(zip(varying, self.take(rows, varying), strict=True))
-        if not taken and not before:
-            return codec.encode_columns(self.take(rows, columns))
         pieces: list[str | pa.Array] = [*before, "["]
         for number, (logical, column) in enumerate(zip(codec.types, columns, strict=True)):
             if number:
@@ -118,7 +121,31 @@ class Columns:
                 pieces += texts_of(logical, taken[column]).pieces()
             else:
                 pieces.append(self._constant_text(logical, column))
-        return join_rows([*pieces, "]"])
+        return _joined([*pieces, "]"], rows.size)
+
+    def shortened(
+        self, codec: RowCodec, rows: NDArray[np.int64], columns: Sequence[int]
+    ) -> pa.BinaryArray:
+        """As `encode`, but each long text is given by its digest: what histories are indexed by."""
+        pieces: list[str | pa.Array] = ["["]
+        for number, (logical, column) in enumerate(zip(codec.types, columns, strict=True)):
+            if number:
+                pieces.append(",")
+            if self.is_constant(column):
+                pieces.append(self._short_constant(logical, column))
+            else:
+                pieces += _short_texts(logical, self.arrays[column].take(pa.array(rows)))
+        return _joined([*pieces, "]"], rows.size)
+
+    def _short_constant(self, logical: LogicalType, column: int) -> str:
+        text = self._constant_text(logical, column)
+        inside = text[1:-1] if text.startswith('"') else text
+        if len(inside.encode()) <= TEXT_BYTES_MAX:
+            return text
+        known = self._digests.get(column)
+        if known is None:
+            known = self._digests[column] = digest(inside.encode())
+        return f'"{known}"'
 
     def _encode_few(
         self,
@@ -144,10 +171,32 @@ class Columns:
         """The canonical text of a column that repeats one value."""
         text = self._texts.get(column)
         if text is None:
-            pieces = texts_of(logical, self.arrays[column].slice(0, 1)).pieces()
-            text = "".join(each if isinstance(each, str) else each[0].as_py() for each in pieces)
+            value = python_values(logical, self.arrays[column].slice(0, 1))[0]
+            text = orjson.dumps(canonical_encoder(logical)(value)).decode()
             self._texts[column] = text
         return text
+
+
+def _joined(pieces: list[str | pa.Array], count: int) -> pa.BinaryArray:
+    """`join_rows`, also where all pieces are the same for every row."""
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    if len(texts) == len(pieces):
+        return pa.array(["".join(texts).encode()] * count, pa.binary())
+    return join_rows(pieces)
+
+
+def _short_texts(logical: LogicalType, column: pa.Array) -> tuple[str, pa.Array, str]:
+    """Canonical texts of a column, the long ones by their digest."""
+    texts = texts_of(logical, column)
+    lengths = np.diff(_offsets(texts.texts))
+    if not lengths.size or int(lengths.max()) <= TEXT_BYTES_MAX:
+        return texts.pieces()
+    long = pc.greater(pc.binary_length(texts.texts), TEXT_BYTES_MAX).fill_null(False)
+    digests = [digest(each) for each in texts.texts.filter(long).cast(pa.binary()).to_pylist()]
+    if not texts.quoted:
+        digests = [f'"{each}"' for each in digests]
+    short = pc.replace_with_mask(texts.texts, long, pa.array(digests, pa.string()))
+    return Texts(short, texts.quoted).pieces()
 
 
 def dense(codes: Codes) -> Codes:
@@ -273,13 +322,18 @@ def _dictionary(array: pa.Array) -> Codes:
 
 
 def _is_constant(array: pa.Array) -> bool:
-    """Whether a string column repeats one value: its bytes equal themselves, a value further on."""
+    """Whether all rows are the same: equal numbers, or bytes that repeat themselves."""
     kind = array.type
-    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)) or array.null_count:
+    if array.null_count:
+        return False
+    if pa.types.is_integer(kind):
+        numbers = _numbers(array, kind.to_pandas_dtype())
+        return bool(numbers.size) and bool((numbers == numbers[0]).all())
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return False
     if len(array) < 2:
         return bool(len(array))
-    offsets = _numbers_of_offsets(array)
+    offsets = _offsets(array)
     length = int(offsets[1] - offsets[0])
     # Ends are looked at first: columns that are not constant mostly differ in length.
     if int(offsets[-1] - offsets[0]) != length * len(array) or (np.diff(offsets) != length).any():
@@ -291,7 +345,7 @@ def _is_constant(array: pa.Array) -> bool:
     return bool(data.slice(first, rest).equals(data.slice(first + length, rest)))
 
 
-def _numbers_of_offsets(array: pa.Array) -> NDArray[np.int32]:
+def _offsets(array: pa.Array) -> NDArray[np.int32]:
     return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
 
 

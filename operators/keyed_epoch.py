@@ -134,6 +134,16 @@ class KeyedEpoch:
         columns = self._of.row_codec.decode_columns(rows)
         return self._of.match_codec.encode_columns([columns[i] for i in self._of.match])
 
+    def index_of_groups(self, groups: Integers) -> pa.BinaryArray:
+        """Match columns of groups of changes, as histories are indexed by them."""
+        rows = self.row_of[self.groups.first[groups]]
+        return self._columns.shortened(self._of.match_codec, rows, self._of.match)
+
+    def index_of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
+        """Match columns of canonical rows, as histories are indexed by them."""
+        columns = Columns(self._of.row_codec.decode_columns(rows), self._of.types)
+        return columns.shortened(self._of.match_codec, np.arange(len(rows)), self._of.match)
+
     def narrow(self, groups: Integers, rows: pa.BinaryArray) -> Integers:
         """Those of the groups that may match one of a few canonical rows.
 

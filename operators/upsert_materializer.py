@@ -224,6 +224,11 @@ class UpsertMaterializer:
         outcome = apply_changes(
             epoch.changes, epoch.groups, histories.entries, replace=self.spec.replaces
         )
+        while outcome.sunk.any():
+            histories = loader.deepen(outcome.sunk)
+            outcome = apply_changes(
+                epoch.changes, epoch.groups, histories.entries, replace=self.spec.replaces
+            )
         result = EpochResult(
             policy=self._policy,
             histories=histories,

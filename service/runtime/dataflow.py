@@ -12,6 +12,7 @@ exchange by key group; all sinks are one writer, whose commit closes the epoch.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 __all__ = ["OperatorInfo", "PipelineJob", "check_plan", "start_query", "stateful_nodes"]
+
+_REGISTERING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +101,11 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
     from service.runtime.sources.data_source import TailraceSource
 
     _check_nodes(job.plan, job.files_root)
-    spark.dataSource.register(TailraceSource)
-    spark.dataSource.register(TailraceSink)
+    with _REGISTERING:
+        # Spark looks for the name and puts it in two steps: pipelines that start side by side in
+        # one session would refuse each other.
+        spark.dataSource.register(TailraceSource)
+        spark.dataSource.register(TailraceSink)
     lowered = lower(spark, job)
     writer = WriterSpec(
         pipeline=job.pipeline,

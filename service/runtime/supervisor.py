@@ -9,6 +9,7 @@ leaves the queries running: the next service adopts them.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -156,4 +157,6 @@ class Supervisor:
             await self._ports.clock.wait(order, self._scan_interval_ms)
 
     def _spawn(self, name: str, work: Coroutine[None, None, None]) -> None:
-        self._tasks[name] = asyncio.create_task(work, name=f"tailrace {name}")
+        # A context of its own: a keeper outlives the request whose log fields it would inherit.
+        context = contextvars.Context()
+        self._tasks[name] = asyncio.create_task(work, name=f"tailrace {name}", context=context)

@@ -83,9 +83,10 @@ class Groups:
 class LoadedEntries:
     """What is known of the histories before the epoch, sorted by key, then sequence number.
 
-    Of a long history only some entries need be here: those that a change of the epoch matches,
-    and as many of the newest as the key has retractions in the epoch, and one more. An entry below
-    these can not become the newest, nor be it when removed.
+    Of a long history only some entries need be here: those that a change of the epoch matches, and
+    a window of the newest ones. If an older entry than those of the window becomes the newest, the
+    outcome says so, and is of no use. A window of as many entries as the key has retractions, and
+    one more, always does.
     """
 
     key: Integers
@@ -98,6 +99,8 @@ class LoadedEntries:
     """Per key: the next sequence number; 1 if the history is empty."""
     shown: Integers
     """Per key: sequence number of the entry last emitted, 0 if that row is gone."""
+    window: Integers
+    """Per key: the loaded entry from which on all entries of the history are loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,8 @@ class Outcome:
     shown: Integers
     newest: Integers
     """Per key: sequence number of the newest entry, 0 if none."""
+    sunk: Flags
+    """Per key: the newest entry was at some time below the window, so all this may be wrong."""
 
 
 def group_changes(changes: KeyedChanges) -> Groups:

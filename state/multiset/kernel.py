@@ -202,7 +202,17 @@ def _outcome(
         following=following,
         shown=_shown(changes, loaded, line, reports, seen, removed, born, sequence),
         newest=newest,
+        sunk=_sunk(loaded, line, reports),
     )
+
+
+def _sunk(loaded: LoadedEntries, line: Timeline, reports: _Reports) -> Flags:
+    """Keys of which an entry below the window was uncovered."""
+    sunk = np.zeros(loaded.size.size, np.bool_)
+    key = line.key[reports.uncovering]
+    floor = loaded.window[key] + line.born_before[line.events[key]]
+    sunk[key[reports.uncovered < floor]] = True
+    return sunk
 
 
 def _number(

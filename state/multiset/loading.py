@@ -3,8 +3,8 @@
     1   the value of every touched key (packed: its whole history); the keys due to expire
     2   spread histories: the index of the match columns in question, and as many of the newest
         entries as will mostly do; values of the keys that are due
-    3   of spread histories, where entries expired, their rows; and more of the newest entries,
-        where all that were read may be gone after the epoch
+    3   of spread histories, where entries expired, their rows; and after the kernel has run, more
+        of the newest entries where all that were read are gone
 
 None of it grows with the length of a spread history, nor do the round trips with anything.
 """
@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.backends.interface import HashGet, SortedRange
-from state.multiset.kernel import LoadedEntries
+from state.errors import StateCorrupt
+from state.multiset.changes import LoadedEntries
 from state.multiset.probing import EVER, Matching, SpreadHistory, SpreadProber, Touched
 from state.multiset.spread import EXPIRY, STATE
 from state.multiset.strategy import HistoryPolicy, Strategy
@@ -92,17 +93,37 @@ class HistoryLoader:
 
     def load(self, key_groups: Sequence[int]) -> Histories:
         """Load what the epoch needs; looks for due keys in all of these key groups."""
-        values, spread = self._load_values(key_groups)
-        if not any(values) and not spread:
+        self._values, self._spread = self._load_values(key_groups)
+        values = self._values
+        if not any(values) and not self._spread:
             return self._nothing(len(values))
         packed_keys = [i for i, v in enumerate(values) if v is not None and not is_spread(v)]
-        packed = parse_packed([value for i in packed_keys if (value := values[i]) is not None])
-        return self._assemble(values, np.array(packed_keys, np.int64), packed, spread)
+        self._packed = parse_packed([v for i in packed_keys if (v := values[i]) is not None])
+        self._packed_keys = np.array(packed_keys, np.int64)
+        return self._assemble()
+
+    def deepen(self, sunk: NDArray[np.bool_]) -> Histories:
+        """Load as many of the newest entries of these keys as are sure to do; one round trip.
+
+        Raises:
+            StateCorrupt: All entries of one of them are known, so what is stored is wrong.
+        """
+        prober = SpreadProber(self._touched, self._matching, self._keys, self._key_groups)
+        for key in sunk.nonzero()[0].tolist():
+            history = self._spread.get(key)
+            if history is None or history.top.size >= prober.depth_known(history):
+                where = f"key group {int(self._key_groups[key])}"
+                raise StateCorrupt(f"a history in {where} has fewer entries than its size says")
+            history.deeper = prober.depth(history)
+        deep = [each for each in self._spread.values() if each.deeper]
+        prober.take_deeper(deep, self._transaction.fetch(prober.deeper_reads(deep)))
+        return self._assemble()
 
     def _nothing(self, count: int) -> Histories:
         """No key has a history."""
         none, zeros = np.zeros(0, np.int64), np.zeros(count, np.int64)
-        entries = LoadedEntries(none, none, none, zeros, np.ones(count, np.int64), zeros)
+        ones = np.ones(count, np.int64)
+        entries = LoadedEntries(none, none, none, zeros, ones, zeros, zeros)
         return Histories(
             keys=self._keys,
             key_groups=self._key_groups,
@@ -194,13 +215,9 @@ class HistoryLoader:
 
     # Putting it together.
 
-    def _assemble(
-        self,
-        values: Sequence[bytes | None],
-        packed_keys: Integers,
-        packed: PackedHistories,
-        spread: dict[int, SpreadHistory],
-    ) -> Histories:
+    def _assemble(self) -> Histories:
+        values, packed_keys = self._values, self._packed_keys
+        packed, spread = self._packed, self._spread
         count = len(values)
         size, following = np.zeros(count, np.int64), np.ones(count, np.int64)
         shown = np.full(count, GONE, np.int64)
@@ -241,6 +258,7 @@ class HistoryLoader:
             size=size,
             following=following,
             shown=np.where(size == 0, GONE, shown),
+            window=_windows(entry_key, sequence, count, spread),
         )
         return Histories(
             keys=self._keys,
@@ -362,6 +380,19 @@ def _sorted_entries(
     key, sequence, place = (np.concatenate(column) for column in zip(*table, strict=True))
     by_key = np.lexsort((sequence, key))
     return key[by_key], sequence[by_key], place[by_key]
+
+
+def _windows(
+    entry_key: Integers, sequence: Integers, count: int, spread: dict[int, SpreadHistory]
+) -> Integers:
+    """Per key, the entry from which on all are loaded: of a packed history the first."""
+    window = entry_key.searchsorted(np.arange(count))
+    for key, history in spread.items():
+        if history.top.size:
+            end = int(entry_key.searchsorted(key + 1))
+            first = int(window[key])
+            window[key] = first + int(sequence[first:end].searchsorted(history.top[-1]))
+    return window
 
 
 def _forget_expired(shown: Integers, key: Integers, sequence: Integers) -> None:

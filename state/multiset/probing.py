@@ -1,8 +1,7 @@
 """What an epoch reads of spread histories: a little of each, however long they are.
 
-Of the newest entries a window is read. It will do if one of its entries is sure to outlive the
-epoch (or the window is the whole history): whatever happens to the others, no older one can become
-the newest. A history that is mostly retracted from its end asks for a deeper window.
+Of the newest entries a window is read. It will mostly do. Where the epoch takes all of a history's
+end away, so that an older entry becomes the newest, the kernel says so, and a deeper one is read.
 """
 
 from __future__ import annotations
@@ -45,6 +44,12 @@ class Matching(Protocol):
 
     def of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
         """Canonical match columns of canonical rows."""
+
+    def index_of_groups(self, groups: Integers) -> pa.BinaryArray:
+        """Match columns of groups, with long texts by their digest: see `spread.index_fields`."""
+
+    def index_of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
+        """The same of canonical rows."""
 
     def narrow(self, groups: Integers, rows: pa.BinaryArray) -> Integers:
         """Those of the groups that may match one of a few canonical rows, by a cheap look."""
@@ -136,7 +141,7 @@ class SpreadProber:
         ranges = [np.arange(a, b) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
         fields: list[bytes] = []
         if int((high - low).sum()):
-            fields = index_fields(bytes_of(self._matching.of_groups(np.concatenate(ranges))))
+            fields = index_fields(bytes_of(self._matching.index_of_groups(np.concatenate(ranges))))
         ends = np.cumsum(high - low).tolist()
         return [
             self._probe(key, groups, fields[end - groups.size : end], until_ms)
@@ -185,8 +190,8 @@ class SpreadProber:
             if len(own) > 2:
                 history.expired = np.sort(_members(own[2]))
                 history.oldest_ms = int(own[3][0][1]) if own[3] else None
-            if not self._window_will_do(history):
-                history.deeper = self._retractions(probe.key) + 1 + history.expired.size
+            if not self._has_live_window(history):
+                history.deeper = self.depth(history)
             histories.append(history)
         return histories
 
@@ -212,13 +217,20 @@ class SpreadProber:
                 ]
             if each.deeper:
                 each.top = _scores(next(given))
+                each.deeper = 0
 
-    def _window_will_do(self, history: SpreadHistory) -> bool:
-        if history.top.size >= (history.header.size or 0):
+    def depth(self, history: SpreadHistory) -> int:
+        """How many of the newest entries are sure to do."""
+        return self._retractions(history.key) + 1 + history.expired.size
+
+    def depth_known(self, history: SpreadHistory) -> int:
+        """The same, but no more than the history is long."""
+        return min(self.depth(history), history.header.size or 0)
+
+    def _has_live_window(self, history: SpreadHistory) -> bool:
+        if history.top.size >= (history.header.size or 0) or not history.expired.size:
             return True
-        at_risk = history.found[self._touched.group_retracts[history.found_group]]
-        lost = np.concatenate([at_risk, history.expired])
-        return not np.isin(history.top, lost).all()
+        return not np.isin(history.top, history.expired).all()
 
     def _retractions(self, key: int) -> int:
         known = self._touched.retractions

@@ -8,7 +8,8 @@
     T:history:<key>:stamps  sorted set  sequence number, scored by ms; only with TTL
 
 A change needs the index of its match columns and the end of the order, however long the history is.
-Match columns of more than 64 bytes are indexed by a digest that nobody can make collide.
+In the index, texts of more than 32 bytes stand by a digest that nobody can make collide, and so do
+match columns that are more than 64 bytes even so.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ STATE = b"history"
 """Hash of packed histories and of headers."""
 EXPIRY = b"expiry"
 """Sorted set of keys, scored by the earliest ms at which something of them may expire."""
+
+TEXT_BYTES_MAX = 32
+"""Longer texts stand in an index field by their digest."""
 
 _FIELD_BYTES_MAX = 64
 _DIGEST_BYTES = 20
@@ -49,13 +53,21 @@ class SpreadNames:
         return cls(prefix + b":order", prefix + b":rows", prefix + b":index", prefix + b":stamps")
 
 
+def digest(text: bytes) -> str:
+    """What stands for a long text: nobody can make two texts that have the same."""
+    return "#" + blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()
+
+
 def index_fields(matches: Iterable[bytes]) -> list[bytes]:
-    """The index fields of match columns: as they are, or their digest where they are long."""
+    """The index fields of match columns: as they are, or their digest where they are long.
+
+    Args:
+        matches: Canonical, but with each text of more than `TEXT_BYTES_MAX` by its digest. (That
+            takes the sting out of long columns that repeat, and a text that looks like a digest
+            is long enough to be told by its own.)
+    """
     return [
-        match
-        if len(match) <= _FIELD_BYTES_MAX
-        else b"#" + blake2b(match, digest_size=_DIGEST_BYTES).hexdigest().encode()
-        for match in matches
+        match if len(match) <= _FIELD_BYTES_MAX else digest(match).encode() for match in matches
     ]
 
 

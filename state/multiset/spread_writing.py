@@ -178,12 +178,12 @@ class SpreadWriter:
         mine = epoch.entries_of(self._key)
         kept = mine.start + epoch.stays[mine].nonzero()[0]
         sequence, rows = puts.sequence, self._rows.of_changes(puts.content)
-        matches = matching.of_groups(puts.group) if epoch.replace else rows
+        matches = matching.index_of_groups(puts.group)
         written: Integers | int = epoch.now_ms
         if kept.size:
             place = epoch.histories.packed_entry[kept]
             old = packed.rows(place)
-            matches = pa.concat_arrays([matching.of_rows(old), matches])
+            matches = pa.concat_arrays([matching.index_of_rows(old), matches])
             rows = pa.concat_arrays([old, rows])
             written = np.append(packed.written_ms[place], np.full(sequence.size, epoch.now_ms))
             sequence = np.append(entries.sequence[kept], sequence)

@@ -66,8 +66,8 @@ class Thresholds:
 
 
 DEFAULT_THRESHOLDS = {
-    "heap": Thresholds(high=400, low=300),
-    "redis": Thresholds(high=400, low=300),
+    "heap": Thresholds(high=8000, low=6000),
+    "redis": Thresholds(high=1000, low=750),
 }
 """Measured: see docs/adr/0002-adaptive-thresholds.md."""
 

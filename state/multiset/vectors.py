@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +24,6 @@ def content_of(array: pa.Array) -> tuple[memoryview, NDArray[np.int64]]:
 
 
 def bytes_of(array: pa.Array) -> list[bytes]:
-    """The values of a string or binary array without nulls as bytes objects."""
-    content, ends = content_of(array)
-    data = content.tobytes()
-    return [data[low:high] for low, high in pairwise(ends.tolist())]
+    """The values of a binary array without nulls as bytes objects."""
+    values: list[bytes] = array.to_pylist()
+    return values

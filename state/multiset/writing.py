@@ -143,7 +143,7 @@ class HistoryWriter:
     def _stale_fields(self, history: SpreadHistory, matching: Matching) -> list[bytes]:
         """Index fields of expired entries, but those that the epoch's changes looked up anyway."""
         rows = pa.array([row for row in history.expired_rows if row is not None], pa.binary())
-        fields = index_fields(bytes_of(matching.of_rows(rows)))
+        fields = index_fields(bytes_of(matching.index_of_rows(rows)))
         known = set(history.fields)
         return [field for field in dict.fromkeys(fields) if field not in known]
 

@@ -122,13 +122,13 @@ class System:
             pid for pid, parent in parents.items() if parent in daemons and pid not in daemons
         ] or [pid for pid in daemons if parents[pid] in daemons]
 
-    def wait_for(self, what: str, done: Callable[[], Any], timeout_s: float = 120.0) -> Any:
+    def wait_for(self, what: str, done: Callable[[], Any], timeout_s: float = 240.0) -> Any:
         """Ask until the answer is true, at most so long; returns the answer."""
         deadline = time.monotonic() + timeout_s
         while not (answer := done()):
             if time.monotonic() > deadline:
                 raise AssertionError(f"waited {timeout_s:.0f} s for {what}\n{self.last_words()}")
-            time.sleep(0.05)
+            time.sleep(0.2)
         return answer
 
     def last_words(self) -> str:

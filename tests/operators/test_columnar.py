@@ -102,7 +102,9 @@ def test_codes_too_wide_to_combine_are_made_dense(monkeypatch: pytest.MonkeyPatc
         (pa.array(["", ""]), True),
         (pa.array(["ab", None]), False),
         (pa.array(["x", "ab", "ab"]).slice(1), True),
-        (pa.array([1, 1]), False),
+        (pa.array([1, 1]), True),
+        (pa.array([1, 2]), False),
+        (pa.array([1.0, 1.0]), False),
         (pa.array([], pa.string()), False),
     ],
 )

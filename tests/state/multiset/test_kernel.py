@@ -90,7 +90,19 @@ def load(models: list[Model], groups, changes: KeyedChanges, *, whole: bool) -> 
         size=np.array([len(m.entries) for m in models], np.int64),
         following=np.array([m.following for m in models], np.int64),
         shown=np.array([m.shown for m in models], np.int64),
+        window=window_starts(table, models, changes, whole=whole),
     )
+
+
+def window_starts(table, models: list[Model], changes: KeyedChanges, *, whole: bool):
+    starts = []
+    for key, model in enumerate(models):
+        newest = int(((changes.key == key) & ~changes.accumulates).sum()) + 1
+        numbers = [e.sequence for e in (model.entries if whole else model.entries[-newest:])]
+        lowest = numbers[0] if numbers else 0
+        before = (table[:, 0] < key) | ((table[:, 0] == key) & (table[:, 1] < lowest))
+        starts.append(int(before.sum()))
+    return np.array(starts, np.int64)
 
 
 def run_kernel(models: list[Model], batch: list[Change], *, replace: bool, whole: bool):
@@ -108,6 +120,7 @@ def run_kernel(models: list[Model], batch: list[Change], *, replace: bool, whole
 
 def check(models: list[Model], batch: list[Change], *, replace: bool, whole: bool) -> None:
     ordered, loaded, outcome = run_kernel(models, batch, replace=replace, whole=whole)
+    assert not outcome.sunk.any()
     before = {(k, e.sequence): e for k, m in enumerate(models) for e in m.entries}
     for (key, _), entry in before.items():
         entry.source = entry.origin = ("loaded", key, entry.sequence)
