@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.batch import ChangeBatch
-from operators.changelog import RowKind
 from operators.columnar import Codes, Columns, dense, is_ascending, stable_order
 from state.codec import RowCodec
 from state.multiset.kernel import Groups, KeyedChanges, group_changes
@@ -157,14 +156,14 @@ class KeyedEpoch:
         chosen: Integers = groups[pc.is_in(values, value_set=held).to_numpy(zero_copy_only=False)]
         return chosen
 
-    def key_of(self, change: int) -> tuple[int, bytes]:
-        """Key group and canonical key of a change."""
-        key = int(self.changes.key[change])
-        return int(self.touched.key_groups[key]), self.touched.keys[key]
+    def keys_of(self, changes: Integers) -> list[bytes]:
+        """The canonical key of each of these changes."""
+        return [self.touched.keys[key] for key in self.changes.key[changes].tolist()]
 
-    def kind_of(self, change: int) -> RowKind:
-        """The kind of a change."""
-        return RowKind(int(self._batch.kinds[self.row_of[change]]))
+    def kinds_of(self, changes: Integers) -> list[int]:
+        """The kind of each of these changes."""
+        kinds: list[int] = self._batch.kinds[self.row_of[changes]].tolist()
+        return kinds
 
     # What goes out.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from operators.changelog import RowKind
 from state.backends.interface import HashAdd, StreamAppend
 from state.multiset.vectors import bytes_of
 
@@ -27,6 +28,8 @@ ORPHANS = b"orphans"
 """The stream."""
 COUNTERS = b"counters"
 """The hash; the field has the stream's name."""
+
+_OPS = [kind.short.encode() for kind in RowKind]
 
 
 def orphan_writes(
@@ -49,13 +52,14 @@ def orphan_writes(
         listed = mine[np.argsort(epoch.rank[mine])][-orphans_max:] if orphans_max else mine[:0]
         if not listed.size:
             continue
-        rows = bytes_of(epoch.of_changes(listed))
         ms = b"%d" % time_ms
+        columns = (
+            epoch.keys_of(listed),
+            bytes_of(epoch.of_changes(listed)),
+            epoch.kinds_of(listed),
+        )
         entries = [
-            [
-                *(b"key", epoch.key_of(change)[1], b"row", row),
-                *(b"op", epoch.kind_of(change).short.encode(), b"ms", ms),
-            ]
-            for change, row in zip(listed.tolist(), rows, strict=True)
+            (b"key", key, b"row", row, b"op", _OPS[kind], b"ms", ms)
+            for key, row, kind in zip(*columns, strict=True)
         ]
         yield key_group, StreamAppend(ORPHANS, entries, orphans_max)

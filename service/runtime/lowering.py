@@ -47,7 +47,6 @@ from service.runtime.wire_columns import (
     control_columns,
     data_columns,
     exchange,
-    is_control,
     keep_changes_where,
     only_in_changes,
     spark_type,
@@ -298,10 +297,6 @@ def _for_writer(frame: DataFrame, number: int, sinks: Sequence[SinkSpec]) -> Dat
     for at, sink in enumerate(sinks):
         types = [parse_type(each) for each in sink.types]
         row = wire_struct(types, ())
-        if at == number:
-            whole = F.struct(*data_columns(len(types)))
-            value = F.when(~is_control(), whole)
-        else:
-            value = F.lit(None)
+        value = F.struct(*data_columns(len(types))) if at == number else F.lit(None)
         columns.append(value.cast(row).alias(sink_column(at)))
     return frame.select(*columns)

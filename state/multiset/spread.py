@@ -62,9 +62,9 @@ def index_fields(matches: Iterable[bytes]) -> list[bytes]:
     """The index fields of match columns: as they are, or their digest where they are long.
 
     Args:
-        matches: Canonical, but with each text of more than `TEXT_BYTES_MAX` by its digest. (That
-            takes the sting out of long columns that repeat, and a text that looks like a digest
-            is long enough to be told by its own.)
+        matches: Canonical, but with each text of more than `TEXT_BYTES_MAX` by its digest. (So
+            long columns that repeat are hashed once, and a text that looks like a digest is long
+            enough to be told by its own.)
     """
     return [
         match if len(match) <= _FIELD_BYTES_MAX else digest(match).encode() for match in matches

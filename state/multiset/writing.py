@@ -309,5 +309,10 @@ def _merged(
     key = np.concatenate([part[0] for part in parts])
     sequence = np.concatenate([part[1] for part in parts])
     lines = pa.concat_arrays([part[2] for part in parts])
-    by_key = np.lexsort((sequence, key))
+    bound = int(sequence.max()) + 1
+    if (int(key.max()) + 1) * bound < 1 << 62:
+        # No two are equal, so any sort will do, and one of plain integers is fastest.
+        by_key = np.argsort(key * bound + sequence)
+    else:
+        by_key = np.lexsort((sequence, key))
     return key[by_key], sequence[by_key], lines.take(pa.array(by_key))

@@ -213,12 +213,10 @@ def test_a_null_in_a_not_null_column_of_a_sink_fails_or_is_dropped(
         built.nodes[number - 1]["outputType"] = built.nodes[calc - 1]["outputType"]
         return built.document()
 
-    failing = Pipeline(spark, redis_client, tmp_path / "fail", plan("ERROR"), name="e")
-    (tmp_path / "fail").mkdir()
-    (tmp_path / "fail/in").symlink_to(tmp_path / "in")
-    failing.folder = tmp_path
+    failing = Pipeline(
+        spark, redis_client, tmp_path, plan("ERROR"), name="e", checkpoint="checkpoint-of-e"
+    )
     assert failure_of(failing.start())[0] == "sink-refused"
-    (tmp_path / "checkpoint").rename(tmp_path / "checkpoint-of-e")
     with Pipeline(spark, redis_client, tmp_path, plan("DROP"), name="d") as dropping:
         dropping.wait_for_rows(2)
 

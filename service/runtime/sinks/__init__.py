@@ -1,1 +1,8 @@
-"""Tailrace."""
+"""Sinks: the one writer of a pipeline's query, and where it leaves the rows of each table.
+
+data_source    the classes that Spark knows: they call what follows
+spec, message  what the writer is told, and what its tasks tell the commit
+writer         a task: rows sorted, checked against the sink's mode, staged
+commit         the close of an epoch, beside the driver
+tables         sinks by connector; filesystem has files, rows what they share
+"""

@@ -1,1 +1,11 @@
-"""Tailrace."""
+"""Sources: tables as streams of changes, read by Spark as Python data sources.
+
+data_source    the one class that Spark knows; makes the reader that its spec names
+spec           what a source task is told, as JSON
+base           ticks, notes, dead letters and batches: what all readers share
+filesystem     files below the files root; file_log, lines, file_formats belong to it
+ingress        changes that came over HTTP and wait in a Redis stream
+datagen        made-up rows, a function of their position
+values         the rows of a VALUES node
+formats        lines of JSON and CSV into columns
+"""
