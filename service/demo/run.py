@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 START_WITHIN_S = 180.0
 READY_WITHIN_S = 120.0
-ROWS_PER_EPOCH = 10_000
-"""Small, so that January is a dozen epochs and their progress can be seen."""
+ROWS_PER_EPOCH = 50_000
+"""January is a few epochs, whose progress can be seen; a smaller number only costs time."""
 IDLE_WITHIN_S = 120.0
 """The demo gives up when no epoch closes for this long while changes are still to come."""
 
