@@ -128,6 +128,7 @@ class System:
         while not (answer := done()):
             if time.monotonic() > deadline:
                 raise AssertionError(f"waited {timeout_s:.0f} s for {what}\n{self.last_words()}")
+            # A bounded poll of other processes over HTTP, which can call no one back.
             time.sleep(0.2)
         return answer
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from service.runtime.sinks.message import PartMessage
 
 
+# pyspark is not followed by the checker, so its classes are Any here and in sources.
 class TailraceSink(DataSource):  # type: ignore[misc]
     """All sinks of a pipeline."""
 
