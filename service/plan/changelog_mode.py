@@ -10,7 +10,8 @@ from operators.changelog import RowKind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_NAMES = {kind.name: kind for kind in RowKind}
+_NAMES = {kind.name: kind for kind in RowKind} | {"~DELETE": RowKind.DELETE}
+"""`~DELETE` is a delete that carries the key alone."""
 _SHORT = {
     RowKind.INSERT: "I",
     RowKind.UPDATE_BEFORE: "UB",

@@ -65,7 +65,11 @@ def node_modes(plan: CompiledPlan) -> dict[int, ChangelogMode]:
 
 def source_mode(table: Table) -> ChangelogMode:
     """What a table's connector and format carry: option `changelog-mode`, else what is usual."""
-    options: Mapping[str, str] = table.options
+    return options_mode(table.options)
+
+
+def options_mode(options: Mapping[str, str]) -> ChangelogMode:
+    """What a source with these options carries."""
     declared = options.get("changelog-mode", "")
     if declared:
         try:

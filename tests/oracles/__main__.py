@@ -1,5 +1,7 @@
 """Run recorded cases: `python -m tests.oracles PATH... [--backend heap,redis] [--strategy ...]`.
 
+With `--compile`, plan cases are not run: their SQL is compiled, and the plan compared with Flink's.
+
 Every case at or below each PATH is run; the kind of a case is told by its files, not by its place
 (the format is described beside the recorded cases of this repository's `tests/oracles/README.md`).
 One line is printed for each failing case with its first difference; cases whose nodes are not
@@ -37,6 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     except NoCases as problem:
         print(problem, file=sys.stderr)
         return 2
+    if options.compile:
+        return _compile(cases)
     passed = failed = 0
     unsupported: Counter[str] = Counter()
     with Engines(redis_url=options.redis_url) as engines:
@@ -55,6 +59,32 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{unsupported.total()} unsupported ({counts})")
     print(f"{passed} passed, {failed} failed")
     return int(failed > 0 or not passed + unsupported.total())
+
+
+def _compile(cases: Sequence[Case]) -> int:
+    """Compile the SQL of plan cases; returns the exit status."""
+    from tests.oracles.compile import compile_case
+
+    counts: Counter[str] = Counter()
+    for case in cases:
+        if case.kind is not Kind.PLAN:
+            continue
+        try:
+            outcome = compile_case(case)
+        except Exception as problem:
+            outcome = Outcome(case.name, f"{type(problem).__name__}: {problem}")
+        if outcome.unsupported is not None:
+            counts["unsupported"] += 1
+            print(f"{outcome.name}: unsupported: {outcome.unsupported}")
+        elif outcome.difference is not None:
+            counts["failed"] += 1
+            print(f"{outcome.name}: {outcome.difference}")
+        else:
+            counts["passed"] += 1
+    print(
+        f"{counts['passed']} passed, {counts['failed']} failed, {counts['unsupported']} unsupported"
+    )
+    return int(counts["failed"] > 0 or not counts.total())
 
 
 def _outcomes(case: Case, options: argparse.Namespace, engines: Engines) -> Iterator[Outcome]:
@@ -96,6 +126,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--backend", type=_choice(BACKENDS), default=BACKENDS)
     parser.add_argument("--strategy", type=_choice(STRATEGIES), default=STRATEGIES)
     parser.add_argument("--engine", type=_choice(ENGINES), default=ENGINES)
+    parser.add_argument(
+        "--compile", action="store_true", help="compile the SQL of plan cases instead of running"
+    )
     parser.add_argument("--redis-url", help="a Redis to use; without, one is started and ended")
     return parser
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from service.sql import compile_script
 from state.types import parse_type
 from tests.oracles.__main__ import main
 from tests.oracles.changelogs import SinkRows, difference
@@ -141,6 +142,47 @@ def test_a_plan_that_must_be_refused_passes_by_being_refused(
     (bad / "error.txt").write_text("refused")
     assert main([str(tmp_path)]) == 0
     assert capsys.readouterr().out == "2 passed, 0 failed\n"
+
+
+SCRIPT = """
+CREATE TABLE s (k STRING, v INT) WITH ({0} = 'I');
+CREATE TABLE o (k STRING, v INT) WITH ({0} = 'retract');
+{1} INSERT INTO o SELECT k, v FROM s WHERE v > {2};
+"""
+OPTIONS = "'connector' = 'filesystem', 'format' = 'changelog-json', 'changelog-mode'"
+
+
+def compile_folder(folder: Path, sql: str, recorded: str) -> Path:
+    """A case whose SQL is `sql` and whose plan is that of `recorded`."""
+    [planned] = compile_script(recorded)
+    plan_case(folder, planned.document)
+    (folder / "query.sql").write_text(sql)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("sql", "status", "last"),
+    [
+        (SCRIPT.format(OPTIONS, "", 3), 0, "1 passed, 0 failed, 0 unsupported"),
+        (SCRIPT.format(OPTIONS, "", "3 AND k = 'a'"), 0, "1 passed, 0 failed, 0 unsupported"),
+        (SCRIPT.format(OPTIONS, "", "0 LIMIT 3"), 1, "0 passed, 1 failed, 0 unsupported"),
+        (
+            SCRIPT.format(OPTIONS, "", "ANY (SELECT v FROM s)"),
+            0,
+            "0 passed, 0 failed, 1 unsupported",
+        ),
+    ],
+)
+def test_compiled_cases_are_compared_with_the_plan(
+    tmp_path: Path, sql: str, status: int, last: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = compile_folder(tmp_path / "a", sql, SCRIPT.format(OPTIONS, "", 3))
+
+    found = main([str(folder), "--compile"])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert (found, lines[-1]) == (status, last)
+    assert len(lines) == (1 if last.startswith("1") else 2)
 
 
 def test_validation_cases_use_the_catalog_that_the_file_shows(

@@ -1,0 +1,41 @@
+"""SQL in, Flink's compiled plan out.
+
+statements, cursor, source_text     a script's statements and where they stand in it
+dialect, grammar, foreign, sql_text Flink's grammar on sqlglot; expressions written back as SQL
+catalogue, ddl                      tables and views; CREATE TABLE
+types, literals, functions          what expressions are made of
+expressions, scope, rex             names and expressions bound to typed ones, and their rewriting
+binder/                             queries to the algebra: FROM, WHERE, GROUP BY, OVER, hints
+algebra                             relational operators: immutable, typed
+rules/                              one rewriting a file, in the order of `RULES`
+join_keys, logical_keys, intervals  what rules ask about relations
+physical/                           nodes for relations; changes, phases, sinks; their JSON
+to_plan, to_json                    the document: ids, edges, types
+options                             what SET may change about a plan
+session                             statements one after the other; `compile_script`
+errors                              the tree of what can be wrong, with line and column
+"""
+
+from service.sql.errors import (
+    PlanningError,
+    Position,
+    SqlError,
+    SqlSyntaxError,
+    SqlTooLarge,
+    UnsupportedSql,
+    ValidationError,
+)
+from service.sql.session import PlannedStatement, Session, compile_script
+
+__all__ = [
+    "PlannedStatement",
+    "PlanningError",
+    "Position",
+    "Session",
+    "SqlError",
+    "SqlSyntaxError",
+    "SqlTooLarge",
+    "UnsupportedSql",
+    "ValidationError",
+    "compile_script",
+]

@@ -1,0 +1,518 @@
+"""A query as a tree of relational operators: immutable, typed, without a way to be run.
+
+The binder makes it, rules rewrite it, `service.sql.physical` chooses nodes for it. Columns are
+known by position; names are kept because a plan shows them.
+
+    Scan          a table's source                    Aggregate    GROUP BY, DISTINCT
+    Values        rows that stand in the statement    Sort         ORDER BY, LIMIT, OFFSET
+    Watermark     declares event time                 Union        UNION ALL
+    Project       computes columns; OVER functions    WindowTable  TUMBLE, HOP, CUMULATE, SESSION
+                  stand here until a rule takes them  Over         OVER functions, taken out
+    Filter        keeps rows                          Rank         the first rows of each partition
+    Expand        repeats rows for grouping sets
+    Join          regular, semi and anti joins
+    VersionJoin   FOR SYSTEM_TIME AS OF: temporal and lookup joins
+    MultiJoin     a chain of joins on one key
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from service.plan.rex import Call, InputRef
+from service.sql.rex import Expression, conjuncts, literal, ref, type_of
+from service.sql.types import BIGINT
+from state.types import LogicalType, TypeRoot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from service.plan.rex import Literal as RexLiteral
+    from service.plan.rex import Rex
+    from service.sql.catalogue import CatalogTable
+    from service.sql.rex import Frame, OverCall
+
+JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Names and types of columns."""
+
+    names: tuple[str, ...]
+    types: tuple[LogicalType, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def nullable(self) -> Row:
+        """The same columns, each of which may be NULL."""
+        return Row(self.names, tuple(each.with_nullable(True) for each in self.types))
+
+    def joined(self, other: Row) -> Row:
+        """These columns, then those, whose names are made different."""
+        return Row(self.names + unique_names(self.names, other.names), self.types + other.types)
+
+
+def unique_names(taken: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Names that are not taken: a number is appended to those that are.
+
+    >>> unique_names(["id", "id0"], ["id", "k"])
+    ('id1', 'k')
+    """
+    used = set(taken)
+    made = []
+    for name in names:
+        number, candidate = 0, name
+        while candidate in used:
+            candidate, number = f"{name}{number}", number + 1
+        used.add(candidate)
+        made.append(candidate)
+    return tuple(made)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A table's source."""
+
+    table: CatalogTable
+
+    @cached_property
+    def row(self) -> Row:
+        """The physical columns, then metadata."""
+        columns = self.table.scanned
+        return Row(tuple(each.name for each in columns), tuple(each.type for each in columns))
+
+
+@dataclass(frozen=True)
+class Values:
+    """Rows that stand in the statement."""
+
+    rows: tuple[tuple[RexLiteral, ...], ...]
+    row: Row
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """Declares a column the event time and says how far time has come."""
+
+    input: Relation
+    column: int
+    expression: Rex
+
+    @cached_property
+    def row(self) -> Row:
+        """The input's, with a rowtime."""
+        types = list(self.input.row.types)
+        types[self.column] = replace(types[self.column], time_attribute="ROWTIME")
+        return Row(self.input.row.names, tuple(types))
+
+
+@dataclass(frozen=True)
+class Project:
+    """Computes columns."""
+
+    input: Relation
+    expressions: tuple[Expression, ...]
+    names: tuple[str, ...]
+
+    @cached_property
+    def row(self) -> Row:
+        """What the expressions give."""
+        return Row(self.names, tuple(map(type_of, self.expressions)))
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Keeps the rows for which a condition is true."""
+
+    input: Relation
+    condition: Rex
+
+    @property
+    def row(self) -> Row:
+        """The input's."""
+        return self.input.row
+
+
+@dataclass(frozen=True)
+class Join:
+    """Pairs of rows that meet a condition; SEMI and ANTI: rows of the left."""
+
+    left: Relation
+    right: Relation
+    kind: JoinKind
+    condition: Rex | None
+    """Over the left columns, then the right; None: every pair."""
+    ttl: tuple[str | None, str | None] = (None, None)
+    """What a STATE_TTL hint says of each side."""
+    is_multi: bool = False
+    """Whether a MULTI_JOIN hint names both sides."""
+
+    @cached_property
+    def row(self) -> Row:
+        """Left, then right; an outer join's other side may be NULL."""
+        return join_row(self.left.row, self.right.row, self.kind)
+
+
+def join_row(left: Row, right: Row, kind: JoinKind) -> Row:
+    """What a join of two rows gives."""
+    if kind in ("SEMI", "ANTI"):
+        return left
+    if kind in ("RIGHT", "FULL"):
+        left = left.nullable()
+    if kind in ("LEFT", "FULL"):
+        right = right.nullable()
+    return left.joined(right)
+
+
+@dataclass(frozen=True)
+class VersionJoin:
+    """Rows with the version of a table that was valid at a time of theirs."""
+
+    left: Relation
+    right: Relation
+    kind: JoinKind
+    condition: Rex | None
+    time: Rex
+    """Over the left columns: event time, or processing time."""
+    used_right: frozenset[int] = frozenset()
+    """The columns of the right side that are read above; known once columns are pruned."""
+
+    @cached_property
+    def row(self) -> Row:
+        """Left, then right."""
+        return join_row(self.left.row, self.right.row, self.kind)
+
+
+@dataclass(frozen=True)
+class MultiJoin:
+    """Several relations joined on one key, each to those before it."""
+
+    inputs: tuple[Relation, ...]
+    kinds: tuple[JoinKind, ...]
+    """The first is INNER, and means nothing."""
+    conditions: tuple[Rex, ...]
+    """Of each input, over it and all before it; the first is TRUE."""
+    common_keys: tuple[tuple[int, ...], ...]
+    """The columns of each input that are the common key."""
+    ttl: tuple[str | None, ...]
+
+    @cached_property
+    def row(self) -> Row:
+        """All inputs side by side; those of a LEFT join may be NULL."""
+        row = self.inputs[0].row
+        for each, kind in zip(self.inputs[1:], self.kinds[1:], strict=True):
+            row = join_row(row, each.row, kind)
+        return row
+
+    def place(self, column: int) -> tuple[int, int]:
+        """The input of a column of the row, and its column there."""
+        for index, each in enumerate(self.inputs):
+            if column < len(each.row):
+                return index, column
+            column -= len(each.row)
+        raise IndexError("the column is not one of this join")
+
+    def attributes(self) -> tuple[tuple[tuple[int, int, int, int], ...], ...]:
+        """For each input, the pairs of columns that its condition says are equal.
+
+        A pair is left input and column, right input and column. The first input has nothing to its
+        left: it lists its own columns that others are compared with.
+        """
+        found: list[list[tuple[int, int, int, int]]] = [[] for _ in self.inputs]
+        for index, condition in enumerate(self.conditions):
+            for first, second in _equal_pairs(condition):
+                left, right = sorted((first, second))
+                pair = (*self.place(left), *self.place(right))
+                if pair[0] != pair[2] and pair[2] == index:
+                    found[index].append(pair)
+                    if pair[0] == 0:
+                        found[0].append((-1, -1, 0, pair[1]))
+        return tuple(map(tuple, found))
+
+
+def _equal_pairs(condition: Rex) -> list[tuple[int, int]]:
+    found = []
+    for part in conjuncts(condition):
+        if isinstance(part, Call) and part.name == "=":
+            first, second = part.operands
+            if isinstance(first, InputRef) and isinstance(second, InputRef):
+                found.append((first.index, second.index))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """One aggregate of a group."""
+
+    function: str
+    arguments: tuple[int, ...]
+    type: LogicalType
+    name: str | None = None
+    filter: int | None = None
+    """A boolean column: rows for which it is not true are passed over."""
+    is_distinct: bool = False
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What makes two calls one."""
+        return (self.function, self.arguments, self.filter, self.is_distinct)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A row for each group: the grouping columns, then the calls."""
+
+    input: Relation
+    grouping: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    ttl: str | None = None
+    """What a STATE_TTL hint says."""
+    sets: tuple[frozenset[int], ...] = ()
+    """Of GROUPING SETS: the grouping columns of each; empty: one group for all."""
+
+    @cached_property
+    def row(self) -> Row:
+        """The grouping columns, then the calls, named as Flink names them."""
+        return aggregate_row(self.input.row, self.grouping, self.calls)
+
+
+def aggregate_row(row: Row, grouping: tuple[int, ...], calls: tuple[AggregateCall, ...]) -> Row:
+    """The columns of an aggregate; a call without a name is `$f` and its position."""
+    names = [row.names[index] for index in grouping]
+    for position, each in enumerate(calls):
+        base = each.name or f"$f{len(grouping) + position}"
+        name, number = base, 0
+        while name in names:
+            name, number = f"{base}_{number}", number + 1
+        names.append(name)
+    grouped = tuple(row.types[index] for index in grouping)
+    return Row(tuple(names), grouped + tuple(each.type for each in calls))
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """A column of the input and a direction."""
+
+    column: int
+    is_ascending: bool = True
+    nulls_last: bool = False
+
+
+@dataclass(frozen=True)
+class Sort:
+    """Rows in order; the first ones only, where there is a limit."""
+
+    input: Relation
+    order: tuple[Ordering, ...]
+    offset: int = 0
+    fetch: int | None = None
+
+    @property
+    def row(self) -> Row:
+        """The input's."""
+        return self.input.row
+
+
+@dataclass(frozen=True)
+class Union:
+    """All rows of all inputs."""
+
+    inputs: tuple[Relation, ...]
+
+    @cached_property
+    def row(self) -> Row:
+        """The first input's names; NULL where any input may be."""
+        types = tuple(
+            column[0].with_nullable(any(each.nullable for each in column))
+            for column in zip(*(each.row.types for each in self.inputs), strict=True)
+        )
+        return Row(self.inputs[0].row.names, types)
+
+
+@dataclass(frozen=True)
+class Over:
+    """Appends functions over windows of rows: all with the same partition, order and frame."""
+
+    input: Relation
+    calls: tuple[OverCall, ...]
+    """Their expressions are columns of the input."""
+    partition: tuple[int, ...]
+    order: tuple[Ordering, ...]
+    frame: Frame
+
+    @cached_property
+    def row(self) -> Row:
+        """The input's, then the calls."""
+        names = tuple(f"w0$o{position}" for position in range(len(self.calls)))
+        types = tuple(each.type for each in self.calls)
+        return Row(self.input.row.names + names, self.input.row.types + types)
+
+
+@dataclass(frozen=True, slots=True)
+class RankRange:
+    """Which ranks are kept: from 1 to `end`, or to what column `end_column` says."""
+
+    start: int = 1
+    end: int | None = None
+    end_column: int | None = None
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The first rows of each partition by an order."""
+
+    input: Relation
+    partition: tuple[int, ...]
+    order: tuple[Ordering, ...]
+    range: RankRange
+    number_name: str | None
+    """Name of the column with the rank, which comes last; None: there is none."""
+
+    @cached_property
+    def row(self) -> Row:
+        """The input's, and the rank if it is asked for."""
+        row = self.input.row
+        if self.number_name is None:
+            return row
+        number = BIGINT.with_nullable(False)
+        return Row((*row.names, self.number_name), (*row.types, number))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """How a window table function cuts time."""
+
+    kind: Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
+    time_column: int
+    size_ms: int
+    """Of SESSION: the gap."""
+    step_ms: int | None = None
+    """Of HOP: the slide. Of CUMULATE: the step."""
+    offset_ms: int | None = None
+    partition: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class WindowTable:
+    """Appends window_start, window_end and window_time."""
+
+    input: Relation
+    spec: WindowSpec
+
+    @cached_property
+    def row(self) -> Row:
+        """The input's, then the window's columns."""
+        time = self.input.row.types[self.spec.time_column].with_nullable(False)
+        edge = LogicalType(TypeRoot.TIMESTAMP, nullable=False, precision=3)
+        row = self.input.row
+        names = (*row.names, "window_start", "window_end", "window_time")
+        return Row(names, (*row.types, edge, edge, time))
+
+
+@dataclass(frozen=True)
+class Expand:
+    """Each row once for each set, with the number of the repetition."""
+
+    input: Relation
+    groups: tuple[int, ...]
+    """Columns that are NULL but in the sets that have them."""
+    sets: tuple[frozenset[int], ...]
+
+    @cached_property
+    def row(self) -> Row:
+        """The input's, grouped columns nullable, then `$e`."""
+        row = self.input.row
+        kinds = tuple(
+            kind.with_nullable(True)
+            if index in self.groups and not all(index in each for each in self.sets)
+            else kind
+            for index, kind in enumerate(row.types)
+        )
+        return Row((*row.names, "$e"), (*kinds, BIGINT.with_nullable(False)))
+
+    def projects(self) -> list[tuple[Rex, ...]]:
+        """The row of each repetition; repetitions are numbered as their set leaves columns out."""
+        kinds = self.row.types
+        made: list[tuple[Rex, ...]] = []
+        for number, chosen in zip(self.numbers(), self.sets, strict=True):
+            columns: list[Rex] = [
+                ref(index, self.input.row.types[index])
+                if index not in self.groups or index in chosen
+                else literal(None, kinds[index])
+                for index in range(len(self.input.row))
+            ]
+            made.append((*columns, literal(number, BIGINT.with_nullable(False))))
+        return made
+
+    def numbers(self) -> list[int]:
+        """For each set a bit for each column that it lacks, the first column highest."""
+        count = len(self.groups)
+        return [
+            sum(
+                1 << (count - 1 - at) for at, column in enumerate(self.groups) if column not in each
+            )
+            for each in self.sets
+        ]
+
+
+Relation: TypeAlias = (
+    Scan
+    | Values
+    | Watermark
+    | Project
+    | Filter
+    | Join
+    | VersionJoin
+    | MultiJoin
+    | Aggregate
+    | Sort
+    | Union
+    | Over
+    | Rank
+    | WindowTable
+    | Expand
+)
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Writes a query's rows into a table."""
+
+    input: Relation
+    table: CatalogTable
+    conflict: str | None
+    """What ON CONFLICT says; None without the clause."""
+    target_columns: tuple[int, ...] | None
+    """The columns that the statement named, by position in the table; None: it named none."""
+
+
+def inputs(relation: Relation) -> tuple[Relation, ...]:
+    """The relations that this one is made of, left before right."""
+    match relation:
+        case Scan() | Values():
+            return ()
+        case Join() | VersionJoin():
+            return relation.left, relation.right
+        case Union() | MultiJoin():
+            return relation.inputs
+        case _:
+            return (relation.input,)
+
+
+def with_inputs(relation: Relation, given: tuple[Relation, ...]) -> Relation:
+    """The same relation over other inputs; itself if they are the same."""
+    if all(old is new for old, new in zip(inputs(relation), given, strict=True)):
+        return relation
+    match relation:
+        case Scan() | Values():
+            return relation
+        case Join() | VersionJoin():
+            return replace(relation, left=given[0], right=given[1])
+        case Union() | MultiJoin():
+            return replace(relation, inputs=given)
+        case _:
+            return replace(relation, input=given[0])

@@ -1,0 +1,145 @@
+"""OVER: functions over windows of rows.
+
+SUM gives NULL for a window without values, which Flink writes as a CASE over COUNT and $SUM0; AVG
+is a quotient of these.
+
+Source: Calcite `RexBuilder.makeOver`, `SqlToRelConverter.convertOver`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from service.plan.rex import Literal, Rex
+from service.sql import types
+from service.sql.dialect import position_of
+from service.sql.errors import UnsupportedSql, ValidationError
+from service.sql.functions import AGGREGATE_FUNCTIONS, RANK_FUNCTIONS, aggregate_type
+from service.sql.rex import (
+    Expression,
+    Frame,
+    FrameBound,
+    OverCall,
+    SortKey,
+    call,
+    cast,
+    literal,
+    type_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.sql.expressions import ExpressionBinder
+    from service.sql.source_text import Fragment
+    from state.types import LogicalType
+
+UNBOUNDED = FrameBound("UNBOUNDED")
+CURRENT_ROW = FrameBound("CURRENT_ROW")
+_RUNNING = {
+    True: Frame(True, UNBOUNDED, CURRENT_ROW),
+    False: Frame(False, UNBOUNDED, CURRENT_ROW),
+}
+
+
+class OverBinder:
+    """Binds the OVER functions of one select list."""
+
+    def __init__(self, fragment: Fragment, named: Mapping[str, exp.Expression]) -> None:
+        self._fragment = fragment
+        self._named = named
+
+    def bind(self, node: exp.Expression, binder: ExpressionBinder) -> Expression:
+        """The function of an OVER clause.
+
+        Raises:
+            ValidationError: The window is not declared, or its bounds mean nothing.
+            UnsupportedSql: A function or frame that we do not plan.
+        """
+        function, window = node.this, self._window(node)
+        position = position_of(node, self._fragment)
+        if not isinstance(function, exp.Anonymous):
+            raise UnsupportedSql(f"{function.key.upper()} .. OVER is not supported", position)
+        name = function.name.upper()
+        partition = tuple(binder.rex(each) for each in window.args.get("partition_by") or ())
+        order = tuple(
+            self._key(each, binder)
+            for each in (window.args["order"].expressions if window.args.get("order") else ())
+        )
+        if name in RANK_FUNCTIONS:
+            made = types.BIGINT.with_nullable(False)
+            return OverCall(name, (), partition, order, _RUNNING[True], made)
+        if name not in AGGREGATE_FUNCTIONS:
+            raise UnsupportedSql(f"{name} .. OVER is not supported", position)
+        if any(isinstance(each, exp.Distinct) for each in function.expressions):
+            raise UnsupportedSql(f"{name}(DISTINCT ..) OVER is not supported", position)
+        operands = tuple(
+            binder.rex(each) for each in function.expressions if not isinstance(each, exp.Star)
+        )
+        frame = self._frame(window, binder)
+        return _aggregate(name, operands, partition, order, frame)
+
+    def _window(self, node: exp.Expression) -> exp.Expression:
+        alias = node.args.get("alias")
+        if alias is None:
+            return node
+        found = self._named.get(alias.name)
+        if found is None:
+            raise ValidationError(f"no window {alias.name!r}", position_of(node, self._fragment))
+        return found
+
+    def _key(self, node: exp.Expression, binder: ExpressionBinder) -> SortKey:
+        is_ascending = not node.args.get("desc")
+        return SortKey(binder.rex(node.this), is_ascending, not node.args.get("nulls_first"))
+
+    def _frame(self, window: exp.Expression, binder: ExpressionBinder) -> Frame:
+        spec = window.args.get("spec")
+        if spec is None:
+            return _RUNNING[False]
+        lower = self._bound(spec, "start", binder)
+        upper = self._bound(spec, "end", binder) if spec.args.get("end") else CURRENT_ROW
+        return Frame(spec.args["kind"] == "ROWS", lower, upper)
+
+    def _bound(self, spec: exp.Expression, which: str, binder: ExpressionBinder) -> FrameBound:
+        value = spec.args.get(which)
+        is_preceding = str(spec.args.get(f"{which}_side") or "").upper() != "FOLLOWING"
+        if value == "CURRENT ROW":
+            return CURRENT_ROW
+        if value == "UNBOUNDED":
+            return FrameBound("UNBOUNDED", is_preceding)
+        offset = binder.rex(value)
+        if not isinstance(offset, Literal):
+            raise ValidationError(
+                "the bound of a window must be a constant", position_of(spec, self._fragment)
+            )
+        return FrameBound("BOUNDED", is_preceding, offset)
+
+
+def _aggregate(
+    name: str,
+    operands: tuple[Rex, ...],
+    partition: tuple[Rex, ...],
+    order: tuple[SortKey, ...],
+    frame: Frame,
+) -> Expression:
+    def over(function: str, made: LogicalType) -> OverCall:
+        return OverCall(function, operands, partition, order, frame, made)
+
+    given = [type_of(each) for each in operands]
+    made = aggregate_type(name, given, may_be_empty=True)
+    if name not in ("SUM", "AVG"):
+        return over(name, made)
+    total = over("$SUM0", aggregate_type("$SUM0", given, may_be_empty=False))
+    count = over("COUNT", types.BIGINT.with_nullable(False))
+    zero = literal(0, types.BIGINT.with_nullable(False))
+    has_rows = call(">", [count, zero], types.BOOLEAN.with_nullable(False))  # type: ignore[list-item]
+    sum_type = total.type.with_nullable(True)
+    null = literal(None, sum_type)
+    summed = call("CASE", [has_rows, total, null], sum_type)  # type: ignore[list-item]
+    if name == "SUM":
+        return summed
+    quotient = types.arithmetic_type("/", sum_type, count.type)
+    assert quotient is not None, "a sum and a count are numbers"
+    return cast(call("/", [summed, count], quotient), made)  # type: ignore[list-item]

@@ -1,0 +1,437 @@
+"""Queries: SELECT, UNION, VALUES, WITH, ORDER BY and LIMIT, bound to the algebra."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from service.plan.rex import InputRef, Literal
+from service.sql import types
+from service.sql.algebra import (
+    Aggregate,
+    Filter,
+    Join,
+    JoinKind,
+    Ordering,
+    Project,
+    Relation,
+    Row,
+    Sort,
+    Union,
+    Values,
+    unique_names,
+)
+from service.sql.binder.grouping import Grouping, has_aggregates
+from service.sql.binder.hints import read_hints
+from service.sql.binder.over import OverBinder
+from service.sql.binder.subqueries import SubqueryBinder, is_subquery
+from service.sql.binder.tables import Bound, TableBinder, table_relation
+from service.sql.catalogue import CatalogTable
+from service.sql.dialect import parse_query, position_of
+from service.sql.errors import SqlTooLarge, UnsupportedSql, ValidationError
+from service.sql.expressions import ExpressionBinder
+from service.sql.rex import Expression, call, cast, conjunction, literal, ref
+from service.sql.scope import Scope, Source
+
+if TYPE_CHECKING:
+    from service.sql.catalogue import Catalogue
+    from service.sql.errors import Position
+    from service.sql.source_text import Fragment
+    from state.types import LogicalType
+
+VIEW_DEPTH_MAX = 64
+"""Views inside views."""
+_SET_OPERATIONS = (exp.Union, exp.Intersect, exp.Except)
+
+
+class QueryBinder:
+    """Binds queries of one piece of text; names are those of a catalogue, and of WITH."""
+
+    def __init__(
+        self, catalogue: Catalogue, fragment: Fragment, depth: int = 0, outer: Scope | None = None
+    ) -> None:
+        self._catalogue = catalogue
+        self._fragment = fragment
+        self._depth = depth
+        self._outer = outer
+        self._common: dict[str, Relation] = {}
+
+    def bind(self) -> Relation:
+        """The relation that the text describes."""
+        return self.query(parse_query(self._fragment))
+
+    def query(self, node: exp.Expression) -> Relation:
+        """The relation that a query describes, ORDER BY and LIMIT included."""
+        while isinstance(node, (exp.Subquery, exp.Paren)) and not node.args.get("joins"):
+            node = node.this
+        added = self._with(node)
+        relation = self._body(node)
+        for name in added:
+            del self._common[name]
+        return relation
+
+    def correlated(self, node: exp.Expression, outer: Scope) -> Relation:
+        """The relation of a subquery that may name columns of the query around it."""
+        inner = QueryBinder(self._catalogue, self._fragment, self._depth, outer)
+        inner._common = self._common
+        return inner.query(node)
+
+    def named(self, parts: tuple[str, ...], position: Position) -> Relation:
+        """The relation of a table, view or WITH entry.
+
+        Raises:
+            ValidationError: There is none.
+        """
+        if len(parts) == 1 and parts[0] in self._common:
+            return self._common[parts[0]]
+        found = self._catalogue.find(parts, position)
+        if isinstance(found, CatalogTable):
+            return table_relation(found)
+        if self._depth >= VIEW_DEPTH_MAX:
+            raise SqlTooLarge(f"views are nested deeper than {VIEW_DEPTH_MAX}", position)
+        relation = QueryBinder(self._catalogue, found.query, self._depth + 1).bind()
+        return renamed(relation, found.column_names, position)
+
+    def _with(self, node: exp.Expression) -> list[str]:
+        clause = node.args.get("with_")
+        if clause is None:
+            return []
+        if clause.args.get("recursive"):
+            raise UnsupportedSql("WITH RECURSIVE is not supported", self._at(clause))
+        for entry in clause.expressions:
+            relation = self.query(entry.this)
+            names = tuple(column.name for column in entry.args["alias"].columns)
+            self._common[entry.alias] = renamed(relation, names, self._at(entry))
+        return [entry.alias for entry in clause.expressions]
+
+    def _body(self, node: exp.Expression) -> Relation:
+        if isinstance(node, exp.Select):
+            return self._select(node)
+        if isinstance(node, exp.Values):
+            return self._values(node)
+        if isinstance(node, exp.Table) and not node.args.get("joins"):
+            return self.named((node.name,), self._at(node))
+        if isinstance(node, _SET_OPERATIONS):
+            relation = self._set_operation(node)
+            return self._ordered(relation, node, Scope((Source("", relation.row, 0),)), relation)
+        raise UnsupportedSql(f"{node.key.upper()} is not supported as a query", self._at(node))
+
+    def _select(self, node: exp.Select) -> Relation:
+        self._refuse(node)
+        bound = self._from(node)
+        scope = Scope(bound.sources, self._outer)
+        relation = self._where(bound.relation, node, scope)
+        hints = read_hints(node, self._fragment)
+        ttl = hints.ttl.get(bound.alias) if bound.alias is not None else None
+        relation, binder = self._grouped(relation, node, scope, ttl)
+        expressions, names = self._select_list(node, scope, binder)
+        projected = Project(relation, tuple(expressions), unique_names((), names))
+        made: Relation = projected
+        if node.args.get("distinct"):
+            made = Aggregate(projected, tuple(range(len(names))), (), ttl)
+        return self._ordered_select(made, projected, node, binder)
+
+    def _from(self, node: exp.Select) -> Bound:
+        if node.args.get("from_") is None:
+            zero = literal(0, types.INT.with_nullable(False))
+            row = Row(("ZERO",), (types.INT.with_nullable(False),))
+            return Bound(Values(((zero,),), row), (Source("", Row((), ()), 0),))
+        hints = read_hints(node, self._fragment)
+        return TableBinder(self, self._fragment, hints).bind(node)
+
+    def _where(self, relation: Relation, node: exp.Select, scope: Scope) -> Relation:
+        where = node.args.get("where")
+        if where is None:
+            return relation
+        parts = _parts(where.this)
+        binder = ExpressionBinder(scope, self._fragment)
+        plain = [binder.condition(part) for part in parts if not is_subquery(part)]
+        condition = conjunction(plain)
+        if condition is not None:
+            relation = Filter(relation, condition)
+        subqueries = SubqueryBinder(self, self._fragment, scope)
+        for part in parts:
+            if is_subquery(part):
+                relation = subqueries.join(relation, part, binder)
+        return relation
+
+    def _grouped(
+        self, relation: Relation, node: exp.Select, scope: Scope, ttl: str | None
+    ) -> tuple[Relation, ExpressionBinder]:
+        """The relation under the select list, and the binder for expressions over it."""
+        having = node.args.get("having")
+        order = node.args.get("order")
+        places = list(node.expressions)
+        places += [having.this] if having is not None else []
+        places += [key.this for key in order.expressions] if order is not None else []
+        over = OverBinder(self._fragment, _named_windows(node))
+        if node.args.get("group") is None and having is None and not has_aggregates(places):
+            binder = self._with_over(scope, over)
+            return relation, binder
+        inner = ExpressionBinder(scope, self._fragment)
+        grouping = Grouping(relation, inner, self._fragment, _select_names(node))
+        grouping.group_by(node.args.get("group"))
+        grouping.aggregate(places)
+        relation = grouping.relation(ttl)
+
+        def special(part: exp.Expression) -> Expression | None:
+            if isinstance(part, exp.Window):
+                return over.bind(part, above)
+            return grouping.meaning(part)
+
+        above = ExpressionBinder(scope, self._fragment, special)
+        if having is not None:
+            relation = Filter(relation, above.condition(having.this))
+        return relation, above
+
+    def _with_over(self, scope: Scope, over: OverBinder) -> ExpressionBinder:
+        def special(part: exp.Expression) -> Expression | None:
+            return over.bind(part, binder) if isinstance(part, exp.Window) else None
+
+        binder = ExpressionBinder(scope, self._fragment, special)
+        return binder
+
+    def _select_list(
+        self, node: exp.Select, scope: Scope, binder: ExpressionBinder
+    ) -> tuple[list[Expression], list[str]]:
+        expressions: list[Expression] = []
+        names: list[str] = []
+        for item in node.expressions:
+            star = _star(item)
+            if star is not None:
+                for index, name in scope.star(star or None, self._at(item)):
+                    expressions.append(ref(index, _type_at(scope, index)))
+                    names.append(name)
+                continue
+            inner = item.this if isinstance(item, exp.Alias) else item
+            names.append(_name(item, len(names)))
+            expressions.append(binder.bind(inner))
+        return expressions, names
+
+    def _ordered_select(
+        self, made: Relation, projected: Project, node: exp.Select, binder: ExpressionBinder
+    ) -> Relation:
+        """ORDER BY over select items, their names, or columns below them."""
+        order = node.args.get("order")
+        if order is None or node.args.get("distinct"):
+            scope = Scope((Source("", made.row, 0),))
+            return self._ordered(made, node, scope, made)
+        width = len(projected.names)
+        expressions, names = list(projected.expressions), list(projected.names)
+        keys = []
+        for key in order.expressions:
+            at = self._key_position(key.this, expressions, names, binder)
+            keys.append(_ordering(at, key))
+        if len(expressions) > width:
+            wide = Project(projected.input, tuple(expressions), unique_names((), names))
+            sorted_wide = self._limited(wide, tuple(keys), node)
+            back = tuple(ref(index, wide.row.types[index]) for index in range(width))
+            return Project(sorted_wide, back, projected.names)
+        return self._limited(made, tuple(keys), node)
+
+    def _key_position(
+        self,
+        node: exp.Expression,
+        expressions: list[Expression],
+        names: list[str],
+        binder: ExpressionBinder,
+    ) -> int:
+        """The position of a sort key in the select list, to which it is appended if need be."""
+        if isinstance(node, exp.Literal) and not node.is_string:
+            return self._ordinal(node, len(names))
+        if isinstance(node, exp.Column) and not node.table and node.name in names:
+            return names.index(node.name)
+        bound = binder.bind(node)
+        if bound in expressions:
+            return expressions.index(bound)
+        expressions.append(bound)
+        names.append(node.name if isinstance(node, exp.Column) else f"EXPR${len(names)}")
+        return len(expressions) - 1
+
+    def _ordered(
+        self, relation: Relation, node: exp.Expression, scope: Scope, row_of: Relation
+    ) -> Relation:
+        """ORDER BY over the columns of a whole query."""
+        order = node.args.get("order")
+        keys = []
+        for key in order.expressions if order is not None else ():
+            if isinstance(key.this, exp.Literal) and not key.this.is_string:
+                at = self._ordinal(key.this, len(row_of.row))
+            else:
+                column = ExpressionBinder(scope, self._fragment).rex(key.this)
+                if not isinstance(column, InputRef):
+                    raise UnsupportedSql(
+                        "ORDER BY an expression is not supported here", self._at(key)
+                    )
+                at = column.index
+            keys.append(_ordering(at, key))
+        return self._limited(relation, tuple(keys), node)
+
+    def _ordinal(self, node: exp.Expression, width: int) -> int:
+        at = int(node.name) if node.name.isdigit() else 0
+        if not 1 <= at <= width:
+            raise ValidationError(f"there is no column {node.name} to order by", self._at(node))
+        return at - 1
+
+    def _limited(
+        self, relation: Relation, keys: tuple[Ordering, ...], node: exp.Expression
+    ) -> Relation:
+        limit, offset = node.args.get("limit"), node.args.get("offset")
+        fetch = None
+        if limit is not None:
+            value = limit.args.get("count") or limit.args.get("expression")
+            fetch = self._count(value, "LIMIT")
+        skipped = self._count(offset.expression, "OFFSET") if offset is not None else 0
+        if not keys and fetch is None and not skipped:
+            return relation
+        return Sort(relation, keys, skipped, fetch)
+
+    def _count(self, node: exp.Expression, what: str) -> int:
+        if not isinstance(node, exp.Literal) or not node.name.isdigit():
+            raise UnsupportedSql(f"{what} must be a whole number", self._at(node))
+        return int(node.name)
+
+    def _set_operation(self, node: exp.Expression) -> Relation:
+        left, right = self.query(node.this), self.query(node.expression)
+        if len(left.row) != len(right.row):
+            raise ValidationError(
+                f"{node.key.upper()} of {len(left.row)} and {len(right.row)} columns",
+                self._at(node),
+            )
+        sides = self._aligned((left, right), node)
+        if not isinstance(node, exp.Union):
+            return self._kept(node, *sides)
+        both = Union(sides)
+        if node.args.get("distinct"):
+            return Aggregate(both, tuple(range(len(both.row))), ())
+        return both
+
+    def _kept(self, node: exp.Expression, left: Relation, right: Relation) -> Relation:
+        """INTERSECT and EXCEPT: rows of the left that are, or are not, among those of the right."""
+        if not node.args.get("distinct"):
+            raise UnsupportedSql(f"{node.key.upper()} ALL is not supported", self._at(node))
+        width = len(left.row)
+        made = types.BOOLEAN.with_nullable(False)
+        parts = [
+            call("IS NOT DISTINCT FROM", [ref(index, own), ref(width + index, other)], made)
+            for index, (own, other) in enumerate(zip(left.row.types, right.row.types, strict=True))
+        ]
+        kind: JoinKind = "SEMI" if isinstance(node, exp.Intersect) else "ANTI"
+        joined = Join(left, right, kind, conjunction(parts))
+        return Aggregate(joined, tuple(range(width)), ())
+
+    def _aligned(self, sides: tuple[Relation, ...], node: exp.Expression) -> tuple[Relation, ...]:
+        """The sides of a union with the types that they have in common."""
+        wanted = []
+        for column in zip(*(side.row.types for side in sides), strict=True):
+            common = types.common_type(column)
+            if common is None:
+                raise ValidationError("the columns of UNION have no common type", self._at(node))
+            wanted.append(types.regular(common) if len(set(column)) > 1 else common)
+        return tuple(_cast_row(side, tuple(wanted)) for side in sides)
+
+    def _values(self, node: exp.Values) -> Relation:
+        binder = ExpressionBinder(Scope(()), self._fragment)
+        rows: list[tuple[Literal, ...]] = []
+        for entry in node.expressions:
+            members = entry.expressions if isinstance(entry, exp.Tuple) else [entry]
+            bound = [binder.rex(member) for member in members]
+            if not all(isinstance(each, Literal) for each in bound):
+                raise UnsupportedSql("VALUES may hold constants only", self._at(entry))
+            rows.append(tuple(each for each in bound if isinstance(each, Literal)))
+        if len({len(row) for row in rows}) != 1:
+            raise ValidationError("the rows of VALUES differ in length", self._at(node))
+        made = [
+            types.common_type([each.type for each in column]) for column in zip(*rows, strict=True)
+        ]
+        if any(each is None for each in made):
+            raise ValidationError("a column of VALUES has no common type", self._at(node))
+        names = tuple(f"EXPR${index}" for index in range(len(rows[0])))
+        return Values(tuple(rows), Row(names, tuple(each for each in made if each is not None)))
+
+    def _refuse(self, node: exp.Select) -> None:
+        for clause in ("qualify", "cluster", "distribute", "sort", "connect", "match", "into"):
+            if node.args.get(clause):
+                raise UnsupportedSql(f"{clause.upper()} is not supported", self._at(node))
+
+    def _at(self, node: exp.Expression) -> Position:
+        return position_of(node, self._fragment)
+
+
+def renamed(relation: Relation, names: tuple[str, ...], position: Position) -> Relation:
+    """The relation with other column names; itself if there are none.
+
+    Raises:
+        ValidationError: There are not as many names as columns.
+    """
+    if not names:
+        return relation
+    row = relation.row
+    if len(names) != len(row):
+        raise ValidationError(f"{len(names)} names for {len(row)} columns", position)
+    return Project(relation, tuple(map(ref, range(len(row)), row.types)), names)
+
+
+def _cast_row(side: Relation, wanted: tuple[LogicalType, ...]) -> Relation:
+    if side.row.types == wanted:
+        return side
+    expressions = tuple(
+        cast(ref(index, given), target)
+        for index, (given, target) in enumerate(zip(side.row.types, wanted, strict=True))
+    )
+    return Project(side, expressions, side.row.names)
+
+
+def _parts(node: exp.Expression) -> list[exp.Expression]:
+    """What AND joins."""
+    found, pending = [], [node]
+    while pending:
+        part = pending.pop()
+        inner = part.this if isinstance(part, exp.Paren) else part
+        if isinstance(inner, exp.And):
+            pending += [inner.expression, inner.this]
+        else:
+            found.append(part)
+    return found
+
+
+def _star(item: exp.Expression) -> str | None:
+    """The alias of `alias.*`, empty for `*`; None for anything else."""
+    if isinstance(item, exp.Star):
+        return ""
+    if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+        return str(item.table)
+    return None
+
+
+def _name(item: exp.Expression, position: int) -> str:
+    if isinstance(item, exp.Alias):
+        return str(item.alias)
+    if isinstance(item, (exp.Column, exp.Dot)):
+        return str(item.name)
+    return f"EXPR${position}"
+
+
+def _select_names(node: exp.Select) -> dict[str, str]:
+    """Names of the select items by their text: what Flink calls groups and aggregates."""
+    return {
+        (item.this if isinstance(item, exp.Alias) else item).sql(): _name(item, position)
+        for position, item in enumerate(node.expressions)
+    }
+
+
+def _named_windows(node: exp.Select) -> dict[str, exp.Expression]:
+    return {window.name: window for window in node.args.get("windows") or ()}
+
+
+def _ordering(at: int, key: exp.Expression) -> Ordering:
+    return Ordering(at, not key.args.get("desc"), not key.args.get("nulls_first"))
+
+
+def _type_at(scope: Scope, index: int) -> LogicalType:
+    return next(
+        source.row.types[index - source.offset]
+        for source in scope.sources
+        if source.offset <= index < source.offset + len(source.row)
+    )

@@ -1,0 +1,206 @@
+"""EXISTS and IN: subqueries in WHERE become semi and anti joins.
+
+Only a subquery that stands as a whole condition (or negated) can become a join; everything else is
+refused. What a subquery's WHERE says of the query around it becomes part of the join's condition.
+
+Source: Flink `SubQueryDecorrelator` and `FlinkSubQueryRemoveRule` (2.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from service.plan.rex import Call, CorrelVariable, FieldAccess, InputRef, Rex
+from service.sql import types
+from service.sql.algebra import Aggregate, Filter, Join, Project, Relation
+from service.sql.dialect import position_of
+from service.sql.errors import UnsupportedSql, ValidationError
+from service.sql.rex import call, conjunction, conjuncts, ref, shift, substitute, type_of, walk
+
+if TYPE_CHECKING:
+    from service.sql.binder.query import QueryBinder
+    from service.sql.expressions import ExpressionBinder
+    from service.sql.scope import Scope
+    from service.sql.source_text import Fragment
+
+
+def is_subquery(node: exp.Expression) -> bool:
+    """Whether a condition is EXISTS or IN with a query, or the negation of one."""
+    inner = _plain(node)
+    return isinstance(inner, exp.Exists) or (
+        isinstance(inner, exp.In) and inner.args.get("query") is not None
+    )
+
+
+def _plain(node: exp.Expression) -> exp.Expression:
+    while isinstance(node, (exp.Paren, exp.Not)):
+        node = node.this
+    return node
+
+
+class SubqueryBinder:
+    """Turns the subqueries of one WHERE into joins."""
+
+    def __init__(self, queries: QueryBinder, fragment: Fragment, scope: Scope) -> None:
+        self._queries = queries
+        self._fragment = fragment
+        self._scope = scope
+
+    def join(self, left: Relation, node: exp.Expression, binder: ExpressionBinder) -> Relation:
+        """The semi or anti join that a condition stands for."""
+        is_negated = False
+        while isinstance(node, (exp.Paren, exp.Not)):
+            is_negated ^= isinstance(node, exp.Not)
+            node = node.this
+        query = node.this if isinstance(node, exp.Exists) else node.args["query"]
+        while isinstance(query, (exp.Subquery, exp.Paren)):
+            query = query.this
+        right = self._queries.correlated(query, self._scope)
+        right, correlated = self._lift(right, node, keeps_columns=isinstance(node, exp.In))
+        width = len(left.row)
+        parts = [_joined(part, width) for part in correlated]
+        if isinstance(node, exp.In):
+            parts = [*self._equalities(node, right, width, binder, is_negated=is_negated), *parts]
+        if not parts:
+            raise UnsupportedSql(
+                "EXISTS with a subquery that does not depend on the outer query is not supported",
+                position_of(node, self._fragment),
+            )
+        return Join(left, right, "ANTI" if is_negated else "SEMI", conjunction(parts))
+
+    def _equalities(
+        self,
+        node: exp.Expression,
+        right: Relation,
+        width: int,
+        binder: ExpressionBinder,
+        *,
+        is_negated: bool,
+    ) -> list[Rex]:
+        """The conditions that IN stands for; NOT IN fails where either side is NULL."""
+        values = list(node.this.expressions) if isinstance(node.this, exp.Tuple) else [node.this]
+        if len(values) > len(right.row):
+            raise ValidationError(
+                f"{len(values)} values cannot be IN rows of {len(right.row)} columns",
+                position_of(node, self._fragment),
+            )
+        parts: list[Rex] = []
+        for index, value in enumerate(values):
+            own, other = binder.rex(value), ref(width + index, right.row.types[index])
+            if types.common_type([type_of(own), type_of(other)]) is None:
+                raise ValidationError(
+                    "the sides of IN cannot be compared", position_of(node, self._fragment)
+                )
+            nullable = type_of(own).nullable or type_of(other).nullable
+            equal = call("=", [own, other], types.BOOLEAN.with_nullable(nullable))
+            if is_negated and nullable:
+                tests = [_is_null(side) for side in (own, other) if type_of(side).nullable]
+                equal = call("OR", [*tests, equal], types.BOOLEAN)
+            parts.append(equal)
+        return parts
+
+    def _lift(
+        self, right: Relation, node: exp.Expression, *, keeps_columns: bool
+    ) -> tuple[Relation, list[Rex]]:
+        """The subquery without what it says of the outer row, and that, over (right columns).
+
+        The columns that the condition reads are appended to a list that must be kept, or replace
+        one that does not matter.
+        """
+        if not isinstance(right, Project) or _correlates_below(right.input):
+            if _correlates(right):
+                raise UnsupportedSql(
+                    "this correlated subquery is not supported",
+                    position_of(node, self._fragment),
+                    hint="correlate in its WHERE, without grouping or limits",
+                )
+            return right, []
+        below, lifted = right.input, []
+        if isinstance(below, Filter):
+            parts = conjuncts(below.condition)
+            lifted = [part for part in parts if _has_outer(part)]
+            kept = conjunction([part for part in parts if not _has_outer(part)])
+            below = below.input if kept is None else Filter(below.input, kept)
+        if any(_has_outer(each) for each in right.expressions):
+            raise UnsupportedSql(
+                "a subquery that selects columns of the query around it is not supported",
+                position_of(node, self._fragment),
+            )
+        kept_columns = list(right.expressions) if keeps_columns else []
+        kept_names = list(right.names) if keeps_columns else []
+        read = {column for part in lifted for column in _own(part)}
+        for column in sorted(read, key=lambda each: each.index):
+            if column not in kept_columns:
+                kept_columns.append(column)
+                kept_names.append(below.row.names[column.index])
+        if not kept_columns:
+            return right, []
+        positions = {
+            column.index: at
+            for at, column in enumerate(kept_columns)
+            if isinstance(column, InputRef)
+        }
+        moved = [_over_columns(part, positions) for part in lifted]
+        return Project(below, tuple(kept_columns), tuple(kept_names)), moved
+
+
+def _own(part: Rex) -> set[InputRef]:
+    return {each for each in walk(part) if isinstance(each, InputRef)}
+
+
+def _over_columns(part: Rex, positions: dict[int, int]) -> Rex:
+    from service.sql.rex import remap
+
+    return remap(part, positions)  # type: ignore[return-value]
+
+
+def _has_outer(rex: object) -> bool:
+    return any(isinstance(part, CorrelVariable) for part in walk(rex))  # type: ignore[arg-type]
+
+
+def _correlates_below(relation: Relation) -> bool:
+    """Whether an outer column is used anywhere but in a filter right here."""
+    from service.sql.algebra import inputs
+
+    below = inputs(relation) if isinstance(relation, Filter) else (relation,)
+    return any(_correlates(each) for each in below)
+
+
+def _correlates(relation: Relation) -> bool:
+    from service.sql.algebra import inputs
+
+    own: tuple[object, ...] = ()
+    match relation:
+        case Project():
+            own = relation.expressions
+        case Filter():
+            own = (relation.condition,)
+        case Join() if relation.condition is not None:
+            own = (relation.condition,)
+        case Aggregate() | _:
+            own = ()
+    return any(_has_outer(rex) for rex in own) or any(map(_correlates, inputs(relation)))
+
+
+def _joined(part: Rex, width: int) -> Rex:
+    """A lifted condition over left and right columns."""
+    moved = shift(part, width)
+    return _replace_outer(moved)  # type: ignore[arg-type]
+
+
+def _replace_outer(rex: Rex) -> Rex:
+    if isinstance(rex, FieldAccess) and isinstance(rex.expression, CorrelVariable):
+        return ref(int(rex.name), type_of(rex))
+    if isinstance(rex, Call):
+        return replace(rex, operands=tuple(map(_replace_outer, rex.operands)))
+    return rex
+
+
+def _is_null(rex: Rex) -> Rex:
+    return call("IS NULL", [rex], types.BOOLEAN.with_nullable(False))
+
+
+__all__ = ["SubqueryBinder", "is_subquery", "substitute"]

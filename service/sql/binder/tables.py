@@ -1,0 +1,321 @@
+"""FROM: tables, views, subqueries, window table functions and joins of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from service.plan.rex import InputRef, Literal, Rex
+from service.sql.algebra import (
+    Join,
+    JoinKind,
+    Project,
+    Relation,
+    Row,
+    Scan,
+    VersionJoin,
+    Watermark,
+    WindowSpec,
+    WindowTable,
+)
+from service.sql.dialect import position_of
+from service.sql.errors import UnsupportedSql, ValidationError
+from service.sql.expressions import ExpressionBinder
+from service.sql.functions import WINDOW_TABLE_FUNCTIONS
+from service.sql.literals import interval_ms
+from service.sql.rex import call, conjunction, ref, remap, type_of
+from service.sql.scope import Scope, Source
+from service.sql.sql_text import to_sql
+from service.sql.types import BOOLEAN
+from state.types import INTERVAL_ROOTS
+
+if TYPE_CHECKING:
+    from service.sql.binder.hints import Hints
+    from service.sql.binder.query import QueryBinder
+    from service.sql.catalogue import CatalogTable
+    from service.sql.errors import Position
+    from service.sql.source_text import Fragment
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What FROM gives: a relation, and the names of its columns."""
+
+    relation: Relation
+    sources: tuple[Source, ...]
+
+    @property
+    def alias(self) -> str | None:
+        """The one name of it; None for a join."""
+        return self.sources[0].alias if len(self.sources) == 1 else None
+
+    @property
+    def aliases(self) -> frozenset[str]:
+        """All names in it."""
+        return frozenset(source.alias for source in self.sources)
+
+
+def table_relation(table: CatalogTable) -> Relation:
+    """A table's rows: its source, then computed columns, then event time."""
+    relation: Relation = Scan(table)
+    scanned = [column.name for column in table.scanned]
+    declared = [column.name for column in table.columns]
+    if scanned != declared:
+        relation = Project(relation, _column_expressions(table, scanned), tuple(declared))
+    if table.watermark is not None:
+        at = declared.index(table.watermark.column)
+        relation = Watermark(relation, at, table.watermark.expression)
+    return relation
+
+
+def _column_expressions(table: CatalogTable, scanned: list[str]) -> tuple[Rex, ...]:
+    """Every column of a table over what its source gives."""
+    plain = [column.name for column in table.columns if column.kind != "COMPUTED"]
+    positions = {index: scanned.index(name) for index, name in enumerate(plain)}
+    made: list[Rex] = []
+    for column in table.columns:
+        if column.expression is None:
+            made.append(ref(scanned.index(column.name), column.type))
+        else:
+            made.append(remap(column.expression, positions))  # type: ignore[arg-type]
+    return tuple(made)
+
+
+class TableBinder:
+    """Binds the FROM of one query block."""
+
+    def __init__(self, queries: QueryBinder, fragment: Fragment, hints: Hints) -> None:
+        self._queries = queries
+        self._fragment = fragment
+        self._hints = hints
+
+    def bind(self, select: exp.Expression) -> Bound:
+        """The relation that FROM and the joins after it describe."""
+        bound = self._item(select.args["from_"].this, 0)
+        for join in select.args.get("joins") or ():
+            bound = self._join(bound, join)
+        if select.args.get("laterals"):
+            raise UnsupportedSql("LATERAL is not supported", position_of(select, self._fragment))
+        return bound
+
+    def _item(self, node: exp.Expression, offset: int, *, is_joined: bool = False) -> Bound:
+        """One entry of FROM, whose columns begin at `offset`."""
+        version = node.args.get("version")
+        if version is not None and not is_joined:
+            raise UnsupportedSql(
+                "FOR SYSTEM_TIME AS OF is supported for the right side of a join only",
+                position_of(version, self._fragment),
+            )
+        bound = self._single(node)
+        for join in node.args.get("joins") or ():
+            bound = self._join(bound, join)
+        return _moved(bound, offset)
+
+    def _single(self, node: exp.Expression) -> Bound:
+        position = position_of(node, self._fragment)
+        self._refuse(node, position)
+        match node:
+            case exp.Table() if isinstance(node.this, exp.Anonymous):
+                relation = self._function(node.this, position)
+            case exp.Table():
+                relation = self._queries.named(_parts(node), position)
+            case exp.Subquery() if isinstance(node.this, exp.Table):
+                inner = self._item(node.this, 0)
+                return _renamed(inner, node) if node.alias else inner
+            case exp.Subquery():
+                relation = self._queries.query(node.this)
+            case exp.Values():
+                relation = self._queries.query(node)
+            case _:
+                raise UnsupportedSql(f"{node.key.upper()} in FROM is not supported", position)
+        row = _aliased_row(relation.row, node, position)
+        return Bound(relation, (Source(node.alias_or_name, row, 0),))
+
+    def _refuse(self, node: exp.Expression, position: Position) -> None:
+        for clause in ("pivots", "sample", "laterals", "match_recognize", "hints"):
+            if node.args.get(clause):
+                raise UnsupportedSql(f"{clause.upper()} is not supported", position)
+
+    def _join(self, left: Bound, join: exp.Expression) -> Bound:
+        position = position_of(join, self._fragment)
+        width = len(left.relation.row)
+        if isinstance(join.this, (exp.Lateral, exp.Unnest)) or join.args.get("method"):
+            what = join.args.get("method") or join.this.key
+            raise UnsupportedSql(f"{str(what).upper()} JOIN is not supported", position)
+        right = self._item(join.this, width, is_joined=True)
+        sources = left.sources + right.sources
+        condition = None
+        if join.args.get("using"):
+            condition, sources = self._using(left, right, join, position)
+        elif join.args.get("on") is not None:
+            binder = ExpressionBinder(Scope(sources), self._fragment)
+            condition = binder.condition(join.args["on"])
+        kind = _join_kind(join, position)
+        version = join.this.args.get("version")
+        if version is not None:
+            relation = self._version_join(left, right, kind, condition, version)
+            return Bound(relation, _adjusted(sources, relation.row))
+        ttl = tuple(
+            self._hints.ttl.get(side.alias) if side.alias else None for side in (left, right)
+        )
+        named = left.aliases | right.aliases
+        made = Join(
+            left.relation,
+            right.relation,
+            kind,
+            condition,
+            (ttl[0], ttl[1]),
+            bool(self._hints.multi_join) and named <= self._hints.multi_join,
+        )
+        return Bound(made, _adjusted(sources, made.row))
+
+    def _version_join(
+        self,
+        left: Bound,
+        right: Bound,
+        kind: JoinKind,
+        condition: Rex | None,
+        version: exp.Expression,
+    ) -> Relation:
+        position = position_of(version, self._fragment)
+        if version.text("kind").upper() != "AS OF" or version.name != "TIMESTAMP":
+            raise UnsupportedSql("a join FOR anything but SYSTEM_TIME AS OF", position)
+        if kind not in ("INNER", "LEFT"):
+            raise ValidationError(f"a {kind} join cannot be FOR SYSTEM_TIME AS OF", position)
+        time = ExpressionBinder(Scope(left.sources), self._fragment).rex(version.expression)
+        if not isinstance(time, InputRef):
+            raise ValidationError(
+                f"Unsupported time travel expression: {to_sql(version.expression)} for the "
+                "expression can not be reduced to a constant by Flink.",
+                position,
+            )
+        if type_of(time).time_attribute is None:
+            raise ValidationError(
+                "FOR SYSTEM_TIME AS OF needs a time attribute of the left table", position
+            )
+        return VersionJoin(left.relation, right.relation, kind, condition, time)
+
+    def _using(
+        self, left: Bound, right: Bound, join: exp.Expression, position: Position
+    ) -> tuple[Rex | None, tuple[Source, ...]]:
+        """The condition of USING, and the sources with the merged columns hidden."""
+        parts: list[Rex] = []
+        hidden: set[str] = set()
+        for name in (column.name for column in join.args["using"]):
+            sides = [Scope(side.sources).resolve((name,), position) for side in (left, right)]
+            nullable = any(type_of(side).nullable for side in sides)
+            parts.append(call("=", sides, BOOLEAN.with_nullable(nullable)))
+            hidden.add(name)
+        merged = tuple(
+            replace(
+                source,
+                hidden=frozenset(
+                    index for index, name in enumerate(source.row.names) if name in hidden
+                ),
+            )
+            for source in right.sources
+        )
+        return conjunction(parts), left.sources + merged
+
+    def _function(self, node: exp.Anonymous, position: Position) -> Relation:
+        """TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ..))."""
+        inner = node.expressions[0] if node.name.upper() == "TABLE" and node.expressions else node
+        name = inner.name.upper()
+        if name not in WINDOW_TABLE_FUNCTIONS:
+            raise UnsupportedSql(f"table function {name} is not supported", position)
+        arguments = [
+            each.expression if isinstance(each, exp.Kwarg) else each for each in inner.expressions
+        ]
+        if len(arguments) < 3 or not isinstance(arguments[0], exp.Tuple):
+            raise ValidationError(f"{name} needs TABLE t, DESCRIPTOR(time) and intervals", position)
+        table, *partition = arguments[0].expressions
+        relation = self._queries.named(_parts(table), position)
+        scope = Scope((Source(table.name, relation.row, 0),))
+        spec = self._window(name, arguments[1:], partition, scope, position)
+        return WindowTable(relation, spec)
+
+    def _window(
+        self,
+        name: str,
+        arguments: list[exp.Expression],
+        partition: list[exp.Expression],
+        scope: Scope,
+        position: Position,
+    ) -> WindowSpec:
+        binder = ExpressionBinder(scope, self._fragment)
+        time = binder.rex(arguments[0].expressions[0])
+        if type_of(time).time_attribute is None:
+            raise ValidationError(f"{name} needs a time attribute in DESCRIPTOR", position)
+        lengths = [_interval(binder.rex(each), position) for each in arguments[1:]]
+        steps = 2 if name in ("HOP", "CUMULATE") else 1
+        if not steps <= len(lengths) <= steps + 1:
+            raise ValidationError(f"{name} does not take {len(lengths)} intervals", position)
+        offset = lengths[steps] if len(lengths) > steps else None
+        return WindowSpec(
+            name,  # type: ignore[arg-type]
+            time.index,  # type: ignore[union-attr]
+            lengths[steps - 1],
+            lengths[0] if steps == 2 else None,
+            offset,
+            tuple(binder.rex(each).index for each in partition),  # type: ignore[union-attr]
+        )
+
+
+def _interval(value: Rex, position: Position) -> int:
+    if isinstance(value, Literal) and value.type.root in INTERVAL_ROOTS:
+        return interval_ms(value)
+    raise ValidationError("a window's length must be a constant interval", position)
+
+
+def _parts(node: exp.Expression) -> tuple[str, ...]:
+    names = (node.args.get("catalog"), node.args.get("db"), node.this)
+    return tuple(part.name for part in names if part is not None and part.name)
+
+
+def _aliased_row(row: Row, node: exp.Expression, position: Position) -> Row:
+    """The row with the column names of `AS t(a, b)`."""
+    alias = node.args.get("alias")
+    names = tuple(column.name for column in alias.columns) if alias is not None else ()
+    if not names:
+        return row
+    if len(names) != len(row):
+        raise ValidationError(f"{len(names)} names for {len(row)} columns", position)
+    return Row(names, row.types)
+
+
+def _moved(bound: Bound, offset: int) -> Bound:
+    """The same relation, whose columns begin further right."""
+    sources = tuple(replace(each, offset=each.offset + offset) for each in bound.sources)
+    return Bound(bound.relation, sources)
+
+
+def _renamed(inner: Bound, node: exp.Expression) -> Bound:
+    row = inner.relation.row
+    return Bound(inner.relation, (Source(node.alias, row, inner.sources[0].offset),))
+
+
+def _adjusted(sources: tuple[Source, ...], row: Row) -> tuple[Source, ...]:
+    """The sources with the types that a join made of them: outer sides may be NULL."""
+    begin = sources[0].offset
+    return tuple(
+        replace(
+            source,
+            row=Row(
+                source.row.names,
+                row.types[source.offset - begin : source.offset - begin + len(source.row)],
+            ),
+        )
+        for source in sources
+    )
+
+
+def _join_kind(join: exp.Expression, position: Position) -> JoinKind:
+    side = str(join.args.get("side") or "").upper()
+    kind = str(join.args.get("kind") or "").upper()
+    if side in ("LEFT", "RIGHT", "FULL") and kind in ("", "OUTER"):
+        return side  # type: ignore[return-value]
+    if not side and kind in ("", "INNER", "CROSS"):
+        return "INNER"
+    raise UnsupportedSql(f"{side} {kind} JOIN is not supported".strip(), position)

@@ -1,0 +1,141 @@
+"""Tables and views by name, as DDL declared them, and the options that SET changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from service.sql.errors import ValidationError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.plan.rex import Rex
+    from service.sql.errors import Position
+    from service.sql.source_text import Fragment
+    from state.types import LogicalType
+
+CATALOGUE, DATABASE = "default_catalog", "default_database"
+ColumnKind = Literal["PHYSICAL", "COMPUTED", "METADATA"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table."""
+
+    name: str
+    type: LogicalType
+    kind: ColumnKind = "PHYSICAL"
+    comment: str | None = None
+    expression: Rex | None = None
+    """Of a computed column, over the columns that are not computed."""
+    expression_sql: str = ""
+    metadata_key: str | None = None
+    is_virtual: bool = False
+
+    @property
+    def is_persisted(self) -> bool:
+        """Whether a sink writes it."""
+        return self.kind == "PHYSICAL" or (self.kind == "METADATA" and not self.is_virtual)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How far event time has come, by a column of the table."""
+
+    column: str
+    expression: Rex
+    """Over all columns of the table."""
+    expression_sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTable:
+    """A table that DDL declared."""
+
+    names: tuple[str, str, str]
+    """Catalogue, database, table."""
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    primary_key_name: str
+    watermark: Watermark | None
+    options: Mapping[str, str] = field(hash=False)
+    is_temporary: bool = False
+    comment: str = ""
+    partition_keys: tuple[str, ...] = ()
+
+    @property
+    def identifier(self) -> str:
+        """As a plan writes it."""
+        return ".".join("`" + name.replace("`", "``") + "`" for name in self.names)
+
+    @property
+    def summary(self) -> str:
+        """As messages write it."""
+        return ".".join(self.names)
+
+    @property
+    def scanned(self) -> tuple[Column, ...]:
+        """The columns that a source gives: physical ones, then metadata."""
+        kinds = ("PHYSICAL", "METADATA")
+        return tuple(column for kind in kinds for column in self.columns if column.kind == kind)
+
+    @property
+    def persisted(self) -> tuple[Column, ...]:
+        """The columns that a sink takes."""
+        return tuple(column for column in self.columns if column.is_persisted)
+
+    def index_of(self, name: str) -> int:
+        """The position of a column among all columns."""
+        return [column.name for column in self.columns].index(name)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A query by name; it is bound anew wherever it is used."""
+
+    names: tuple[str, str, str]
+    query: Fragment
+    column_names: tuple[str, ...] = ()
+    is_temporary: bool = False
+
+
+@dataclass(slots=True)
+class Catalogue:
+    """What a session knows."""
+
+    objects: dict[tuple[str, str, str], CatalogTable | View] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+
+    def qualify(self, parts: tuple[str, ...]) -> tuple[str, str, str]:
+        """The full name of a name of one to three parts."""
+        catalogue, database, name = (CATALOGUE, DATABASE, *parts)[-3:] if len(parts) < 3 else parts
+        return catalogue, database, name
+
+    def add(
+        self, entry: CatalogTable | View, position: Position | None, *, if_absent: bool = False
+    ) -> None:
+        """Add a table or view.
+
+        Raises:
+            ValidationError: There is one of this name.
+        """
+        if entry.names in self.objects:
+            if if_absent:
+                return
+            raise ValidationError(f"there is a table or view {'.'.join(entry.names)}", position)
+        self.objects[entry.names] = entry
+
+    def find(self, parts: tuple[str, ...], position: Position | None) -> CatalogTable | View:
+        """The table or view of a name.
+
+        Raises:
+            ValidationError: There is none.
+        """
+        found = self.objects.get(self.qualify(parts))
+        if found is None:
+            known = [names[-1] for names in self.objects]
+            raise ValidationError(
+                f"Object '{'.'.join(parts)}' not found", position, hint=nearest(parts[-1], known)
+            )
+        return found

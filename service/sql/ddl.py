@@ -1,0 +1,217 @@
+"""CREATE TABLE: columns, computed and metadata columns, WATERMARK, PRIMARY KEY and options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from service.sql import types
+from service.sql.algebra import Row
+from service.sql.catalogue import CatalogTable, Column, Watermark
+from service.sql.dialect import parse_expression
+from service.sql.errors import SqlSyntaxError, UnsupportedSql, ValidationError, nearest
+from service.sql.expressions import ExpressionBinder
+from service.sql.rex import type_of
+from service.sql.scope import Scope, Source
+from service.sql.sql_text import to_sql
+from state.types import TIMESTAMP_ROOTS, LogicalType, TypeParseError, TypeRoot, parse_type
+
+if TYPE_CHECKING:
+    from service.plan.rex import Rex
+    from service.sql.catalogue import Catalogue
+    from service.sql.cursor import Cursor
+    from service.sql.source_text import Fragment
+    from service.sql.statements import CreateTable
+
+_TYPE_ENDS = ((",",), ("METADATA",), ("COMMENT",), ("PRIMARY", "KEY"), ("CONSTRAINT",))
+COLUMNS_MAX = 10_000
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What has been read of a table so far."""
+
+    columns: list[Column] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    computed: dict[str, Fragment] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+    key_name: str = ""
+    watermark: tuple[str, Fragment] | None = None
+
+
+def create_table(statement: CreateTable, catalogue: Catalogue) -> CatalogTable:
+    """The table that a statement declares.
+
+    Raises:
+        SqlSyntaxError: The statement is malformed.
+        ValidationError: A column, type or expression in it means nothing.
+    """
+    cursor = statement.body
+    draft = _Draft()
+    if cursor.looking_at("LIKE") or cursor.looking_at("AS"):
+        raise UnsupportedSql(f"CREATE TABLE .. {cursor.word} is not supported", cursor.position())
+    cursor.expect("(")
+    while True:
+        _entry(cursor, draft)
+        if len(draft.columns) > COLUMNS_MAX:
+            raise ValidationError(f"a table has at most {COLUMNS_MAX} columns", cursor.position())
+        if not cursor.take(","):
+            break
+    cursor.expect(")")
+    comment = cursor.text() if cursor.take("COMMENT") else ""
+    if cursor.looking_at("DISTRIBUTED"):
+        raise UnsupportedSql("DISTRIBUTED is not supported", cursor.position())
+    partitions = cursor.name_list() if cursor.take("PARTITIONED", "BY") else ()
+    options = _options(cursor) if cursor.take("WITH") else {}
+    if cursor.looking_at("LIKE") or cursor.looking_at("AS"):
+        raise UnsupportedSql(f"CREATE TABLE .. {cursor.word} is not supported", cursor.position())
+    if not cursor.is_done:
+        raise cursor.fail("the end of the statement")
+    columns = _resolved(draft, statement)
+    _check_key(columns, draft, statement)
+    return CatalogTable(
+        catalogue.qualify(statement.names),
+        columns,
+        draft.key,
+        draft.key_name,
+        _watermark(columns, draft, statement),
+        options,
+        is_temporary=statement.is_temporary,
+        comment=comment,
+        partition_keys=partitions,
+    )
+
+
+def _entry(cursor: Cursor, draft: _Draft) -> None:
+    """One entry between the brackets."""
+    if cursor.looking_at("WATERMARK", "FOR"):
+        cursor.expect("WATERMARK", "FOR")
+        column = cursor.name()
+        cursor.expect("AS")
+        draft.watermark = (column, cursor.until((",",)))
+    elif cursor.looking_at("PRIMARY", "KEY") or cursor.looking_at("CONSTRAINT"):
+        draft.key_name = cursor.name() if cursor.take("CONSTRAINT") else ""
+        cursor.expect("PRIMARY", "KEY")
+        draft.key = cursor.name_list()
+        cursor.expect("NOT", "ENFORCED")
+    else:
+        _column(cursor, draft)
+
+
+def _column(cursor: Cursor, draft: _Draft) -> None:
+    name = cursor.name()
+    if name in draft.names:
+        raise ValidationError(f"column {name!r} is declared twice", cursor.position())
+    if cursor.take("AS"):
+        draft.computed[name] = cursor.until((",",), ("COMMENT",))
+        column = Column(name, types.STRING, "COMPUTED")
+    else:
+        column = _typed_column(name, cursor)
+    if cursor.take("PRIMARY", "KEY"):
+        cursor.expect("NOT", "ENFORCED")
+        draft.key = (name,)
+    if cursor.take("COMMENT"):
+        column = replace(column, comment=cursor.text())
+    draft.columns.append(column)
+    draft.names.add(name)
+
+
+def _typed_column(name: str, cursor: Cursor) -> Column:
+    fragment = cursor.until(*_TYPE_ENDS, is_type=True)
+    try:
+        logical = parse_type(fragment.text)
+    except TypeParseError as problem:
+        raise ValidationError(
+            f"type of column {name!r}: {problem}", fragment.position()
+        ) from problem
+    if not _is_known(logical):
+        raise ValidationError(f"no such type: {fragment.text}", fragment.position())
+    if not cursor.take("METADATA"):
+        return Column(name, logical)
+    key = cursor.text() if cursor.take("FROM") else None
+    is_virtual = cursor.take("VIRTUAL")
+    return Column(name, logical, "METADATA", metadata_key=key, is_virtual=is_virtual)
+
+
+def _is_known(logical: LogicalType) -> bool:
+    return logical.root is not TypeRoot.UNRESOLVED and all(map(_is_known, logical.children))
+
+
+def _options(cursor: Cursor) -> dict[str, str]:
+    cursor.expect("(")
+    found: dict[str, str] = {}
+    while True:
+        key = cursor.text()
+        cursor.expect("=")
+        found[key] = cursor.text()
+        if not cursor.take(","):
+            break
+    cursor.expect(")")
+    return found
+
+
+def _resolved(draft: _Draft, statement: CreateTable) -> tuple[Column, ...]:
+    """The columns, computed ones bound, key columns NOT NULL."""
+    plain = [column for column in draft.columns if column.kind != "COMPUTED"]
+    row = Row(tuple(column.name for column in plain), tuple(column.type for column in plain))
+    scope = Scope((Source(statement.names[-1], row, 0),))
+    made = []
+    for column in draft.columns:
+        fragment = draft.computed.get(column.name)
+        if fragment is not None:
+            bound, text = bind_fragment(fragment, scope)
+            column = replace(column, type=type_of(bound), expression=bound, expression_sql=text)
+        if column.name in draft.key and column.kind != "COMPUTED":
+            column = replace(column, type=column.type.with_nullable(False))
+        made.append(column)
+    return tuple(made)
+
+
+def bind_fragment(fragment: Fragment, scope: Scope) -> tuple[Rex, str]:
+    """An expression of a declaration, bound, and as Flink writes it in SQL."""
+    tree = parse_expression(fragment)
+    return ExpressionBinder(scope, fragment).rex(tree), to_sql(tree)
+
+
+def _watermark(
+    columns: tuple[Column, ...], draft: _Draft, statement: CreateTable
+) -> Watermark | None:
+    if draft.watermark is None:
+        return None
+    name, fragment = draft.watermark
+    found = next((column for column in columns if column.name == name), None)
+    if found is None:
+        known = [column.name for column in columns]
+        raise ValidationError(
+            f"no column {name!r} for the watermark", fragment.position(), hint=nearest(name, known)
+        )
+    if found.type.root not in TIMESTAMP_ROOTS or (found.type.precision or 0) > 3:
+        raise ValidationError(
+            f"column {name!r} cannot be event time: it must be TIMESTAMP(p) or TIMESTAMP_LTZ(p) "
+            "with p at most 3",
+            fragment.position(),
+        )
+    row = Row(tuple(column.name for column in columns), tuple(column.type for column in columns))
+    bound, text = bind_fragment(fragment, Scope((Source(statement.names[-1], row, 0),)))
+    return Watermark(name, bound, text)
+
+
+def _check_key(columns: tuple[Column, ...], draft: _Draft, statement: CreateTable) -> None:
+    if not draft.key:
+        return
+    physical = [column.name for column in columns if column.kind == "PHYSICAL"]
+    for name in draft.key:
+        if name not in physical:
+            raise ValidationError(
+                f"no physical column {name!r} for the primary key",
+                statement.position,
+                hint=nearest(name, physical),
+            )
+    if len(set(draft.key)) != len(draft.key):
+        raise SqlSyntaxError("a column is twice in the primary key", statement.position)
+    draft.key_name = draft.key_name or "PK_" + "_".join(draft.key)
+
+
+def rowtime_type(logical: LogicalType) -> LogicalType:
+    """The type of a table's event time column, as a schema shows it."""
+    return replace(logical, time_attribute="ROWTIME")

@@ -1,0 +1,199 @@
+"""Flink's SQL on top of sqlglot: tokens, queries and expressions.
+
+sqlglot knows functions by name and turns them into classes of its own, under which Flink's names
+are lost; here every function call stays a plain call, but for those with a syntax of their own
+(CAST, TRIM, EXTRACT, ...). What Flink has and sqlglot lacks is added: `TABLE t` as an argument.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlglot import exp, parser, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, SqlglotError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from service.sql.errors import Position, SqlSyntaxError, SqlTooLarge
+from service.sql.foreign import check_hints, check_tokens
+from service.sql.grammar import check_grammar
+
+if TYPE_CHECKING:
+    from service.sql.source_text import Fragment
+
+# sqlglot warns on its own logger of what it falls back to; what we do not support we refuse.
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
+
+_INCOMPLETE = re.compile(r"missing for <class '[\w.]*\.(\w+)'>")
+_OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "CEIL", "FLOOR")
+TOKENS_MAX = 60_000
+"""Words and signs of one query; enough for the columns of the widest table, each with a name."""
+DEPTH_MAX = 200
+"""Brackets inside each other; Python's own limit on calls may come first."""
+
+
+class Flink(Dialect):  # type: ignore[misc]
+    """The part of Flink's grammar that stands in queries and expressions."""
+
+    class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]
+        """Backticks quote names, single quotes quote text."""
+
+        IDENTIFIERS: ClassVar[list[Any]] = ["`"]
+        QUOTES: ClassVar[list[Any]] = ["'"]
+        # Statements that sqlglot does not know would be one text each.
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            # SESSION is a window function here, no word of the grammar.
+            **{key: kind for key, kind in tokens.Tokenizer.KEYWORDS.items() if key != "SESSION"},
+            "/*+": TokenType.HINT,
+            "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
+        }
+
+    class Parser(parser.Parser):  # type: ignore[misc]
+        """Keeps calls as they were written."""
+
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: parse
+            for name, parse in parser.Parser.FUNCTION_PARSERS.items()
+            if name in _OWN_SYNTAX
+        }
+
+        def _parse_lambda(self, alias: bool = False) -> exp.Expression | None:
+            following = self._next
+            is_table = self._curr is not None and self._curr.token_type is TokenType.TABLE
+            if is_table and following is not None and following.token_type != TokenType.L_PAREN:
+                return self._parse_table_argument()
+            return super()._parse_lambda(alias=alias)
+
+        def _parse_table_argument(self) -> exp.Expression:
+            """`TABLE t [PARTITION BY columns]`: a tuple of the table and the columns."""
+            self._advance()
+            parts = [self._parse_table_parts()]
+            if self._match(TokenType.PARTITION_BY):
+                if self._match(TokenType.L_PAREN):
+                    parts += self._parse_csv(self._parse_column)
+                    self._match_r_paren()
+                else:
+                    parts.append(self._parse_column())
+            return self.expression(exp.Tuple(expressions=parts))
+
+
+_DIALECT = Flink()
+
+
+def tokenize(fragment: Fragment) -> list[Token]:
+    """The tokens of a piece of a script; their offsets count from its beginning.
+
+    Raises:
+        SqlSyntaxError: A text or name is not closed.
+        SqlTooLarge: Brackets are nested deeper than `DEPTH_MAX`.
+        UnsupportedSql: A hint stands anywhere but after SELECT.
+    """
+    try:
+        found: list[Token] = _DIALECT.tokenize(fragment.text)
+    except TokenError as problem:
+        # What is not closed begins at the last quote, but for quotes inside of comments.
+        last = max(fragment.text.rfind(quote) for quote in ("'", "`", "/*"))
+        raise SqlSyntaxError(
+            "a text, name or comment is not closed", fragment.position(max(last, 0))
+        ) from problem
+    _check_depth(found, fragment)
+    check_hints(found, fragment)
+    return found
+
+
+def parse_query(fragment: Fragment) -> exp.Expression:
+    """The query that a piece of a script holds.
+
+    Raises:
+        SqlSyntaxError: It holds none.
+    """
+    return _parse(fragment, None)
+
+
+def parse_expression(fragment: Fragment) -> exp.Expression:
+    """The scalar expression that a piece of a script holds.
+
+    Raises:
+        SqlSyntaxError: It holds none.
+    """
+    return _parse(fragment, exp.Condition)
+
+
+def _parse(fragment: Fragment, into: type[exp.Expression] | None) -> exp.Expression:
+    found = tokenize(fragment)
+    if len(found) > TOKENS_MAX:
+        raise SqlTooLarge(
+            f"a query of {len(found)} words; {TOKENS_MAX} are allowed",
+            fragment.position(),
+            hint="split it over views",
+        )
+    check_tokens(found, fragment)
+    try:
+        made = _DIALECT.parser()
+        trees = (
+            made.parse(found, fragment.text)
+            if into is None
+            else made.parse_into(into, found, fragment.text)
+        )
+    except ParseError as problem:
+        raise _syntax_error(problem, fragment) from problem
+    except SqlglotError as problem:
+        raise SqlSyntaxError(_first_line(problem), fragment.position()) from problem
+    except RecursionError as problem:
+        raise SqlTooLarge("the statement is nested too deeply", fragment.position()) from problem
+    if len(trees) != 1 or trees[0] is None:
+        raise SqlSyntaxError("a query was expected", fragment.position())
+    tree: exp.Expression = trees[0]
+    check_grammar(tree, lambda node: position_of(node, fragment))
+    return tree
+
+
+def position_of(node: exp.Expression, fragment: Fragment) -> Position:
+    """Where a node of the tree stands: its own place, or the first below it that is known."""
+    starts = [
+        part.meta["start"]
+        for part in node.walk()
+        if part._meta is not None and "start" in part.meta
+    ]
+    return fragment.position(min(starts, default=0))
+
+
+def _check_depth(found: list[Token], fragment: Fragment) -> None:
+    depth = 0
+    for token in found:
+        if token.token_type is TokenType.L_PAREN:
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise SqlTooLarge(
+                    f"brackets are nested deeper than {DEPTH_MAX}",
+                    fragment.position(token.start),
+                    hint="split the statement over views",
+                )
+        elif token.token_type is TokenType.R_PAREN:
+            depth -= 1
+
+
+def _syntax_error(problem: ParseError, fragment: Fragment) -> SqlSyntaxError:
+    """The parser's first complaint, with its place in the script."""
+    details = problem.errors[0] if problem.errors else {}
+    reason = str(details.get("description") or _first_line(problem))
+    incomplete = _INCOMPLETE.search(reason)
+    if incomplete is not None:
+        reason = f"{incomplete[1].upper()} is incomplete"
+    near = str(details.get("highlight") or "")
+    line, column = details.get("line"), details.get("col")
+    position = fragment.position()
+    if isinstance(line, int) and isinstance(column, int):
+        start = position.column if line == 1 else 1
+        width = max(len(near) - 1, 0)
+        position = Position(position.line + line - 1, max(start + column - 1 - width, 1))
+    return SqlSyntaxError(f"{reason}, near {near!r}" if near else reason, position)
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).splitlines() or [""])[0]

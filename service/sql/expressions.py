@@ -1,0 +1,456 @@
+"""Binding scalar expressions: from the parser's tree to typed expressions of a plan.
+
+Types are derived as Flink derives them, for they end up in the types of a plan's columns. Casts are
+put where Flink puts them implicitly: around texts that meet numbers or times, and around the
+branches of CASE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from sqlglot import exp
+
+from service.plan.rex import Bound, Call, Literal, Rex, SargLiteral, SargRange, SymbolLiteral
+from service.sql import literals, types
+from service.sql.dialect import position_of
+from service.sql.errors import UnsupportedSql, ValidationError, nearest
+from service.sql.functions import (
+    AGGREGATE_FUNCTIONS,
+    RANK_FUNCTIONS,
+    SCALAR_FUNCTIONS,
+    WINDOW_TABLE_FUNCTIONS,
+)
+from service.sql.rex import call, cast, type_of
+from state.types import (
+    INTERVAL_ROOTS,
+    STRING_ROOTS,
+    TIMESTAMP_ROOTS,
+    LogicalType,
+    TypeParseError,
+    TypeRoot,
+    parse_type,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from service.sql.errors import Position
+    from service.sql.rex import Expression
+    from service.sql.scope import Scope
+    from service.sql.source_text import Fragment
+
+_ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+_COMPARISONS = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.GT: ">",
+    exp.LTE: "<=",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+}
+_TIMES = frozenset({*TIMESTAMP_ROOTS, TypeRoot.DATE, TypeRoot.TIME})
+
+
+Special: TypeAlias = "Callable[[exp.Expression], Expression | None]"
+"""What an expression means where it stands: an aggregate, a group, an OVER function. None: it is
+bound as any other."""
+
+
+class ExpressionBinder:
+    """Binds the expressions of one query block."""
+
+    def __init__(self, scope: Scope, fragment: Fragment, special: Special | None = None) -> None:
+        self._scope = scope
+        self._fragment = fragment
+        self._special = special
+
+    def bind(self, node: exp.Expression) -> Expression:
+        """The typed expression of a node.
+
+        Raises:
+            ValidationError: A name is unknown, or types do not fit.
+            UnsupportedSql: A function or form that we do not plan.
+        """
+        if self._special is not None:
+            found = self._special(node)
+            if found is not None:
+                return found
+        read = _READERS.get(type(node))
+        if read is not None:
+            return read(self, node)
+        if type(node) in _ARITHMETIC:
+            return self._arithmetic(node)
+        if type(node) in _COMPARISONS:
+            return self._comparison(node)
+        raise UnsupportedSql(f"{node.key.upper()} is not supported", self.position(node))
+
+    def rex(self, node: exp.Expression) -> Rex:
+        """A scalar expression without OVER functions."""
+        return self.bind(node)  # type: ignore[return-value]
+
+    def condition(self, node: exp.Expression) -> Rex:
+        """A boolean expression.
+
+        Raises:
+            ValidationError: It is none.
+        """
+        bound = self.rex(node)
+        if type_of(bound).root not in (TypeRoot.BOOLEAN, TypeRoot.NULL):
+            raise ValidationError("a condition must be BOOLEAN", self.position(node))
+        return bound
+
+    def position(self, node: exp.Expression) -> Position:
+        """Where a node stands."""
+        return position_of(node, self._fragment)
+
+    def _column(self, node: exp.Expression) -> Rex:
+        assert isinstance(node, exp.Column)
+        if isinstance(node.this, exp.Star):
+            raise ValidationError("* may stand only in a select list", self.position(node))
+        names = tuple(part.name for part in node.parts)
+        niladic = _NILADIC.get(names[0].upper()) if len(names) == 1 else None
+        if niladic is not None and not node.this.args.get("quoted"):
+            return call(names[0].upper(), [], niladic)
+        return self._scope.resolve(names, self.position(node))
+
+    def _dot(self, node: exp.Expression) -> Rex:
+        parts = [part.name for part in node.find_all(exp.Identifier)]
+        return self._scope.resolve(tuple(parts), self.position(node))
+
+    def _literal(self, node: exp.Expression) -> Rex:
+        if node.is_string:
+            return literals.text(node.name)
+        return literals.number(node.name, self.position(node))
+
+    def _boolean(self, node: exp.Expression) -> Rex:
+        return Literal(bool(node.this), types.BOOLEAN.with_nullable(False), "")
+
+    def _null(self, node: exp.Expression) -> Rex:
+        return Literal(None, LogicalType(TypeRoot.NULL), "")
+
+    def _interval(self, node: exp.Expression) -> Rex:
+        amount, unit = node.this, node.args.get("unit")
+        if not isinstance(amount, exp.Literal) or not isinstance(unit, exp.Var):
+            raise UnsupportedSql("an interval needs one amount and unit", self.position(node))
+        return literals.interval(amount.name, unit.name, self.position(node))
+
+    def _paren(self, node: exp.Expression) -> Expression:
+        return self.bind(node.this)
+
+    def _negate(self, node: exp.Expression) -> Rex:
+        operand = self.rex(node.this)
+        if isinstance(operand, Literal) and isinstance(operand.value, int):
+            return Literal(-operand.value, operand.type, "")
+        return call("-", [operand], type_of(operand), syntax="PREFIX")
+
+    def _arithmetic(self, node: exp.Expression) -> Rex:
+        operator = _ARITHMETIC[type(node)]
+        left, right = self.rex(node.this), self.rex(node.expression)
+        kinds = type_of(left), type_of(right)
+        if {kinds[0].root, kinds[1].root} & INTERVAL_ROOTS:
+            return self._time_arithmetic(operator, left, right, node)
+        made = types.arithmetic_type(operator, *kinds)
+        if made is None:
+            raise ValidationError(
+                f"{operator} is not defined for {kinds[0].root.name} and {kinds[1].root.name}",
+                self.position(node),
+            )
+        if operator == "%":
+            result = kinds[1] if kinds[1].root is not TypeRoot.DECIMAL else made
+            return call("MOD", [left, right], result.with_nullable(made.nullable))
+        return call(operator, [left, right], made)
+
+    def _time_arithmetic(self, operator: str, left: Rex, right: Rex, node: exp.Expression) -> Rex:
+        if type_of(left).root in INTERVAL_ROOTS and operator == "+":
+            left, right = right, left
+        given = types.regular(type_of(left))
+        if given.root not in _TIMES | INTERVAL_ROOTS or operator not in "+-":
+            raise ValidationError(
+                f"{operator} is not defined for {given.root.name} and an interval",
+                self.position(node),
+            )
+        nullable = given.nullable or type_of(right).nullable
+        return call(operator, [left, right], given.with_nullable(nullable), syntax="SPECIAL")
+
+    def _comparison(self, node: exp.Expression) -> Rex:
+        if isinstance(node.expression, exp.Subquery) or isinstance(node.this, exp.Subquery):
+            raise UnsupportedSql("a subquery as a value is not supported", self.position(node))
+        operator = _COMPARISONS[type(node)]
+        left, right = self._comparable(self.rex(node.this), self.rex(node.expression), node)
+        nullable = type_of(left).nullable or type_of(right).nullable
+        never_null = "DISTINCT" in operator
+        made = types.BOOLEAN.with_nullable(nullable and not never_null)
+        return call(operator, [left, right], made)
+
+    def _comparable(self, left: Rex, right: Rex, node: exp.Expression) -> tuple[Rex, Rex]:
+        """Both sides as types that can be compared."""
+        kinds = type_of(left), type_of(right)
+        if {kinds[0].root, kinds[1].root} <= STRING_ROOTS:
+            return _as_varchar(left, kinds[1]), _as_varchar(right, kinds[0])
+        if types.common_type(kinds) is not None:
+            return left, right
+        for text, other in ((0, 1), (1, 0)):
+            if kinds[text].root in STRING_ROOTS and kinds[other].root not in STRING_ROOTS:
+                target = types.regular(kinds[other]).with_nullable(kinds[text].nullable)
+                sides = [left, right]
+                sides[text] = cast(sides[text], target)
+                return sides[0], sides[1]
+        if {kinds[0].root, kinds[1].root} <= _TIMES:
+            return left, right
+        raise ValidationError(
+            f"{kinds[0].root.name} cannot be compared with {kinds[1].root.name}",
+            self.position(node),
+        )
+
+    def _logical(self, node: exp.Expression) -> Rex:
+        name = "AND" if isinstance(node, exp.And) else "OR"
+        operands: list[Rex] = []
+        pending: list[exp.Expression] = [node]
+        while pending:
+            part = pending.pop()
+            if type(part) is type(node):
+                pending += [part.expression, part.this]
+            else:
+                bound = self.condition(part)
+                is_same = isinstance(bound, Call) and bound.name == name
+                operands.extend(bound.operands if is_same else [bound])  # type: ignore[union-attr]
+        nullable = types.any_nullable([type_of(each) for each in operands])
+        return call(name, operands, types.BOOLEAN.with_nullable(nullable))
+
+    def _not(self, node: exp.Expression) -> Rex:
+        inner = node.this
+        while isinstance(inner, exp.Paren):
+            inner = inner.this
+        if isinstance(inner, exp.Is):
+            return self._is(inner, negated=True)
+        operand = self.condition(inner)
+        return call("NOT", [operand], type_of(operand))
+
+    def _is(self, node: exp.Expression, *, negated: bool = False) -> Rex:
+        right = node.expression
+        if isinstance(right, exp.Not):
+            return self._is(exp.Is(this=node.this, expression=right.this), negated=not negated)
+        word = "NULL" if isinstance(right, exp.Null) else str(right.this).upper()
+        if word not in ("NULL", "TRUE", "FALSE"):
+            raise UnsupportedSql(f"IS {word} is not supported", self.position(node))
+        name = f"IS {'NOT ' if negated else ''}{word}"
+        return call(name, [self.rex(node.this)], types.BOOLEAN.with_nullable(False))
+
+    def _in(self, node: exp.Expression) -> Rex:
+        if node.args.get("query") is not None:
+            raise UnsupportedSql(
+                "IN with a subquery is supported only as a condition of WHERE", self.position(node)
+            )
+        value = self.rex(node.this)
+        choices = [self.rex(each) for each in node.expressions]
+        nullable = types.any_nullable([type_of(value), *map(type_of, choices)])
+        made = types.BOOLEAN.with_nullable(nullable)
+        pairs = [self._comparable(value, choice, node) for choice in choices]
+        if all(isinstance(choice, Literal) and choice.value is not None for _, choice in pairs):
+            return _search(pairs[0][0], [(choice, choice) for _, choice in pairs], made)
+        return call("OR", [call("=", pair, made) for pair in pairs], made)
+
+    def _between(self, node: exp.Expression) -> Rex:
+        value = self.rex(node.this)
+        low = self._comparable(value, self.rex(node.args["low"]), node)
+        high = self._comparable(value, self.rex(node.args["high"]), node)
+        nullable = types.any_nullable([type_of(each) for each in (*low, *high)])
+        made = types.BOOLEAN.with_nullable(nullable)
+        if isinstance(low[1], Literal) and isinstance(high[1], Literal):
+            return _search(low[0], [(low[1], high[1])], made)
+        return call("AND", [call(">=", low, made), call("<=", high, made)], made)
+
+    def _like(self, node: exp.Expression) -> Rex:
+        operands = [self.rex(node.this), self.rex(node.expression)]
+        return self._like_of(operands)
+
+    def _escape(self, node: exp.Expression) -> Rex:
+        like = node.this
+        return self._like_of(
+            [self.rex(each) for each in (like.this, like.expression, node.expression)]
+        )
+
+    def _like_of(self, operands: list[Rex]) -> Rex:
+        nullable = types.any_nullable([type_of(each) for each in operands])
+        return call("LIKE", operands, types.BOOLEAN.with_nullable(nullable))
+
+    def _case(self, node: exp.Expression) -> Rex:
+        subject = node.this
+        conditions, results = [], []
+        for branch in node.args["ifs"]:
+            test = branch.this if subject is None else exp.EQ(this=subject, expression=branch.this)
+            conditions.append(self.condition(test))
+            results.append(self.rex(branch.args["true"]))
+        default = node.args.get("default")
+        results.append(
+            Literal(None, LogicalType(TypeRoot.NULL), "") if default is None else self.rex(default)
+        )
+        made = types.common_type([type_of(each) for each in results])
+        if made is None:
+            raise ValidationError("the branches of CASE have no common type", self.position(node))
+        branches = [_as_branch(each, made) for each in results]
+        operands = [part for pair in zip(conditions, branches, strict=False) for part in pair]
+        return call("CASE", [*operands, branches[-1]], made)
+
+    def _cast(self, node: exp.Expression) -> Rex:
+        operand = self.rex(node.this)
+        target = self._type(node.args["to"])
+        if isinstance(operand, Literal) and isinstance(operand.value, str):
+            constant = literals.time_constant(operand.value, target, self.position(node))
+            if constant is not None:
+                return constant
+        is_try = isinstance(node, exp.TryCast) and not isinstance(node, exp.Cast)
+        nullable = type_of(operand).nullable or is_try
+        name = "TRY_CAST" if is_try else "CAST"
+        return call(name, [operand], target.with_nullable(nullable), syntax="SPECIAL")
+
+    def _type(self, node: exp.Expression) -> LogicalType:
+        text = node.sql(dialect="spark") if not isinstance(node, exp.DataType) else _type_text(node)
+        try:
+            return parse_type(text)
+        except TypeParseError as problem:
+            raise UnsupportedSql(f"type {text}: {problem}", self.position(node)) from problem
+
+    def _concat(self, node: exp.Expression) -> Rex:
+        operands = [self.rex(node.this), self.rex(node.expression)]
+        nullable = types.any_nullable([type_of(each) for each in operands])
+        return call("||", operands, types.STRING.with_nullable(nullable))
+
+    def _extract(self, node: exp.Expression) -> Rex:
+        operand = self.rex(node.expression)
+        unit = SymbolLiteral(
+            "TIME_UNIT_RANGE",
+            node.this.name.upper(),
+            LogicalType(TypeRoot.SYMBOL, nullable=False),
+            "",
+        )
+        made = types.BIGINT.with_nullable(type_of(operand).nullable)
+        return call("EXTRACT", [unit, operand], made, syntax="SPECIAL")
+
+    def _trim(self, node: exp.Expression) -> Rex:
+        operand = self.rex(node.this)
+        side = str(node.args.get("position") or "BOTH").upper()
+        symbol = SymbolLiteral("TRIM", side, LogicalType(TypeRoot.SYMBOL, nullable=False), "")
+        given = node.args.get("expression")
+        what = literals.text(" ") if given is None else self.rex(given)
+        made = types.STRING.with_nullable(type_of(operand).nullable)
+        return call("TRIM", [symbol, what, operand], made, syntax="SPECIAL")
+
+    def _named(self, node: exp.Expression) -> Rex:
+        """The functions that the parser reads itself because of their syntax."""
+        arguments = [node.this, *node.args.values()]
+        given = [each for each in arguments[1:] if isinstance(each, exp.Expression)]
+        return self._scalar(node.key.upper(), given, node)
+
+    def _function(self, node: exp.Expression) -> Rex:
+        name = node.name.upper()
+        if name in AGGREGATE_FUNCTIONS or name in RANK_FUNCTIONS:
+            raise ValidationError(f"{name} is not allowed here", self.position(node))
+        return self._scalar(name, node.expressions, node)
+
+    def _scalar(self, name: str, nodes: Sequence[exp.Expression], node: exp.Expression) -> Rex:
+        function = SCALAR_FUNCTIONS.get(name)
+        if function is None:
+            known = [*SCALAR_FUNCTIONS, *AGGREGATE_FUNCTIONS, *WINDOW_TABLE_FUNCTIONS]
+            raise UnsupportedSql(
+                f"function {name} is not supported", self.position(node), hint=nearest(name, known)
+            )
+        if not function.arguments_min <= len(nodes) <= function.arguments_max:
+            raise ValidationError(
+                f"{name} does not take {len(nodes)} arguments", self.position(node)
+            )
+        operands = [self.rex(each) for each in nodes]
+        made = function.result([type_of(each) for each in operands])
+        return call(name, operands, made, syntax=function.syntax)
+
+
+def _as_varchar(side: Rex, other: LogicalType) -> Rex:
+    """A text literal beside a VARCHAR is a VARCHAR of any length."""
+    if isinstance(side, Literal) and other.root is TypeRoot.VARCHAR:
+        return Literal(side.value, types.STRING.with_nullable(side.value is None), "")
+    return side
+
+
+def _as_branch(branch: Rex, made: LogicalType) -> Rex:
+    """A branch of CASE as the type of all of them; its own nullability is kept."""
+    given = type_of(branch)
+    target = made.with_nullable(given.nullable)
+    if isinstance(branch, Literal) and (
+        branch.value is None or {given.root, made.root} <= STRING_ROOTS
+    ):
+        return Literal(branch.value, made.with_nullable(branch.value is None), "")
+    return branch if types.regular(given) == target else cast(branch, target)
+
+
+def _search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) -> Rex:
+    """A search argument: the value is in one of the ranges, ends included."""
+    found = []
+    for low, high in ranges:
+        assert isinstance(low, Literal), "the caller has checked it"
+        assert isinstance(high, Literal), "the caller has checked it"
+        assert low.value is not None, "the caller has checked it"
+        assert high.value is not None, "the caller has checked it"
+        found.append(SargRange(Bound(low.value, True), Bound(high.value, True)))
+    first = ranges[0][0]
+    target = type_of(first)
+    argument = SargLiteral(tuple(dict.fromkeys(found)), "UNKNOWN", target, "")
+    return call("SEARCH", [value, argument], made)
+
+
+def _type_text(node: exp.DataType) -> str:
+    """A type as Flink writes it."""
+    name = node.this.name if hasattr(node.this, "name") else str(node.this)
+    arguments = ", ".join(
+        _type_text(each) if isinstance(each, exp.DataType) else each.sql()
+        for each in node.expressions
+    )
+    renamed = _TYPE_NAMES.get(name, name)
+    if node.args.get("nested"):
+        return f"{renamed}<{arguments}>"
+    return f"{renamed}({arguments})" if arguments else renamed
+
+
+_TYPE_NAMES = {
+    "TEXT": "STRING",
+    "VARCHAR": "VARCHAR",
+    "TIMESTAMPLTZ": "TIMESTAMP_LTZ",
+    "INT": "INT",
+}
+_NILADIC = {
+    "CURRENT_TIMESTAMP": LogicalType(TypeRoot.TIMESTAMP_LTZ, nullable=False, precision=3),
+    "LOCALTIMESTAMP": LogicalType(TypeRoot.TIMESTAMP, nullable=False, precision=3),
+    "CURRENT_DATE": types.DATE.with_nullable(False),
+    "CURRENT_TIME": types.TIME.with_nullable(False),
+    "LOCALTIME": types.TIME.with_nullable(False),
+}
+_READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] = {
+    exp.Column: ExpressionBinder._column,
+    exp.Dot: ExpressionBinder._dot,
+    exp.Literal: ExpressionBinder._literal,
+    exp.Boolean: ExpressionBinder._boolean,
+    exp.Null: ExpressionBinder._null,
+    exp.Interval: ExpressionBinder._interval,
+    exp.Paren: ExpressionBinder._paren,
+    exp.Neg: ExpressionBinder._negate,
+    exp.And: ExpressionBinder._logical,
+    exp.Or: ExpressionBinder._logical,
+    exp.Not: ExpressionBinder._not,
+    exp.Is: ExpressionBinder._is,
+    exp.In: ExpressionBinder._in,
+    exp.Between: ExpressionBinder._between,
+    exp.Like: ExpressionBinder._like,
+    exp.Escape: ExpressionBinder._escape,
+    exp.Case: ExpressionBinder._case,
+    exp.Cast: ExpressionBinder._cast,
+    exp.TryCast: ExpressionBinder._cast,
+    exp.DPipe: ExpressionBinder._concat,
+    exp.Extract: ExpressionBinder._extract,
+    exp.Trim: ExpressionBinder._trim,
+    exp.Substring: ExpressionBinder._named,
+    exp.Floor: ExpressionBinder._named,
+    exp.Ceil: ExpressionBinder._named,
+    exp.Anonymous: ExpressionBinder._function,
+}

@@ -1,0 +1,222 @@
+"""The functions that SQL may call, by name, and the types of what they give.
+
+A function that is not here is refused by its name. Aggregate functions are a table of their own.
+
+Source: Flink `FlinkSqlOperatorTable` and `BuiltInFunctionDefinitions` (2.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from service.sql import types
+from state.types import STRING_ROOTS, LogicalType, TypeRoot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Result = "Callable[[Sequence[LogicalType]], LogicalType]"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarFunction:
+    """A function of values."""
+
+    name: str
+    arguments_min: int
+    arguments_max: int
+    result: Callable[[Sequence[LogicalType]], LogicalType]
+    syntax: str = "FUNCTION"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateFunction:
+    """A function of the rows of a group or window."""
+
+    name: str
+    arguments: tuple[int, int]
+    kind: Literal["count", "argument", "sum", "average", "string", "rank"]
+    syntax: str = "FUNCTION"
+
+
+def _as(logical: LogicalType) -> Callable[[Sequence[LogicalType]], LogicalType]:
+    """This type, NULL if an argument is."""
+    return lambda arguments: logical.with_nullable(types.any_nullable(arguments))
+
+
+def _always(logical: LogicalType) -> Callable[[Sequence[LogicalType]], LogicalType]:
+    """This type, whatever the arguments are."""
+    return lambda _: logical
+
+
+def _first(arguments: Sequence[LogicalType]) -> LogicalType:
+    """The first argument's type, NULL if any argument is."""
+    return types.regular(arguments[0]).with_nullable(types.any_nullable(arguments))
+
+
+def _varying(arguments: Sequence[LogicalType]) -> LogicalType:
+    """VARCHAR of the first argument's length."""
+    length = arguments[0].length if arguments[0].root in STRING_ROOTS else types.STRING.length
+    made = LogicalType(TypeRoot.VARCHAR, length=length)
+    return made.with_nullable(types.any_nullable(arguments))
+
+
+def _second(arguments: Sequence[LogicalType]) -> LogicalType:
+    return arguments[1].with_nullable(types.any_nullable(arguments))
+
+
+def _common(arguments: Sequence[LogicalType]) -> LogicalType:
+    found = types.common_type(list(arguments)) or arguments[0]
+    return found.with_nullable(types.any_nullable(arguments))
+
+
+def _coalesce(arguments: Sequence[LogicalType]) -> LogicalType:
+    """NULL only if every argument may be."""
+    found = types.common_type(list(arguments)) or arguments[0]
+    return found.with_nullable(all(each.nullable for each in arguments))
+
+
+def _if(arguments: Sequence[LogicalType]) -> LogicalType:
+    found = types.common_type(list(arguments[1:])) or arguments[1]
+    return found.with_nullable(types.any_nullable(arguments[1:]))
+
+
+def _nullable_first(arguments: Sequence[LogicalType]) -> LogicalType:
+    return types.regular(arguments[0]).with_nullable(True)
+
+
+def _floor(arguments: Sequence[LogicalType]) -> LogicalType:
+    given = arguments[0]
+    if given.root is TypeRoot.DECIMAL:
+        return types.decimal(given.precision or 0, 0).with_nullable(given.nullable)
+    return _first(arguments)
+
+
+def _timestamp(precision: int, root: TypeRoot) -> LogicalType:
+    return LogicalType(root, precision=precision)
+
+
+_STRING, _INT, _BIGINT = types.STRING, types.INT, types.BIGINT
+_MANY = 255
+_SCALARS = [
+    *(
+        ScalarFunction(name, 1, 1, _varying)
+        for name in (
+            "UPPER", "LOWER", "INITCAP",
+        )
+    ),
+    *(
+        ScalarFunction(name, 1, 1, _as(_STRING))
+        for name in (
+            "LTRIM", "RTRIM", "REVERSE", "MD5", "SHA1", "SHA256", "TO_BASE64", "FROM_BASE64",
+            "HEX", "URL_ENCODE", "URL_DECODE", "CHR",
+        )
+    ),
+    *(
+        ScalarFunction(name, 1, 1, _as(_INT))
+        for name in (
+            "CHAR_LENGTH", "CHARACTER_LENGTH", "LENGTH", "ASCII",
+        )
+    ),
+    *(
+        ScalarFunction(name, 1, 1, _as(types.DOUBLE))
+        for name in (
+            "SQRT", "EXP", "LN", "LOG10", "LOG2", "SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN",
+            "DEGREES", "RADIANS",
+        )
+    ),
+    *(
+        ScalarFunction(name, 1, 1, _as(_BIGINT))
+        for name in (
+            "YEAR", "QUARTER", "MONTH", "WEEK", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK", "HOUR",
+            "MINUTE", "SECOND",
+        )
+    ),
+    *(
+        ScalarFunction(name, 1, _MANY, _first)
+        for name in (
+            "GREATEST", "LEAST",
+        )
+    ),
+    ScalarFunction("CONCAT", 1, _MANY, _as(_STRING)),
+    ScalarFunction("CONCAT_WS", 2, _MANY, _as(_STRING)),
+    ScalarFunction("SUBSTRING", 2, 3, _as(_STRING)),
+    ScalarFunction("SUBSTR", 2, 3, _as(_STRING)),
+    ScalarFunction("REPLACE", 3, 3, _as(_STRING)),
+    ScalarFunction("LPAD", 3, 3, _as(_STRING)),
+    ScalarFunction("RPAD", 3, 3, _as(_STRING)),
+    ScalarFunction("LEFT", 2, 2, _as(_STRING)),
+    ScalarFunction("RIGHT", 2, 2, _as(_STRING)),
+    ScalarFunction("REPEAT", 2, 2, _as(_STRING)),
+    ScalarFunction("REGEXP_REPLACE", 3, 3, _always(_STRING)),
+    ScalarFunction("REGEXP_EXTRACT", 2, 3, _always(_STRING)),
+    ScalarFunction("SPLIT_INDEX", 3, 3, _always(_STRING)),
+    ScalarFunction("DATE_FORMAT", 2, 2, _as(_STRING)),
+    ScalarFunction("FROM_UNIXTIME", 1, 2, _as(_STRING)),
+    ScalarFunction("UNIX_TIMESTAMP", 0, 2, _as(_BIGINT)),
+    ScalarFunction("TO_TIMESTAMP", 1, 3, _always(_timestamp(3, TypeRoot.TIMESTAMP))),
+    ScalarFunction("TO_TIMESTAMP_LTZ", 1, 3, _always(_timestamp(3, TypeRoot.TIMESTAMP_LTZ))),
+    ScalarFunction("TO_DATE", 1, 2, _always(types.DATE)),
+    ScalarFunction("INSTR", 2, 2, _as(_INT)),
+    ScalarFunction("LOCATE", 2, 3, _as(_INT)),
+    ScalarFunction("ABS", 1, 1, _first),
+    ScalarFunction("SIGN", 1, 1, _first),
+    ScalarFunction("FLOOR", 1, 1, _floor),
+    ScalarFunction("CEIL", 1, 1, _floor),
+    ScalarFunction("ROUND", 1, 2, _first),
+    ScalarFunction("TRUNCATE", 1, 2, _first),
+    ScalarFunction("MOD", 2, 2, _second),
+    ScalarFunction("POWER", 2, 2, _as(types.DOUBLE)),
+    ScalarFunction("HASH_CODE", 1, 1, _as(_INT)),
+    ScalarFunction("COALESCE", 1, _MANY, _coalesce),
+    ScalarFunction("IFNULL", 2, 2, _coalesce),
+    ScalarFunction("NULLIF", 2, 2, _nullable_first),
+    ScalarFunction("IF", 3, 3, _if),
+    ScalarFunction("PROCTIME", 0, 0, _always(types.PROCTIME)),
+    ScalarFunction("JSON_VALUE", 2, 2, _always(_STRING)),
+    ScalarFunction("CURRENT_WATERMARK", 1, 1, _nullable_first),
+]  # fmt: skip
+SCALAR_FUNCTIONS = {function.name: function for function in _SCALARS}
+_AGGREGATES = [
+    AggregateFunction("COUNT", (0, 1), "count", "FUNCTION_STAR"),
+    AggregateFunction("SUM", (1, 1), "sum"),
+    AggregateFunction("$SUM0", (1, 1), "sum"),
+    AggregateFunction("AVG", (1, 1), "average"),
+    AggregateFunction("MIN", (1, 1), "argument"),
+    AggregateFunction("MAX", (1, 1), "argument"),
+    AggregateFunction("FIRST_VALUE", (1, 1), "argument"),
+    AggregateFunction("LAST_VALUE", (1, 1), "argument"),
+    AggregateFunction("SINGLE_VALUE", (1, 1), "argument"),
+    AggregateFunction("LISTAGG", (1, 2), "string"),
+]
+AGGREGATE_FUNCTIONS = {function.name: function for function in _AGGREGATES}
+RANK_FUNCTIONS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+WINDOW_TABLE_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+
+
+def aggregate_type(
+    name: str, arguments: Sequence[LogicalType], *, may_be_empty: bool
+) -> LogicalType:
+    """The type of an aggregate; NULL where a group or window may have no row to take."""
+    function = AGGREGATE_FUNCTIONS[name]
+    if function.kind == "count":
+        return types.BIGINT.with_nullable(False)
+    given = types.regular(arguments[0])
+    if function.kind == "string":
+        return types.STRING
+    if name == "$SUM0":
+        return _sum_type(given).with_nullable(False)
+    if name in ("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE"):
+        return given.with_nullable(True)
+    nullable = given.nullable or may_be_empty
+    made = given
+    if function.kind == "sum":
+        made = _sum_type(given)
+    elif function.kind == "average" and given.root is TypeRoot.DECIMAL:
+        made = types.decimal(38, max(6, given.scale or 0))
+    return made.with_nullable(nullable)
+
+
+def _sum_type(given: LogicalType) -> LogicalType:
+    return types.decimal(38, given.scale or 0) if given.root is TypeRoot.DECIMAL else given

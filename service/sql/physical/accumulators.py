@@ -1,0 +1,150 @@
+"""What the first of two phases sends for each aggregate: its accumulator, column by column.
+
+Some accumulators are a class with views into state inside; plans show it, so its shape is here.
+
+Source: Flink `AggregateUtil`, the aggregate functions' accumulators (2.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from service.sql.algebra import AggregateCall, Row
+from service.sql.types import BIGINT, DOUBLE, NUMERIC, STRING
+from state.types import INTEGER_BITS, LogicalType, TypeRoot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MERGEABLE = frozenset({"COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", "LISTAGG"})
+
+
+def is_mergeable(call: AggregateCall, *, retracts: bool) -> bool:
+    """Whether two accumulators of an aggregate can become one."""
+    del retracts
+    return call.function in _MERGEABLE
+
+
+def local_columns(
+    row: Row, grouping: tuple[int, ...], calls: Sequence[AggregateCall], *, retracts: bool
+) -> Row:
+    """The columns of the first phase: groups, accumulators, sets of distinct values."""
+    names = [row.names[index] for index in grouping]
+    kinds = [row.types[index] for index in grouping]
+    number = 0
+    for call in calls:
+        given = [row.types[index] for index in call.arguments]
+        for base, kind in _accumulator(call, given, retracts=retracts):
+            names.append(f"{base}${number}")
+            kinds.append(kind)
+            number += 1
+    if retracts and not any(_counts_rows(call) for call in calls):
+        names.append(f"count1${number}")
+        kinds.append(BIGINT)
+    for position, column in enumerate(_distinct(calls)):
+        names.append(f"distinct${position}")
+        kinds.append(_map_view(row.types[column]))
+    return Row(tuple(names), tuple(kinds))
+
+
+def buffer_columns(
+    row: Row, grouping: tuple[int, ...], calls: Sequence[AggregateCall], *, retracts: bool
+) -> Row:
+    """The columns of the incremental phase: groups and accumulators."""
+    local = local_columns(row, grouping, calls, retracts=retracts)
+    count = len(local) - len(_distinct(calls))
+    return Row(local.names[:count], local.types[:count])
+
+
+def count_star_at(calls: Sequence[AggregateCall]) -> int | None:
+    """Which call counts all rows; None if none does."""
+    return next((at for at, call in enumerate(calls) if _counts_rows(call)), None)
+
+
+def _counts_rows(call: AggregateCall) -> bool:
+    return call.function == "COUNT" and not call.arguments and call.filter is None
+
+
+def _distinct(calls: Sequence[AggregateCall]) -> list[int]:
+    found = [call.arguments[0] for call in calls if call.is_distinct and call.arguments]
+    return list(dict.fromkeys(found))
+
+
+def _accumulator(
+    call: AggregateCall, given: Sequence[LogicalType], *, retracts: bool
+) -> list[tuple[str, LogicalType]]:
+    """Names and types of an aggregate's accumulator."""
+    value = given[0].with_nullable(True) if given else BIGINT
+    match call.function:
+        case "COUNT":
+            return [("count" if call.arguments else "count1", BIGINT)]
+        case "SUM" | "$SUM0":
+            total = ("sum", call.type.with_nullable(True))
+            is_null_aware = retracts and call.function == "SUM"
+            return [total, ("count", BIGINT)] if is_null_aware else [total]
+        case "AVG":
+            return [("sum", _average_sum(value)), ("count", BIGINT)]
+        case "MIN" | "MAX":
+            name = call.function.lower()
+            kind = _extreme(call.function, value) if retracts else value
+            return [(name, kind)]
+        case "LISTAGG" if retracts:
+            return [("listagg", _list_with_retract())]
+        case "LISTAGG":
+            return [("accDelimiter", STRING), ("concatAcc", STRING)]
+        case _:
+            return [(call.function.lower(), value)]
+
+
+def _average_sum(value: LogicalType) -> LogicalType:
+    if value.root in INTEGER_BITS:
+        return BIGINT
+    if value.root is TypeRoot.DECIMAL:
+        return LogicalType(TypeRoot.DECIMAL, precision=38, scale=value.scale)
+    assert value.root in NUMERIC, "an average is of numbers"
+    return DOUBLE
+
+
+def _map_view(key: LogicalType) -> LogicalType:
+    """The set of distinct values: a view of a map from value to count."""
+    return LogicalType(
+        TypeRoot.RAW,
+        children=(key, BIGINT.with_nullable(False)),
+        arguments=("org.apache.flink.table.api.dataview.MapView",),
+    )
+
+
+def _extreme(function: str, value: LogicalType) -> LogicalType:
+    """All values with their counts, to find the next best when one is taken back."""
+    name = function.capitalize()
+    view = LogicalType(
+        TypeRoot.RAW,
+        children=(value.with_nullable(False), BIGINT),
+        arguments=("org.apache.flink.table.api.dataview.MapView",),
+    )
+    return LogicalType(
+        TypeRoot.STRUCTURED,
+        children=(value, BIGINT, view),
+        field_names=(function.lower(), "mapSize", "map"),
+        arguments=(
+            "org.apache.flink.table.runtime.functions.aggregate."
+            f"{name}WithRetractAggFunction${name}WithRetractAccumulator",
+        ),
+    )
+
+
+def _list_with_retract() -> LogicalType:
+    view = LogicalType(
+        TypeRoot.RAW,
+        children=(STRING.with_nullable(False),),
+        arguments=("org.apache.flink.table.api.dataview.ListView",),
+    )
+    return LogicalType(
+        TypeRoot.STRUCTURED,
+        children=(view, view),
+        field_names=("list", "retractList"),
+        arguments=(
+            "org.apache.flink.table.runtime.functions.aggregate."
+            "ListAggWithRetractAggFunction$ListAggWithRetractAccumulator",
+        ),
+    )

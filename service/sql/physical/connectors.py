@@ -1,0 +1,62 @@
+"""What a table's connector reads and writes, as far as a plan depends on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from operators.changelog import RowKind
+from service.plan.changelog_modes import options_mode
+
+if TYPE_CHECKING:
+    from service.plan.changelog_mode import ChangelogMode
+    from service.sql.catalogue import CatalogTable
+
+SinkMode = Literal["append", "upsert", "retract"]
+_UPSERT_CONNECTORS = ("blackhole", "upsert-kafka", "redis")
+_RETRACT_CONNECTORS = ("print",)
+_OBLIGING = ("blackhole", "print")
+_MODES = ("append", "upsert", "retract")
+
+
+def source_mode(table: CatalogTable) -> ChangelogMode:
+    """The kinds of change that a source carries."""
+    if table.options.get("connector") == "datagen":
+        return options_mode({})
+    return options_mode(table.options)
+
+
+def is_upsert_source(table: CatalogTable) -> bool:
+    """Whether a source sends what a row becomes, and never what it was."""
+    kinds = source_mode(table).kinds
+    return RowKind.UPDATE_AFTER in kinds and RowKind.UPDATE_BEFORE not in kinds
+
+
+def deletes_by_key(table: CatalogTable) -> bool:
+    """Whether deletes carry the key alone."""
+    return table.options.get("key-only-deletes", "").lower() == "true"
+
+
+def is_lookup(table: CatalogTable) -> bool:
+    """Whether single keys can be looked up."""
+    return table.options.get("lookup", "").lower() == "true"
+
+
+def sink_mode(table: CatalogTable, *, is_insert_only: bool = False) -> SinkMode:
+    """The changes that a sink takes: inserts, upserts, or all kinds.
+
+    Some sinks take what they are given: nothing but inserts, if there is nothing else.
+
+    Where the option `changelog-mode` does not say it: what the connector or format can write.
+    """
+    declared = table.options.get("changelog-mode", "").lower()
+    if declared in _MODES:
+        return declared  # type: ignore[return-value]
+    connector = table.options.get("connector")
+    if connector in _OBLIGING and is_insert_only:
+        return "append"
+    if connector in _UPSERT_CONNECTORS:
+        return "upsert"
+    if connector in _RETRACT_CONNECTORS:
+        return "retract"
+    is_changelog = table.options.get("format", "").startswith("changelog-json")
+    return "retract" if is_changelog else "append"

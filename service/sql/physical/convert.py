@@ -1,0 +1,290 @@
+"""Choosing nodes: from relations to the nodes that compute them, exchanges between them.
+
+Keyed nodes get an exchange below them that brings equal keys together; a source of upserts gets a
+ChangelogNormalize. What each node sends is settled later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from service.sql.algebra import (
+    Aggregate,
+    Expand,
+    Filter,
+    Join,
+    JoinKind,
+    MultiJoin,
+    Over,
+    Project,
+    Rank,
+    RankRange,
+    Relation,
+    Scan,
+    Sort,
+    Union,
+    Values,
+    VersionJoin,
+    Watermark,
+    WindowTable,
+)
+from service.sql.errors import PlanningError, UnsupportedSql, ValidationError
+from service.sql.intervals import window_bounds
+from service.sql.join_keys import equal_columns
+from service.sql.physical.calc import calc
+from service.sql.physical.connectors import is_upsert_source
+from service.sql.physical.lookup import lookup_join
+from service.sql.physical.nodes import (
+    AggregateSpec,
+    ExchangeSpec,
+    ExpandSpec,
+    IntervalJoinSpec,
+    JoinKeys,
+    JoinSpec,
+    MultiJoinSpec,
+    Node,
+    NormalizeSpec,
+    OverSpec,
+    RankSpec,
+    ScanSpec,
+    TemporalJoinSpec,
+    TemporalSortSpec,
+    UnionSpec,
+    ValuesSpec,
+    WatermarkSpec,
+    WindowTableSpec,
+)
+from service.sql.physical.windows import groups_windows, window_aggregate
+from service.sql.rex import conjunction, conjuncts, inputs_of, ref, substitute, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from service.plan.rex import Rex
+    from service.sql.options import Options
+
+
+def convert(relation: Relation, options: Options) -> Node:
+    """The nodes of a relation.
+
+    Raises:
+        PlanningError: There are none for it in a stream.
+        ValidationError: A table lacks what its changes need.
+    """
+    return _Converter(options).node(relation)
+
+
+class _Converter:
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def node(self, relation: Relation) -> Node:
+        match relation:
+            case Project() | Filter():
+                return self._calc(relation)
+            case Scan():
+                return _normalized(_scan(relation), relation)
+            case Values():
+                return Node(ValuesSpec(relation.rows), (), relation.row)
+            case Watermark():
+                return self._watermark(relation)
+            case Join():
+                return self._join(relation)
+            case MultiJoin():
+                return self._multi_join(relation)
+            case VersionJoin():
+                return self._version_join(relation)
+            case Aggregate():
+                return self._aggregate(relation)
+            case Sort():
+                return self._sort(relation)
+            case _:
+                return self._other(relation)
+
+    def _other(self, relation: Relation) -> Node:
+        match relation:
+            case Union():
+                sides = tuple(map(self.node, relation.inputs))
+                return Node(UnionSpec(), sides, relation.row)
+            case Expand():
+                below = self.node(relation.input)
+                return Node(ExpandSpec(tuple(relation.projects())), (below,), relation.row)
+            case Over():
+                return self._over(relation)
+            case Rank():
+                if groups_windows(relation.input, relation.partition):
+                    raise UnsupportedSql("the first rows of each window are not supported")
+                below = exchange(self.node(relation.input), relation.partition)
+                has_number = relation.number_name is not None
+                spec = RankSpec(
+                    "rank", relation.partition, relation.order, relation.range, has_number
+                )
+                row = replace(relation, number_name="w0$o0").row if has_number else relation.row
+                return Node(spec, (below,), row)
+            case WindowTable():
+                below = self.node(relation.input)
+                return Node(WindowTableSpec(relation.spec), (below,), relation.row)
+            case _:
+                raise AssertionError(f"no nodes for {type(relation).__name__}")
+
+    def _calc(self, relation: Project | Filter) -> Node:
+        """Projections and filters that follow each other are one node."""
+        row = relation.row
+        outputs: Sequence[Rex] = tuple(map(ref, range(len(row)), row.types))
+        parts: list[Rex] = []
+        below: Relation = relation
+        while isinstance(below, (Project, Filter)):
+            if isinstance(below, Filter):
+                parts = list(dict.fromkeys([*conjuncts(below.condition), *parts]))
+            else:
+                outputs = [substitute(rex, below.expressions) for rex in outputs]  # type: ignore[misc]
+                parts = [substitute(part, below.expressions) for part in parts]  # type: ignore[misc]
+            below = below.input
+        base = self.node(below)
+        named = _numbered(base, below)
+        made = calc(named, outputs, row.names, conjunction(parts))
+        return base if made is named else made
+
+    def _watermark(self, relation: Watermark) -> Node:
+        """Event time of upserts is declared before they are normalized."""
+        if isinstance(relation.input, Scan):
+            below = _scan(relation.input)
+        else:
+            below = self.node(relation.input)
+        spec = WatermarkSpec(relation.column, relation.expression)
+        made = Node(spec, (below,), relation.row)
+        return _normalized(made, relation.input) if isinstance(relation.input, Scan) else made
+
+    def _join(self, relation: Join) -> Node:
+        left, right = self.node(relation.left), self.node(relation.right)
+        width = len(relation.left.row)
+        bounds = window_bounds(relation)
+        parts = conjuncts(relation.condition) if bounds is None else bounds[1]
+        keys = join_keys(relation.kind, parts, width)
+        sides = (exchange(left, keys.left), exchange(right, keys.right))
+        if groups_windows(relation.left, keys.left) and groups_windows(relation.right, keys.right):
+            raise UnsupportedSql("joins of windows are not supported")
+        if bounds is not None:
+            return Node(IntervalJoinSpec(keys, bounds[0]), sides, relation.row)
+        return Node(JoinSpec(keys, relation.ttl), sides, relation.row)
+
+    def _multi_join(self, relation: MultiJoin) -> Node:
+        sides = tuple(
+            exchange(self.node(side), keys)
+            for side, keys in zip(relation.inputs, relation.common_keys, strict=True)
+        )
+        spec = MultiJoinSpec(
+            relation.kinds,
+            relation.conditions,
+            relation.common_keys,
+            relation.attributes(),
+            relation.ttl,
+        )
+        return Node(spec, sides, relation.row)
+
+    def _version_join(self, relation: VersionJoin) -> Node:
+        left = self.node(relation.left)
+        if type_of(relation.time).time_attribute == "PROCTIME":
+            return lookup_join(left, relation, self._options)
+        right = self.node(relation.right)
+        width = len(relation.left.row)
+        parts = conjuncts(relation.condition)
+        keys = join_keys(relation.kind, parts, width)
+        times = [
+            index
+            for index, kind in enumerate(relation.right.row.types)
+            if kind.time_attribute == "ROWTIME"
+        ]
+        if not times or not keys.left:
+            raise PlanningError(
+                "FOR SYSTEM_TIME AS OF needs a table with event time and equality on its key"
+            )
+        left_time = next(iter(inputs_of(relation.time)))
+        sides = (exchange(left, keys.left), exchange(right, keys.right))
+        return Node(TemporalJoinSpec(keys, left_time, times[0]), sides, relation.row)
+
+    def _aggregate(self, relation: Aggregate) -> Node:
+        windowed = window_aggregate(relation, self.node, self._options)
+        if windowed is not None:
+            return windowed
+        _refuse_window_groups(relation)
+        below = exchange(self.node(relation.input), relation.grouping)
+        spec = AggregateSpec(relation.grouping, relation.calls, relation.ttl)
+        return Node(spec, (below,), relation.row)
+
+    def _over(self, relation: Over) -> Node:
+        kinds = relation.input.row.types
+        if not relation.order or kinds[relation.order[0].column].time_attribute is None:
+            raise PlanningError(
+                "OVER windows' ordering in stream mode must be defined on a time attribute."
+            )
+        if relation.order[0].is_ascending is False:
+            raise PlanningError("OVER windows' ordering in stream mode must be ascending.")
+        below = exchange(self.node(relation.input), relation.partition)
+        spec = OverSpec(relation.calls, relation.partition, relation.order, relation.frame)
+        return Node(spec, (below,), relation.row)
+
+    def _sort(self, relation: Sort) -> Node:
+        below = exchange(self.node(relation.input), ())
+        if relation.fetch is not None:
+            bounds = RankRange(relation.offset + 1, relation.offset + relation.fetch)
+            kind = "sort-limit" if relation.order else "limit"
+            spec = RankSpec(kind, (), relation.order, bounds, False)  # type: ignore[arg-type]
+            return Node(spec, (below,), relation.row)
+        first = relation.order[0] if relation.order else None
+        kinds = relation.row.types
+        if first is None or kinds[first.column].time_attribute is None:
+            raise PlanningError("Sort on a non-time-attribute field is not supported.")
+        if relation.offset or not first.is_ascending:
+            raise PlanningError(
+                "Primary sort order of a streaming table must be ascending on time."
+            )
+        return Node(TemporalSortSpec(relation.order), (below,), relation.row)
+
+
+def exchange(below: Node, keys: tuple[int, ...]) -> Node:
+    """Rows with equal keys in one place; without keys, all rows."""
+    return Node(ExchangeSpec(keys), (below,), below.row)
+
+
+def join_keys(kind: JoinKind, parts: list[Rex], width: int) -> JoinKeys:
+    """What a join compares, of its condition's parts."""
+    pairs, rest = equal_columns(parts, width)
+    distinct = [part for part in parts if getattr(part, "name", "") == "IS NOT DISTINCT FROM"]
+    left = tuple(pair[0] for pair in pairs)
+    right = tuple(pair[1] for pair in pairs)
+    filters = tuple(not distinct for _ in pairs)
+    return JoinKeys(kind, left, right, filters, conjunction(rest))
+
+
+def _numbered(node: Node, relation: Relation) -> Node:
+    """A rank under a projection names its number as the query does."""
+    return replace(node, row=relation.row) if isinstance(relation, Rank) else node
+
+
+def _scan(relation: Scan) -> Node:
+    return Node(ScanSpec(relation.table), (), relation.row)
+
+
+def _normalized(node: Node, scan: Scan) -> Node:
+    """The node, made a full changelog if its source sends upserts."""
+    if not is_upsert_source(scan.table):
+        return node
+    if not scan.table.primary_key:
+        raise ValidationError(
+            f"Table '{scan.table.summary}' produces a changelog stream contains UPDATE_AFTER, no "
+            "UPDATE_BEFORE. This requires to define primary key constraint on the table."
+        )
+    keys = tuple(scan.row.names.index(name) for name in scan.table.primary_key)
+    return Node(NormalizeSpec(keys), (exchange(node, keys),), node.row)
+
+
+def _refuse_window_groups(aggregate: Aggregate) -> None:
+    """Windows in a plain aggregate would be kept for ever."""
+    below, grouping = aggregate.input, aggregate.grouping
+    if isinstance(below, Expand):
+        if groups_windows(below.input, [each for each in grouping if each < len(below.input.row)]):
+            raise UnsupportedSql("GROUPING SETS over windows are not supported")
+    elif groups_windows(below, grouping):
+        raise UnsupportedSql("aggregates of windows that were aggregated are not supported")

@@ -1,0 +1,161 @@
+"""Mini-batches and aggregation in two phases.
+
+With mini-batches a node above each source marks their ends, if a node that gathers is above. An
+aggregate is then computed before the exchange too; a split distinct aggregate, which would take
+four steps, takes three.
+
+Source: Flink `MiniBatchIntervalInferRule`, `TwoStageOptimizedAggregateRule`,
+`IncrementalAggregateRule`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from service.sql.physical.accumulators import (
+    buffer_columns,
+    count_star_at,
+    is_mergeable,
+    local_columns,
+)
+from service.sql.physical.monotonicity import retractions
+from service.sql.physical.nodes import (
+    AggregateSpec,
+    CalcSpec,
+    Changes,
+    ExchangeSpec,
+    ExpandSpec,
+    GlobalAggregateSpec,
+    IncrementalAggregateSpec,
+    JoinSpec,
+    LocalAggregateSpec,
+    LookupJoinSpec,
+    MiniBatchSpec,
+    MultiJoinSpec,
+    Node,
+    RankSpec,
+    ScanSpec,
+    UnionSpec,
+    WatermarkSpec,
+    WindowAggregateSpec,
+    rebuilt,
+)
+from service.sql.physical.ranks import is_first_by_time, is_rowtime
+
+if TYPE_CHECKING:
+    from service.sql.options import Options
+
+_GATHERING = (AggregateSpec, RankSpec, JoinSpec, MultiJoinSpec, WindowAggregateSpec)
+
+
+def split_phases(sink: Node, options: Options) -> Node:
+    """The plan with mini-batches and phases, if the options ask for them."""
+    if not options.mini_batch:
+        return sink
+    made = _with_batches(sink, options, gathers=False, by_rowtime=False)
+    if not options.two_phase:
+        return made
+    made = _two_phases(made)
+    return _incremental(made) if options.incremental else made
+
+
+def _with_batches(node: Node, options: Options, *, gathers: bool, by_rowtime: bool) -> Node:
+    """The node with the ends of mini-batches marked at its sources."""
+    spec = node.spec
+    gathers = gathers or isinstance(spec, _GATHERING)
+    if isinstance(spec, RankSpec):
+        by_rowtime = by_rowtime or (is_first_by_time(node, spec) and is_rowtime(node, spec))
+    if isinstance(spec, WindowAggregateSpec):
+        time = spec.input_row.types[spec.window.time_column]
+        by_rowtime = by_rowtime or time.time_attribute == "ROWTIME"
+    if isinstance(spec, (ScanSpec, WatermarkSpec)):
+        if not gathers:
+            return node
+        mode = "RowTime" if by_rowtime else "ProcTime"
+        marks = MiniBatchSpec(options.mini_batch_ms, mode)  # type: ignore[arg-type]
+        return Node(marks, (node,), node.row, node.changes)
+    below = tuple(
+        _with_batches(each, options, gathers=gathers, by_rowtime=by_rowtime) for each in node.inputs
+    )
+    return rebuilt(node, below)
+
+
+def _two_phases(node: Node) -> Node:
+    made = rebuilt(node, tuple(map(_two_phases, node.inputs)))
+    spec = made.spec
+    if not isinstance(spec, AggregateSpec):
+        return made
+    below = made.input.input
+    retracts = not below.changes.is_insert_only
+    if not all(is_mergeable(call, retracts=retracts) for call in spec.calls):
+        return made
+    row = local_columns(below.row, spec.grouping, spec.calls, retracts=retracts)
+    own = retractions(made, spec)
+    local_spec = LocalAggregateSpec(spec.grouping, spec.calls, retracts, own)
+    local = Node(local_spec, (below,), row, Changes())
+    keys = tuple(range(len(spec.grouping)))
+    sent = Node(ExchangeSpec(keys), (local,), row, Changes())
+    final = GlobalAggregateSpec(keys, spec.calls, retracts, own, below.row, None, spec.ttl)
+    return Node(final, (sent,), made.row, made.changes)
+
+
+def _incremental(node: Node) -> Node:
+    """Global, then local aggregation of a coarser grouping: one step."""
+    made = rebuilt(node, tuple(map(_incremental, node.inputs)))
+    spec = made.spec
+    if not isinstance(spec, GlobalAggregateSpec):
+        return made
+    local = made.input.input
+    partial = local.inputs[0] if local.inputs else local
+    if not isinstance(local.spec, LocalAggregateSpec) or not isinstance(
+        partial.spec, GlobalAggregateSpec
+    ):
+        return made
+    first = partial.input.input
+    first_spec = first.spec
+    if not isinstance(first_spec, LocalAggregateSpec) or not _is_split(partial.spec, local.spec):
+        return made
+    retracts = partial.spec.retracts
+    grouping = tuple(local.spec.grouping)
+    # The rows of the buffers, counted from the partial aggregate's own input.
+    original = tuple(first_spec.grouping[column] for column in grouping)
+    row = buffer_columns(partial.spec.local_input, original, first_spec.calls, retracts=retracts)
+    middle_spec = IncrementalAggregateSpec(
+        partial.spec.grouping,
+        grouping,
+        first_spec.calls,
+        retracts,
+        partial.spec.local_input,
+        partial.spec.ttl,
+    )
+    middle = Node(middle_spec, (partial.input,), row, Changes())
+    sent = Node(ExchangeSpec(spec.grouping), (middle,), row, Changes())
+    count = count_star_at(first_spec.calls) if retracts else None
+    final = GlobalAggregateSpec(
+        spec.grouping,
+        spec.calls,
+        retracts,
+        tuple(retracts for _ in spec.calls),
+        spec.local_input,
+        count,
+        spec.ttl,
+    )
+    return Node(final, (sent,), made.row, made.changes)
+
+
+def _is_split(partial: GlobalAggregateSpec, final: LocalAggregateSpec) -> bool:
+    """Whether one aggregate merges the buckets of the other."""
+    finer = len(partial.grouping) > len(final.grouping)
+    merges = [
+        call.arguments == (len(partial.grouping) + at,) for at, call in enumerate(final.calls)
+    ]
+    same_count = len(partial.calls) == len(final.calls)
+    return finer and same_count and all(merges) and _are_buckets(partial)
+
+
+def _are_buckets(partial: GlobalAggregateSpec) -> bool:
+    names = [partial.local_input.names[column] for column in range(len(partial.local_input))]
+    return any(name.startswith("$f") for name in names)
+
+
+__all__ = ["CalcSpec", "ExpandSpec", "LookupJoinSpec", "UnionSpec", "split_phases"]

@@ -1,0 +1,77 @@
+"""Tables as a plan holds them: identifier, schema, options.
+
+Source: Flink `ContextResolvedTableJsonSerializer` (2.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from service.sql.ddl import rowtime_type
+from service.sql.to_json import rex_to_json, type_to_json
+
+if TYPE_CHECKING:
+    from service.sql.catalogue import CatalogTable, Column, Watermark
+
+
+def table_to_json(table: CatalogTable, catalog_objects: str) -> dict[str, Any]:
+    """A table, with as much as `table.plan.compile.catalog-objects` says."""
+    value: dict[str, Any] = {"identifier": table.identifier}
+    if table.is_temporary or catalog_objects == "IDENTIFIER":
+        return value
+    resolved: dict[str, Any] = {"schema": _schema(table)}
+    if table.partition_keys:
+        resolved["partitionKeys"] = list(table.partition_keys)
+    if catalog_objects == "ALL":
+        if table.comment:
+            resolved["comment"] = table.comment
+        resolved["options"] = dict(sorted(table.options.items()))
+    return value | {"resolvedTable": resolved}
+
+
+def _schema(table: CatalogTable) -> dict[str, Any]:
+    rowtime = table.watermark.column if table.watermark is not None else None
+    schema: dict[str, Any] = {"columns": [_column(each, rowtime) for each in table.columns]}
+    if table.watermark is not None:
+        schema["watermarkSpecs"] = [_watermark(table.watermark)]
+    if table.primary_key:
+        schema["primaryKey"] = {
+            "name": table.primary_key_name,
+            "type": "PRIMARY_KEY",
+            "columns": list(table.primary_key),
+        }
+    return schema
+
+
+def _column(column: Column, rowtime: str | None) -> dict[str, Any]:
+    value: dict[str, Any] = {"name": column.name}
+    logical = rowtime_type(column.type) if column.name == rowtime else column.type
+    if column.kind == "COMPUTED":
+        assert column.expression is not None, "a computed column has an expression"
+        value |= {
+            "kind": "COMPUTED",
+            "expression": {
+                "rexNode": rex_to_json(column.expression),
+                "serializableString": column.expression_sql,
+            },
+        }
+    elif column.kind == "METADATA":
+        value |= {"kind": "METADATA"}
+        if column.metadata_key is not None:
+            value["metadataKey"] = column.metadata_key
+        if column.is_virtual:
+            value["isVirtual"] = True
+        value["dataType"] = type_to_json(logical)
+    else:
+        value["dataType"] = type_to_json(logical)
+    return value | ({"comment": column.comment} if column.comment else {})
+
+
+def _watermark(watermark: Watermark) -> dict[str, Any]:
+    return {
+        "rowtimeAttribute": watermark.column,
+        "expression": {
+            "rexNode": rex_to_json(watermark.expression),
+            "serializableString": watermark.expression_sql,
+        },
+    }

@@ -1,0 +1,206 @@
+"""The sink: columns as its table has them, and what becomes of conflicting keys.
+
+Where the query's rows are told apart by other columns than the table's, rows of several keys meet
+in one row of the table, and a materializer must keep them all; the statement has to ask for it.
+
+Source: Flink `DynamicSinkUtils`, `StreamPhysicalSink` and `FlinkChangelogModeInferenceProgram`
+(2.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from service.sql import types
+from service.sql.algebra import Project, Relation, Sink
+from service.sql.errors import ValidationError
+from service.sql.physical.changelog import key_of
+from service.sql.physical.connectors import sink_mode
+from service.sql.physical.keys import Keys, smallest, upsert_keys
+from service.sql.physical.nodes import Node, ScanSpec, SinkSpec, WatermarkSpec
+from service.sql.rex import call, cast, literal, ref
+from service.sql.type_names import summary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from service.plan.rex import Rex
+    from service.sql.catalogue import CatalogTable, Column
+    from service.sql.errors import Position
+    from service.sql.options import Options
+    from state.types import LogicalType
+
+
+def bind_sink(
+    query: Relation,
+    table: CatalogTable,
+    columns: Sequence[str],
+    conflict: str | None,
+    position: Position,
+) -> Sink:
+    """A query that writes a table: its columns in the table's order, cast where they must be.
+
+    Raises:
+        ValidationError: The query's columns are not the table's.
+    """
+    targets = table.persisted
+    chosen: tuple[int, ...] | None = None
+    if columns:
+        query, chosen = _placed(query, table, columns, position)
+    if len(query.row) != len(targets):
+        raise _mismatch(query, table, "Different number of columns.", position)
+    for index, (given, target) in enumerate(zip(query.row.types, targets, strict=True)):
+        if not types.can_cast_implicitly(given, target.type):
+            reason = f"Incompatible types for sink column '{target.name}' at position {index + 1}."
+            raise _mismatch(query, table, reason, position)
+    return Sink(_cast(query, targets), table, conflict, chosen)
+
+
+def _placed(
+    query: Relation, table: CatalogTable, columns: Sequence[str], position: Position
+) -> tuple[Relation, tuple[int, ...]]:
+    """The query's columns where the statement says that they go, NULL elsewhere."""
+    names = [column.name for column in table.persisted]
+    unknown = [name for name in columns if name not in names]
+    if unknown:
+        raise ValidationError(f"table {table.summary} has no column {unknown[0]!r}", position)
+    if len(columns) != len(query.row):
+        raise _mismatch(query, table, "Different number of columns.", position)
+    outputs: list[Rex] = []
+    made: list[str] = []
+    for index, column in enumerate(table.persisted):
+        if column.name in columns:
+            at = list(columns).index(column.name)
+            outputs.append(ref(at, query.row.types[at]))
+            made.append(query.row.names[at])
+        elif not column.type.nullable:
+            raise ValidationError(f"column {column.name!r} is NOT NULL and gets no value", position)
+        else:
+            outputs.append(literal(None, column.type))
+            made.append(f"EXPR${index}")
+    return Project(query, tuple(outputs), tuple(made)), tuple(map(names.index, columns))
+
+
+def _cast(query: Relation, targets: Sequence[Column]) -> Relation:
+    """The query with the types of the sink's columns, if any of them must be cast."""
+    row = query.row
+    if all(
+        types.can_store(*pair) for pair in zip(row.types, (t.type for t in targets), strict=True)
+    ):
+        return _timed(query)
+    outputs = []
+    for index, (given, target) in enumerate(zip(row.types, targets, strict=True)):
+        column = ref(index, given)
+        wanted = target.type.with_nullable(given.nullable or target.type.nullable)
+        is_stored = given.time_attribute != "ROWTIME" and types.regular(given) == wanted
+        outputs.append(column if is_stored else cast(column, target.type.with_nullable(True)))
+    return _timed(Project(query, tuple(outputs), tuple(target.name for target in targets)))
+
+
+def _timed(query: Relation) -> Relation:
+    """Processing time leaves a query as a value."""
+    row = query.row
+    if all(kind.time_attribute != "PROCTIME" for kind in row.types):
+        return query
+    outputs = tuple(
+        call("PROCTIME_MATERIALIZE", [ref(index, kind)], types.regular(kind))
+        if kind.time_attribute == "PROCTIME"
+        else ref(index, kind)
+        for index, kind in enumerate(row.types)
+    )
+    return Project(query, outputs, row.names)
+
+
+def _mismatch(
+    query: Relation, table: CatalogTable, reason: str, position: Position
+) -> ValidationError:
+    def schema(names: Sequence[str], kinds: Sequence[LogicalType]) -> str:
+        shown = (f"{name}: {summary(kind)}" for name, kind in zip(names, kinds, strict=True))
+        return f"[{', '.join(shown)}]"
+
+    columns = table.persisted
+    sink = schema([each.name for each in columns], [each.type for each in columns])
+    return ValidationError(
+        f"Column types of query result and sink for '{table.summary}' do not match.\n"
+        f"Cause: {reason}\n\n"
+        f"Query schema: {schema(query.row.names, query.row.types)}\n"
+        f"Sink schema:  {sink}",
+        position,
+    )
+
+
+def settle_conflicts(sink: Node, options: Options, position: Position) -> Node:
+    """The sink with its materializer, if it needs one.
+
+    Raises:
+        ValidationError: Keys may conflict and the statement does not say what then, or what it says
+            cannot be done.
+    """
+    spec = sink.spec
+    assert isinstance(spec, SinkSpec), "every plan ends in a sink"
+    name = spec.table.summary
+    mode = sink_mode(spec.table, is_insert_only=sink.input.changes.is_insert_only)
+    if spec.conflict is not None and mode != "upsert":
+        why = (
+            "it only accepts INSERT (append-only) changes"
+            if mode == "append"
+            else "it requires UPDATE_BEFORE (retract mode)"
+        )
+        raise ValidationError(
+            f"ON CONFLICT clause is only allowed for upsert sinks. The sink '{name}' is not an "
+            f"upsert sink because {why}.",
+            position,
+        )
+    if mode != "upsert" or not spec.table.primary_key:
+        return sink
+    keys = upsert_keys(sink.input)
+    differs = not any(key <= key_of(spec) for key in keys)
+    setting = options.text("table.exec.sink.upsert-materialize", "AUTO")
+    if setting == "NONE" or (setting == "AUTO" and not differs):
+        return sink
+    if setting == "AUTO" and spec.conflict is None and options.requires_conflict:
+        raise _undecided(spec, keys, position)
+    if spec.conflict in ("ERROR", "NOTHING"):
+        _require_watermarks(sink, spec.conflict, position)
+    is_harmless = spec.conflict == "DEDUPLICATE" and sink.input.changes.is_insert_only
+    if is_harmless and setting == "AUTO":
+        return sink
+    return replace(sink, spec=replace(spec, materializes=True))
+
+
+def _undecided(spec: SinkSpec, keys: Keys, position: Position) -> ValidationError:
+    found = smallest(keys)
+    names = [column.name for column in spec.table.persisted]
+    shown = "" if found is None else f"[{', '.join(names[index] for index in found)}]"
+    return ValidationError(
+        "The query has an upsert key that differs from the primary key of the sink table "
+        f"'{spec.table.summary}'. Primary key: [{', '.join(spec.table.primary_key)}], upsert key: "
+        f"{shown}. This can lead to non-deterministic results when multiple records with different "
+        "upsert keys map to the same primary key. Please specify an ON CONFLICT clause to define "
+        "how conflicts should be handled: ON CONFLICT DO DEDUPLICATE (update to the latest record, "
+        "state intensive, since we need to keep the entire history), or ON CONFLICT DO ERROR (fail "
+        "on conflict), or ON CONFLICT DO NOTHING (keep first record).",
+        position,
+    )
+
+
+def _require_watermarks(sink: Node, conflict: str, position: Position) -> None:
+    missing = sorted(_without_watermark(sink, has_watermark=False))
+    if missing:
+        raise ValidationError(
+            f"ON CONFLICT DO {conflict} requires all source tables to define watermarks, but the "
+            f"following source(s) do not: {', '.join(missing)}. Please add a WATERMARK declaration "
+            "to these tables.",
+            position,
+        )
+
+
+def _without_watermark(node: Node, *, has_watermark: bool) -> set[str]:
+    if isinstance(node.spec, ScanSpec):
+        return set() if has_watermark else {node.spec.table.summary}
+    has_watermark = has_watermark or isinstance(node.spec, WatermarkSpec)
+    found: set[str] = set()
+    for each in node.inputs:
+        found |= _without_watermark(each, has_watermark=has_watermark)
+    return found

@@ -1,0 +1,226 @@
+"""Aggregates over window table functions.
+
+Who groups by window_start and window_end of a window table function gets one node that cuts the
+time itself; with event time it has a local phase before the exchange.
+
+Source: Flink `PullUpWindowTableFunctionIntoWindowAggregateRule`,
+`TwoStageOptimizedWindowAggregateRule`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from service.plan.rex import InputRef, Rex
+from service.sql.algebra import Aggregate, Filter, Project, Relation, Row, WindowTable
+from service.sql.physical.accumulators import is_mergeable, local_columns
+from service.sql.physical.calc import calc
+from service.sql.physical.nodes import ExchangeSpec, Node, WindowAggregateSpec, rebuilt
+from service.sql.rex import conjunction, conjuncts, ref, substitute
+from service.sql.types import BIGINT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from service.sql.options import Options
+
+_PROPERTIES = ("window_start", "window_end", "window_time")
+
+
+def window_aggregate(
+    relation: Aggregate, convert: Callable[[Relation], Node], options: Options
+) -> Node | None:
+    """The nodes of an aggregate over a window; None if it is over none."""
+    outputs, parts, window = _window(relation)
+    if window is None:
+        return None
+    width = len(window.input.row)
+    edges = {
+        position: outputs[position].index - width  # type: ignore[union-attr]
+        for position in relation.grouping
+        if isinstance(outputs[position], InputRef) and outputs[position].index >= width  # type: ignore[union-attr]
+    }
+    if not {0, 1} <= set(edges.values()):
+        return None
+    plain = [position for position in relation.grouping if position not in edges]
+    below, places = _input(relation, window, outputs, parts, plain, convert)
+    spec = replace(
+        window.spec,
+        time_column=places[window.spec.time_column],
+        partition=tuple(places[column] for column in window.spec.partition),
+    )
+    grouping = tuple(places[outputs[position].index] for position in plain)  # type: ignore[union-attr]
+    calls = tuple(
+        replace(
+            call,
+            name=name,
+            arguments=tuple(_place(outputs[each], places) for each in call.arguments),
+            filter=None if call.filter is None else _place(outputs[call.filter], places),
+        )
+        for call, name in zip(
+            relation.calls, relation.row.names[len(relation.grouping) :], strict=True
+        )
+    )
+    properties = tuple(_PROPERTIES[edge] for edge in sorted(set(edges.values())))
+    kinds = {edge: window.row.types[width + edge] for edge in range(3)}
+    made_row = Row(
+        (
+            *(below.row.names[column] for column in grouping),
+            *(call.name or "" for call in calls),
+            *properties,
+        ),
+        (
+            *(below.row.types[column] for column in grouping),
+            *(call.type for call in calls),
+            *(kinds[_PROPERTIES.index(name)] for name in properties),
+        ),
+    )
+    single = WindowAggregateSpec(grouping, calls, spec, "single", False, properties, below.row)
+    node = _phases(single, below, made_row, options)
+    return _reordered(node, relation, plain, edges, properties)
+
+
+def _window(
+    relation: Aggregate,
+) -> tuple[list[Rex], list[Rex], WindowTable | None]:
+    """The aggregate's input columns over a window table function, and what filters it."""
+    row = relation.input.row
+    outputs: list[Rex] = list(map(ref, range(len(row)), row.types))
+    parts: list[Rex] = []
+    below: Relation = relation.input
+    while isinstance(below, (Project, Filter)):
+        if isinstance(below, Filter):
+            parts = conjuncts(below.condition) + parts
+        else:
+            outputs = [substitute(rex, below.expressions) for rex in outputs]  # type: ignore[misc]
+            parts = [substitute(part, below.expressions) for part in parts]  # type: ignore[misc]
+        below = below.input
+    return outputs, parts, below if isinstance(below, WindowTable) else None
+
+
+def _input(
+    relation: Aggregate,
+    window: WindowTable,
+    outputs: list[Rex],
+    parts: list[Rex],
+    plain: list[int],
+    convert: Callable[[Relation], Node],
+) -> tuple[Node, dict[object, int]]:
+    """What the window's input must give: groups, arguments and time; and where each is."""
+    read = set(plain) | {each for call in relation.calls for each in call.arguments}
+    read |= {call.filter for call in relation.calls if call.filter is not None}
+    row = window.input.row
+    projection: list[Rex] = []
+    names: list[str] = []
+    places: dict[object, int] = {}
+
+    def add(rex: Rex, name: str) -> None:
+        key = rex.index if isinstance(rex, InputRef) else rex
+        if key not in places:
+            places[key] = len(projection)
+            projection.append(rex)
+            names.append(name)
+
+    for position in sorted(read):
+        add(outputs[position], relation.input.row.names[position])
+    for index in (*window.spec.partition, window.spec.time_column):
+        add(ref(index, row.types[index]), row.names[index])
+    below = calc(convert(window.input), projection, names, conjunction(parts))
+    return below, places
+
+
+def _place(rex: Rex, places: dict[object, int]) -> int:
+    return places[rex.index] if isinstance(rex, InputRef) else places[rex]
+
+
+def _phases(single: WindowAggregateSpec, below: Node, row: Row, options: Options) -> Node:
+    """One phase, or a local and a global one."""
+    time = below.row.types[single.window.time_column]
+    is_two = (
+        time.time_attribute == "ROWTIME"
+        and single.window.kind != "SESSION"
+        and options.text("table.optimizer.agg-phase-strategy", "AUTO") != "ONE_PHASE"
+        and all(is_mergeable(call, retracts=False) for call in single.calls)
+    )
+    if not is_two:
+        sent = Node(ExchangeSpec(single.grouping), (below,), below.row)
+        return Node(single, (sent,), row)
+    local_row = local_columns(below.row, single.grouping, single.calls, retracts=False)
+    local_row = Row((*local_row.names, "$slice_end"), (*local_row.types, BIGINT))
+    local = Node(replace(single, phase="local"), (below,), local_row)
+    keys = tuple(range(len(single.grouping)))
+    sent = Node(ExchangeSpec(keys), (local,), local_row)
+    spec = replace(single, phase="global", grouping=keys, slice_column=len(local_row) - 1)
+    return Node(spec, (sent,), row)
+
+
+def _reordered(
+    node: Node,
+    relation: Aggregate,
+    plain: list[int],
+    edges: dict[int, int],
+    properties: tuple[str, ...],
+) -> Node:
+    """The columns in the aggregate's order."""
+    begin = len(plain) + len(relation.calls)
+    order = [
+        begin + properties.index(_PROPERTIES[edges[position]])
+        if position in edges
+        else plain.index(position)
+        for position in relation.grouping
+    ]
+    order += range(len(plain), begin)
+    row = node.row
+    return calc(node, [ref(each, row.types[each]) for each in order], list(relation.row.names))
+
+
+def with_retractions(node: Node) -> Node:
+    """The plan whose window aggregates can take rows back, where rows may be taken back."""
+    made = rebuilt(node, tuple(map(with_retractions, node.inputs)))
+    spec = made.spec
+    if not isinstance(spec, WindowAggregateSpec):
+        return made
+    if spec.phase == "global":
+        local = made.input.input
+        assert isinstance(local.spec, WindowAggregateSpec), "the local phase is below the exchange"
+        if not local.spec.retracts:
+            return made
+        sent = replace(made.input, row=local.row, changes=local.changes)
+        column = len(local.row) - 1
+        return replace(made, inputs=(sent,), spec=replace(spec, retracts=True, slice_column=column))
+    if made.input.changes.is_insert_only:
+        return made
+    made = replace(made, spec=replace(spec, retracts=True))
+    if spec.phase == "local":
+        row = local_columns(made.input.row, spec.grouping, spec.calls, retracts=True)
+        wide = Row((*row.names, "$slice_end"), (*row.types, BIGINT))
+        return replace(made, row=wide, changes=made.input.changes)
+    return made
+
+
+def _below_groups(relation: Aggregate, outputs: list[Rex]) -> list[Rex]:
+    """Those of the columns that are grouped by, as columns of the aggregate's input."""
+    types = relation.input.row.types
+    grouped = [each.index for each in outputs if isinstance(each, InputRef)]
+    found = [relation.grouping[each] for each in grouped if each < len(relation.grouping)]
+    return [ref(each, types[each]) for each in found]
+
+
+def groups_windows(relation: Relation, columns: Sequence[int]) -> bool:
+    """Whether these columns have both ends of a window table function's windows.
+
+    They may have gone through aggregates of the windows.
+    """
+    outputs: list[Rex] = [ref(index, relation.row.types[index]) for index in columns]
+    while isinstance(relation, (Project, Filter, Aggregate)):
+        if isinstance(relation, Project):
+            outputs = [substitute(rex, relation.expressions) for rex in outputs]  # type: ignore[misc]
+        elif isinstance(relation, Aggregate):
+            outputs = _below_groups(relation, outputs)
+        relation = relation.input
+    if not isinstance(relation, WindowTable):
+        return False
+    width = len(relation.input.row)
+    found = {rex.index for rex in outputs if isinstance(rex, InputRef)}
+    return {width, width + 1} <= found

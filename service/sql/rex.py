@@ -1,0 +1,231 @@
+"""Making and rewriting expressions: the frozen tree of `service.plan.rex`, built instead of read.
+
+An expression refers to columns of its input by position. Rules move expressions from one input to
+another; every such move is one of the functions here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from service.plan.rex import (
+    Call,
+    FieldAccess,
+    InputRef,
+    Literal,
+    PlanValue,
+    Rex,
+    SargLiteral,
+    SymbolLiteral,
+)
+from state.types import LogicalType, TypeRoot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+BOOLEAN = LogicalType(TypeRoot.BOOLEAN)
+_SYNTAX = {
+    "=": "BINARY", "<>": "BINARY", "<": "BINARY", ">": "BINARY", "<=": "BINARY", ">=": "BINARY",
+    "+": "BINARY", "-": "BINARY", "*": "BINARY", "/": "BINARY", "||": "BINARY",
+    "AND": "BINARY", "OR": "BINARY", "NOT": "PREFIX", "IS NULL": "POSTFIX",
+    "IS NOT NULL": "POSTFIX", "IS TRUE": "POSTFIX", "IS FALSE": "POSTFIX",
+    "IS NOT TRUE": "POSTFIX", "IS NOT FALSE": "POSTFIX", "CASE": "SPECIAL", "CAST": "SPECIAL",
+    "LIKE": "SPECIAL", "SEARCH": "INTERNAL", "IS DISTINCT FROM": "BINARY",
+    "IS NOT DISTINCT FROM": "BINARY",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A column and a direction."""
+
+    expression: Rex
+    is_ascending: bool
+    nulls_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FrameBound:
+    """An end of an OVER window."""
+
+    kind: str
+    """UNBOUNDED, CURRENT_ROW or BOUNDED."""
+    is_preceding: bool = True
+    offset: Literal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The rows that an OVER function sees."""
+
+    is_rows: bool
+    lower: FrameBound
+    upper: FrameBound
+
+
+@dataclass(frozen=True, slots=True)
+class OverCall:
+    """A function over a window of rows; only in projections, until a rule takes it out."""
+
+    name: str
+    operands: tuple[Rex, ...]
+    partition: tuple[Rex, ...]
+    order: tuple[SortKey, ...]
+    frame: Frame
+    type: LogicalType
+    is_distinct: bool = False
+    path: str = ""
+
+
+Expression: TypeAlias = Rex | OverCall
+
+
+def ref(index: int, logical: LogicalType) -> InputRef:
+    """A column of the input."""
+    return InputRef(index, logical, "")
+
+
+def literal(value: PlanValue, logical: LogicalType) -> Literal:
+    """One value."""
+    return Literal(value, logical, "")
+
+
+TRUE = literal(True, BOOLEAN.with_nullable(False))
+
+
+def call(name: str, operands: Sequence[Rex], logical: LogicalType, *, syntax: str = "") -> Call:
+    """A built-in function or operator."""
+    chosen = syntax or _SYNTAX.get(name, "FUNCTION")
+    return Call(name, 1, "built-in", tuple(operands), logical, chosen, None, "")
+
+
+def cast(operand: Rex, logical: LogicalType) -> Rex:
+    """The operand as another type; itself if it has it."""
+    return operand if type_of(operand) == logical else call("CAST", [operand], logical)
+
+
+def type_of(rex: Expression) -> LogicalType:
+    """The type of an expression."""
+    if isinstance(rex, FieldAccess):
+        row = type_of(rex.expression)
+        return row.children[row.field_names.index(rex.name)]
+    logical = rex.type
+    assert logical is not None, "an expression that the binder made has a type"
+    return logical
+
+
+def conjunction(parts: Sequence[Rex]) -> Rex | None:
+    """All of the conditions; None if there is none."""
+    if not parts:
+        return None
+    if len(parts) == 1:
+        return parts[0]
+    nullable = any(type_of(part).nullable for part in parts)
+    return call("AND", parts, BOOLEAN.with_nullable(nullable))
+
+
+def conjuncts(condition: Rex | None) -> list[Rex]:
+    """The parts of a condition that must all hold, without repetitions and TRUE."""
+    found: dict[Rex, None] = {}
+    pending = [] if condition is None else [condition]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Call) and part.name == "AND":
+            pending.extend(reversed(part.operands))
+        elif not is_true(part):
+            found[part] = None
+    return list(found)
+
+
+def is_true(rex: Rex) -> bool:
+    """Whether this is the literal TRUE."""
+    return isinstance(rex, Literal) and rex.value is True
+
+
+def inputs_of(rex: Expression) -> frozenset[int]:
+    """The columns that an expression reads."""
+    return frozenset(part.index for part in walk(rex) if isinstance(part, InputRef))
+
+
+def inputs_of_all(expressions: Iterable[Expression]) -> frozenset[int]:
+    """The columns that any of the expressions reads."""
+    found: set[int] = set()
+    for rex in expressions:
+        found |= inputs_of(rex)
+    return frozenset(found)
+
+
+def walk(rex: Expression) -> Iterator[Expression]:
+    """The expression and all below it, parents first, from the left."""
+    pending: list[Expression] = [rex]
+    while pending:
+        part = pending.pop()
+        yield part
+        pending.extend(reversed(_children(part)))
+
+
+def _children(rex: Expression) -> tuple[Expression, ...]:
+    match rex:
+        case Call():
+            return rex.operands
+        case FieldAccess():
+            return (rex.expression,)
+        case OverCall():
+            return (*rex.operands, *rex.partition, *(key.expression for key in rex.order))
+        case _:
+            return ()
+
+
+def rewrite(rex: Expression, change: Callable[[InputRef], Rex]) -> Expression:
+    """The expression with every column replaced."""
+    match rex:
+        case InputRef():
+            return change(rex)
+        case Call():
+            operands = tuple(rewrite(operand, change) for operand in rex.operands)
+            return rex if operands == rex.operands else replace(rex, operands=operands)  # type: ignore[arg-type]
+        case FieldAccess():
+            return replace(rex, expression=rewrite(rex.expression, change))  # type: ignore[arg-type]
+        case OverCall():
+            return _rewrite_over(rex, change)
+        case _:
+            return rex
+
+
+def _rewrite_over(rex: OverCall, change: Callable[[InputRef], Rex]) -> OverCall:
+    def each(part: Rex) -> Rex:
+        return rewrite(part, change)  # type: ignore[return-value]
+
+    order = tuple(replace(key, expression=each(key.expression)) for key in rex.order)
+    return replace(
+        rex,
+        operands=tuple(map(each, rex.operands)),
+        partition=tuple(map(each, rex.partition)),
+        order=order,
+    )
+
+
+def remap(rex: Expression, positions: Mapping[int, int]) -> Expression:
+    """The expression over an input whose columns have moved."""
+    return rewrite(rex, lambda column: replace(column, index=positions[column.index]))
+
+
+def shift(rex: Expression, by: int) -> Expression:
+    """The expression over an input that begins further right."""
+    return rewrite(rex, lambda column: replace(column, index=column.index + by))
+
+
+def substitute(rex: Expression, expressions: Sequence[Expression]) -> Expression:
+    """The expression with each column replaced by what a projection below it computes."""
+    return rewrite(rex, lambda column: expressions[column.index])  # type: ignore[arg-type,return-value]
+
+
+def has_over(expressions: Iterable[Expression]) -> bool:
+    """Whether an OVER function is among or inside the expressions."""
+    return any(isinstance(part, OverCall) for rex in expressions for part in walk(rex))
+
+
+def is_constant(rex: Expression) -> bool:
+    """Whether an expression reads no column."""
+    return isinstance(rex, (Literal, SargLiteral, SymbolLiteral))

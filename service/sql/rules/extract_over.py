@@ -1,0 +1,43 @@
+"""Give OVER functions an operator of their own, between a projection below and one above.
+
+    before   Project[k, MAX(v) OVER (PARTITION BY k ORDER BY t) AS m](s)
+    after    Project[k, w0$o0 AS m](Over[MAX(v), partition k, order t](s))
+
+Source: Calcite `ProjectToWindowRule`; Flink `FlinkLogicalOverAggregate`.
+"""
+
+from __future__ import annotations
+
+from service.plan.rex import InputRef
+from service.sql.algebra import Over, Project, Relation, inputs, with_inputs
+from service.sql.errors import UnsupportedSql
+from service.sql.rex import has_over
+from service.sql.rules.window_input import split_over
+
+
+def extract_over(relation: Relation) -> Relation:
+    """The relation without OVER functions in projections.
+
+    Raises:
+        UnsupportedSql: Functions of one projection have different windows, or number rows without
+            a condition that limits them.
+    """
+    below = tuple(extract_over(each) for each in inputs(relation))
+    made = with_inputs(relation, below)
+    if not isinstance(made, Project) or not has_over(made.expressions):
+        return made
+    split = split_over(made, merges=False)
+    if len(split.overs) != 1:
+        raise UnsupportedSql("OVER functions with different windows in one SELECT")
+    over = split.overs[0]
+    ranking = [call.name for call in over.calls if call.name in ("RANK", "DENSE_RANK")]
+    if ranking:
+        raise UnsupportedSql(f"{ranking[0]}() is not supported")
+    window = Over(split.below, over.calls, over.partition, over.order, over.frame)
+    names = made.names
+    if all(isinstance(rex, InputRef) for rex in split.outputs):
+        names = tuple(
+            name if rex.index < len(split.below.row) else f"${position}"  # type: ignore[union-attr]
+            for position, (rex, name) in enumerate(zip(split.outputs, made.names, strict=True))
+        )
+    return Project(window, split.outputs, names)

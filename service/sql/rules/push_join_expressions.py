@@ -1,0 +1,97 @@
+"""Compute what a join compares below it, so that columns are compared.
+
+    before   Join[UPPER(l.k) = r.k](l, r)
+    after    Join[$f1 = k](Project[.., UPPER(k) AS $f1](l), r)
+
+Source: Flink `FlinkJoinPushExpressionsRule`, Calcite `RelOptUtil.pushDownJoinConditions`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from service.plan.rex import Call, InputRef, Literal, Rex
+from service.sql.algebra import Join, Project, Relation, VersionJoin, inputs, with_inputs
+from service.sql.rex import conjunction, conjuncts, inputs_of, ref, remap, shift, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def push_join_expressions(relation: Relation) -> Relation:
+    """The relation with joins that compare columns."""
+    below = tuple(push_join_expressions(each) for each in inputs(relation))
+    made = with_inputs(relation, below)
+    if isinstance(made, (Join, VersionJoin)) and made.condition is not None:
+        return _pushed(made)
+    return made
+
+
+def _pushed(join: Join | VersionJoin) -> Relation:
+    width = len(join.left.row)
+    added: tuple[list[Rex], list[Rex]] = ([], [])
+    parts = conjuncts(join.condition)
+    for part in parts:
+        sides = _sides(part, width)
+        for side in (0, 1) if sides is not None else ():
+            assert sides is not None, "the loop does not run for other conditions"
+            rex = sides[side]
+            if not isinstance(rex, InputRef) and rex not in added[side]:
+                added[side].append(rex)
+    if not added[0] and not added[1]:
+        return join
+    if isinstance(join, VersionJoin) and added[1]:
+        return join
+    left = _with(join.left, added[0])
+    right = _with(join.right, [shift(rex, -width) for rex in added[1]])  # type: ignore[misc]
+    begin = len(left.row)
+    place = {rex: ref(width + at, type_of(rex)) for at, rex in enumerate(added[0])}
+    right_begin = begin + len(join.right.row)
+    place |= {rex: ref(right_begin + at, type_of(rex)) for at, rex in enumerate(added[1])}
+    moved = [_replaced(part, width, place, begin - width) for part in parts]
+    made = replace(join, left=left, right=right, condition=conjunction(moved))
+    if join.kind in ("SEMI", "ANTI"):
+        return _columns(made, range(width), join)
+    kept = [*range(width), *range(len(left.row), len(left.row) + len(join.right.row))]
+    return _columns(made, kept, join)
+
+
+def _columns(made: Relation, kept: range | list[int], old: Relation) -> Relation:
+    """The columns that were there before."""
+    row = made.row
+    return Project(made, tuple(ref(each, row.types[each]) for each in kept), old.row.names)
+
+
+def _with(relation: Relation, added: list[Rex]) -> Relation:
+    if not added:
+        return relation
+    row = relation.row
+    columns = tuple(map(ref, range(len(row)), row.types))
+    names = tuple(f"$f{len(row) + position}" for position in range(len(added)))
+    return Project(relation, (*columns, *added), (*row.names, *names))
+
+
+def _sides(part: Rex, width: int) -> tuple[Rex, Rex] | None:
+    """The left and the right side of an equality, if each reads one side only."""
+    if not isinstance(part, Call) or part.name != "=":
+        return None
+    first, second = part.operands
+    if isinstance(first, Literal) or isinstance(second, Literal):
+        return None
+    for left, right in ((first, second), (second, first)):
+        own, other = inputs_of(left), inputs_of(right)
+        if own and other and max(own) < width <= min(other):
+            return left, right
+    return None
+
+
+def _replaced(part: Rex, width: int, place: Mapping[Rex, Rex], grown: int) -> Rex:
+    """A condition over the wider sides."""
+    places = {index: index if index < width else index + grown for index in inputs_of(part)}
+    if _sides(part, width) is None or not isinstance(part, Call):
+        return remap(part, places)  # type: ignore[return-value]
+    operands = tuple(
+        place[operand] if operand in place else remap(operand, places) for operand in part.operands
+    )
+    return replace(part, operands=operands)  # type: ignore[arg-type]

@@ -1,0 +1,162 @@
+"""Taking OVER functions out of a projection: what they need below, what is computed above.
+
+Below stand the input's columns in their order, then what must be computed; a computed column is
+named by its position, as Flink names it.
+
+Source: Calcite `ProjectToWindowRule` and `CalcRelSplitter`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from service.plan.rex import Call, InputRef, Rex
+from service.sql.algebra import Ordering, Project, Relation
+from service.sql.rex import (
+    Expression,
+    Frame,
+    OverCall,
+    has_over,
+    is_constant,
+    ref,
+    substitute,
+    type_of,
+    walk,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class SplitOver:
+    """OVER functions of one window, over columns of the input below."""
+
+    calls: tuple[OverCall, ...]
+    partition: tuple[int, ...]
+    order: tuple[Ordering, ...]
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A projection without its OVER functions."""
+
+    below: Relation
+    overs: tuple[SplitOver, ...]
+    outputs: tuple[Expression, ...]
+    """The projection's expressions over the columns below; an OVER function at the top of one is
+    left as it is, those inside of one refer to columns that follow those below."""
+
+
+def split_over(project: Project, *, merges: bool) -> Split:
+    """What a projection with OVER functions needs below, and its windows.
+
+    Args:
+        project: The projection.
+        merges: Whether it may take a projection below into itself.
+    """
+    project = _merged(project) if merges else project
+    below, place = _below(project)
+
+    def moved(rex: Expression) -> Rex:
+        assert not isinstance(rex, OverCall), "an OVER function inside of another"
+        if rex in place:
+            return ref(place[rex], type_of(rex))
+        if isinstance(rex, Call):
+            return replace(rex, operands=tuple(map(moved, rex.operands)))
+        return rex
+
+    calls: list[OverCall] = []
+    for rex in project.expressions:
+        calls += [part for part in _overs(rex) if part not in calls]
+    windows: dict[tuple[object, ...], list[OverCall]] = {}
+    for each in calls:
+        windows.setdefault((each.partition, each.order, each.frame), []).append(each)
+    made = tuple(_window(group, moved) for group in windows.values())
+    ordered = [each for group in windows.values() for each in group]
+    width = len(below.row)
+    positions = {each: width + position for position, each in enumerate(ordered)}
+
+    def above(rex: Expression) -> Expression:
+        if isinstance(rex, OverCall):
+            return ref(positions[rex], rex.type)
+        if rex in place:
+            return ref(place[rex], type_of(rex))
+        if isinstance(rex, Call):
+            operands = tuple(above(part) for part in rex.operands)
+            return replace(rex, operands=operands)  # type: ignore[arg-type]
+        return rex
+
+    return Split(below, made, tuple(above(rex) for rex in project.expressions))
+
+
+def _window(group: list[OverCall], moved) -> SplitOver:  # type: ignore[no-untyped-def]
+    first = group[0]
+    calls = tuple(replace(each, operands=tuple(map(moved, each.operands))) for each in group)
+    order = tuple(
+        Ordering(moved(key.expression).index, key.is_ascending, key.nulls_last)
+        for key in first.order
+    )
+    partition = tuple(sorted(moved(each).index for each in first.partition))
+    return SplitOver(calls, partition, order, first.frame)
+
+
+def _merged(project: Project) -> Project:
+    """One projection of two, unless the upper one only adds OVER functions."""
+    inner = project.input
+    if not isinstance(inner, Project) or has_over(inner.expressions):
+        return project
+    plain = [rex for rex in project.expressions if not has_over([rex])]
+    every = [ref(index, kind) for index, kind in enumerate(inner.row.types)]
+    if plain == every:
+        return project
+    expressions = tuple(substitute(rex, inner.expressions) for rex in project.expressions)
+    return Project(inner.input, expressions, project.names)
+
+
+def _below(project: Project) -> tuple[Relation, dict[Expression, int]]:
+    """The input's columns that are used, then what must be computed; and where each is."""
+    row = project.input.row
+    computed = [rex for rex in _needed(project) if not isinstance(rex, InputRef)]
+    computed = list(dict.fromkeys(computed))
+    rests = [rex for rex in _needed(project) if isinstance(rex, InputRef)]
+    used = sorted({rex.index for rex in rests})
+    if not computed:
+        used = list(range(len(row)))
+    columns: list[Expression] = [ref(index, row.types[index]) for index in used]
+    columns += computed
+    place = {rex: position for position, rex in enumerate(columns)}
+    if not computed:
+        return project.input, place
+    names = [row.names[index] for index in used]
+    names += [f"${len(used) + position}" for position in range(len(computed))]
+    return Project(project.input, tuple(columns), tuple(names)), place
+
+
+def _needed(project: Project) -> Iterator[Expression]:
+    """Columns and computed expressions that must be there before the OVER functions."""
+    for rex in project.expressions:
+        if not has_over([rex]):
+            if not is_constant(rex):
+                yield rex
+            continue
+        for over in _overs(rex):
+            yield from (key.expression for key in over.order)
+            yield from over.partition
+            yield from over.operands
+        yield from _beside(rex)
+
+
+def _beside(rex: Expression) -> Iterator[Expression]:
+    """The columns that an expression reads outside of its OVER functions."""
+    if isinstance(rex, InputRef):
+        yield rex
+    elif isinstance(rex, Call):
+        for operand in rex.operands:
+            yield from _beside(operand)
+
+
+def _overs(rex: Expression) -> list[OverCall]:
+    return [part for part in walk(rex) if isinstance(part, OverCall)]

@@ -1,0 +1,121 @@
+"""The names that an expression may use: the columns of what stands in FROM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from service.plan.rex import CorrelVariable, FieldAccess, Rex
+from service.sql.errors import ValidationError, nearest
+from service.sql.rex import ref
+from state.types import row_type
+
+if TYPE_CHECKING:
+    from service.sql.algebra import Row
+    from service.sql.errors import Position
+    from state.types import LogicalType
+
+OUTER = "outer"
+"""Name of the row of the query around a subquery, until the subquery has become a join."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One entry of FROM."""
+
+    alias: str
+    row: Row
+    offset: int
+    """Position of its first column in the row of the whole FROM."""
+    hidden: frozenset[int] = frozenset()
+    """Columns that USING merged into those of another source: only a qualified name finds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The sources of a query, and of the query around it."""
+
+    sources: tuple[Source, ...]
+    outer: Scope | None = None
+
+    def resolve(self, parts: tuple[str, ...], position: Position) -> Rex:
+        """The column, or field of a column, that a dotted name means.
+
+        Raises:
+            ValidationError: There is none, or more than one.
+        """
+        found = self._find(parts, position)
+        if found is not None:
+            return found
+        if self.outer is not None:
+            around = self.outer._find(parts, position)
+            if around is not None:
+                return self._correlated(around, self.outer)
+        raise self._unknown(parts, position)
+
+    def star(self, alias: str | None, position: Position) -> list[tuple[int, str]]:
+        """What `*` or `alias.*` stands for: positions and names.
+
+        Raises:
+            ValidationError: There is no source of this alias.
+        """
+        chosen = [each for each in self.sources if alias is None or each.alias == alias]
+        if not chosen:
+            raise self._unknown((alias or "*", "*"), position)
+        return [
+            (source.offset + index, name)
+            for source in chosen
+            for index, name in enumerate(source.row.names)
+            if alias is not None or index not in source.hidden
+        ]
+
+    def _find(self, parts: tuple[str, ...], position: Position) -> Rex | None:
+        """The column by its own name, by `alias.name`, or a field of one of these."""
+        for qualified in (True, False):
+            if qualified and len(parts) == 1:
+                continue
+            alias = parts[0] if qualified else None
+            path = parts[1:] if qualified else parts
+            matches = [
+                (source, index)
+                for source in self.sources
+                if alias is None or source.alias == alias
+                for index, name in enumerate(source.row.names)
+                if name == path[0] and (qualified or index not in source.hidden)
+            ]
+            if len(matches) > 1:
+                raise ValidationError(f"column {'.'.join(parts)!r} is ambiguous", position)
+            if matches:
+                source, index = matches[0]
+                column: Rex = ref(source.offset + index, source.row.types[index])
+                return _fields(column, source.row.types[index], path[1:], position)
+        return None
+
+    def _correlated(self, around: Rex, outer: Scope) -> Rex:
+        index = getattr(around, "index", None)
+        assert isinstance(index, int), "only whole columns are correlated"
+        names = [str(place) for place in range(sum(len(each.row) for each in outer.sources))]
+        types = [each for source in outer.sources for each in source.row.types]
+        variable = CorrelVariable(OUTER, row_type(tuple(names), tuple(types)), "")
+        return FieldAccess(str(index), variable, "")
+
+    def _unknown(self, parts: tuple[str, ...], position: Position) -> ValidationError:
+        known = [name for source in self.sources for name in source.row.names]
+        known += [source.alias for source in self.sources]
+        return ValidationError(
+            f"Column '{'.'.join(parts)}' not found in any table",
+            position,
+            hint=nearest(parts[-1], known),
+        )
+
+
+def _fields(column: Rex, logical: LogicalType, path: tuple[str, ...], position: Position) -> Rex:
+    """A field inside a column of type ROW."""
+    for name in path:
+        if name not in logical.field_names:
+            raise ValidationError(
+                f"no field {name!r}", position, hint=nearest(name, logical.field_names)
+            )
+        column = FieldAccess(name, column, "")
+        logical = logical.children[logical.field_names.index(name)]
+    return column

@@ -1,0 +1,164 @@
+"""A session: what statements have declared and set so far, and the plans that they ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from service.sql.binder.query import QueryBinder
+from service.sql.catalogue import CatalogTable, Catalogue, View
+from service.sql.ddl import create_table
+from service.sql.errors import SqlError, SqlTooLarge, ValidationError
+from service.sql.options import Options
+from service.sql.physical.changelog import infer_changes
+from service.sql.physical.convert import convert
+from service.sql.physical.lookup_materialize import settle_lookups
+from service.sql.physical.nodes import Node, SinkSpec
+from service.sql.physical.phases import split_phases
+from service.sql.physical.sinks import bind_sink, settle_conflicts
+from service.sql.physical.windows import with_retractions
+from service.sql.rules import rewrite
+from service.sql.statements import (
+    CompilePlan,
+    CreateTable,
+    CreateView,
+    Drop,
+    ExecuteInserts,
+    Insert,
+    ResetOption,
+    SetOption,
+    Statement,
+    parse_script,
+)
+from service.sql.to_plan import PlannedNodes, to_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStatement:
+    """A statement that asks for a plan, and the plan."""
+
+    statement: CompilePlan | ExecuteInserts
+    document: dict[str, Any]
+    """Flink's compiled plan; `service.plan.load_plan` reads it."""
+    modes: Mapping[int, tuple[str, ...]]
+    """The kinds of change that each node sends, by its id; a plan says them at sinks only."""
+
+
+@dataclass(slots=True)
+class Session:
+    """Tables, views and options; statements change them one after the other."""
+
+    catalogue: Catalogue = field(default_factory=Catalogue)
+
+    def run_script(self, text: str) -> list[PlannedStatement]:
+        """Run every statement of a script; what asks for a plan gives one.
+
+        Raises:
+            SqlError: A statement is wrong; those before it have taken effect.
+        """
+        planned = []
+        for statement in parse_script(text):
+            found = self.run(statement)
+            if found is not None:
+                planned.append(found)
+        return planned
+
+    def run(self, statement: Statement) -> PlannedStatement | None:
+        """Run one statement.
+
+        Raises:
+            SqlError: It is wrong.
+        """
+        match statement:
+            case SetOption():
+                self.catalogue.options[statement.key] = statement.value
+            case ResetOption(key):
+                if key is None:
+                    self.catalogue.options.clear()
+                else:
+                    self.catalogue.options.pop(key, None)
+            case CreateTable():
+                table = create_table(statement, self.catalogue)
+                self.catalogue.add(table, statement.position, if_absent=statement.if_absent)
+            case CreateView():
+                self._create_view(statement)
+            case Drop():
+                self._drop(statement)
+            case CompilePlan() | ExecuteInserts():
+                planned = self.plan(statement.inserts)
+                return PlannedStatement(statement, planned.document, planned.modes)
+        return None
+
+    def plan(self, inserts: Sequence[Insert]) -> PlannedNodes:
+        """The plan of INSERT statements that run together.
+
+        Raises:
+            SqlError: There is none.
+        """
+        options = Options(dict(self.catalogue.options))
+        try:
+            sinks = [self._sink(insert, options) for insert in inserts]
+            return to_plan(sinks, options)
+        except RecursionError as problem:
+            raise SqlTooLarge(
+                "the statement is nested too deeply",
+                inserts[0].position,
+                hint="split it over views and statements",
+            ) from problem
+
+    def _sink(self, insert: Insert, options: Options) -> Node:
+        """The nodes of one INSERT."""
+        try:
+            return self._planned(insert, options)
+        except SqlError as problem:
+            if problem.position is None:
+                problem.position = insert.position
+            raise
+
+    def _planned(self, insert: Insert, options: Options) -> Node:
+        table = self.catalogue.find(insert.names, insert.position)
+        if not isinstance(table, CatalogTable):
+            raise ValidationError(f"{'.'.join(insert.names)} is a view", insert.position)
+        query = QueryBinder(self.catalogue, insert.query).bind()
+        sink = bind_sink(query, table, insert.columns, insert.conflict, insert.position)
+        below = convert(rewrite(sink.input, options), options)
+        spec = SinkSpec(table, sink.conflict, sink.target_columns)
+        node = Node(spec, (below,), below.row)
+        node = infer_changes(node, options)
+        node = with_retractions(settle_lookups(node, options))
+        node = settle_conflicts(node, options, insert.position)
+        return split_phases(node, options)
+
+    def _create_view(self, statement: CreateView) -> None:
+        names = self.catalogue.qualify(statement.names)
+        view = View(names, statement.query, statement.columns, statement.is_temporary)
+        # A view that means nothing is refused now, not where it is used.
+        row = QueryBinder(self.catalogue, statement.query).bind().row
+        if statement.columns and len(statement.columns) != len(row):
+            raise ValidationError(
+                f"{len(statement.columns)} names for {len(row)} columns", statement.position
+            )
+        self.catalogue.add(view, statement.position, if_absent=statement.if_absent)
+
+    def _drop(self, statement: Drop) -> None:
+        names = self.catalogue.qualify(statement.names)
+        found = self.catalogue.objects.get(names)
+        is_kind = isinstance(found, CatalogTable if statement.kind == "TABLE" else View)
+        if is_kind:
+            del self.catalogue.objects[names]
+        elif not statement.if_exists:
+            raise ValidationError(
+                f"no {statement.kind.lower()} {'.'.join(statement.names)!r}", statement.position
+            )
+
+
+def compile_script(text: str) -> list[PlannedStatement]:
+    """The plans that a script asks for, in a session of its own.
+
+    Raises:
+        SqlError: A statement is wrong.
+    """
+    return Session().run_script(text)

@@ -1,0 +1,44 @@
+"""Expressions written back as SQL: how a plan shows computed columns and watermarks.
+
+Source: Flink `SqlNode.toSqlString` with the ANSI dialect: names in backticks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlglot import exp, generator
+
+
+class _Generator(generator.Generator):  # type: ignore[misc]
+    """Upper-case keywords, names always quoted, calls as they were written."""
+
+    TRANSFORMS: ClassVar[dict[Any, Any]] = {
+        **generator.Generator.TRANSFORMS,
+        exp.Interval: lambda self, node: (
+            f"INTERVAL {self.sql(node, 'this')} {node.args['unit'].name.upper()}"
+        ),
+    }
+
+
+_QUOTED_FUNCTIONS = frozenset({"TO_TIMESTAMP_LTZ", "COALESCE", "IFNULL", "JSON_VALUE"})
+"""Functions that Flink defines itself, outside of Calcite's grammar: their names are quoted."""
+
+
+def to_sql(tree: exp.Expression) -> str:
+    """The text of an expression.
+
+    >>> from service.sql.dialect import parse_expression
+    >>> from service.sql.source_text import Fragment
+    >>> text = "ts - interval '10' second"
+    >>> to_sql(parse_expression(Fragment(text, 0, len(text))))
+    "`ts` - INTERVAL '10' SECOND"
+    """
+    quoted = tree.copy()
+    for name in quoted.find_all(exp.Identifier):
+        name.set("quoted", True)
+    for called in quoted.find_all(exp.Anonymous):
+        if called.name.upper() in _QUOTED_FUNCTIONS:
+            called.set("this", f"`{called.name.upper()}`")
+    made = _Generator(dialect="spark", normalize_functions="upper").generate(quoted)
+    return str(made)

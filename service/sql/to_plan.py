@@ -1,0 +1,101 @@
+"""From nodes to the document of a compiled plan: ids, edges, what all nodes have.
+
+Nodes are numbered as they are met, inputs first and from the left; equal nodes are one. So the same
+query always gives the same document.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from service.sql.physical.descriptions import describe
+from service.sql.physical.node_json import properties
+from service.sql.physical.nodes import ExchangeSpec, MultiJoinSpec, SinkSpec
+from service.sql.to_json import row_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from service.sql.options import Options
+    from service.sql.physical.nodes import Node
+
+FLINK_VERSION = "2.3"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNodes:
+    """A plan's document, and what its nodes send."""
+
+    document: dict[str, Any]
+    modes: dict[int, tuple[str, ...]]
+    """The kinds of change that each node sends, by its id; of a sink: none."""
+
+
+def to_plan(sinks: Sequence[Node], options: Options) -> PlannedNodes:
+    """The document of a plan with these sinks."""
+    writer = _Writer(options)
+    for sink in sinks:
+        writer.add(sink)
+    document = {"flinkVersion": FLINK_VERSION, "nodes": writer.nodes, "edges": writer.edges}
+    return PlannedNodes(document, writer.modes)
+
+
+class _Writer:
+    def __init__(self, options: Options) -> None:
+        self.nodes: list[dict[str, Any]] = []
+        self.edges: list[dict[str, Any]] = []
+        self.modes: dict[int, tuple[str, ...]] = {}
+        self._options = options
+        self._ids: dict[tuple[object, ...], int] = {}
+
+    def add(self, node: Node) -> int:
+        """The id of a node, which is written if it is new."""
+        inputs = [self.add(each) for each in node.inputs]
+        identity = (node.spec, tuple(inputs), node.row, node.changes)
+        known = self._ids.get(identity) if self._options.reuses_plans else None
+        if known is not None:
+            return known
+        made = len(self.nodes) + 1
+        self._ids[identity] = made
+        is_sink = isinstance(node.spec, SinkSpec)
+        self.modes[made] = () if is_sink else tuple(node.changes.names)
+        kind, own = properties(node, self._options)
+        value: dict[str, Any] = {"id": made, "type": f"stream-exec-{kind}", **own}
+        if node.inputs:
+            value["inputProperties"] = _input_properties(node)
+        value["outputType"] = row_to_json(node.row)
+        value["description"] = describe(node)
+        self.nodes.append(value)
+        self.edges += [_edge(source, made) for source in inputs]
+        return made
+
+
+def _input_properties(node: Node) -> list[dict[str, Any]]:
+    spec = node.spec
+    return [
+        {
+            "requiredDistribution": _distribution(node, index),
+            "damBehavior": "PIPELINED",
+            "priority": index if isinstance(spec, MultiJoinSpec) else 0,
+        }
+        for index in range(len(node.inputs))
+    ]
+
+
+def _distribution(node: Node, index: int) -> dict[str, Any]:
+    spec = node.spec
+    if isinstance(spec, ExchangeSpec):
+        return _hash(spec.keys)
+    if isinstance(spec, MultiJoinSpec):
+        return _hash(spec.common_keys[index])
+    return {"type": "UNKNOWN"}
+
+
+def _hash(keys: tuple[int, ...]) -> dict[str, Any]:
+    return {"type": "HASH", "keys": list(keys)} if keys else {"type": "SINGLETON"}
+
+
+def _edge(source: int, target: int) -> dict[str, Any]:
+    shuffle = {"type": "FORWARD"}
+    return {"source": source, "target": target, "shuffle": shuffle, "shuffleMode": "PIPELINED"}

@@ -1,0 +1,205 @@
+"""The types that SQL expressions have.
+
+Source: Flink `FlinkTypeFactory`, `FlinkTypeSystem` and `LogicalTypeMerging` (2.3), Calcite
+`ReturnTypes`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from state.types import (
+    BINARY_ROOTS,
+    DECIMAL_PRECISION_MAX,
+    INTEGER_BITS,
+    LENGTH_MAX,
+    STRING_ROOTS,
+    TIMESTAMP_ROOTS,
+    LogicalType,
+    TypeRoot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BOOLEAN = LogicalType(TypeRoot.BOOLEAN)
+INT = LogicalType(TypeRoot.INTEGER)
+BIGINT = LogicalType(TypeRoot.BIGINT)
+DOUBLE = LogicalType(TypeRoot.DOUBLE)
+DATE = LogicalType(TypeRoot.DATE)
+TIME = LogicalType(TypeRoot.TIME, precision=0)
+STRING = LogicalType(TypeRoot.VARCHAR, length=LENGTH_MAX)
+PROCTIME = LogicalType(
+    TypeRoot.TIMESTAMP_LTZ, nullable=False, precision=3, time_attribute="PROCTIME"
+)
+DAY_TIME = LogicalType(
+    TypeRoot.INTERVAL_DAY_TIME, nullable=False, precision=2, scale=6, resolution="SECOND"
+)
+YEAR_MONTH = LogicalType(
+    TypeRoot.INTERVAL_YEAR_MONTH, nullable=False, precision=2, resolution="MONTH"
+)
+_APPROXIMATE = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
+NUMERIC = frozenset({*INTEGER_BITS, *_APPROXIMATE, TypeRoot.DECIMAL})
+_DECIMAL_DIGITS = {
+    TypeRoot.TINYINT: 3,
+    TypeRoot.SMALLINT: 5,
+    TypeRoot.INTEGER: 10,
+    TypeRoot.BIGINT: 19,
+}
+_SCALE_KEPT = 6
+"""Digits after the point that a product or quotient keeps when it has too many digits."""
+
+
+def decimal(precision: int, scale: int) -> LogicalType:
+    """DECIMAL within Flink's 38 digits: digits after the point are given up first, down to 6."""
+    if precision > DECIMAL_PRECISION_MAX:
+        whole = precision - scale
+        scale = max(DECIMAL_PRECISION_MAX - whole, min(scale, _SCALE_KEPT))
+        precision = DECIMAL_PRECISION_MAX
+    return LogicalType(TypeRoot.DECIMAL, precision=precision, scale=scale)
+
+
+def character(length: int) -> LogicalType:
+    """CHAR of a text literal."""
+    return LogicalType(TypeRoot.CHAR, nullable=False, length=length)
+
+
+def regular(logical: LogicalType) -> LogicalType:
+    """The type without its time attribute."""
+    if logical.time_attribute is None:
+        return logical
+    return LogicalType(logical.root, logical.nullable, precision=logical.precision)
+
+
+def any_nullable(types: Sequence[LogicalType]) -> bool:
+    """Whether NULL may be among values of these types."""
+    return any(each.nullable for each in types)
+
+
+def common_type(types: Sequence[LogicalType]) -> LogicalType | None:
+    """The narrowest type that holds the values of all; None if there is none."""
+    known = [each for each in types if each.root is not TypeRoot.NULL]
+    if not known:
+        return types[0]
+    merged = known[0]
+    for each in known[1:]:
+        pair = _common_pair(merged, each)
+        if pair is None:
+            return None
+        merged = pair
+    return merged.with_nullable(any_nullable(types))
+
+
+def _common_pair(left: LogicalType, right: LogicalType) -> LogicalType | None:
+    if regular(left).with_nullable(True) == regular(right).with_nullable(True):
+        return left if left.time_attribute == right.time_attribute else regular(left)
+    roots = {left.root, right.root}
+    if roots <= NUMERIC:
+        return _common_number(left, right)
+    if roots <= STRING_ROOTS:
+        return LogicalType(TypeRoot.VARCHAR, length=max(left.length or 0, right.length or 0))
+    if roots <= BINARY_ROOTS:
+        return LogicalType(TypeRoot.VARBINARY, length=max(left.length or 0, right.length or 0))
+    if roots <= TIMESTAMP_ROOTS:
+        root = left.root if left.root is right.root else TypeRoot.TIMESTAMP_LTZ
+        return LogicalType(root, precision=max(left.precision or 0, right.precision or 0))
+    return None
+
+
+def _common_number(left: LogicalType, right: LogicalType) -> LogicalType:
+    roots = {left.root, right.root}
+    if roots & _APPROXIMATE:
+        return DOUBLE if roots != {TypeRoot.FLOAT} else LogicalType(TypeRoot.FLOAT)
+    if TypeRoot.DECIMAL not in roots:
+        widest = max(roots, key=lambda root: INTEGER_BITS[root])
+        return LogicalType(widest)
+    (left_whole, left_scale), (right_whole, right_scale) = _digits(left), _digits(right)
+    scale = max(left_scale, right_scale)
+    return decimal(max(left_whole, right_whole) + scale, scale)
+
+
+def _digits(number: LogicalType) -> tuple[int, int]:
+    """Digits before and after the point."""
+    if number.root is TypeRoot.DECIMAL:
+        precision, scale = number.precision or 0, number.scale or 0
+        return precision - scale, scale
+    return _DECIMAL_DIGITS[number.root], 0
+
+
+def arithmetic_type(operator: str, left: LogicalType, right: LogicalType) -> LogicalType | None:
+    """The type of `left operator right` for numbers; None if one is no number."""
+    roots = {left.root, right.root}
+    if not roots <= NUMERIC:
+        return None
+    nullable = left.nullable or right.nullable
+    if TypeRoot.DECIMAL not in roots or roots & _APPROXIMATE:
+        return _common_number(left, right).with_nullable(nullable)
+    (left_whole, left_scale), (right_whole, right_scale) = _digits(left), _digits(right)
+    match operator:
+        case "*":
+            scale = left_scale + right_scale
+            precision = left_whole + left_scale + right_whole + right_scale + 1
+        case "/":
+            scale = max(_SCALE_KEPT, left_scale + right_whole + right_scale + 1)
+            precision = left_whole + right_scale + scale
+        case "%":
+            scale = max(left_scale, right_scale)
+            precision = min(left_whole, right_whole) + scale
+        case _:
+            scale = max(left_scale, right_scale)
+            precision = max(left_whole, right_whole) + scale + 1
+    return decimal(precision, scale).with_nullable(nullable)
+
+
+def can_store(source: LogicalType, target: LogicalType) -> bool:
+    """Whether a value of a query's column is written into a sink's column as it is.
+
+    Source: Flink `LogicalTypeCasts.supportsAvoidingCast`.
+    """
+    source, target = regular(source), regular(target)
+    if source.root is TypeRoot.NULL or source.with_nullable(True) == target.with_nullable(True):
+        return True
+    for family in (STRING_ROOTS, BINARY_ROOTS):
+        if {source.root, target.root} <= family:
+            fits = (source.length or 0) <= (target.length or 0)
+            return fits and (source.root is target.root or target.root not in _FIXED)
+    if source.root is target.root and source.children:
+        pairs = zip(source.children, target.children, strict=False)
+        same_width = len(source.children) == len(target.children)
+        return same_width and all(can_store(*pair) for pair in pairs)
+    return False
+
+
+_FIXED = (TypeRoot.CHAR, TypeRoot.BINARY)
+
+
+def can_cast_implicitly(source: LogicalType, target: LogicalType) -> bool:
+    """Whether a sink's column takes a query's column after a cast that nobody wrote.
+
+    Source: Flink `LogicalTypeCasts.supportsImplicitCast`.
+    """
+    if can_store(source, target) or source.root is TypeRoot.NULL:
+        return True
+    if source.root in STRING_ROOTS and target.root in STRING_ROOTS:
+        return True
+    if source.root in BINARY_ROOTS and target.root in BINARY_ROOTS:
+        return True
+    if source.root in NUMERIC and target.root in NUMERIC:
+        return _RANK.index(source.root) <= _RANK.index(target.root)
+    if source.root in _TIMES and target.root in _TIMES:
+        return source.root is not TypeRoot.DATE or target.root is not TypeRoot.TIME
+    return source.root is target.root and not source.children
+
+
+_TIMES = frozenset(
+    {TypeRoot.DATE, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ, TypeRoot.TIMESTAMP_TZ}
+)
+_RANK = [
+    TypeRoot.TINYINT,
+    TypeRoot.SMALLINT,
+    TypeRoot.INTEGER,
+    TypeRoot.BIGINT,
+    TypeRoot.DECIMAL,
+    TypeRoot.FLOAT,
+    TypeRoot.DOUBLE,
+]

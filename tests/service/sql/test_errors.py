@@ -1,0 +1,101 @@
+"""What is wrong with SQL is said with its place; what we do not plan is refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.sql import (
+    PlanningError,
+    Position,
+    SqlError,
+    SqlSyntaxError,
+    UnsupportedSql,
+    ValidationError,
+    compile_script,
+)
+from tests.service.sql.scripts import TABLES
+
+QUERIES = [
+    ("v FROM s WHERE", SqlSyntaxError, 33, "WHERE is incomplete"),
+    ("v FROM s GROUP BY v HAVING", SqlSyntaxError, 44, "HAVING is incomplete"),
+    ("v, FROM s", SqlSyntaxError, 27, "FROM is not expected here"),
+    ("v FROM s GROUP BY v,", SqlSyntaxError, 43, "more is expected after a comma"),
+    ("v::BIGINT FROM s", SqlSyntaxError, 25, "has no ::"),
+    ("v FROM s WHERE v == 3", SqlSyntaxError, 41, "has no =="),
+    ("v FROM s WHERE v ISNULL", SqlSyntaxError, 41, "has no ISNULL"),
+    ("v FROM s LIMIT 2, 3", SqlSyntaxError, 40, "LIMIT takes one number"),
+    ("0x1F FROM s", SqlSyntaxError, 25, "x1F is not expected here"),
+    ("v AS 'x' FROM s", SqlSyntaxError, 29, "x is not expected here"),
+    ("v FROM s WHERE k = 'open", SqlSyntaxError, 43, "is not closed"),
+    ("V FROM s", ValidationError, 24, "Column 'V' not found in any table (did you mean v?)"),
+    ("s.w FROM s", ValidationError, 24, "'s.w'"),
+    ("v FROM nosuch", ValidationError, 31, "nosuch"),
+    ("v FROM s WHERE k", ValidationError, 39, "a condition must be BOOLEAN"),
+    ("v FROM s WHERE SUM(v) > 3", ValidationError, 39, "SUM is not allowed here"),
+    ("k + 1 FROM s", ValidationError, 24, "+ is not defined for VARCHAR and INTEGER"),
+    ("v FROM s GROUP BY k", ValidationError, 24, "'v' is not being grouped"),
+    ("COUNT(DISTINCT v, id) FROM s", ValidationError, 24, "COUNT does not take 2 arguments"),
+    ("id FROM s, c", ValidationError, 24, "ambiguous"),
+    ("NOSUCH(v) FROM s", UnsupportedSql, 24, "function NOSUCH"),
+    ("v FROM s WHERE v > (SELECT 1 FROM s)", UnsupportedSql, 39, "a subquery as a value"),
+    ("v FROM s QUALIFY v = 1", UnsupportedSql, 24, "QUALIFY"),
+    ("DISTINCT ON (v) v FROM s", UnsupportedSql, 37, "ON of DISTINCT"),
+    ("v FROM s TABLESAMPLE (10)", UnsupportedSql, 31, "SAMPLE"),
+    ("v FROM s NATURAL JOIN c", UnsupportedSql, 46, "NATURAL JOIN"),
+    ("x FROM s CROSS JOIN UNNEST(v) AS t(x)", UnsupportedSql, None, "UNNEST JOIN"),
+    ("s.v FROM s, LATERAL TABLE(f(v)) AS t(a)", UnsupportedSql, None, "LATERAL JOIN"),
+    ("v FROM s /*+ OPTIONS('a'='b') */", UnsupportedSql, 33, "OPTIONS after a table"),
+    ("/*+ FOO(s) */ v FROM s", UnsupportedSql, None, "hint FOO"),
+    ("v FROM s FOR SYSTEM_TIME AS OF id", UnsupportedSql, None, "right side of a join only"),
+    ("v FROM s UNION BY NAME SELECT v FROM s", UnsupportedSql, None, "BY NAME"),
+    ("v FROM s FETCH FIRST 3 PERCENT ROWS ONLY", UnsupportedSql, None, "PERCENT"),
+    ("v FROM s ORDER BY v", PlanningError, 1, "Sort on a non-time-attribute field"),
+]
+
+
+@pytest.mark.parametrize(("query", "kind", "column", "reason"), QUERIES)
+def test_a_query_that_is_wrong(
+    query: str, kind: type[SqlError], column: int | None, reason: str
+) -> None:
+    with pytest.raises(SqlError) as caught:
+        compile_script(f"{TABLES}INSERT INTO snk SELECT {query}")
+    assert type(caught.value) is kind
+    assert reason in str(caught.value)
+    assert caught.value.position is not None
+    assert caught.value.position.line == 2
+    if column is not None:
+        assert caught.value.position.column == column
+
+
+STATEMENTS = [
+    ("SELECT 1", UnsupportedSql, 1, "statements that begin with SELECT"),
+    ("EXPLAIN SELECT 1", UnsupportedSql, 1, "EXPLAIN"),
+    ("'abc'", UnsupportedSql, 1, "statements that begin with a text"),
+    ("CREATE FUNCTION f AS 'x'", UnsupportedSql, 1, "CREATE FUNCTION"),
+    ("CREATE TABLE t (a INT", SqlSyntaxError, 21, ") was expected, not the end"),
+    ("CREATE TABLE t (a FOO)", ValidationError, 19, "no such type: FOO"),
+    ("SET x = 3", SqlSyntaxError, 5, "a text in single quotes was expected, not 'x'"),
+    ("COMPILE PLAN 'x' FOR SELECT 1", SqlSyntaxError, 22, "INSERT was expected, not 'SELECT'"),
+    ("INSERT INTO nosuch SELECT 1", ValidationError, 1, "nosuch"),
+    ("DROP TABLE nosuch", ValidationError, 1, "nosuch"),
+]
+
+
+@pytest.mark.parametrize(("statement", "kind", "column", "reason"), STATEMENTS)
+def test_a_statement_that_is_wrong(
+    statement: str, kind: type[SqlError], column: int, reason: str
+) -> None:
+    with pytest.raises(SqlError) as caught:
+        compile_script(f"\n\n {statement}")
+    assert type(caught.value) is kind
+    assert reason in str(caught.value)
+    assert caught.value.position == Position(3, column + 1)
+
+
+def test_the_message_says_the_place_and_what_helps() -> None:
+    with pytest.raises(ValidationError) as caught:
+        compile_script(TABLES + "INSERT INTO snk\n  SELECT V FROM s")
+    assert str(caught.value) == (
+        "line 3, column 10: Column 'V' not found in any table (did you mean v?)"
+    )
+    assert caught.value.code == "sql.invalid"

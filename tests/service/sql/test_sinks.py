@@ -1,0 +1,82 @@
+"""What a sink asks for: a materializer, ON CONFLICT, casts, or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.sql import SqlError, compile_script
+from tests.service.sql.scripts import TABLES, WITH
+
+SINKS = (
+    f"CREATE TABLE keyed (id INT NOT NULL, n BIGINT, PRIMARY KEY (id) NOT ENFORCED)"
+    f" WITH ({WITH} = 'upsert');"
+    f"CREATE TABLE adds (id INT, n BIGINT) WITH ({WITH} = 'append');"
+    f"CREATE TABLE all_changes (id INT, n BIGINT) WITH ({WITH} = 'retract');"
+)
+
+
+def sink(sql: str) -> dict[str, Any]:
+    """The sink of the plan of one INSERT."""
+    [planned] = compile_script(f"{TABLES}{SINKS}{sql}")
+    return dict(planned.document["nodes"][-1])
+
+
+def test_keys_that_match_need_no_materializer() -> None:
+    node = sink("INSERT INTO keyed SELECT id, COUNT(*) FROM c GROUP BY id")
+    assert not node.get("requireUpsertMaterialize", False)
+    assert "conflictStrategy" not in node
+
+
+def test_inserts_into_a_sink_without_key_need_nothing() -> None:
+    node = sink("INSERT INTO adds SELECT id, CAST(v AS BIGINT) FROM s")
+    assert not node.get("requireUpsertMaterialize", False)
+    assert node["inputChangelogMode"] == ["INSERT"]
+
+
+def test_all_changes_reach_a_sink_that_takes_them() -> None:
+    node = sink("INSERT INTO all_changes SELECT v, COUNT(*) FROM c GROUP BY v")
+    assert set(node["inputChangelogMode"]) == {
+        "INSERT",
+        "UPDATE_BEFORE",
+        "UPDATE_AFTER",
+        "DELETE",
+    }
+
+
+OTHER_KEY = "INSERT INTO keyed SELECT COALESCE(v, 0), COUNT(*) FROM c GROUP BY COALESCE(v, 0), id"
+
+
+def test_other_keys_need_on_conflict() -> None:
+    with pytest.raises(SqlError, match="ON CONFLICT"):
+        sink(OTHER_KEY)
+    node = sink(f"{OTHER_KEY} ON CONFLICT DO DEDUPLICATE")
+    assert node["requireUpsertMaterialize"] is True
+    assert node["conflictStrategy"]["behavior"] == "DEDUPLICATE"
+
+
+@pytest.mark.parametrize("behavior", ["ERROR", "NOTHING"])
+def test_what_compacts_by_watermark_needs_watermarks(behavior: str) -> None:
+    with pytest.raises(SqlError, match="Please add a WATERMARK declaration"):
+        sink(f"{OTHER_KEY} ON CONFLICT DO {behavior}")
+
+
+WRONG = [
+    ("INSERT INTO adds SELECT id, COUNT(*) FROM c GROUP BY id", "doesn't support consuming update"),
+    ("INSERT INTO adds SELECT id FROM s", "Different number of columns"),
+    ("INSERT INTO adds SELECT id, k FROM s", "Incompatible types for sink column 'n'"),
+    ("INSERT INTO keyed SELECT id, CAST(v AS BIGINT) FROM s ON CONFLICT DO 3", "DEDUPLICATE"),
+    (
+        "INSERT INTO adds SELECT id, CAST(v AS BIGINT) FROM s ON CONFLICT DO ERROR",
+        "only allowed for upsert",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sql", "reason"), WRONG)
+def test_what_a_sink_cannot_take(sql: str, reason: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        sink(sql)
+    assert reason in str(caught.value)
+    assert caught.value.position is not None
