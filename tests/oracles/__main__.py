@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from tests.oracles.cases import Case, Kind, NoCases, Outcome, find_cases
 from tests.oracles.engines import Engines
 from tests.oracles.materializer import run_materializer
+from tests.oracles.ttl import run_ttl
 from tests.oracles.validation import run_validation
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _run(case: Case, options: argparse.Namespace, engines: Engines) -> Iterator[
         case Kind.COMPACTING:
             yield Outcome(case.name, unsupported="watermark-compacting-sink-materializer")
         case Kind.TTL:
-            yield Outcome(case.name, unsupported=f"{case.content['state']} state with TTL")
+            yield from run_ttl(case, options.backend, engines)
 
 
 def _plan_runner() -> Callable[..., Iterator[Outcome]]:
