@@ -163,7 +163,7 @@ class UpsertMaterializer:
         input       +I -U +U -D, keyed by primary key, in any order of rows
         output      +I +U -D, upsert key = primary key; at most one for each change
         state       history of each key (`state.multiset`); nothing once all rows are retracted
-        state cost  2 or 3 round trips and a commit for an epoch, whatever its size
+        state cost  1 round trip (packed) to 3 (spread) and a commit for an epoch, whatever its size
         time        epoch time for TTL, nothing else; expiry emits nothing
         unseen -D   counted in `orphans`, listed in a bounded stream
 

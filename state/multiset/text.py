@@ -14,8 +14,9 @@ A history without entries is not stored. A spread history has in its place
 
     spread <size> <next> [shown]
 
-Numbers are decimal. Costs: parsing and writing take time in proportion to the bytes, without a loop
-over entries.
+and its entries in blocks (see `spread`), each written like a packed history, with the number of the
+block in the header's place. Numbers are decimal. Costs: parsing and writing take time in proportion
+to the bytes, without a loop over entries.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from state.multiset.vectors import content_of
 
@@ -217,22 +217,6 @@ def packed_headers(
 def before_rows(sequence: Integers, written_ms: int) -> list[str | pa.Array]:
     """What a line, as in `PackedHistories`, has before its row."""
     return ["\n", pa.array(sequence).cast(pa.string()), f"\t{written_ms}\t"]
-
-
-def timed_rows(written_ms: Integers | int, rows: pa.BinaryArray) -> pa.BinaryArray:
-    """`ms row`: what a spread history stores under a sequence number."""
-    time = (
-        pa.scalar(b"%d" % written_ms, pa.binary())
-        if isinstance(written_ms, int)
-        else decimal_text(written_ms)
-    )
-    return pc.binary_join_element_wise(time, rows, pa.scalar(b"\t", pa.binary()))
-
-
-def parse_timed_row(value: bytes) -> tuple[int, bytes]:
-    """Time and row of a spread history's entry."""
-    time, _, row = value.partition(b"\t")
-    return int(time), row
 
 
 def decimal_text(numbers: Integers) -> pa.BinaryArray:
