@@ -15,12 +15,13 @@ from operators.wire import NoteSum, WorkerError
 from service.runtime.connections import ledger_of
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink
-from service.runtime.slot_keys import DEAD_COUNT_NAME, DEAD_NAME, PROGRESS_NAME
+from service.runtime.slot_keys import DEAD_COUNT_NAME, DEAD_NAME, PROGRESS_NAME, TOTALS_NAME
 from state.backends.interface import (
     ApplyStaged,
     CounterAdd,
     EpochCheck,
     EpochStamp,
+    HashAdd,
     StreamAppend,
 )
 from state.backends.rules import check_epoch
@@ -112,14 +113,20 @@ def _effects(spec: WriterSpec, epoch: int, parts: EpochParts) -> list[Effect]:
         entries = [[b"letter", note.encode()] for _, note in kept]
         effects.append(StreamAppend(DEAD_NAME.encode(), entries, spec.dead_letters_max))
         effects.append(CounterAdd(DEAD_COUNT_NAME.encode(), parts.dead_count))
-    record = orjson.dumps(progress_record(spec, epoch, parts), option=orjson.OPT_SORT_KEYS)
-    progress = [[b"progress", record]]
-    effects.append(
-        StreamAppend(
-            PROGRESS_NAME.encode(), progress, spec.progress_max, entry_id=f"{epoch}-0".encode()
-        )
-    )
-    return effects
+    return effects + record_effects(progress_record(spec, epoch, parts), spec.progress_max)
+
+
+def record_effects(record: dict[str, Any], progress_max: int) -> list[Effect]:
+    """Keep an epoch's progress record, and add it to the sums that lose none to trimming."""
+    epoch = record["epoch"]
+    sums: list[Effect] = [
+        HashAdd(TOTALS_NAME.encode(), name.encode(), record[name])
+        for name in ("rows_in", "rows_out", "dead")
+        if record[name]
+    ]
+    text = orjson.dumps(record, option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    name, entry_id = PROGRESS_NAME.encode(), f"{epoch}-0".encode()
+    return [*sums, StreamAppend(name, [[b"progress", text]], progress_max, entry_id=entry_id)]
 
 
 def progress_record(spec: WriterSpec, epoch: int, parts: EpochParts) -> dict[str, Any]:
