@@ -151,7 +151,7 @@ def parse_packed(values: Sequence[bytes]) -> PackedHistories:
     tabs = np.append(tabs, [content.size, content.size])
     tab = tabs.searchsorted(low)
     first_tab, second_tab = tabs[tab], tabs[tab + 1]
-    heads = _parse_headers(text, content, tabs, value_starts, newlines[header_lines])
+    heads = _parse_headers(content, tabs, value_starts, newlines[header_lines])
     return PackedHistories(
         owner=owner,
         sequence=_parse_numbers(content, low, first_tab),
@@ -225,7 +225,7 @@ def decimal_text(numbers: Integers) -> pa.BinaryArray:
 
 
 def _parse_headers(
-    text: bytes, content: NDArray[np.uint8], tabs: Integers, starts: Integers, ends: Integers
+    content: NDArray[np.uint8], tabs: Integers, starts: Integers, ends: Integers
 ) -> tuple[Integers, Integers, Integers]:
     """Next number, time of the last write and number shown of each header."""
     tab = tabs.searchsorted(starts)
@@ -234,13 +234,14 @@ def _parse_headers(
     written_ms = np.full(starts.size, -1, np.int64)
     shown = np.full(starts.size, NEWEST, np.int64)
     longer = (first < ends).nonzero()[0]
-    marks = content[first[longer] + 1]
-    timed = longer[(marks != ord("=")) & (marks != ord("!"))]
+    # The first character of the last field, and that of the one after the first tab.
+    last = np.where(second < ends, second, first)[longer] + 1
+    saying = (content[last] == ord("=")).nonzero()[0]
+    shown[longer[saying]] = _parse_numbers(content, last[saying] + 1, ends[longer[saying]])
+    shown[longer[content[last] == ord("!")]] = GONE
+    mark = content[first[longer] + 1]
+    timed = longer[(mark != ord("=")) & (mark != ord("!"))]
     written_ms[timed] = _parse_numbers(content, first[timed] + 1, second[timed])
-    # Few headers say what is shown: mostly it is the newest entry.
-    saying = ((content[ends - 1] == ord("!")) | (first < ends) & (second < ends)).nonzero()[0]
-    for value in np.union1d(saying, np.setdiff1d(longer, timed)).tolist():
-        shown[value] = parse_header(text[starts[value] : ends[value]]).shown
     return following, written_ms, shown
 
 
