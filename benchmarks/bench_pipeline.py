@@ -154,7 +154,7 @@ def _empty(spark: SparkSession, client: redis.Redis, folder: Path, materialize: 
         name=path,
         max_parallelism=128,
         tick_interval_ms=10,
-        checkpoint=path,
+        checkpoint=f"{path}-checkpoint",
     )
     with pipeline:
         pipeline.wait(lambda records: len(records) >= EMPTY_EPOCHS)
