@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
-DUE_KEYS_MAX = 1000
-"""Keys of one key group that an epoch looks at because something of them is due to expire."""
-
 
 @dataclass(slots=True)
 class Histories:
@@ -70,6 +67,10 @@ class Histories:
     """Per key: time of the last write, as LEGACY counts it; -1 if unknown."""
     due_from: int
     """Keys from here on are there only because something of them may be due to expire."""
+    vanished: Integers
+    """Keys of which the sink shows what has expired, ascending."""
+    vanished_place: Integers
+    """Where in `packed` what the sink shows of each is; if that was gone before, the newest."""
 
 
 class HistoryLoader:
@@ -148,6 +149,8 @@ class HistoryLoader:
             expired=zeros,
             written_ms=zeros,
             due_from=len(self._touched.keys),
+            vanished=none,
+            vanished_place=none,
         )
 
     # Round trips.
@@ -162,9 +165,10 @@ class HistoryLoader:
         ]
         first_due = len(reads)
         if self._until_ms is not None:
-            limit = DUE_KEYS_MAX
-            now = self._until_ms + self._policy.ttl_ms
-            reads += [SortedRange(each, EXPIRY, -EVER, now, limit) for each in key_groups]
+            limit = self._policy.due_keys_max
+            reads += [
+                SortedRange(each, EXPIRY, -EVER, self._until_ms, limit) for each in key_groups
+            ]
         replies = self._transaction.fetch(reads)
         values: list[bytes | None] = [None] * len(self._keys)
         for (_, members), reply in zip(by_group, replies, strict=False):
@@ -263,11 +267,15 @@ class HistoryLoader:
             size[key] = history.size - history.expired.size
             following[key], shown[key] = history.header.following, history.header.shown
         shown = np.where(shown == NEWEST, newest, shown)
-        _forget_expired(shown, owner[~self._alive], packed.sequence[~self._alive])
+        vanished, vanished_place = self._vanished(size, shown)
+        shown[vanished] = GONE
         following[size == 0] = 1
         entry_key, sequence, packed_entry = _sorted_entries(
             owner[kept], packed.sequence[kept], kept, is_sorted=not spread
         )
+        if self._policy.emit_expired:
+            remains = vanished[size[vanished] > 0]
+            shown[remains] = sequence[entry_key.searchsorted(remains, side="right") - 1]
         entries = LoadedEntries(
             key=entry_key,
             group=self._groups_of(entry_key, sequence, packed, packed_entry),
@@ -288,7 +296,21 @@ class HistoryLoader:
             expired=expired,
             written_ms=written_ms,
             due_from=len(self._touched.keys),
+            vanished=vanished,
+            vanished_place=vanished_place,
         )
+
+    def _vanished(self, size: Integers, shown: Integers) -> tuple[Integers, Integers]:
+        """See `Histories.vanished`; sizes and what is shown per key, the latter as stored."""
+        expired = (~self._alive).nonzero()[0]
+        key = self._owner[expired]
+        is_shown = self._packed.sequence[expired] == shown[key]
+        # Of repeated indices the last one counts: what is shown, else the newest of what expired.
+        place = np.full(size.size, -1, np.int64)
+        place[key[size[key] == 0]] = expired[size[key] == 0]
+        place[key[is_shown]] = expired[is_shown]
+        vanished = (place >= 0).nonzero()[0]
+        return vanished, place[vanished]
 
     def _live(self, packed: PackedHistories, whole_count: int | None) -> NDArray[np.bool_]:
         """Which entries are not past their time.
@@ -419,7 +441,3 @@ def _windows(
             lowest = int(history.top[-1]) * BLOCK_ENTRIES
             window[key] = first + int(sequence[first:end].searchsorted(lowest))
     return window
-
-
-def _forget_expired(shown: Integers, key: Integers, sequence: Integers) -> None:
-    shown[key[shown[key] == sequence]] = GONE

@@ -6,8 +6,9 @@
                                         history, with the block's number as header
     T:history:<key>:index   hash        match columns -> sequence numbers of the entries that
                                         match, oldest first, commas between
-    T:history:<key>:stamps  sorted set  numbers of blocks, scored by the oldest ms in each; only
-                                        with TTL
+    T:history:<key>:stamps  sorted set  numbers of blocks, scored by the oldest ms in each
+    T:history:expiry        sorted set  keys, scored by a ms before which nothing of the key was
+                                        written; only with TTL
 
 Sixteen sequence numbers share a block: entry n is in block n // 16. A change needs the index of its
 match columns, the blocks of what it matches, and the last block, however long the history is. In
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 
 STATE = b"history"
 """Hash of packed histories and of headers."""
-EXPIRY = b"expiry"
-"""Sorted set of keys, scored by the earliest ms at which something of them may expire."""
+EXPIRY = b"history:expiry"
+"""Sorted set of keys by the age of what they hold. Scores are times of writes, not times at which
+something is due: so another TTL needs nothing written anew."""
 
 TEXT_BYTES_MAX = 32
 """Longer texts stand in an index field by their digest."""

@@ -246,8 +246,7 @@ class SpreadWriter:
         names, gone = self._names, [b"%d" % number for number in blocks.tolist()]
         self._writes.append(HashDelete(names.blocks, gone))
         self._writes.append(SortedRemove(names.order, gone))
-        if self._epoch.policy.ttl_ms:
-            self._writes.append(SortedRemove(names.stamps, gone))
+        self._writes.append(SortedRemove(names.stamps, gone))
 
     def _put_header(self) -> None:
         key, outcome = self._key, self._epoch.outcome

@@ -211,13 +211,11 @@ class HistoryWriter:
 
     def _drop_spread(self, key: int) -> None:
         names = self._names(key)
-        for name in (names.order, names.blocks, names.index):
+        for name in (names.order, names.blocks, names.index, names.stamps):
             self._add(self._key_group(key), Drop(name))
-        if self._epoch.policy.ttl_ms:
-            self._add(self._key_group(key), Drop(names.stamps))
 
     def _write_expiry(self, puts: Puts) -> None:
-        """Say when to look at each key again: no later than something of it expires."""
+        """Say how old what each key holds is, so that it is looked at when something expires."""
         oldest = self._oldest_ms(puts)
         looked_at = self.altered.copy()
         looked_at[self._epoch.histories.due_from :] = True
@@ -226,8 +224,7 @@ class HistoryWriter:
         for key in looked_at.nonzero()[0].tolist():
             name, key_group = self._epoch.histories.keys[key], self._key_group(key)
             if self._epoch.outcome.size[key]:
-                due = int(oldest[key]) + self._epoch.policy.ttl_ms
-                puts_by_group.setdefault(key_group, []).extend((due, name))
+                puts_by_group.setdefault(key_group, []).extend((int(oldest[key]), name))
             else:
                 gone_by_group.setdefault(key_group, []).append(name)
         for key_group, flat in puts_by_group.items():

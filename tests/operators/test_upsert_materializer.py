@@ -246,6 +246,27 @@ class TestTtl:
         assert short(harness.run([Step(time_ms=1198), *retracts(2)])) == ["+U1"]
         assert harness.run([Step(time_ms=1298), *retracts(1)]) == []
 
+    @pytest.mark.parametrize("strategy", [Strategy.VALUE, Strategy.MAP, Strategy.ADAPTIVE])
+    def test_expiry_emits_what_it_means_where_that_is_asked_for(self, strategy: Strategy):
+        ttl = replace(BY_ID, strategy=strategy, ttl_ms=100, high=2, low=1, emit_expired=True)
+        harness = MaterializerHarness.on_heap(ttl)
+        harness.run([Step(time_ms=1000), *adds(1), Step(time_ms=1010), *adds(2)])
+        # 1 is put again, and 3, the newest, retracted: the sink shows 2, which is now the oldest.
+        shown = harness.run([Step(time_ms=1050), *adds(3, 1), *retracts(3)])
+        assert short(shown) == ["+U3", "+U1", "+U2"]
+
+        emitted = {}
+        for harness.now_ms in (1109, 1110, 1149, 1150, 1151):
+            emitted[harness.now_ms] = short(harness.run_epoch([]))
+
+        assert emitted == {1109: [], 1110: ["+U1"], 1149: [], 1150: ["-D1"], 1151: []}
+
+    def test_expiry_is_emitted_before_the_changes_of_its_epoch(self):
+        harness = MaterializerHarness.on_heap(replace(SPEC, ttl_ms=100, emit_expired=True))
+        harness.run([Step(time_ms=1000), *adds(1)])
+
+        assert short(harness.run([Step(time_ms=1100), *adds(2)])) == ["-D1", "+I2"]
+
     @pytest.mark.parametrize("strategy", list(Strategy))
     def test_an_expired_key_is_told_from_an_unknown_one(self, strategy: Strategy):
         harness = MaterializerHarness.on_heap(replace(SPEC, strategy=strategy, ttl_ms=100))
