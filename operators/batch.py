@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from operators.columnar import is_ascending
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -35,6 +37,19 @@ class ChangeBatch:
 
     def __len__(self) -> int:
         return len(self.kinds)
+
+    def in_order(self) -> ChangeBatch:
+        """These changes with rows sorted by order number; itself if they are."""
+        if is_ascending(self.order):
+            return self
+        by_order = np.argsort(self.order, kind="stable")
+        rows = pa.array(by_order)
+        return ChangeBatch(
+            columns=tuple(column.take(rows) for column in self.columns),
+            kinds=self.kinds[by_order],
+            order=self.order[by_order],
+            key_groups=self.key_groups[by_order],
+        )
 
     def after(self, first: ChangeBatch) -> ChangeBatch:
         """These changes behind those of another batch, with the order numbers that both have."""

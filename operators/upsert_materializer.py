@@ -244,7 +244,7 @@ class UpsertMaterializer:
             StateError: As the backend raises.
         """
         started_ns = time.perf_counter_ns()
-        epoch = KeyedEpoch(self._input, batch)
+        epoch = KeyedEpoch(self._input, batch.in_order())
         loader = HistoryLoader(self._policy, transaction, epoch.touched, epoch, time_ms)
         histories = loader.load(key_groups)
         outcome = apply_changes(

@@ -175,6 +175,23 @@ def entries_by_page(harness: MaterializerHarness, key: Row, limit: int) -> list[
     return entries
 
 
+@pytest.mark.parametrize("domain", [INTEGERS, ODD], ids=["integers", "odd"])
+@settings(deadline=None)
+@given(data=st.data())
+def test_attempts_commit_the_same_in_whatever_order_rows_arrive(
+    domain: Domain, data: st.DataObject
+):
+    """The backend refuses an attempt that wrote something else than the one before it."""
+    spec = data.draw(specs(domain, ttl_ms=TTLS))
+    before, run = data.draw(changes(domain)), list(enumerate(data.draw(changes(domain))))
+    harness = MaterializerHarness.on_heap(spec, shuffled=False)
+    harness.run(before)
+
+    first = harness.attempt(run)
+
+    assert first_difference(harness.attempt(data.draw(st.permutations(run))), first) is None
+
+
 @settings(deadline=None)
 @given(specs(INTEGERS), changes(INTEGERS), st.sampled_from([1, 2, 5]))
 def test_where_epochs_end_changes_neither_output_nor_entries(
