@@ -2,7 +2,8 @@
 
 Each node becomes a DataFrame of wire columns, in the plan's order:
 
-    table-source-scan    the source's rows; scans of one table share its source
+    table-source-scan    the source's rows; scans of one table share its source; Kafka has no ticks,
+                         so a source of ours that gives them alone stands beside it
     values               numbered blanks of a source, filled with the node's literals
     calc                 filter, then projection, both on the JVM and for changes only
     exchange             nothing: operators and sinks bring together what they need
@@ -39,6 +40,7 @@ from service.plan.nodes import (
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.constraints import constrained
 from service.runtime.expressions import to_column
+from service.runtime.kafka_stream import kafka_stream
 from service.runtime.sinks.writer import SINK, sink_column
 from service.runtime.sources.data_source import TailraceSource
 from service.runtime.sources.filesystem import TIME_FIELD
@@ -207,6 +209,13 @@ class _Lowering:
 
     def _read(self, spec: SourceSpec) -> DataFrame:
         """A source's stream, with the epoch's time."""
+        if spec.connector == "kafka":
+            # Always both: a checkpoint knows its sources by their number.
+            ticks = replace(spec, connector="ticks", options={})
+            return self._open(spec).unionAll(self._open(ticks))
+        return self._open(spec)
+
+    def _open(self, spec: SourceSpec) -> DataFrame:
         options = self._job.options
         complete = replace(
             spec,
@@ -218,6 +227,8 @@ class _Lowering:
         )
         control = [KIND, ORDER, NOTE, *([TIME] if TIME_FIELD in spec.options else [])]
         schema = wire_struct([parse_type(each) for each in spec.types], control)
+        if spec.connector == "kafka":
+            return with_time(kafka_stream(self._spark, complete, schema))
         reader = self._spark.readStream.format(TailraceSource.name()).schema(schema)
         return with_time(reader.option("spec", complete.to_json()).load())
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from operators.wire import NoteSum, WorkerError
+from operators.wire import NoteSum, WorkerError, merged_offsets
 from service.runtime.connections import ledger_of
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink
@@ -90,8 +90,8 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
         for number, sink in files.items():
             sink.commit(epoch, parts.staged.get(number, []))
     stamp = EpochStamp(epoch=epoch, run=spec.run, time_ms=parts.time_ms)
-    # A source without news takes no part in an epoch: its offset is still that of the marker.
-    offsets = {**orjson.loads(marker.offsets), **parts.notes.offsets}
+    # A source, or a partition of it, without news takes no part: its offset is the marker's.
+    offsets = merged_offsets(orjson.loads(marker.offsets), parts.notes.offsets)
     ledger.close_epoch(stamp, offsets, _effects(spec, epoch, parts))
     if any(each.get("keys") for each in parts.notes.nodes().values()):
         ledger.promote_all(spec.operators, spec.max_parallelism)
