@@ -1,8 +1,8 @@
 """What runs in Spark's Python workers: one partition of a keyed operator, one epoch at a time.
 
-`MaterializerTask` is given to `mapInArrow`. Spark pickles it by reference to this module and its
-JSON settings by value, so the package must be installed where workers run, and what is cached here
-(the connections to Redis) lives as long as the worker process, through many epochs and partitions.
+`OperatorTask` holds settings only and travels as JSON; the package must be installed where workers
+run. What is cached here (the operators, the connections to Redis) lives as long as the worker
+process, through many epochs and partitions.
 
 An epoch in a partition: gather all its batches, set the control rows aside, sort the changes by
 their order number, ask the ledger whether the epoch may run, run the operator on the state of the
@@ -80,21 +80,27 @@ def installed_version() -> str:
     return version("tailrace")
 
 
-class MaterializerTask:
-    """`mapInArrow` function of an upsert materializer; picklable, holds settings only."""
+@dataclass(frozen=True, slots=True)
+class OperatorTask:
+    """An operator of one run of a pipeline, as its workers get it."""
 
-    def __init__(self, settings: TaskSettings, spec: MaterializerSpec) -> None:
-        self._settings = orjson.dumps(asdict(settings)).decode()
-        self._spec = spec.to_json()
+    settings: TaskSettings
+    spec: str
+    """The materializer, as `MaterializerSpec.to_json` wrote it."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run one epoch of one partition."""
-        from pyspark import TaskContext
+    def run(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run one epoch of one partition; see `run_partition`."""
+        return run_partition(self.settings, self.spec, epoch, batches)
 
-        context = TaskContext.get()
-        epoch = int(context.getLocalProperty("streaming.sql.batchId")) + 1
-        settings = TaskSettings(**orjson.loads(self._settings))
-        return run_partition(settings, self._spec, epoch, batches)
+    def to_json(self) -> str:
+        """The text that `from_json` takes."""
+        return orjson.dumps(asdict(self)).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> OperatorTask:
+        """Read what `to_json` wrote."""
+        values = orjson.loads(text)
+        return cls(TaskSettings(**values["settings"]), values["spec"])
 
 
 def run_partition(

@@ -65,6 +65,10 @@ class OptionsBody(_Request):
     default_ttl_ms: int | None = Field(
         default=None, ge=0, le=2**53, description="TTL of state whose plan names none; 0: for ever."
     )
+    emit_expired: bool | None = Field(
+        default=None,
+        description="Expiry of a row that a sink shows emits -D, or +U of what remains.",
+    )
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = Field(
         default=None, description="In place of the plan's own, for every materializer."
     )

@@ -31,7 +31,7 @@ async def progress(
     epoch, found = await in_thread(slot.progress, before[0] if before else None, page.limit + 1)
     items = [with_time(each) for each in found[: page.limit]]
     following = cursor_text(items[-1]["epoch"]) if len(found) > page.limit else None
-    totals = await services.collector.totals(record)
+    totals = await in_thread(slot.totals)
     return reply(request, page_body(request, items, following, epoch=epoch, totals=totals))
 
 

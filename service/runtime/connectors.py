@@ -3,8 +3,10 @@
 The same functions serve `check_plan`, which has no Spark, and the building of a query, so both
 refuse alike. Connectors:
 
-    source   filesystem, ingress, datagen              sink   filesystem, redis, print, blackhole
-    neither  kafka, jdbc and whatever else Flink has: refused, for those two naming the jar
+    source   filesystem, ingress, datagen, kafka       sink   filesystem, redis, print, blackhole
+    neither  jdbc and whatever else Flink has: refused, where it may be asked for with the reason
+
+Whether the server has the jar of Kafka's source shows when a query starts.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from service.runtime.sinks.spec import Mode, SinkSpec
 from service.runtime.sinks.tables import CONNECTORS as SINKS
 from service.runtime.sources.datagen import field_rules, rows_total
 from service.runtime.sources.formats import allowed_kinds, format_of
+from service.runtime.sources.kafka_options import reader_options
 from service.runtime.sources.spec import SourceSpec
 from state.types import format_type
 
@@ -41,10 +44,30 @@ if TYPE_CHECKING:
     from service.plan.tables import Column, Table
     from state.types import LogicalType
 
-SOURCES = frozenset({"filesystem", "ingress", "datagen"})
+SOURCES = frozenset({"filesystem", "ingress", "datagen", "kafka"})
 _MODES: dict[str, Mode] = {"append": "append", "upsert": "upsert", "retract": "retract"}
-_KAFKA = "the jar spark-sql-kafka-0-10"
-_JARS = {"kafka": _KAFKA, "upsert-kafka": _KAFKA, "jdbc": "the jar of a JDBC driver"}
+_KAFKA_SINK = (
+    "Spark's Kafka writer is at least once, and the sinks here are exactly once",
+    "write to filesystem or redis, and publish from there",
+)
+_REASONS = {
+    ("kafka", "sink"): _KAFKA_SINK,
+    ("upsert-kafka", "sink"): _KAFKA_SINK,
+    ("upsert-kafka", "source"): (
+        "records' keys are not read, and its deletes are a key alone",
+        "connector kafka with format changelog-json takes -D with its row",
+    ),
+    ("jdbc", "source"): (
+        "a table read by JDBC is no stream",
+        "it comes as a look-up table, with the driver's jar in the Spark Connect server "
+        "(spark.jars.packages)",
+    ),
+    ("jdbc", "sink"): (
+        "Spark's JDBC writer takes no part in an epoch's close, so a row could be written twice",
+        "write to redis, or to filesystem and load it from there",
+    ),
+}
+"""Why a connector that Spark has is not one of ours, and what to do instead."""
 
 
 def table_names(plan: CompiledPlan) -> dict[str, str]:
@@ -142,14 +165,12 @@ def _connector(table: Table, known: frozenset[str], what: str) -> str:
         raise UnsupportedConnector(
             f"table {table.name} has no connector", hint=hint, path=f"{table.path}/resolvedTable"
         )
-    reason = f'connector "{name}" of table {table.name} is not a {what} here'
-    if name in _JARS:
-        reason = (
-            f'connector "{name}" of table {table.name} is not available: it needs {_JARS[name]} in '
-            "Spark, and is not built yet"
-        )
+    refused = f'connector "{name}" of table {table.name} is not a {what} here'
+    if (name, what) in _REASONS:
+        reason, hint = _REASONS[name, what]
+        refused = f"{refused}: {reason}"
     raise UnsupportedConnector(
-        reason, hint=hint, path=f"{table.path}/resolvedTable/options/connector"
+        refused, hint=hint, path=f"{table.path}/resolvedTable/options/connector"
     )
 
 
@@ -164,6 +185,8 @@ def _check_source(spec: SourceSpec) -> None:
             if spec.options.get("format", "changelog-json") != "changelog-json":
                 raise UnsupportedConnector("ingress takes changelog-json only")
             allowed_kinds(spec.options)
+        case "kafka":
+            reader_options(spec.options, spec.rows_per_epoch_max)
         case _:
             field_rules(spec)
             _positive(spec.options, "rows-per-second")

@@ -62,10 +62,16 @@ class PipelineJob:
     print_rows_max: int = 1_000
     progress_epochs_max: int = 1_000
     orphans_max: int = 1_000
+    due_keys_max: int = 1_000
 
     def operators(self) -> list[OperatorInfo]:
         """The plan's stateful operators under the options of this run."""
-        return stateful_nodes(self.plan, self.options, orphans_max=self.orphans_max)
+        return stateful_nodes(
+            self.plan,
+            self.options,
+            orphans_max=self.orphans_max,
+            due_keys_max=self.due_keys_max,
+        )
 
 
 def check_plan(plan: CompiledPlan, settings: Settings) -> None:

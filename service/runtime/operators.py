@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from service.runtime.records import RunOptions
 
 ORPHANS_MAX = 1_000
+DUE_KEYS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,11 @@ class OperatorInfo:
 
 
 def stateful_nodes(
-    plan: CompiledPlan, options: RunOptions | None = None, *, orphans_max: int = ORPHANS_MAX
+    plan: CompiledPlan,
+    options: RunOptions | None = None,
+    *,
+    orphans_max: int = ORPHANS_MAX,
+    due_keys_max: int = DUE_KEYS_MAX,
 ) -> list[OperatorInfo]:
     """The stateful operators of a plan, in its order.
 
@@ -38,22 +43,25 @@ def stateful_nodes(
         options: Those of the pipeline, which may override strategy and thresholds and give the TTL
             of state whose plan names none; without them the plan's own count.
         orphans_max: Orphans listed for each key group.
+        due_keys_max: Keys of a key group that an epoch cleans beside those that it touches.
     """
     return [
         OperatorInfo(
             id=f"{node.id}_sink-materializer",
             node_id=node.id,
             kind="sink-materializer",
-            spec=_materializer(node, node.view, options, orphans_max),
+            spec=replace(
+                _materializer(node, node.view, options),
+                orphans_max=orphans_max,
+                due_keys_max=due_keys_max,
+            ),
         )
         for node in plan.nodes
         if isinstance(node.view, Sink) and node.view.require_upsert_materialize
     ]
 
 
-def _materializer(
-    node: ExecNode, sink: Sink, options: RunOptions | None, orphans_max: int
-) -> MaterializerSpec:
+def _materializer(node: ExecNode, sink: Sink, options: RunOptions | None) -> MaterializerSpec:
     strategy = (options and options.upsert_materialize_strategy) or sink.strategy
     default_ttl_ms = options.default_ttl_ms if options else 0
     row = node.output_type
@@ -67,5 +75,5 @@ def _materializer(
         high=options.adaptive_threshold_high if options else None,
         low=options.adaptive_threshold_low if options else None,
         ttl_ms=node.state[0].ttl_ms if node.state else default_ttl_ms,
-        orphans_max=orphans_max,
+        emit_expired=options.emit_expired if options else False,
     )

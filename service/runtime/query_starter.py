@@ -109,6 +109,7 @@ class DataflowStarter:
             print_rows_max=execution.print_rows_max,
             progress_epochs_max=execution.progress_epochs_max,
             orphans_max=execution.orphans_max,
+            due_keys_max=execution.expired_keys_per_epoch_max,
         )
 
     def checkpoint(self, record: PipelineRecord) -> Path:

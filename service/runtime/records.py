@@ -44,6 +44,8 @@ class PipelineOptions:
     """What becomes of lines that are no changes."""
     default_ttl_ms: int | None = None
     """TTL of state whose plan names none; 0 is for ever."""
+    emit_expired: bool | None = None
+    """Expiry of a row that a sink shows emits -D, or +U of what remains; else nothing."""
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = None
     """In place of the plan's own, for every materializer of the pipeline."""
     adaptive_threshold_high: int | None = None
@@ -69,6 +71,7 @@ class RunOptions:
     max_parallelism: int
     on_malformed: OnMalformed
     default_ttl_ms: int
+    emit_expired: bool = False
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = None
     """None: as the plan says."""
     adaptive_threshold_high: int | None = None

@@ -19,6 +19,7 @@ PERMANENT_CODES = frozenset(
         "state-corrupt",
         "state-invariant",
         "state-lost",
+        "version-mismatch",
     }
 )
 """Failures that another attempt would meet again, or make worse: never restarted by ourselves."""

@@ -16,6 +16,7 @@ from service.runtime.slot_keys import (
     DEAD_COUNT_NAME,
     DEAD_NAME,
     PROGRESS_NAME,
+    TOTALS_NAME,
     slot_key,
     table_name,
 )
@@ -110,6 +111,13 @@ class SlotReader:
             lambda transaction: transaction.xrevrange(name, newest, "-", count=limit)
         )
         return epoch, [orjson.loads(fields[b"progress"]) for _, fields in found]
+
+    def totals(self) -> dict[str, int]:
+        """Sums over all closed epochs, and their number."""
+        name = self._key(TOTALS_NAME)
+        epoch, held = self._with_epoch(lambda transaction: transaction.hgetall(name))
+        sums = {each: int(held.get(each.encode(), 0)) for each in ("rows_in", "rows_out", "dead")}
+        return {"epochs": epoch, **sums}
 
     def progress_after(self, epoch: int, limit: int) -> list[dict[str, Any]]:
         """Records of epochs after one, oldest first."""

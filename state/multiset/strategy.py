@@ -80,6 +80,10 @@ class HistoryPolicy:
     thresholds: Thresholds
     ttl_ms: int = 0
     """How long an entry lives after its last write; 0 is for ever."""
+    due_keys_max: int = 1000
+    """Keys of one key group that an epoch looks at only because something of them may be due."""
+    emit_expired: bool = False
+    """What the sink shows changes when it expires; else expiry emits nothing, as in Flink."""
 
     def spread_after(
         self, size: NDArray[np.int64], is_spread: NDArray[np.bool_]

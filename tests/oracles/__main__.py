@@ -1,7 +1,7 @@
 """Run recorded cases: `python -m tests.oracles PATH... [--backend heap,redis] [--strategy ...]`.
 
 Every case at or below each PATH is run; the kind of a case is told by its files, not by its place
-(the format is described beside the recorded cases of this repository's `tests/oracles/README.md`).
+(the format is described in `tests/oracles/recorded/README.md`).
 One line is printed for each failing case with its first difference; cases whose nodes are not
 executed yet are listed as `unsupported: NODE` and counted apart; the last line is
 `N passed, M failed`. The exit status is 0 only if no case failed and there was one.

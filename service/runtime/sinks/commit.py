@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from operators.wire import NoteSum, WorkerError
+from operators.wire import NoteSum, WorkerError, merged_offsets
 from service.runtime.connections import ledger_of
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink
-from service.runtime.slot_keys import DEAD_COUNT_NAME, DEAD_NAME, PROGRESS_NAME
+from service.runtime.slot_keys import DEAD_COUNT_NAME, DEAD_NAME, PROGRESS_NAME, TOTALS_NAME
 from state.backends.interface import (
     ApplyStaged,
     CounterAdd,
     EpochCheck,
     EpochStamp,
+    HashAdd,
     StreamAppend,
 )
 from state.backends.rules import check_epoch
@@ -89,8 +90,8 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
         for number, sink in files.items():
             sink.commit(epoch, parts.staged.get(number, []))
     stamp = EpochStamp(epoch=epoch, run=spec.run, time_ms=parts.time_ms)
-    # A source without news takes no part in an epoch: its offset is still that of the marker.
-    offsets = {**orjson.loads(marker.offsets), **parts.notes.offsets}
+    # A source, or a partition of it, without news takes no part: its offset is the marker's.
+    offsets = merged_offsets(orjson.loads(marker.offsets), parts.notes.offsets)
     ledger.close_epoch(stamp, offsets, _effects(spec, epoch, parts))
     if any(each.get("keys") for each in parts.notes.nodes().values()):
         ledger.promote_all(spec.operators, spec.max_parallelism)
@@ -112,14 +113,20 @@ def _effects(spec: WriterSpec, epoch: int, parts: EpochParts) -> list[Effect]:
         entries = [[b"letter", note.encode()] for _, note in kept]
         effects.append(StreamAppend(DEAD_NAME.encode(), entries, spec.dead_letters_max))
         effects.append(CounterAdd(DEAD_COUNT_NAME.encode(), parts.dead_count))
-    record = orjson.dumps(progress_record(spec, epoch, parts), option=orjson.OPT_SORT_KEYS)
-    progress = [[b"progress", record]]
-    effects.append(
-        StreamAppend(
-            PROGRESS_NAME.encode(), progress, spec.progress_max, entry_id=f"{epoch}-0".encode()
-        )
-    )
-    return effects
+    return effects + record_effects(progress_record(spec, epoch, parts), spec.progress_max)
+
+
+def record_effects(record: dict[str, Any], progress_max: int) -> list[Effect]:
+    """Keep an epoch's progress record, and add it to the sums that lose none to trimming."""
+    epoch = record["epoch"]
+    sums: list[Effect] = [
+        HashAdd(TOTALS_NAME.encode(), name.encode(), record[name])
+        for name in ("rows_in", "rows_out", "dead")
+        if record[name]
+    ]
+    text = orjson.dumps(record, option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    name, entry_id = PROGRESS_NAME.encode(), f"{epoch}-0".encode()
+    return [*sums, StreamAppend(name, [[b"progress", text]], progress_max, entry_id=entry_id)]
 
 
 def progress_record(spec: WriterSpec, epoch: int, parts: EpochParts) -> dict[str, Any]:

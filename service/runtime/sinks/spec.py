@@ -26,6 +26,8 @@ class SinkSpec:
     mode: Mode
     """append: inserts only, an update is an error; upsert: no -U; retract: all kinds."""
     options: dict[str, str] = field(default_factory=dict)
+    operator: str = ""
+    """The stateful operator that the rows go through first, an `OperatorTask` as JSON; if any."""
 
 
 @dataclass(frozen=True, slots=True)

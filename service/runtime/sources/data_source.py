@@ -21,8 +21,9 @@ READERS = {
     "ingress": ("service.runtime.sources.ingress", "IngressReader"),
     "datagen": ("service.runtime.sources.datagen", "DatagenReader"),
     "values": ("service.runtime.sources.values", "ValuesReader"),
+    "ticks": ("service.runtime.sources.ticks", "TicksReader"),
 }
-"""Module and class of readers by connector; `values` is not one that a table can name."""
+"""Module and class of readers by connector; a table can name neither `values` nor `ticks`."""
 
 
 def reader_class(connector: str) -> type[ChangeReader]:

@@ -110,10 +110,10 @@ def test_there_are_at_most_so_many_pipelines(make_app: Any) -> None:
 
 
 def test_a_plan_that_would_not_run_is_refused_with_its_place(app: AppClient) -> None:
-    kafka = app.post(PATH, {"name": "p", "plan": flights_plan(source={"connector": "kafka"})})
+    jdbc = app.post(PATH, {"name": "p", "plan": flights_plan(source={"connector": "jdbc"})})
     broken = app.post(PATH, {"name": "p", "plan": {**FLIGHTS, "edges": []}})
 
-    problem = assert_problem(kafka, 422, "plan-unsupported")
+    problem = assert_problem(jdbc, 422, "plan-unsupported")
     assert problem["node_id"] == 1
     assert problem["path"].startswith("/nodes/0")
     assert_problem(broken, 422, "plan-invalid")

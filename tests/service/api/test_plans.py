@@ -55,7 +55,7 @@ def test_text_that_is_no_plan_is_found_not_valid(app: AppClient, text: str) -> N
 
 
 def test_what_we_cannot_run_is_told_apart_with_its_type(app: AppClient) -> None:
-    found = validate(app, flights_plan(source={"connector": "kafka"}))
+    found = validate(app, flights_plan(source={"connector": "jdbc"}))
 
     (finding,) = found["findings"]
     assert found["valid"] is False

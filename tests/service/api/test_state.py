@@ -258,7 +258,6 @@ def test_progress_is_newest_first_with_totals(app: AppClient, flights: Flights) 
     assert page["epoch"] == 5
     assert page["totals"] == {
         "epochs": 5,
-        "since_epoch": 1,
         "rows_in": 10,
         "rows_out": 10,
         "dead": 0,

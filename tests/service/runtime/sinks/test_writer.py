@@ -176,6 +176,22 @@ def test_offsets_of_a_source_that_rested_stay_in_the_marker(
     assert orjson.loads(marker.offsets) == {"other": {"at": 9}, "s": {"at": 2}}
 
 
+def test_partitions_of_a_source_that_rested_stay_in_the_marker(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    spec = with_sinks(writer, sink("blackhole"))
+
+    def read(partition: str, end: int) -> pa.RecordBatch:
+        offsets = {"topics": {"t": {partition: end}}}
+        return notes((TICK, to_note(SourceNote("k", f"t/{partition}", 1, offsets))))
+
+    run(spec, 1, [tick(1), read("0", 5), read("1", 8)])
+    run(spec, 2, [tick(2), read("1", 9)])
+
+    marker = EpochLedger(redis_client, "p").marker()
+    assert orjson.loads(marker.offsets)["k"] == {"topics": {"t": {"0": 5, "1": 9}}}
+
+
 def test_what_lost_attempts_staged_is_not_applied(
     redis_client: redis.Redis, writer: WriterSpec
 ) -> None:
