@@ -30,6 +30,7 @@ from operators.changelog import Change, RowKind
 from operators.errors import InvalidSpec
 from operators.keyed_epoch import KeyedEpoch, KeyedInput
 from operators.orphans import orphan_writes
+from state.errors import InvalidThresholds
 from state.multiset.changes import Report
 from state.multiset.interface import NotFound, RemovedAll, RemovedLast, RemovedOther
 from state.multiset.kernel import apply_changes
@@ -95,8 +96,8 @@ class MaterializerSpec:
             raise InvalidSpec("ttl_ms and orphans_max are at least 0, due_keys_max at least 1")
         try:
             Thresholds.of(self.backend, self.high, self.low)
-        except ValueError as cause:
-            raise InvalidSpec(str(cause)) from cause
+        except InvalidThresholds as cause:
+            raise InvalidSpec(cause.message) from cause
 
     @property
     def replaces(self) -> bool:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from state.errors import InvalidThresholds
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -33,7 +35,7 @@ class Thresholds:
     """When an ADAPTIVE history changes its layout; both inclusive, as in Flink.
 
     Raises:
-        ValueError: If the pair does not leave a gap, or is negative.
+        InvalidThresholds: The pair does not leave a gap, or is negative.
     """
 
     high: int
@@ -43,7 +45,7 @@ class Thresholds:
 
     def __post_init__(self) -> None:
         if not self.high > self.low >= 0:
-            raise ValueError(
+            raise InvalidThresholds(
                 f"threshold high ({self.high}) must be above low ({self.low}), and low at least 0"
             )
 
@@ -55,7 +57,7 @@ class Thresholds:
         override of one alone is never refused for the default of the other.
 
         Raises:
-            ValueError: If both are given and leave no gap, or one is negative.
+            InvalidThresholds: Both are given and leave no gap, or one is negative.
         """
         default = DEFAULT_THRESHOLDS[backend]
         if high is not None and low is None:

@@ -3,7 +3,7 @@
 A short collection is packed: it lies in one field of the state's hash, so all keys of an epoch are
 one read. A long one is spread over a hash of its own, so that an access to one element costs the
 same however many there are. It is spread when it reaches `high` elements and packed again when it
-falls to `low`; the gap keeps one that stands at the border from moving to and fro.
+falls to `low`; the gap keeps one that stands at the border from changing all the time.
 
 What is hard is that a spread collection is known in part only. A `CollectionCell` knows some
 elements as they are now, what the touched ones were before, which it looked for in vain, how many
