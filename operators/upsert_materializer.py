@@ -74,6 +74,8 @@ class MaterializerSpec:
     low: int | None = None
     """ADAPTIVE: a spread history of so few entries is packed; None: the backend's default."""
     ttl_ms: int = 0
+    ttl_enabled_ms: int | None = None
+    """When TTL was switched on for state that was there already: `state.registry` knows."""
     due_keys_max: int = 1000
     """Keys of one key group that an epoch cleans beside those that it touches."""
     emit_expired: bool = False
@@ -109,7 +111,12 @@ class MaterializerSpec:
         """How the histories are kept."""
         thresholds = Thresholds.of(self.backend, self.high, self.low)
         return HistoryPolicy(
-            self.strategy, thresholds, self.ttl_ms, self.due_keys_max, self.emit_expired
+            self.strategy,
+            thresholds,
+            self.ttl_ms,
+            self.due_keys_max,
+            self.ttl_enabled_ms,
+            self.emit_expired,
         )
 
     @property
@@ -129,6 +136,7 @@ class MaterializerSpec:
                 "high": self.high,
                 "low": self.low,
                 "ttl_ms": self.ttl_ms,
+                "ttl_enabled_ms": self.ttl_enabled_ms,
                 "due_keys_max": self.due_keys_max,
                 "emit_expired": self.emit_expired,
                 "orphans_max": self.orphans_max,
@@ -150,6 +158,7 @@ class MaterializerSpec:
             high=fields["high"],
             low=fields["low"],
             ttl_ms=fields["ttl_ms"],
+            ttl_enabled_ms=fields["ttl_enabled_ms"],
             due_keys_max=fields["due_keys_max"],
             emit_expired=fields["emit_expired"],
             orphans_max=fields["orphans_max"],

@@ -126,6 +126,12 @@ class MaterializerHarness:
         harness._opened = [reader, transport]
         return harness
 
+    def restart(self, spec: MaterializerSpec) -> None:
+        """Begin a new run on the same state, as a pipeline with changed options does."""
+        self.spec = spec
+        self._operator = UpsertMaterializer(MaterializerSpec.from_json(spec.to_json()))
+        self._run = self._ledger.open_run([NODE], self._max_parallelism)
+
     def close(self) -> None:
         """Close the connections that were opened."""
         for each in self._opened:
@@ -196,6 +202,12 @@ class MaterializerHarness:
             _, page = list_keys(self._view(NODE), group, count=1 << 30)
             found += [self._key_codec.decode(each.key) for each in page]
         return found
+
+    def stored_names(self) -> set[bytes]:
+        """Names of all structures in state; on heap only, where everything can be listed."""
+        assert isinstance(self._backend, HeapBackend)
+        groups = self._backend.store.key_groups.values()
+        return {name for group in groups for name in group.space.structures}
 
     def view(self) -> StateView:
         """Committed state, as it is now."""

@@ -1,6 +1,7 @@
 """Reading what an epoch needs of its keys' histories, in as few round trips as possible.
 
-    1   the value of every touched key (packed: its whole history); the keys due to expire
+    1   the value of every touched key (packed: its whole history); the keys due to expire; once
+        after TTL was switched on, one more for keys that no index of expiry has yet
     2   spread histories: the index of the match columns in question, and which blocks are the
         newest or hold what is past its time; values of the keys that are due
     3   those blocks, and the blocks of the entries found in the index
@@ -34,13 +35,15 @@ from state.multiset.text import (
     parse_packed,
 )
 from state.multiset.vectors import bytes_of
+from state.multiset.walk import IndexWalk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from numpy.typing import NDArray
 
-    from state.backends.interface import EpochTransaction, Read
+    from state.backends.interface import EpochTransaction, Read, Write
 
     Integers = NDArray[np.int64]
 
@@ -69,6 +72,8 @@ class Histories:
     """Keys from here on are there only because something of them may be due to expire."""
     vanished: Integers
     """Keys of which the sink shows what has expired, ascending."""
+    notes: list[tuple[int, Write]]
+    """What the walk of the index is to remember, by key group."""
     vanished_place: Integers
     """Where in `packed` what the sink shows of each is; if that was gone before, the newest."""
 
@@ -90,6 +95,7 @@ class HistoryLoader:
         self._matching = matching
         self._until_ms = now_ms - policy.ttl_ms if policy.ttl_ms else None
         """What was written at or before this is past its time."""
+        self._walk = IndexWalk((), None, 0)
         self._keys = list(touched.keys)
         self._key_groups = touched.key_groups
 
@@ -151,6 +157,7 @@ class HistoryLoader:
             due_from=len(self._touched.keys),
             vanished=none,
             vanished_place=none,
+            notes=list(self._walk.notes()),
         )
 
     # Round trips.
@@ -169,12 +176,16 @@ class HistoryLoader:
             reads += [
                 SortedRange(each, EXPIRY, -EVER, self._until_ms, limit) for each in key_groups
             ]
+            self._walk = IndexWalk(key_groups, self._policy.enabled_ms, limit)
+        first_walk = len(reads)
+        reads += self._walk.reads()
         replies = self._transaction.fetch(reads)
         values: list[bytes | None] = [None] * len(self._keys)
         for (_, members), reply in zip(by_group, replies, strict=False):
             for index, value in zip(members, reply, strict=True):
                 values[index] = value
-        due = self._add_due_keys(key_groups, replies[first_due:])
+        due = self._add_due_keys(key_groups, replies[first_due:first_walk])
+        due += self._add_walked_keys(replies[first_walk:])
         values += [None] * len(due)
         return values, self._load_spread(due, values)
 
@@ -216,6 +227,20 @@ class HistoryLoader:
                 if key not in known:
                     self._keys.append(key)
                     groups.append(key_group)
+        self._key_groups = np.append(self._key_groups, np.array(groups, np.int64))
+        return list(range(first, len(self._keys)))
+
+    def _add_walked_keys(self, replies: Sequence[Any]) -> list[int]:
+        """Append keys of key groups that are walked, as if they were due; their indices."""
+        scans = self._walk.scans(replies)
+        if not scans:
+            return []
+        known = set(self._keys)
+        first, groups = len(self._keys), []
+        for key_group, keys in self._walk.keys(self._transaction.fetch(scans)):
+            news = [key for key in keys if key not in known]
+            self._keys += news
+            groups += [key_group] * len(news)
         self._key_groups = np.append(self._key_groups, np.array(groups, np.int64))
         return list(range(first, len(self._keys)))
 
@@ -298,6 +323,7 @@ class HistoryLoader:
             due_from=len(self._touched.keys),
             vanished=vanished,
             vanished_place=vanished_place,
+            notes=list(self._walk.notes()),
         )
 
     def _vanished(self, size: Integers, shown: Integers) -> tuple[Integers, Integers]:

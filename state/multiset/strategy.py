@@ -84,6 +84,8 @@ class HistoryPolicy:
     """How long an entry lives after its last write; 0 is for ever."""
     due_keys_max: int = 1000
     """Keys of one key group that an epoch looks at only because something of them may be due."""
+    enabled_ms: int | None = None
+    """When TTL was switched on for histories that were there already; None: it always was."""
     emit_expired: bool = False
     """What the sink shows changes when it expires; else expiry emits nothing, as in Flink."""
 

@@ -132,6 +132,8 @@ class HistoryWriter:
         self._write_emptied()
         if self._epoch.policy.ttl_ms:
             self._write_expiry(puts)
+        for key_group, note in self._epoch.histories.notes:
+            self._add(key_group, note)
         return self._writes
 
     def _puts(self) -> Puts:

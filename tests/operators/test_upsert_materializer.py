@@ -261,6 +261,45 @@ class TestTtl:
 
         assert emitted == {1109: [], 1110: ["+U1"], 1149: [], 1150: ["-D1"], 1151: []}
 
+    @pytest.mark.parametrize("strategy", [Strategy.VALUE, Strategy.MAP, Strategy.LEGACY])
+    def test_a_ttl_that_is_switched_on_finds_what_was_there_before(self, strategy: Strategy):
+        spec = replace(SPEC, strategy=strategy)
+        harness = MaterializerHarness.on_heap(spec, max_parallelism=3)
+        harness.run([Step(time_ms=1000), *(Change(ADD, row(n, key=n)) for n in range(9))])
+        harness.run([Step(time_ms=1080), Change(ADD, row(99, key=0))])
+
+        harness.restart(replace(spec, ttl_ms=100, ttl_enabled_ms=1100, due_keys_max=1))
+        left = []
+        for harness.now_ms in (1100, 1101, 1102):
+            harness.run_epoch([])
+            left.append(len(harness.stored_keys()))
+
+        # A key group an epoch, and no untouched key is forgotten.
+        assert left[-1] == 1
+        assert left == sorted(left, reverse=True)
+        harness.now_ms = 1180
+        for _ in ("expires", "forgets the walk", "promotes that"):
+            harness.run_epoch([])
+        assert harness.stored_names() == set()
+
+    @pytest.mark.parametrize("strategy", [Strategy.VALUE, Strategy.MAP])
+    def test_another_ttl_counts_for_what_is_there(self, strategy: Strategy):
+        harness = MaterializerHarness.on_heap(replace(SPEC, strategy=strategy, ttl_ms=1000))
+        harness.run([Step(time_ms=1000), *adds(1), Step(time_ms=1050), *adds(2)])
+
+        harness.restart(replace(SPEC, strategy=strategy, ttl_ms=100))
+        harness.now_ms = 1100
+        harness.run_epoch([])
+        assert [each[0] for each in harness.history((1,))] == [2]
+        harness.restart(replace(SPEC, strategy=strategy, ttl_ms=5000))
+        harness.now_ms = 6049
+        harness.run_epoch([])
+        assert [each[0] for each in harness.history((1,))] == [2]
+        harness.restart(replace(SPEC, strategy=strategy))
+        harness.now_ms = 1 << 40
+        harness.run_epoch([])
+        assert [each[0] for each in harness.history((1,))] == [2]
+
     def test_expiry_is_emitted_before_the_changes_of_its_epoch(self):
         harness = MaterializerHarness.on_heap(replace(SPEC, ttl_ms=100, emit_expired=True))
         harness.run([Step(time_ms=1000), *adds(1)])

@@ -241,8 +241,7 @@ def test_nothing_is_left_once_all_has_expired(
 
 def names_in_state(harness: MaterializerHarness) -> set[bytes]:
     harness.run_epoch([])
-    store = harness._backend.store  # the heap's own dictionaries
-    return {name for group in store.key_groups.values() for name in group.space.structures}
+    return harness.stored_names()
 
 
 A, B, C = (1, 1, "a"), (2, 1, "b"), (3, 1, "a")
