@@ -230,13 +230,10 @@ class SpreadWriter:
         if fresh:
             members = [b"%d" % number for number in fresh]
             self._writes.append(SortedPut(names.order, _interleaved(fresh, members)))
-        if epoch.policy.ttl_ms:
-            written = np.append(
-                packed.written_ms[place], np.full(self._puts.key.size, epoch.now_ms)
-            )
-            written = written[by_number] if kept.size else written
-            oldest = np.minimum.reduceat(written, start).tolist()
-            self._writes.append(SortedPut(names.stamps, _interleaved(oldest, fields)))
+        written = np.append(packed.written_ms[place], np.full(self._puts.key.size, epoch.now_ms))
+        written = written[by_number] if kept.size else written
+        oldest = np.minimum.reduceat(written, start).tolist()
+        self._writes.append(SortedPut(names.stamps, _interleaved(oldest, fields)))
         return numbers
 
     def _drop_blocks(self, blocks: Integers) -> None:
