@@ -35,9 +35,11 @@ from state.multiset.changes import Report
 from state.multiset.interface import NotFound, RemovedAll, RemovedLast, RemovedOther
 from state.multiset.kernel import apply_changes
 from state.multiset.loading import HistoryLoader
+from state.multiset.registered import HistoryDescriptor
 from state.multiset.spread_writing import EpochResult
 from state.multiset.strategy import HistoryPolicy, Strategy, Thresholds
 from state.multiset.writing import HistoryWriter
+from state.ttl import DISABLED, TtlConfig
 from state.types import format_type, parse_type
 
 if TYPE_CHECKING:
@@ -117,6 +119,17 @@ class MaterializerSpec:
             self.due_keys_max,
             self.ttl_enabled_ms,
             self.emit_expired,
+        )
+
+    @property
+    def descriptor(self) -> HistoryDescriptor:
+        """The state, as the pipeline remembers it."""
+        return HistoryDescriptor(
+            name="history",
+            row=", ".join(map(format_type, self.types)),
+            key=self.key,
+            match=self.upsert_key or (),
+            ttl=TtlConfig(self.ttl_ms) if self.ttl_ms else DISABLED,
         )
 
     @property

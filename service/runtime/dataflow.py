@@ -13,7 +13,7 @@ exchange by key group; all sinks are one writer, whose commit closes the epoch.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from service.plan import unsupported
@@ -25,6 +25,8 @@ from service.runtime.operators import OperatorInfo, stateful_nodes
 from state.types import LogicalTypeError, arrow_type
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
     from service.plan import CompiledPlan
@@ -63,15 +65,21 @@ class PipelineJob:
     progress_epochs_max: int = 1_000
     orphans_max: int = 1_000
     due_keys_max: int = 1_000
+    ttl_enabled_ms: Mapping[str, int | None] = field(default_factory=dict)
+    """By operator: when TTL was switched on for state that was there already."""
 
     def operators(self) -> list[OperatorInfo]:
         """The plan's stateful operators under the options of this run."""
-        return stateful_nodes(
+        found = stateful_nodes(
             self.plan,
             self.options,
             orphans_max=self.orphans_max,
             due_keys_max=self.due_keys_max,
         )
+        return [
+            replace(each, spec=replace(each.spec, ttl_enabled_ms=self.ttl_enabled_ms.get(each.id)))
+            for each in found
+        ]
 
 
 def check_plan(plan: CompiledPlan, settings: Settings) -> None:

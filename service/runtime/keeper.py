@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import anyio.to_thread
 import structlog
@@ -57,10 +57,11 @@ from service.runtime.status import (
 from state.errors import StateError, StateUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from service.runtime.gateway import QueryLook, StartedQuery
     from service.runtime.registry import Registry
+    from state.descriptors import StateDescriptor
 
 log = structlog.get_logger(__name__)
 
@@ -84,11 +85,15 @@ class Queries(Protocol):
         """End the queries of this name that nobody noted."""
 
 
+States: TypeAlias = "Mapping[str, Sequence[StateDescriptor]]"
+"""The states of each stateful operator, by its id."""
+
+
 class QueryStarter(Protocol):
     """What turns a record into a query; `dataflow` behind it. Its calls block."""
 
-    def nodes(self, record: PipelineRecord) -> Sequence[str]:
-        """The ids of the stateful operators; raises StartFailed where there can be no query."""
+    def states(self, record: PipelineRecord) -> States:
+        """What the stateful operators keep; raises StartFailed where there can be no query."""
 
     def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
         """Start the query, named as the pipeline, on the checkpoint of the record's id.
@@ -103,8 +108,8 @@ class QueryStarter(Protocol):
 class PipelineLedgers(Protocol):
     """What a keeper needs of keyed state, for pipelines by name. Its calls block."""
 
-    def open_run(self, name: str, nodes: Sequence[str], max_parallelism: int) -> Run:
-        """Begin a run: fence the one before, settle its last epoch."""
+    def open_run(self, name: str, states: States, max_parallelism: int) -> Run:
+        """Begin a run: fence the one before, settle its last epoch, register its states."""
 
     def epoch(self, name: str) -> int:
         """The last closed epoch; 0 before the first."""
@@ -133,6 +138,8 @@ class Run:
     number: int
     incarnation: str | None
     """Which process Redis is, read before the run was opened: tasks refuse another one."""
+    ttl_enabled_ms: Mapping[str, int | None] = field(default_factory=dict)
+    """By operator: when TTL was switched on for state that was there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +249,9 @@ class PipelineKeeper:
             return remaining
         self._restart_ordered = False
         self._become(PipelineState.STARTING, error=self.status.error)
-        nodes = await self._blocking(self._ports.starter.nodes, record)
+        states = await self._blocking(self._ports.starter.states, record)
         key_groups = record.options.max_parallelism or self._ports.max_parallelism
-        run = await self._blocking(self._ports.ledgers.open_run, self.name, nodes, key_groups)
+        run = await self._blocking(self._ports.ledgers.open_run, self.name, states, key_groups)
         started = await self._ports.queries.start(
             lambda spark: self._ports.starter.start(spark, record, run)
         )

@@ -10,8 +10,9 @@ from service.runtime.gateway import QueryLook, QueryState, StartedQuery
 from service.runtime.keeper import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from service.runtime.keeper import States
     from service.runtime.records import PipelineRecord, QueryHandle
 
 HANG_LIMIT_S = 20
@@ -131,10 +132,10 @@ class FakeStarter:
         self.refused = False
         self.discarded: list[str] = []
 
-    def nodes(self, record: PipelineRecord) -> Sequence[str]:
+    def states(self, record: PipelineRecord) -> States:
         if self.refused:
             raise StartFailed("node 3 is not supported", code="plan.unsupported")
-        return ["3_sink-materializer"]
+        return {"3_sink-materializer": []}
 
     def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
         return f"{record.name} run {run.number}"
@@ -152,7 +153,7 @@ class FakeLedgers:
         self.dropped: list[str] = []
         self.error: Exception | None = None
 
-    def open_run(self, name: str, nodes: Sequence[str], max_parallelism: int) -> Run:
+    def open_run(self, name: str, states: States, max_parallelism: int) -> Run:
         if self.error is not None:
             raise self.error
         self.runs[name] = self.runs.get(name, 0) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,9 @@ from service.settings import (
     Settings,
     SparkSettings,
 )
-from state.errors import StateUnavailable
+from state.errors import CodecMismatch, StateUnavailable
+from state.multiset.registered import HistoryDescriptor
+from state.ttl import TtlConfig
 from tests.conftest import RedisServer, free_port
 
 if TYPE_CHECKING:
@@ -59,14 +62,16 @@ def test_job_is_of_the_record_the_run_and_the_settings(tmp_path: Path) -> None:
 
 
 def test_stateful_operators_of_the_demo_are_found(tmp_path: Path) -> None:
-    (node,) = DataflowStarter(settings(tmp_path)).nodes(record(demo_plan()))
+    states = DataflowStarter(settings(tmp_path)).states(record(demo_plan()))
 
-    assert node.endswith("_sink-materializer")
+    ((operator, (history,)),) = states.items()
+    assert operator.endswith("_sink-materializer")
+    assert (history.name, history.kind) == ("history", "history")
 
 
 def test_plan_that_is_none_is_a_failed_start(tmp_path: Path) -> None:
     with pytest.raises(StartFailed) as refused:
-        DataflowStarter(settings(tmp_path)).nodes(record({"nodes": "none"}))
+        DataflowStarter(settings(tmp_path)).states(record({"nodes": "none"}))
 
     assert refused.value.code.startswith("plan")
 
@@ -87,11 +92,39 @@ def test_runs_are_counted_and_know_their_redis(
 ) -> None:
     ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url))
 
-    first = ledgers.open_run("p", ["3_sink-materializer"], 4)
-    second = ledgers.open_run("p", ["3_sink-materializer"], 4)
+    first = ledgers.open_run("p", {"3_sink-materializer": []}, 4)
+    second = ledgers.open_run("p", {"3_sink-materializer": []}, 4)
 
     assert (first.number, second.number) == (1, 2)
     assert first.incarnation == redis_client.info("server")["run_id"]
+
+
+def test_a_ttl_that_is_switched_on_is_told_with_its_time(
+    redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url))
+    without = HistoryDescriptor(name="history", row="INT", key=(0,), match=())
+    with_ttl = replace(without, ttl=TtlConfig(1000))
+
+    runs = [ledgers.open_run("p", {"3": [each]}, 4) for each in (without, with_ttl, with_ttl)]
+    others = ledgers.open_run("q", {"3": [with_ttl]}, 4)
+
+    before, switched, kept = (each.ttl_enabled_ms["3"] for each in runs)
+    assert before is None
+    assert switched is not None
+    assert kept == switched
+    assert others.ttl_enabled_ms == {"3": None}
+
+
+def test_state_of_another_form_is_not_opened(
+    redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url))
+    history = HistoryDescriptor(name="history", row="INT", key=(0,), match=())
+    ledgers.open_run("p", {"3": [history]}, 4)
+
+    with pytest.raises(CodecMismatch, match="history of INT"):
+        ledgers.open_run("p", {"3": [replace(history, row="BIGINT")]}, 4)
 
 
 def test_epoch_is_that_of_the_marker(redis_server: RedisServer, redis_client: redis.Redis) -> None:
@@ -107,7 +140,7 @@ def test_dropped_state_leaves_the_run_counter_only(
     redis_server: RedisServer, redis_client: redis.Redis
 ) -> None:
     ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url))
-    ledgers.open_run("p", ["3_sink-materializer"], 4)
+    ledgers.open_run("p", {"3_sink-materializer": []}, 4)
 
     ledgers.drop("p")
 
