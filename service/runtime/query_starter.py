@@ -110,6 +110,7 @@ class DataflowStarter:
             progress_epochs_max=execution.progress_epochs_max,
             orphans_max=execution.orphans_max,
             due_keys_max=execution.expired_keys_per_epoch_max,
+            allow_testing=execution.testing_options_enabled,
         )
 
     def checkpoint(self, record: PipelineRecord) -> Path:
