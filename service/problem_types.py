@@ -162,8 +162,9 @@ TABLE_OPTION_INVALID = ProblemType(
     "table-option-invalid",
     422,
     "an option of a table is not valid",
-    "An option in a table's `WITH` is missing, unknown or out of range.",
-    "Correct the option that `detail` names.",
+    "An option in a table's `WITH` is missing or out of range, or its connector and format do not "
+    "honour it: none is passed over. `path` says where, `hint` the nearest name.",
+    "Correct the option that `detail` names, or leave it out.",
 )
 PATH_OUTSIDE_ROOT = ProblemType(
     "path-outside-root",
@@ -272,7 +273,8 @@ MALFORMED_CHANGES = ProblemType(
     422,
     "some lines are no changes of this table",
     "The pipeline's option `on_malformed` is `fail`, so a body with malformed lines is refused as "
-    "a whole. `rejected` lists them by line number, with the reason but not the content.",
+    "a whole. `rejected` lists them by line number, with the reason but not the content. They are "
+    "counted and listed as dead letters, too: their position names `request_id` and the line.",
     "Correct the lines that `rejected` names.",
 )
 BACKLOG_FULL = _retry(

@@ -67,6 +67,7 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     LogicalTypeError: kinds.PLAN_INVALID,
     UnsupportedType: kinds.PLAN_UNSUPPORTED,
     dataflow.DataflowError: kinds.PLAN_INVALID,
+    dataflow.InvalidNodeOption: kinds.PLAN_INVALID,
     dataflow.UnsupportedNode: kinds.PLAN_UNSUPPORTED,
     dataflow.UnsupportedConnector: kinds.PLAN_UNSUPPORTED,
     dataflow.UnsupportedChangelog: kinds.PLAN_UNSUPPORTED,

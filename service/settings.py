@@ -215,6 +215,11 @@ class ExecutionSettings(_Group):
         description="Longest wait for a query to end, in ms.",
     )
 
+    testing_options_enabled: bool = Field(
+        default=False,
+        description="Whether tables may have options that only tests need: testing.time-field.",
+    )
+
     @model_validator(mode="after")
     def _ordered(self) -> ExecutionSettings:
         if self.restart_backoff_min_ms > self.restart_backoff_max_ms:

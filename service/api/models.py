@@ -331,6 +331,7 @@ class Rejected(BaseModel):
 class Accepted(BaseModel):
     """What became of an ingress body."""
 
+    request_id: str = Field(description="Names the request in the positions of its dead letters.")
     token: str
     completion: str = Field(description="Where to ask whether the changes have reached the sinks.")
     accepted: int

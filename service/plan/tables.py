@@ -86,6 +86,8 @@ class Table:
     schema: Schema
     options: Mapping[str, str]
     path: str
+    is_partitioned: bool = False
+    """Whether it has partition keys."""
 
     @property
     def name(self) -> str:
@@ -148,7 +150,8 @@ def parse_table(spec: JsonObject, catalog: Mapping[str, Mapping[str, Any]] | Non
     options = (resolved.texts("options") if resolved else {}) | (
         found.texts("options") if found else {}
     )
-    return Table(identifier, names, schema, options, reference.path)
+    keys = (resolved or found).list("partitionKeys", is_optional=True)  # type: ignore[union-attr]
+    return Table(identifier, names, schema, options, reference.path, bool(keys))
 
 
 def parse_schema(schema: JsonObject) -> Schema:

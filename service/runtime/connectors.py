@@ -20,6 +20,7 @@ from service.plan.changelog_mode import UPSERT
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import DurationError
 from service.plan.nodes import Sink, TableScan
+from service.runtime.csv_dialect import CsvDialect, check_csv_type
 from service.runtime.dataflow_errors import (
     DataflowError,
     InvalidTableOption,
@@ -33,6 +34,7 @@ from service.runtime.sources.datagen import field_rules, rows_total
 from service.runtime.sources.formats import allowed_kinds, format_of
 from service.runtime.sources.kafka_options import reader_options
 from service.runtime.sources.spec import SourceSpec
+from service.runtime.table_options import TIME_FIELD, check_options
 from state.types import format_type
 
 if TYPE_CHECKING:
@@ -93,7 +95,13 @@ def scan_columns(scan: TableScan) -> list[Column]:
 
 
 def source_spec(
-    table: Table, columns: Sequence[Column], *, name: str, files_root: str, pipeline: str = ""
+    table: Table,
+    columns: Sequence[Column],
+    *,
+    name: str,
+    files_root: str,
+    pipeline: str = "",
+    allow_testing: bool = False,
 ) -> SourceSpec:
     """What a source is told of its table; where and how it runs is added by the dataflow.
 
@@ -103,6 +111,7 @@ def source_spec(
         name: The table's name in this pipeline.
         files_root: Folder that files must lie in.
         pipeline: Whose source it is; empty while a plan is only checked.
+        allow_testing: Whether options of tests may be there.
 
     Raises:
         DataflowError: The connector, format, path or an option cannot be.
@@ -121,6 +130,8 @@ def source_spec(
     )
     with _at(table):
         _check_source(spec)
+        _check_csv_types(spec.options, columns)
+    _check_table(table, allow_testing=allow_testing)
     return spec
 
 
@@ -153,6 +164,8 @@ def sink_spec(node: ExecNode, sink: Sink, *, name: str, files_root: str) -> Sink
     with _at(table):
         spec = replace(spec, mode=_sink_mode(spec))
         _check_sink(spec, files_root, changes)
+        _check_csv_types(spec.options, table.schema.persisted)
+    _check_table(table, allow_testing=False)
     return spec
 
 
@@ -174,10 +187,36 @@ def _connector(table: Table, known: frozenset[str], what: str) -> str:
     )
 
 
+def _check_table(table: Table, *, allow_testing: bool) -> None:
+    """Refuse what is asked of a table beyond what its connector and format honour."""
+    path = f"{table.path}/resolvedTable"
+    if table.is_partitioned:
+        raise UnsupportedConnector(
+            f"table {table.name} is partitioned, and no connector here knows partitions",
+            hint="leave out PARTITIONED BY",
+            path=f"{path}/partitionKeys",
+        )
+    columns = [each.name for each in table.schema.physical]
+    # Kafka's options are translated one by one, which refuses what is not known.
+    if table.options.get("connector") != "kafka":
+        check_options(table.options, columns, f"{path}/options", allow_testing=allow_testing)
+
+
+def _check_csv_types(options: Mapping[str, str], columns: Sequence[Column]) -> None:
+    if options.get("format") == "csv":
+        for column in columns:
+            if column.type is not None:
+                check_csv_type(column.name, column.type, column.path)
+
+
 def _check_source(spec: SourceSpec) -> None:
     match spec.connector:
         case "filesystem":
-            format_of(spec.options)
+            form = format_of(spec.options)
+            if form == "csv":
+                CsvDialect.of(spec.options)
+            if TIME_FIELD in spec.options and form not in ("json", "changelog-json"):
+                raise InvalidTableOption(f'option "{TIME_FIELD}" needs lines of JSON')
             allowed_kinds(spec.options)
             path_below(spec.files_root, _fixed_part(_required(spec.options, "path")))
             _duration(spec.options, "source.monitor-interval")
@@ -198,7 +237,8 @@ def _check_source(spec: SourceSpec) -> None:
 
 def _check_sink(spec: SinkSpec, files_root: str, changes: ChangelogMode) -> None:
     if spec.connector == "filesystem":
-        format_of(spec.options)
+        if format_of(spec.options) == "csv":
+            CsvDialect.of_sink(spec.options)
         path_below(files_root, _required(spec.options, "path"))
     if spec.connector == "redis" and not spec.primary_key:
         raise InvalidTableOption(

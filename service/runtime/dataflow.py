@@ -21,6 +21,7 @@ from service.plan.nodes import Calc, ExecNode, Sink, TableScan, Values
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.dataflow_errors import DataflowError, UnsupportedNode
 from service.runtime.expressions import check as check_expression
+from service.runtime.node_options import check_configuration
 from service.runtime.operators import OperatorInfo, stateful_nodes
 from state.types import LogicalTypeError, arrow_type
 
@@ -67,6 +68,8 @@ class PipelineJob:
     due_keys_max: int = 1_000
     ttl_enabled_ms: Mapping[str, int | None] = field(default_factory=dict)
     """By operator: when TTL was switched on for state that was there already."""
+    allow_testing: bool = False
+    """Whether tables may have the options that only tests need."""
 
     def operators(self) -> list[OperatorInfo]:
         """The plan's stateful operators under the options of this run."""
@@ -91,7 +94,9 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
         ExpressionError: An expression has no exact counterpart.
         OperatorError: A materializer cannot be as asked.
     """
-    _check_nodes(plan, str(settings.files.root))
+    _check_nodes(
+        plan, str(settings.files.root), allow_testing=settings.execution.testing_options_enabled
+    )
     stateful_nodes(plan)
 
 
@@ -114,7 +119,7 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
     from service.runtime.sinks.spec import WriterSpec
     from service.runtime.sources.data_source import TailraceSource
 
-    _check_nodes(job.plan, job.files_root)
+    _check_nodes(job.plan, job.files_root, allow_testing=job.allow_testing)
     with _REGISTERING:
         # Spark looks for the name and puts it in two steps: pipelines that start side by side in
         # one session would refuse each other.
@@ -146,7 +151,7 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
     )
 
 
-def _check_nodes(plan: CompiledPlan, files_root: str) -> None:
+def _check_nodes(plan: CompiledPlan, files_root: str, *, allow_testing: bool) -> None:
     for finding in unsupported(plan):
         raise UnsupportedNode(
             f"{finding.type} is not supported: {finding.reason}",
@@ -156,13 +161,16 @@ def _check_nodes(plan: CompiledPlan, files_root: str) -> None:
     names = table_names(plan)
     for node in plan.nodes:
         try:
-            _check_node(node, names, files_root)
+            _check_node(node, names, files_root, allow_testing=allow_testing)
         except DataflowError as error:
             error.node_id = node.id if error.node_id is None else error.node_id
             raise
 
 
-def _check_node(node: ExecNode, names: dict[str, str], files_root: str) -> None:
+def _check_node(
+    node: ExecNode, names: dict[str, str], files_root: str, *, allow_testing: bool
+) -> None:
+    check_configuration(node)
     for column in node.output_type.children:
         try:
             arrow_type(column)
@@ -171,7 +179,13 @@ def _check_node(node: ExecNode, names: dict[str, str], files_root: str) -> None:
     match node.view:
         case TableScan(table=table) as scan:
             columns = scan_columns(scan)
-            source_spec(table, columns, name=names[table.identifier], files_root=files_root)
+            source_spec(
+                table,
+                columns,
+                name=names[table.identifier],
+                files_root=files_root,
+                allow_testing=allow_testing,
+            )
         case Sink(table=table) as sink:
             sink_spec(node, sink, name=names[table.identifier], files_root=files_root)
         case Calc(projection=projection, condition=condition):

@@ -43,8 +43,8 @@ from service.runtime.expressions import to_column
 from service.runtime.kafka_stream import kafka_stream
 from service.runtime.sinks.writer import SINK, sink_column
 from service.runtime.sources.data_source import TailraceSource
-from service.runtime.sources.filesystem import TIME_FIELD
 from service.runtime.sources.spec import SourceSpec
+from service.runtime.table_options import TIME_FIELD
 from service.runtime.wire_columns import (
     control_columns,
     data_columns,
@@ -192,6 +192,7 @@ class _Lowering:
             name=self._names[identifier],
             files_root=self._job.files_root,
             pipeline=self._job.pipeline,
+            allow_testing=self._job.allow_testing,
         )
         return _Ways(self._read(spec)), list(needed)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from operators.upsert_materializer import MaterializerSpec
 from service.plan.nodes import Sink
+from service.runtime.node_options import HIGH_OPTION, LOW_OPTION, threshold
 from state.multiset.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ def stateful_nodes(
 def _materializer(node: ExecNode, sink: Sink, options: RunOptions | None) -> MaterializerSpec:
     strategy = (options and options.upsert_materialize_strategy) or sink.strategy
     default_ttl_ms = options.default_ttl_ms if options else 0
+    high, low = (threshold(node, each) for each in (HIGH_OPTION, LOW_OPTION))
+    if options and options.adaptive_threshold_high is not None:
+        high = options.adaptive_threshold_high
+    if options and options.adaptive_threshold_low is not None:
+        low = options.adaptive_threshold_low
     row = node.output_type
     return MaterializerSpec(
         # A time attribute says how a column came about, not what its values are.
@@ -72,8 +78,8 @@ def _materializer(node: ExecNode, sink: Sink, options: RunOptions | None) -> Mat
         key=sink.primary_key,
         upsert_key=sink.input_upsert_key or None,
         strategy=Strategy(strategy),
-        high=options.adaptive_threshold_high if options else None,
-        low=options.adaptive_threshold_low if options else None,
+        high=high,
+        low=low,
         ttl_ms=node.state[0].ttl_ms if node.state else default_ttl_ms,
         emit_expired=options.emit_expired if options else False,
     )

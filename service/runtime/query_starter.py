@@ -115,6 +115,7 @@ class DataflowStarter:
             orphans_max=execution.orphans_max,
             due_keys_max=execution.expired_keys_per_epoch_max,
             ttl_enabled_ms=run.ttl_enabled_ms,
+            allow_testing=execution.testing_options_enabled,
         )
 
     def checkpoint(self, record: PipelineRecord) -> Path:

@@ -112,11 +112,6 @@ def encode_chunks(writes: Sequence[Write]) -> tuple[list[bytes], int]:
     return chunks, fields
 
 
-def encode_effect(write: Write) -> list[bytes]:
-    """The chunks of one write in a pipeline's slot."""
-    return encode_chunks([write])[0]
-
-
 def _commands(write: Write) -> Iterator[_Command]:
     match write:
         case HashPut(name, pairs):

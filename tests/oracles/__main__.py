@@ -1,10 +1,10 @@
 """Run recorded cases: `python -m tests.oracles PATH... [--backend heap,redis] [--strategy ...]`.
 
 Every case at or below each PATH is run; the kind of a case is told by its files, not by its place
-(the format is described in `tests/oracles/recorded/README.md`).
-One line is printed for each failing case with its first difference; cases whose nodes are not
-executed yet are listed as `unsupported: NODE` and counted apart; the last line is
-`N passed, M failed`. The exit status is 0 only if no case failed and there was one.
+(`README.md` beside this file has the format). One line is printed for each failing case with its
+first difference; cases of which nothing is run here, or not yet, are listed as
+`unsupported: WHAT` and counted apart; the last line is `N passed, M failed`. The exit
+status is 0 only if no case failed and there was one.
 """
 
 from __future__ import annotations

@@ -99,7 +99,10 @@ def test_malformed_lines_are_counted_and_kept_without_their_content(
     assert "flight_id" in told["rejected"][3]["reason"]
     kept = app.json(f"{PATH}/p/dead-letters")
     assert kept["count"] == 5
-    assert [each["position"] for each in kept["items"]] == [f"line {n}" for n in range(2, 7)]
+    assert [each["position"] for each in kept["items"]] == [
+        f"request {told['request_id']} line {n}" for n in range(2, 7)
+    ]
+    assert told["request_id"] == answer.headers["X-Request-Id"]
     assert {each["origin"] for each in kept["items"]} == {"ingress"}
     assert secret not in answer.text
     assert secret not in str(kept)
@@ -126,7 +129,21 @@ def test_a_pipeline_that_is_to_fail_takes_nothing_of_a_malformed_body(
     assert problem["rejected_count"] == 1
     assert problem["rejected"][0]["line"] == 2
     assert entries(redis_client) == []
+    kept = app.json(f"{PATH}/p/dead-letters")
+    assert kept["count"] == 1
+    assert kept["items"][0]["position"] == f"request {problem['request_id']} line 2"
+    counted = 'ingress_changes_total{outcome="rejected",pipeline="p",table="flights"} 1.0'
+    assert counted in app.get("/metrics").text
     assert send(app, good()).status_code == 202
+
+
+def test_dead_letters_of_two_requests_are_told_apart(app: AppClient) -> None:
+    answers = [send(app, b"nonsense").json()["request_id"] for _ in range(2)]
+
+    kept = app.json(f"{PATH}/p/dead-letters")["items"]
+
+    assert [each["position"] for each in kept] == [f"request {each} line 1" for each in answers]
+    assert len(set(answers)) == 2
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/plain", ""])
