@@ -15,7 +15,7 @@ error to the service as text only.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -66,12 +66,20 @@ class TaskSettings:
     pipeline: str
     operator: str
     run: int
-    redis_url: str
+    redis_url: str = field(repr=False)
     incarnation: str | None
     partitions: int
     max_parallelism: int
     version: str
     """Version of this package in the service; another one in the worker is refused."""
+    connect_timeout_ms: int = 2_000
+    """Of Redis, as is the next."""
+    socket_timeout_ms: int = 30_000
+
+    @property
+    def redis(self) -> ClientSettings:
+        """How to reach Redis."""
+        return ClientSettings(self.redis_url, self.connect_timeout_ms, self.socket_timeout_ms)
 
 
 @cache
@@ -152,7 +160,7 @@ def _run(
     key_groups = _key_groups(settings, operator, rows, changes, control)
     if not key_groups:
         return
-    ledger, backend = _neighbours(settings.redis_url, settings.pipeline, settings.incarnation)
+    ledger, backend = _neighbours(settings.redis, settings.pipeline, settings.incarnation)
     if ledger.check(epoch) is EpochCheck.CLOSED:
         # Every sink has this epoch's rows; Spark only missed the note of it.
         return
@@ -228,8 +236,8 @@ def _operator(spec_json: str) -> UpsertMaterializer:
 
 @lru_cache(_CACHED_MAX)
 def _neighbours(
-    redis_url: str, pipeline: str, incarnation: str | None
+    settings: ClientSettings, pipeline: str, incarnation: str | None
 ) -> tuple[Ledger, StateBackend]:
     """The ledger and the state of a pipeline, connected once a process."""
-    transport = shared_transport(ClientSettings(redis_url), incarnation)
+    transport = shared_transport(settings, incarnation)
     return EpochLedger(transport, pipeline), RedisBackend(transport, pipeline)

@@ -241,15 +241,16 @@ KEY_NOT_FOUND = ProblemType(
     "key-not-found",
     404,
     "this key is unknown",
-    "No epoch that is closed has left a row for this key, or all its rows have been retracted.",
+    "No epoch that is closed has left a row for this key, or all its rows have been retracted, or "
+    "have expired and been removed.",
     "Check the key's type and spelling: `GET .../keys?prefix=` lists those that exist.",
 )
 KEY_EXPIRED = ProblemType(
     "key-expired",
     410,
     "this key's rows have expired",
-    "The key had rows, but the state's TTL has passed for all of them. They are no longer seen, "
-    "even if they have not been removed yet.",
+    "The key has rows in state, but the state's TTL has passed for all of them, so they are no "
+    "longer seen. Once they are removed too, the answer is 404.",
     "Nothing: a new change brings the key back.",
 )
 KEY_MALFORMED = ProblemType(

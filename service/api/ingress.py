@@ -102,8 +102,9 @@ async def take_in(
             dead_letters_max=services.settings.execution.dead_letters_max,
             retention_ms=limits.idempotency_ttl_ms,
         )
-        told = (services.redis, record.name, source.name, request.scope[REQUEST_ID], lines, kept)
-        if record.options.on_malformed == "fail" and lines.rejected:
+        told = (services.redis, record, source.name, request.scope[REQUEST_ID], lines, kept)
+        options = record.in_force(services.settings.execution)
+        if options.on_malformed == "fail" and lines.rejected:
             await in_thread(intake.refuse, *told)
             services.telemetry.ingress(record.name, source.name, 0, len(lines.rejected))
             raise _malformed(lines, limits.dead_letters_per_request_max)
@@ -139,7 +140,10 @@ async def completion(
     token: Annotated[str, Path(description="As ingress answered it.", max_length=1_024)],
     services: ServicesDep,
 ) -> Response:
-    """Whether the epoch that read these changes is closed: then they are in the sinks."""
+    """Whether the epoch that read these changes is closed: then they are in the sinks.
+
+    While `pipeline_state` is not RUNNING, no epoch closes, and what is pending stays so.
+    """
     found = intake.read_token(token)
     if found is None:
         raise TokenNotFound("the token is not one that ingress gave")
@@ -148,11 +152,12 @@ async def completion(
         raise TokenGone("the token belongs to an earlier pipeline of this name")
     epoch, offsets = await in_thread(SlotReader(services.redis, record.name).marker)
     consumed = offsets.get(table, {}).get("id", intake.NOTHING)
+    state = str(services.supervisor.status(record.name).state)
     if intake.is_behind(entry, consumed):
-        return reply(request, {"status": "done", "epoch": epoch})
+        return reply(request, {"status": "done", "epoch": epoch, "pipeline_state": state})
     return reply(
         request,
-        {"status": "pending", "epoch": epoch},
+        {"status": "pending", "epoch": epoch, "pipeline_state": state},
         status=202,
         headers={"Retry-After": "1"},
     )

@@ -17,6 +17,10 @@ Label = Annotated[
 LabelValue = Annotated[str, StringConstraints(max_length=255)]
 PipelineName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
+PipelineState = Literal[
+    "CREATED", "STARTING", "RUNNING", "STOPPING", "STOPPED", "RESTARTING", "FAILED"
+]
+
 
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -154,7 +158,7 @@ class StatusError(BaseModel):
 class Status(BaseModel):
     """What a pipeline does now."""
 
-    state: Literal["CREATED", "STARTING", "RUNNING", "STOPPING", "STOPPED", "RESTARTING", "FAILED"]
+    state: PipelineState
     run: int | None
     query_id: str | None
     epoch: int = Field(description="The last closed epoch; 0 before the first.")
@@ -308,7 +312,11 @@ class Tables(_List):
 
 
 class TableRows(_EpochList):
-    """A page of a sink's table as of the closed epoch."""
+    """A page of what a sink's table holds as of the closed epoch.
+
+    Of a Redis table an item is a row: `key`, `href`, `row`. Of a print table it is one of the
+    newest changes, oldest first: `epoch`, `op`, `row`.
+    """
 
     items: list[dict[str, Any]]
 
@@ -344,6 +352,9 @@ class Completion(BaseModel):
 
     status: Literal["done", "pending"]
     epoch: int
+    pipeline_state: PipelineState = Field(
+        description="What the pipeline does: nothing that is pending gets done unless it runs."
+    )
 
 
 class Check(BaseModel):

@@ -136,7 +136,8 @@ def parse_table(spec: JsonObject, catalog: Mapping[str, Mapping[str, Any]] | Non
         )
     found = _catalog_table(names, catalog, reference)
     resolved = reference.object("resolvedTable") if reference.has("resolvedTable") else None
-    if resolved is None and found is None:
+    described = resolved or found
+    if described is None:
         raise UnresolvedTable(
             f"table {identifier} is not resolved: the plan has only its name",
             hint="register the table, or compile the plan again with "
@@ -144,7 +145,7 @@ def parse_table(spec: JsonObject, catalog: Mapping[str, Mapping[str, Any]] | Non
             node_id=spec.node_id,
             path=reference.at("resolvedTable"),
         )
-    schema = parse_schema((resolved or found).object("schema"))  # type: ignore[union-attr]
+    schema = parse_schema(described.object("schema"))
     if resolved is not None and found is not None:
         _check_same(identifier, resolved, found)
     options = (resolved.texts("options") if resolved else {}) | (

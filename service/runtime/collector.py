@@ -2,7 +2,9 @@
 
 Closed epochs are read from the progress streams, each entry once, when somebody asks; nothing runs
 in between. The streams are bounded, so epochs that nobody asked about for long are not counted;
-sums that lose none are `SlotReader.totals`.
+sums that lose none are `SlotReader.totals`. What closing an epoch took is noted a moment later than
+the epoch, and not counted for one that is read in between. While Redis is away, what the service
+itself counts is still told.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from service.telemetry import Telemetry
 
 _BATCH = 1_000
+_AWAY = (RegistryUnavailable, redis.exceptions.RedisError)
 
 log = structlog.get_logger(__name__)
 
@@ -57,22 +60,30 @@ class Collector:
         """Begin to count: what was closed before the service started is not counted again."""
         try:
             self._seen = await anyio.to_thread.run_sync(self._epochs)
-        except (RegistryUnavailable, redis.exceptions.RedisError):
+        except _AWAY:
             log.warning("progress not read at the start: metrics will count older epochs too")
 
     async def collect(self) -> None:
-        """Bring the metrics of all pipelines up to date."""
+        """Bring the metrics of all pipelines up to date, as far as Redis answers."""
         async with self._lock:
-            names = await anyio.to_thread.run_sync(self._registry.names)
-            statuses = {name: self._status(name) for name in sorted(names)}
-            self._telemetry.pipelines(
-                {name: str(each.state) for name, each in statuses.items()},
-                {name: each.restarts for name, each in statuses.items()},
-            )
-            for name in statuses:
-                found = await anyio.to_thread.run_sync(self._news, name)
-                self._telemetry.progress(name, found)
-            self._seen = {name: each for name, each in self._seen.items() if name in names}
+            try:
+                await self._collect()
+            except _AWAY:
+                self._telemetry.redis(up=False)
+            else:
+                self._telemetry.redis(up=True)
+
+    async def _collect(self) -> None:
+        names = await anyio.to_thread.run_sync(self._registry.names)
+        statuses = {name: self._status(name) for name in sorted(names)}
+        self._telemetry.pipelines(
+            {name: str(each.state) for name, each in statuses.items()},
+            {name: each.restarts for name, each in statuses.items()},
+        )
+        for name in statuses:
+            found = await anyio.to_thread.run_sync(self._news, name)
+            self._telemetry.progress(name, found)
+        self._seen = {name: each for name, each in self._seen.items() if name in names}
 
     def _epochs(self) -> dict[str, int]:
         return {name: SlotReader(self._client, name).epoch() for name in self._registry.names()}

@@ -11,6 +11,7 @@ Whether the server has the jar of Kafka's source shows when a query starts.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from state.types import LogicalType
 
 SOURCES = frozenset({"filesystem", "ingress", "datagen", "kafka"})
+_POSITIVE = re.compile(r"[1-9][0-9]{0,17}")
 _MODES: dict[str, Mode] = {"append": "append", "upsert": "upsert", "retract": "retract"}
 _KAFKA_SINK = (
     "Spark's Kafka writer is at least once, and the sinks here are exactly once",
@@ -323,5 +325,5 @@ def _duration(options: Mapping[str, str], name: str) -> None:
 
 def _positive(options: Mapping[str, str], name: str) -> None:
     text = options.get(name, "1")
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise InvalidTableOption(f'option "{name}" must be a number above 0')
+    if _POSITIVE.fullmatch(text) is None:
+        raise InvalidTableOption(f'option "{name}" must be a number above 0 of at most 18 digits')

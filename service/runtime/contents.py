@@ -1,7 +1,8 @@
 """What a pipeline consists of, as the API needs it: operators, sources and sinks by name.
 
-Made from the record's plan and kept for as long as plan and options stay the same, since reading
-a plan takes milliseconds and a request about a key takes less.
+Made from the record's plan and the options in force, and kept for as long as they stay the same,
+since reading a plan takes milliseconds and a request about a key takes less. In force are the
+options of the last run: what state means does not change before a query is started anew.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from operators.upsert_materializer import MaterializerSpec
     from service.plan import CompiledPlan
     from service.plan.tables import Column, Table
-    from service.runtime.records import PipelineOptions, PipelineRecord
+    from service.runtime.records import PipelineRecord, RunOptions
     from service.settings import ExecutionSettings
     from state.types import LogicalType
 
@@ -76,8 +77,13 @@ class SinkTable:
 
     @property
     def is_queryable(self) -> bool:
-        """Whether its rows can be read over HTTP."""
-        return self.keys is not None
+        """Whether what it holds can be read over HTTP."""
+        return self.keys is not None or self.is_print
+
+    @property
+    def is_print(self) -> bool:
+        """Whether it keeps the newest changes."""
+        return self.connector == "print"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +98,8 @@ class RedisTable:
 class Contents:
     """What one pipeline consists of."""
 
-    made_of: tuple[str, PipelineOptions]
-    """Id and options of the record: its plan never changes."""
+    made_of: tuple[str, RunOptions]
+    """Id and options in force of the record: its plan never changes."""
     operators: tuple[OperatorContents, ...]
     sources: tuple[SourceTable, ...]
     sinks: tuple[SinkTable, ...]
@@ -123,6 +129,19 @@ class Contents:
         known = ", ".join(each.name for each in self.sources) or "none"
         raise TableNotFound("no source has this name", hint=f"sources: {known}")
 
+    def sink(self, name: str) -> SinkTable:
+        """The sink table of this name, if what it holds can be read.
+
+        Raises:
+            TableNotFound: there is none.
+        """
+        readable = [each for each in self.sinks if each.is_queryable]
+        for each in readable:
+            if each.name == name:
+                return each
+        known = ", ".join(each.name for each in readable) or "none"
+        raise TableNotFound("no sink of this name can be read", hint=f"redis and print: {known}")
+
     def table(self, name: str) -> RedisTable:
         """The Redis table of this name.
 
@@ -132,7 +151,7 @@ class Contents:
         for each in self.sinks:
             if each.name == name and each.keys is not None:
                 return RedisTable(each.name, each.keys)
-        known = ", ".join(each.name for each in self.sinks if each.is_queryable) or "none"
+        known = ", ".join(each.name for each in self.sinks if each.keys is not None) or "none"
         raise TableNotFound("no redis table has this name", hint=f"redis tables: {known}")
 
 
@@ -154,7 +173,7 @@ class ContentsCache:
         """The contents of a pipeline, if they are at hand; never waits."""
         with self._lock:
             kept = self._kept.get(record.name)
-            if kept is None or kept.made_of != (record.id, record.options):
+            if kept is None or kept.made_of != self._key(record):
                 return None
             self._kept.move_to_end(record.name)
             return kept
@@ -193,9 +212,13 @@ class ContentsCache:
         for each in dropped:
             each.reader.close()
 
+    def _key(self, record: PipelineRecord) -> tuple[str, RunOptions]:
+        return record.id, record.in_force(self._execution)
+
     def _make(self, record: PipelineRecord) -> Contents:
         plan = load_plan(record.plan)
-        options = record.options.resolved(self._execution)
+        made_of = self._key(record)
+        options = made_of[1]
         reader = CommittedReader(self._client, record.name)
         found = stateful_nodes(plan, options, orphans_max=self._execution.orphans_max)
         operators = tuple(
@@ -209,7 +232,7 @@ class ContentsCache:
             for each in found
         )
         return Contents(
-            made_of=(record.id, record.options),
+            made_of=made_of,
             operators=operators,
             sources=_sources(plan),
             sinks=_sinks(plan),

@@ -23,6 +23,7 @@ from service.runtime.dataflow_errors import DataflowError, UnsupportedNode
 from service.runtime.expressions import check as check_expression
 from service.runtime.node_options import check_configuration
 from service.runtime.operators import OperatorInfo, stateful_nodes
+from service.runtime.spark_configuration import SPEC_OPTION
 from state.types import LogicalTypeError, arrow_type
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class PipelineJob:
     """From the ledger's `open_run`."""
     incarnation: str | None
     """Redis's run id when the run was opened; tasks refuse another one."""
-    redis_url: str
+    redis_url: str = field(repr=False)
     """As the workers reach it."""
     checkpoint: str
     """Folder of the query's checkpoint, as the Connect server sees it."""
@@ -70,6 +71,10 @@ class PipelineJob:
     """By operator: when TTL was switched on for state that was there already."""
     allow_testing: bool = False
     """Whether tables may have the options that only tests need."""
+    connect_timeout_ms: int = 2_000
+    """Longest wait of workers for a connection to Redis."""
+    socket_timeout_ms: int = 30_000
+    """Longest wait of workers for a reply of Redis."""
 
     def operators(self) -> list[OperatorInfo]:
         """The plan's stateful operators under the options of this run."""
@@ -139,10 +144,12 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
         dead_letters_max=job.dead_letters_max,
         print_rows_max=job.print_rows_max,
         progress_max=job.progress_epochs_max,
+        connect_timeout_ms=job.connect_timeout_ms,
+        socket_timeout_ms=job.socket_timeout_ms,
     )
     return (
         lowered.frame.writeStream.format(TailraceSink.name())
-        .option("spec", writer.to_json())
+        .option(SPEC_OPTION, writer.to_json())
         .option("checkpointLocation", job.checkpoint)
         .queryName(job.pipeline)
         .outputMode("append")

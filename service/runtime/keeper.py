@@ -46,7 +46,7 @@ from service.runtime.errors import (
 )
 from service.runtime.gateway import QueryState
 from service.runtime.launcher import package_version
-from service.runtime.records import Desired, Failure, PipelineRecord, QueryHandle
+from service.runtime.records import Desired, Failure, PipelineRecord, QueryHandle, RunOptions
 from service.runtime.status import (
     PERMANENT_CODES,
     PipelineState,
@@ -91,6 +91,9 @@ States: TypeAlias = "Mapping[str, Sequence[StateDescriptor]]"
 
 class QueryStarter(Protocol):
     """What turns a record into a query; `dataflow` behind it. Its calls block."""
+
+    def options(self, record: PipelineRecord) -> RunOptions:
+        """The options that `start` starts the record's query with."""
 
     def states(self, record: PipelineRecord) -> States:
         """What the stateful operators keep; raises StartFailed where there can be no query."""
@@ -171,7 +174,8 @@ class PipelineKeeper:
         self._retry_ordered = False
         self._query: QueryHandle | None = None
         self._settled_past = False
-        """Whether what an earlier service may have left running was looked for."""
+        """Whether what may run without being noted was looked for: left by an earlier service, or
+        by a start that was not answered."""
         self._not_before_ms = 0
         self._healthy_since_ms = 0
         self._away_count = 0
@@ -224,7 +228,7 @@ class PipelineKeeper:
         return await self._watch(self._query)
 
     async def _settle_past(self, record: PipelineRecord) -> None:
-        """Find out once what a service before us has left: a query, or a failure for good."""
+        """Find out what was left: a query, or a failure for good."""
         epoch = await self._blocking(self._ports.ledgers.epoch, self.name)
         self.status = replace(self.status, epoch=epoch)
         if record.failure is not None and record.failure.permanent:
@@ -252,6 +256,9 @@ class PipelineKeeper:
         states = await self._blocking(self._ports.starter.states, record)
         key_groups = record.options.max_parallelism or self._ports.max_parallelism
         run = await self._blocking(self._ports.ledgers.open_run, self.name, states, key_groups)
+        # A start may reach Spark and its reply not us: then a query runs that nobody noted, and
+        # Spark takes no second one of its name.
+        self._settled_past = False
         started = await self._ports.queries.start(
             lambda spark: self._ports.starter.start(spark, record, run)
         )
@@ -262,9 +269,10 @@ class PipelineKeeper:
             run=run.number,
             version=package_version(),
         )
+        self._settled_past = True
         self._log.info("query started", run=run.number, query_id=started.query_id)
         self._healthy_since_ms = self._ports.clock.elapsed_ms()
-        await self._note_query(self._query)
+        await self._note_query(self._query, self._ports.starter.options(record))
         self._become(PipelineState.RUNNING, run=run.number, query_id=started.query_id)
         return self._ports.look_interval_ms
 
@@ -401,8 +409,10 @@ class PipelineKeeper:
             error=error,
         )
 
-    async def _note_query(self, query: QueryHandle | None) -> None:
-        await self._blocking(self._ports.registry.note_query, self.name, query)
+    async def _note_query(
+        self, query: QueryHandle | None, options: RunOptions | None = None
+    ) -> None:
+        await self._blocking(self._ports.registry.note_query, self.name, query, options)
 
     @staticmethod
     async def _blocking(call: Callable[..., Any], *arguments: Any) -> Any:

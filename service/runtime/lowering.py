@@ -44,6 +44,7 @@ from service.runtime.kafka_stream import kafka_stream
 from service.runtime.sinks.writer import SINK, sink_column
 from service.runtime.sources.data_source import TailraceSource
 from service.runtime.sources.spec import SourceSpec
+from service.runtime.spark_configuration import SPEC_OPTION
 from service.runtime.table_options import TIME_FIELD
 from service.runtime.wire_columns import (
     control_columns,
@@ -221,6 +222,8 @@ class _Lowering:
         complete = replace(
             spec,
             redis_url=self._job.redis_url,
+            connect_timeout_ms=self._job.connect_timeout_ms,
+            socket_timeout_ms=self._job.socket_timeout_ms,
             partitions=self._job.parallelism,
             tick_interval_ms=options.tick_interval_ms,
             rows_per_epoch_max=options.rows_per_epoch_max,
@@ -231,7 +234,7 @@ class _Lowering:
         if spec.connector == "kafka":
             return with_time(kafka_stream(self._spark, complete, schema))
         reader = self._spark.readStream.format(TailraceSource.name()).schema(schema)
-        return with_time(reader.option("spec", complete.to_json()).load())
+        return with_time(reader.option(SPEC_OPTION, complete.to_json()).load())
 
     def _sink(self, node: ExecNode, sink: Sink) -> DataFrame:
         frame = constrained(self._input(node), node, sink)
@@ -263,6 +266,8 @@ class _Lowering:
             partitions=self._job.parallelism,
             max_parallelism=self._job.max_parallelism,
             version=self._job.version,
+            connect_timeout_ms=self._job.connect_timeout_ms,
+            socket_timeout_ms=self._job.socket_timeout_ms,
         )
         return OperatorTask(settings, operator.spec.to_json()).to_json()
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from service.plan import CompiledPlan
     from service.runtime.keeper import Queries, States
-    from service.runtime.records import PipelineRecord
+    from service.runtime.records import PipelineRecord, RunOptions
     from service.runtime.registry import Registry
     from service.settings import RedisSettings, Settings
 
@@ -73,15 +73,18 @@ class DataflowStarter:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
+    def options(self, record: PipelineRecord) -> RunOptions:
+        """The record's options, complete by the settings."""
+        return record.options.resolved(self._settings.execution)
+
     def states(self, record: PipelineRecord) -> States:
         """What the record's stateful operators keep.
 
         Raises:
             StartFailed: the plan, or the options on it, cannot run.
         """
-        options = record.options.resolved(self._settings.execution)
         plan = self._plan(record)
-        found = _refused(lambda: stateful_nodes(plan, options))
+        found = _refused(lambda: stateful_nodes(plan, self.options(record)))
         return {each.id: [each.spec.descriptor] for each in found}
 
     def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
@@ -96,7 +99,7 @@ class DataflowStarter:
     def job(self, record: PipelineRecord, run: Run) -> PipelineJob:
         """Everything that a run of the record's query needs."""
         execution = self._settings.execution
-        options = record.options.resolved(execution)
+        options = self.options(record)
         return PipelineJob(
             pipeline=record.name,
             plan=self._plan(record),
@@ -116,6 +119,8 @@ class DataflowStarter:
             due_keys_max=execution.expired_keys_per_epoch_max,
             ttl_enabled_ms=run.ttl_enabled_ms,
             allow_testing=execution.testing_options_enabled,
+            connect_timeout_ms=self._settings.redis.connect_timeout_ms,
+            socket_timeout_ms=self._settings.redis.socket_timeout_ms,
         )
 
     def checkpoint(self, record: PipelineRecord) -> Path:

@@ -137,6 +137,13 @@ class PipelineRecord:
     """Written by the supervisor; does not count as a change."""
     failure: Failure | None = None
     """Written by the supervisor; does not count as a change."""
+    run_options: RunOptions | None = None
+    """Options of the last run that was started, which made the state as it is; None before any.
+    Written by the supervisor; does not count as a change."""
+
+    def in_force(self, execution: ExecutionSettings) -> RunOptions:
+        """The options that count now: those of the last run, not those that wait for the next."""
+        return self.run_options or self.options.resolved(execution)
 
 
 def to_hash(record: PipelineRecord) -> dict[str, bytes]:
@@ -152,7 +159,7 @@ def to_hash(record: PipelineRecord) -> dict[str, bytes]:
         "created_ms": record.created_ms,
         "updated_ms": record.updated_ms,
     }
-    for name in ("query", "failure"):
+    for name in ("query", "failure", "run_options"):
         if (part := getattr(record, name)) is not None:
             values[name] = asdict(part)
     return {name: orjson.dumps(value) for name, value in values.items()}
@@ -167,6 +174,7 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
     try:
         values = {key.decode(): orjson.loads(value) for key, value in stored.items()}
         query, failure = values.pop("query", None), values.pop("failure", None)
+        run = values.pop("run_options", None)
         return PipelineRecord(
             **{
                 **values,
@@ -175,6 +183,7 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
             },
             query=None if query is None else QueryHandle(**query),
             failure=None if failure is None else Failure(**failure),
+            run_options=None if run is None else RunOptions(**_known(RunOptions, run)),
         )
     except (TypeError, ValueError, KeyError) as error:
         raise RegistryCorrupt(
@@ -182,7 +191,7 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
         ) from error
 
 
-def _known(kind: type[PipelineOptions], values: Mapping[str, Any]) -> dict[str, Any]:
+def _known(kind: type[PipelineOptions | RunOptions], values: Mapping[str, Any]) -> dict[str, Any]:
     """What this version knows; an option of a newer one must not make the record unreadable."""
     names = {each.name for each in fields(kind)}
     return {name: value for name, value in values.items() if name in names}

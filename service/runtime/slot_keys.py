@@ -10,6 +10,7 @@ All carry the hash tag `{pipeline}`, so that closing an epoch is one function ca
     tailrace:{pipeline}:print:<sink>       stream  the newest lines of a print sink
     tailrace:{pipeline}:dead[:count]       stream  dead letters, bounded; and how many there were
     tailrace:{pipeline}:progress           stream  one entry an epoch, bounded
+    tailrace:{pipeline}:closes             stream  how long each epoch's close took, bounded
 """
 
 from __future__ import annotations
@@ -58,5 +59,8 @@ DEAD_COUNT_NAME = "dead:count"
 """The counter of dead letters, which loses none to trimming."""
 PROGRESS_NAME = "progress"
 """The stream of progress records, one an epoch, with id `<epoch>-0`."""
+CLOSES_NAME = "closes"
+"""The stream of `ms`, what closing an epoch took, with id `<epoch>-0`. Written once the epoch is
+closed, and lost where that fails: its progress record is part of what is measured."""
 TOTALS_NAME = "totals"
 """The hash of sums over all closed epochs: `rows_in`, `rows_out`, `dead`."""

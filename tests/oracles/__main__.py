@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _choice(allowed: tuple[str, ...]):  # type: ignore[no-untyped-def]
+def _choice(allowed: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
         names = {name.lower(): name for name in allowed}
         try:

@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from service.api.paging import cursor_text
 from service.app import create_app
 from service.settings import ExecutionSettings, LimitSettings
 from tests.conftest import free_port
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tests.conftest import RedisServer
 
 EXAMPLES_PER_OPERATION = 12
+CURSORS_PER_LIST = 60
 CHECKS = (
     not_a_server_error,
     status_code_conformance,
@@ -64,6 +66,15 @@ _LINES = st.lists(
     ),
     max_size=6,
 )
+_NUMBERS = st.sampled_from([0, 1, 7, -1, -200, 2**62, 2**63, 2**64 - 1])
+_TEXTS = st.sampled_from(["", "1-0", "x", "0-foo", "-1-0", f"{2**63 - 1}-0", f"{2**64}-0"])
+_POSITIONS = st.one_of(
+    st.tuples(_NUMBERS),
+    st.tuples(_TEXTS),
+    st.tuples(_NUMBERS, _TEXTS),
+    st.tuples(_NUMBERS, _NUMBERS, _TEXTS),
+)
+"""What a cursor may be made to say: it can be decoded, and has the form of some list's."""
 schemathesis.openapi.media_type("application/x-ndjson", _LINES.map(b"\n".join))
 
 
@@ -160,6 +171,26 @@ def test_no_request_breaks_the_service(operation: Any, address: str) -> None:
     fuzz()
 
 
+def lists() -> list[Any]:
+    """The operations that take a cursor."""
+    return [each for each in operations() if any(one.name == "cursor" for one in each.query)]
+
+
+@pytest.mark.parametrize("operation", lists(), ids=lambda each: each.label)
+def test_no_cursor_that_can_be_decoded_breaks_a_list(operation: Any, address: str) -> None:
+    """Of what exists: a list of nothing would end before it looks at its cursor."""
+
+    @settings(max_examples=CURSORS_PER_LIST, deadline=None, database=None, derandomize=True)
+    @given(position=_POSITIONS)
+    def fuzz(position: tuple[int | str, ...]) -> None:
+        known = {each.name: KNOWN[each.name] for each in operation.path_parameters}
+        query = {"cursor": cursor_text(*position)}
+        case = operation.Case(path_parameters=known, query=query)
+        case.call_and_validate(base_url=address, checks=CHECKS)
+
+    fuzz()
+
+
 def test_the_pipeline_with_state_is_still_there(address: str) -> None:
     import httpx
 
@@ -171,3 +202,4 @@ def test_the_pipeline_with_state_is_still_there(address: str) -> None:
 
 def test_every_operation_was_fuzzed() -> None:
     assert len(operations()) > 25
+    assert len(lists()) == 9

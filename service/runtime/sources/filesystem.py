@@ -99,7 +99,7 @@ class FileReader(ChangeReader):
     def _file_log(self) -> FileLog:
         if self._log is None:
             key = files_key(self.spec.pipeline, self.spec.table)
-            self._log = FileLog(redis_of(self.spec.redis_url), key)
+            self._log = FileLog(redis_of(self.spec), key)
         return self._log
 
     def _discover(self) -> None:

@@ -86,8 +86,8 @@ class _Planned:
 class _FirstSight:
     """Places in a list in Redis; of a partition that two attempts added, the first one counts."""
 
-    def __init__(self, url: str, key: str) -> None:
-        self._client = redis_of(url)
+    def __init__(self, spec: SourceSpec, key: str) -> None:
+        self._client = redis_of(spec)
         self._key = key
 
     def number(self, topic: str, partition: int) -> int:
@@ -124,9 +124,7 @@ class _Records:
         self._decoder = LineDecoder(spec, with_op=value_format(spec.options) == "changelog-json")
         topics = topics_of(spec.options)
         self._numbering: Numbering = (
-            _Planned(topics)
-            if topics
-            else _FirstSight(spec.redis_url, places_key(spec.pipeline, spec.table))
+            _Planned(topics) if topics else _FirstSight(spec, places_key(spec.pipeline, spec.table))
         )
         self._places: dict[tuple[str, int], _Place] = {}
 

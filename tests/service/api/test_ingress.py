@@ -12,6 +12,7 @@ from service.runtime.slot_keys import ingress_key
 from service.settings import LimitSettings
 from tests.service.api.test_pipelines import PATH, body
 from tests.service.api.test_state import Flights
+from tests.service.app_client import until
 from tests.service.plans import change, flight, flights_plan
 from tests.service.test_app import assert_problem
 
@@ -182,6 +183,28 @@ def test_limits_of_lines_and_of_their_length(make_app: Any, redis_client: redis.
     assert answer.json()["rejected"] == [{"line": 2, "reason": "the line is longer than 512 bytes"}]
 
 
+def test_changes_of_a_pipeline_that_was_deleted_meanwhile_reach_no_other(
+    app: AppClient, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = app.app.state.services.registry
+    real = intake.check_lines
+
+    def check_while_another_takes_the_name(*arguments: Any) -> Any:
+        app.request("DELETE", f"{PATH}/p")
+        until(lambda: "p" not in registry.names())
+        assert app.post(PATH, body()).status_code == 201
+        return real(*arguments)
+
+    monkeypatch.setattr(intake, "check_lines", check_while_another_takes_the_name)
+    answer = send(app, good(), b"nonsense", **{"Idempotency-Key": "once"})
+
+    assert_problem(answer, 404, "pipeline-not-found")
+    assert entries(redis_client) == []
+    assert app.json(f"{PATH}/p/dead-letters")["count"] == 0
+    monkeypatch.undo()
+    assert send(app, good(), **{"Idempotency-Key": "once"}).status_code == 202
+
+
 def test_too_many_waiting_changes_are_429_and_leave_nothing(
     make_app: Any, redis_client: redis.Redis
 ) -> None:
@@ -260,8 +283,11 @@ def test_completion_follows_what_closed_epochs_have_read(
     flights.run_epoch(offsets={"flights": {"id": ids[1], "rows": 2, "tick": 7}})
 
     assert [app.get(each).status_code for each in tokens] == [200, 200, 202]
-    assert app.json(tokens[0]) == {"status": "done", "epoch": 1}
-    assert app.get(tokens[2]).json() == {"status": "pending", "epoch": 1}
+    state = {"pipeline_state": "STOPPED"}
+    assert app.json(tokens[0]) == {"status": "done", "epoch": 1, **state}
+    assert app.get(tokens[2]).json() == {"status": "pending", "epoch": 1, **state}
+    app.post(f"{PATH}/p/start")
+    until(lambda: app.get(tokens[2]).json()["pipeline_state"] == "RUNNING")
 
 
 def test_a_foreign_token_is_unknown_and_one_of_an_earlier_pipeline_gone(app: AppClient) -> None:

@@ -77,7 +77,11 @@ def test_a_plan_that_runs_is_accepted(tmp_path: Path) -> None:
         ({**SOURCE, "changelog_mode": "I,X"}, InvalidTableOption, "I,X"),
         ({**SOURCE, "source__monitor_interval": "soon"}, InvalidTableOption, "monitor"),
         ({"connector": "datagen", "rows_per_second": "0"}, InvalidTableOption, "rows-per-second"),
+        ({"connector": "datagen", "rows_per_second": "9" * 5_000}, InvalidTableOption, "18 digits"),
         ({"connector": "datagen", "number_of_rows": "x"}, InvalidTableOption, "datagen"),
+        ({"connector": "datagen", "number_of_rows": "9" * 5_000}, InvalidTableOption, "datagen"),
+        ({"connector": "datagen", "fields.v.max": "inf"}, InvalidTableOption, "finite"),
+        ({"connector": "datagen", "fields.v.min": "nan"}, InvalidTableOption, "finite"),
         ({"connector": "ingress", "format": "csv"}, UnsupportedConnector, "ingress"),
     ],
 )

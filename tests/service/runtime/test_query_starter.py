@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from unittest.mock import MagicMock
 
 import pytest
 import redis
 
+from operators.worker import OperatorTask
+from service.runtime.connections import redis_of
 from service.runtime.errors import StartFailed
 from service.runtime.keeper import Run
 from service.runtime.query_starter import DataflowStarter, RedisLedgers
 from service.runtime.records import PipelineOptions, PipelineRecord
+from service.runtime.sinks.spec import WriterSpec
+from service.runtime.sources.spec import SourceSpec
+from service.runtime.spark_configuration import SPEC_OPTION
 from service.settings import (
     ExecutionSettings,
     FilesSettings,
@@ -59,6 +65,48 @@ def test_job_is_of_the_record_the_run_and_the_settings(tmp_path: Path) -> None:
     assert (job.parallelism, job.max_parallelism, job.orphans_max) == (3, 16, 7)
     assert job.checkpoint == str(tmp_path / "checkpoints" / ("0" * 32))
     assert job.files_root == str(tmp_path / "files")
+
+
+class RecordingSpark(MagicMock):
+    """Takes any call of a session and of what comes of it; frames are wide enough for any plan."""
+
+    columns = ("column",) * 40
+
+    def options(self) -> dict[str, list[str]]:
+        """Values of all options that were set anywhere, by name."""
+        found: dict[str, list[str]] = {}
+        for name, arguments, _ in self.mock_calls:
+            if name.endswith(".option"):
+                found.setdefault(arguments[0], []).append(arguments[1])
+        return found
+
+
+def test_what_runs_in_spark_waits_for_redis_as_the_service_does(tmp_path: Path) -> None:
+    password = "b0b"
+    given = settings(tmp_path).model_copy(
+        update={
+            "redis": RedisSettings(
+                url=f"redis://:{password}@127.0.0.1:1/0",
+                connect_timeout_ms=123,
+                socket_timeout_ms=4_567,
+            )
+        }
+    )
+    spark = RecordingSpark()
+
+    DataflowStarter(given).start(spark, record(demo_plan()), Run(5, "incarnation"))
+
+    options = spark.options()
+    source, writer = options.pop(SPEC_OPTION)
+    specs = [SourceSpec.from_json(source), WriterSpec.from_json(writer)]
+    task = OperatorTask.from_json(specs[1].sinks[0].operator)
+    for each in (*specs, task.settings):
+        assert (each.connect_timeout_ms, each.socket_timeout_ms) == (123, 4_567)
+        assert password not in repr(each)
+    pool = redis_of(specs[0]).connection_pool.connection_kwargs
+    assert (pool["socket_connect_timeout"], pool["socket_timeout"]) == (0.123, 4.567)
+    assert password not in str(options)
+    assert password not in repr(specs)
 
 
 def test_stateful_operators_of_the_demo_are_found(tmp_path: Path) -> None:

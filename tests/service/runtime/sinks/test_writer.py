@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pickle
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -24,6 +26,7 @@ from service.runtime.dataflow_errors import SinkRefused
 from service.runtime.sinks.commit import close, sum_up
 from service.runtime.sinks.spec import SinkSpec, WriterSpec
 from service.runtime.sinks.writer import write_part
+from service.runtime.table_reader import SlotReader
 from state.epochs import EpochLedger
 
 if TYPE_CHECKING:
@@ -161,6 +164,41 @@ def test_progress_notes_and_dead_letters_are_closed_with_the_epoch(
     ((_, dead),) = redis_client.xrange("tailrace:{p}:dead")
     assert orjson.loads(dead[b"letter"])["position"] == "in/a:3"
     assert redis_client.get("tailrace:{p}:dead:count") == b"1"
+
+
+def test_what_a_close_took_is_noted_once_beside_its_record(
+    redis_client: redis.Redis, writer: WriterSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = dataclasses.replace(with_sinks(writer, sink("blackhole")), progress_max=2)
+    clock_ns = itertools.count(0, 2_500_000)
+    clock = SimpleNamespace(perf_counter_ns=lambda: next(clock_ns))
+    monkeypatch.setattr("service.runtime.sinks.commit.time", clock)
+    slot = SlotReader(redis_client, "p")
+    run(spec, 1, [tick(1)])
+    record = redis_client.xrange("tailrace:{p}:progress")
+
+    next(clock_ns)
+    run(spec, 1, [tick(1)])
+
+    assert redis_client.xrange("tailrace:{p}:progress") == record
+    assert b"close" not in record[0][1][b"progress"]
+    assert [each["close_ms"] for each in slot.progress(None, 10)[1]] == [2.5]
+    run(spec, 2, [tick(2)])
+    run(spec, 3, [tick(3)])
+    assert redis_client.xlen("tailrace:{p}:closes") == 2
+    redis_client.xdel("tailrace:{p}:closes", "2-0")
+    assert [each["close_ms"] for each in slot.progress(None, 10)[1]] == [2.5, None]
+    assert [each["close_ms"] for each in slot.progress_after(0, 10)] == [None, 2.5]
+
+
+def test_an_epoch_is_closed_though_the_time_of_it_cannot_be_noted(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    redis_client.set("tailrace:{p}:closes", "of another type")
+
+    run(with_sinks(writer, sink("blackhole")), 1, [tick(1)])
+
+    assert EpochLedger(redis_client, "p").marker().epoch == 1
 
 
 def test_offsets_of_a_source_that_rested_stay_in_the_marker(
