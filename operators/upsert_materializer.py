@@ -76,6 +76,8 @@ class MaterializerSpec:
     low: int | None = None
     """ADAPTIVE: a spread history of so few entries is packed; None: the backend's default."""
     ttl_ms: int = 0
+    ttl_extension_ms: int = 0
+    """By how much all lives were extended: the time of TTL stands that far behind the epoch's."""
     ttl_enabled_ms: int | None = None
     """When TTL was switched on for state that was there already: `state.registry` knows."""
     due_keys_max: int = 1000
@@ -96,8 +98,8 @@ class MaterializerSpec:
                 raise InvalidSpec(f"{what} {list(chosen)} does not name columns of the input")
         if not self.key:
             raise InvalidSpec("an upsert materializer needs a primary key")
-        if self.ttl_ms < 0 or self.orphans_max < 0 or self.due_keys_max < 1:
-            raise InvalidSpec("ttl_ms and orphans_max are at least 0, due_keys_max at least 1")
+        if min(self.ttl_ms, self.ttl_extension_ms, self.orphans_max) < 0 or self.due_keys_max < 1:
+            raise InvalidSpec("ttl, its extension and orphans_max begin at 0, due_keys_max at 1")
         try:
             Thresholds.of(self.backend, self.high, self.low)
         except InvalidThresholds as cause:
@@ -149,6 +151,7 @@ class MaterializerSpec:
                 "high": self.high,
                 "low": self.low,
                 "ttl_ms": self.ttl_ms,
+                "ttl_extension_ms": self.ttl_extension_ms,
                 "ttl_enabled_ms": self.ttl_enabled_ms,
                 "due_keys_max": self.due_keys_max,
                 "emit_expired": self.emit_expired,
@@ -171,6 +174,7 @@ class MaterializerSpec:
             high=fields["high"],
             low=fields["low"],
             ttl_ms=fields["ttl_ms"],
+            ttl_extension_ms=fields["ttl_extension_ms"],
             ttl_enabled_ms=fields["ttl_enabled_ms"],
             due_keys_max=fields["due_keys_max"],
             emit_expired=fields["emit_expired"],
@@ -268,7 +272,8 @@ class UpsertMaterializer:
         """
         started_ns = time.perf_counter_ns()
         epoch = KeyedEpoch(self._input, batch.in_order())
-        loader = HistoryLoader(self._policy, transaction, epoch.touched, epoch, time_ms)
+        now_ms = time_ms - self.spec.ttl_extension_ms
+        loader = HistoryLoader(self._policy, transaction, epoch.touched, epoch, now_ms)
         histories = loader.load(key_groups)
         outcome = apply_changes(
             epoch.changes, epoch.groups, histories.entries, replace=self.spec.replaces
@@ -285,7 +290,7 @@ class UpsertMaterializer:
             groups=epoch.groups,
             outcome=outcome,
             replace=self.spec.replaces,
-            now_ms=time_ms,
+            now_ms=now_ms,
         )
         writer = HistoryWriter(result)
         emitted = outcome.seen

@@ -32,6 +32,7 @@ from service.api import (
     plans,
     progress,
     tables,
+    ttl_extension,
 )
 from service.api.body_guard import GuardBody
 from service.api.head import AnswerHead
@@ -61,6 +62,7 @@ ROUTERS = (
     plans.router,
     pipelines.router,
     progress.router,
+    ttl_extension.router,
     operators.router,
     keys.router,
     tables.router,

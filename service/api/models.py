@@ -193,6 +193,21 @@ class PipelineList(_List):
     items: list[Pipeline]
 
 
+class TtlExtensionBody(_Request):
+    """How much longer everything is to live."""
+
+    by_ms: int = Field(
+        ge=1, le=10 * 366 * 86_400_000, description="Added to what was given before."
+    )
+
+
+class TtlExtension(BaseModel):
+    """By how much the lives of what a pipeline keeps were extended, in processing time."""
+
+    extension_ms: int = Field(description="In all; counts from the next start on.")
+    in_force_ms: int = Field(description="What the latest run began with.")
+
+
 class _EpochList(_List):
     epoch: int = Field(description="The closed epoch that was read.")
 

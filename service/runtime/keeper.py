@@ -92,7 +92,7 @@ States: TypeAlias = "Mapping[str, Sequence[StateDescriptor]]"
 class QueryStarter(Protocol):
     """What turns a record into a query; `dataflow` behind it. Its calls block."""
 
-    def options(self, record: PipelineRecord) -> RunOptions:
+    def options(self, record: PipelineRecord, run: Run) -> RunOptions:
         """The options that `start` starts the record's query with."""
 
     def states(self, record: PipelineRecord) -> States:
@@ -143,6 +143,8 @@ class Run:
     """Which process Redis is, read before the run was opened: tasks refuse another one."""
     ttl_enabled_ms: Mapping[str, int | None] = field(default_factory=dict)
     """By operator: when TTL was switched on for state that was there already."""
+    ttl_extension_ms: int = 0
+    """By how much all lives were extended, in processing time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +274,7 @@ class PipelineKeeper:
         self._settled_past = True
         self._log.info("query started", run=run.number, query_id=started.query_id)
         self._healthy_since_ms = self._ports.clock.elapsed_ms()
-        await self._note_query(self._query, self._ports.starter.options(record))
+        await self._note_query(self._query, self._ports.starter.options(record, run))
         self._become(PipelineState.RUNNING, run=run.number, query_id=started.query_id)
         return self._ports.look_interval_ms
 

@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,7 +32,7 @@ from state.backends.names import slot_prefix
 from state.backends.transport import ClientSettings, RedisTransport
 from state.epochs import EpochLedger
 from state.errors import StateUnavailable
-from state.registry import register_states
+from state.registry import extension_ms, register_states
 from state.ttl import TtlClock
 
 if TYPE_CHECKING:
@@ -73,9 +74,10 @@ class DataflowStarter:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def options(self, record: PipelineRecord) -> RunOptions:
-        """The record's options, complete by the settings."""
-        return record.options.resolved(self._settings.execution)
+    def options(self, record: PipelineRecord, run: Run) -> RunOptions:
+        """The record's options, complete by the settings, and what the run found."""
+        options = record.options.resolved(self._settings.execution)
+        return replace(options, ttl_extension_ms=run.ttl_extension_ms)
 
     def states(self, record: PipelineRecord) -> States:
         """What the record's stateful operators keep.
@@ -84,7 +86,8 @@ class DataflowStarter:
             StartFailed: the plan, or the options on it, cannot run.
         """
         plan = self._plan(record)
-        found = _refused(lambda: stateful_nodes(plan, self.options(record)))
+        options = record.options.resolved(self._settings.execution)
+        found = _refused(lambda: stateful_nodes(plan, options))
         return {each.id: [each.spec.descriptor] for each in found}
 
     def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
@@ -99,7 +102,7 @@ class DataflowStarter:
     def job(self, record: PipelineRecord, run: Run) -> PipelineJob:
         """Everything that a run of the record's query needs."""
         execution = self._settings.execution
-        options = self.options(record)
+        options = self.options(record, run)
         return PipelineJob(
             pipeline=record.name,
             plan=self._plan(record),
@@ -158,16 +161,18 @@ class RedisLedgers:
         Raises:
             CodecMismatch: State is stored in another form; earlier runs are fenced off by then.
         """
-        clock = TtlClock(int(time.time() * 1000))
+        now_ms = int(time.time() * 1000)
 
         def open_it(ledger: EpochLedger) -> Run:
             number = ledger.open_run(list(states), max_parallelism)
+            extended_ms = extension_ms(ledger)
+            clock = TtlClock(now_ms, extension_ms=extended_ms)
             enabled_ms = {
                 operator: registered.enabled_ms
                 for operator, descriptors in states.items()
                 for registered in register_states(ledger, operator, descriptors, clock)
             }
-            return Run(number, ledger.incarnation, enabled_ms)
+            return Run(number, ledger.incarnation, enabled_ms, extended_ms)
 
         return self._with_ledger(name, open_it)
 

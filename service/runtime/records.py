@@ -71,6 +71,8 @@ class RunOptions:
     max_parallelism: int
     on_malformed: OnMalformed
     default_ttl_ms: int
+    ttl_extension_ms: int = 0
+    """By how much all lives were extended before the run: no option, `state.registry` has it."""
     emit_expired: bool = False
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = None
     """None: as the plan says."""

@@ -300,6 +300,25 @@ class TestTtl:
         harness.run_epoch([])
         assert [each[0] for each in harness.history((1,))] == [2]
 
+    @pytest.mark.parametrize("strategy", list(Strategy))
+    def test_an_extension_lets_what_is_there_and_what_comes_live_longer(self, strategy: Strategy):
+        spec = replace(SPEC, strategy=strategy, ttl_ms=100)
+        harness = MaterializerHarness.on_heap(spec)
+        harness.run([Step(time_ms=1000), Change(ADD, row(1, key=1))])
+
+        harness.restart(replace(spec, ttl_extension_ms=500))
+        harness.run([Step(time_ms=1599), Change(ADD, row(2, key=2))])
+        assert len(harness.stored_keys()) == 2
+        harness.now_ms = 1600
+        harness.run_epoch([])
+        assert harness.stored_keys() == [(2,)]
+        harness.now_ms = 1698
+        harness.run_epoch([])
+        assert harness.stored_keys() == [(2,)]
+        harness.now_ms = 1699
+        harness.run_epoch([])
+        assert harness.stored_keys() == []
+
     def test_expiry_is_emitted_before_the_changes_of_its_epoch(self):
         harness = MaterializerHarness.on_heap(replace(SPEC, ttl_ms=100, emit_expired=True))
         harness.run([Step(time_ms=1000), *adds(1)])

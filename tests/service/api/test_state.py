@@ -384,6 +384,21 @@ def test_a_print_table_lists_the_newest_changes_with_their_kinds(
         assert_problem(answer, 422, "cursor-invalid")
 
 
+def test_lives_are_extended_by_one_call_each_and_the_calls_add_up(
+    app: AppClient, flights: Flights
+) -> None:
+    path = f"{PATH}/p/ttl-extension"
+
+    first = app.post(path, {"by_ms": 5_000}, headers={"Idempotency-Key": "a"})
+    again = app.post(path, {"by_ms": 5_000}, headers={"Idempotency-Key": "a"})
+    other = app.post(path, {"by_ms": 2_000})
+
+    assert first.json() == again.json() == {"extension_ms": 5_000, "in_force_ms": 0}
+    assert other.json() == app.json(path) == {"extension_ms": 7_000, "in_force_ms": 0}
+    assert app.post(path, {"by_ms": 0}).status_code == 422
+    assert_problem(app.post(f"{PATH}/q/ttl-extension", {"by_ms": 1}), 404, "pipeline-not-found")
+
+
 def test_progress_is_newest_first_with_totals(app: AppClient, flights: Flights) -> None:
     for n in range(5):
         flights.run_epoch(("+I", flight(f"f{n}")), ("+I", flight(f"g{n}", "N2")))

@@ -142,7 +142,7 @@ class FakeStarter:
         self.refused = False
         self.discarded: list[str] = []
 
-    def options(self, record: PipelineRecord) -> RunOptions:
+    def options(self, record: PipelineRecord, run: Run) -> RunOptions:
         return record.options.resolved(ExecutionSettings())
 
     def states(self, record: PipelineRecord) -> States:

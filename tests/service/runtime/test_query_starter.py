@@ -25,8 +25,10 @@ from service.settings import (
     Settings,
     SparkSettings,
 )
+from state.epochs import EpochLedger
 from state.errors import CodecMismatch, StateUnavailable
 from state.multiset.registered import HistoryDescriptor
+from state.registry import extend_ttl
 from state.ttl import TtlConfig
 from tests.conftest import RedisServer, free_port
 
@@ -162,6 +164,19 @@ def test_a_ttl_that_is_switched_on_is_told_with_its_time(
     assert switched is not None
     assert kept == switched
     assert others.ttl_enabled_ms == {"3": None}
+
+
+def test_an_extension_of_lives_reaches_the_options_of_the_next_run(
+    redis_server: RedisServer, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url))
+    extend_ttl(EpochLedger(redis_client, "p"), 3_000)
+    extend_ttl(EpochLedger(redis_client, "p"), 4_000)
+
+    run = ledgers.open_run("p", {}, 4)
+
+    (operator,) = DataflowStarter(settings(tmp_path)).job(record(demo_plan()), run).operators()
+    assert operator.spec.ttl_extension_ms == 7_000
 
 
 def test_state_of_another_form_is_not_opened(
