@@ -9,5 +9,7 @@ lists.py       list
 maps.py        map
 sorted.py      sorted map: lists of values by ordered user keys, and their ranges
                (sorted_cell.py, sorted_requests.py, sorted_text.py; intervals.py: what is known)
+timers.py      timers of keys, by time
 expiry.py      clean-up of what is expired
+inspection.py  what people see of a key, without what is expired
 """
