@@ -31,6 +31,7 @@ from service.api import (
     pipelines,
     plans,
     progress,
+    states,
     tables,
     ttl_extension,
 )
@@ -62,6 +63,7 @@ ROUTERS = (
     plans.router,
     pipelines.router,
     progress.router,
+    states.router,
     ttl_extension.router,
     operators.router,
     keys.router,

@@ -229,6 +229,14 @@ OPERATOR_NOT_FOUND = ProblemType(
     "No stateful operator of the pipeline's plan has this id.",
     "`GET .../operators` lists them.",
 )
+STATE_NOT_FOUND = ProblemType(
+    "state-not-found",
+    404,
+    "the operator has no state of this name",
+    "The operator has registered no state of this name, or it is a history, whose keys are read "
+    "at `.../keys`.",
+    "`GET .../operators/{operator}/states` lists them.",
+)
 TABLE_NOT_FOUND = ProblemType(
     "table-not-found",
     404,

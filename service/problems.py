@@ -96,6 +96,7 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     inspection.OperatorNotFound: kinds.OPERATOR_NOT_FOUND,
     inspection.TableNotFound: kinds.TABLE_NOT_FOUND,
     inspection.KeyMalformed: kinds.KEY_MALFORMED,
+    inspection.StateNotFound: kinds.STATE_NOT_FOUND,
     inspection.KeyNotFound: kinds.KEY_NOT_FOUND,
     inspection.KeyExpired: kinds.KEY_EXPIRED,
     # state

@@ -17,7 +17,7 @@ Source: Flink's state meta info in savepoints; TtlAwareSerializer, which lets TT
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import orjson
 
@@ -32,6 +32,21 @@ if TYPE_CHECKING:
     from state.ttl import TtlClock
 
 D = TypeVar("D", bound="StateDescriptor")
+
+
+class Registered(Protocol):
+    """Where what is registered lies: a pipeline's `Ledger`, or a reader of its slot."""
+
+    def registered(self) -> dict[bytes, bytes]:
+        """What is registered with the pipeline."""
+
+
+class Extensible(Protocol):
+    """Where numbers that are registered can be added to."""
+
+    def add_registered(self, field: bytes, by: int) -> int:
+        """Add to an entry that holds an integer (0 if absent); its new value."""
+
 
 VERSION: Final = 1
 _EXTENSION: Final = b"extension_ms"
@@ -107,7 +122,7 @@ def register_states(
     ]
 
 
-def registered_states(ledger: Ledger) -> list[RegisteredState]:
+def registered_states(ledger: Registered) -> list[RegisteredState]:
     """All states that the pipeline ever registered, by node and name.
 
     Raises:
@@ -118,7 +133,7 @@ def registered_states(ledger: Ledger) -> list[RegisteredState]:
     return [_read(field, held[field]) for field in sorted(held) if field != _EXTENSION]
 
 
-def extend_ttl(ledger: Ledger, by_ms: int) -> int:
+def extend_ttl(ledger: Extensible, by_ms: int) -> int:
     """Let everything that has a TTL in processing time live so much longer, say after a downtime.
 
     It holds from the next run on, for every element that is stored now; nothing is rewritten.
@@ -137,7 +152,7 @@ def extend_ttl(ledger: Ledger, by_ms: int) -> int:
     return ledger.add_registered(_EXTENSION, by_ms)
 
 
-def extension_ms(ledger: Ledger) -> int:
+def extension_ms(ledger: Registered) -> int:
     """By how much lives were extended so far: `TtlClock.extension_ms` of a run that opens now."""
     return int(ledger.registered().get(_EXTENSION, b"0"))
 

@@ -242,6 +242,46 @@ class OperatorList(_List):
     items: list[Operator]
 
 
+class State(BaseModel):
+    """A state that an operator has registered."""
+
+    name: str
+    kind: str
+    codecs: list[str]
+    ttl_ms: int | None
+    ttl_update: str
+    ttl_visibility: str
+    ttl_time: str
+    ttl_enabled_at: str | None = Field(
+        description="When TTL was switched on for what was there already."
+    )
+
+
+class StateList(_List):
+    """The states of an operator, by name."""
+
+    items: list[State]
+
+
+class StateElement(BaseModel):
+    """A live element of a state."""
+
+    key: Any = Field(description="Of a map; the number in a list; null in a value.")
+    value: Any
+    touched_at: str | None = Field(description="Its last access that counts; null without TTL.")
+    expires_at: str | None
+
+
+class StateKey(_EpochList):
+    """What a key has in a state."""
+
+    key: list[Any]
+    state: str
+    kind: str
+    layout: Literal["packed", "spread"]
+    items: list[StateElement]
+
+
 class Key(BaseModel):
     """A key that has rows."""
 

@@ -15,7 +15,7 @@ from service import problem_types as problem
 from service.api.deps import IdempotencyDep, RecordDep, ServicesDep, describe, in_thread
 from service.api.etags import reply
 from service.api.models import TtlExtension, TtlExtensionBody
-from state.epochs import EpochLedger
+from service.runtime.table_reader import SlotReader
 from state.registry import extend_ttl, extension_ms
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1/pipelines/{pipeline}/ttl-extension", tags=["pipel
 @router.get("", response_model=TtlExtension, responses=describe(problem.PIPELINE_NOT_FOUND))
 async def get(request: Request, record: RecordDep, services: ServicesDep) -> Response:
     """By how much the lives of what the pipeline keeps were extended."""
-    total_ms = await in_thread(extension_ms, EpochLedger(services.redis, record.name))
+    total_ms = await in_thread(extension_ms, SlotReader(services.redis, record.name))
     return reply(request, _shown(record, total_ms))
 
 
@@ -42,8 +42,8 @@ async def extend(
     """Extend the lives of all that the pipeline keeps; in force from its next start on."""
 
     async def act() -> Response:
-        ledger = EpochLedger(services.redis, record.name)
-        return reply(request, _shown(record, await in_thread(extend_ttl, ledger, body.by_ms)))
+        slot = SlotReader(services.redis, record.name)
+        return reply(request, _shown(record, await in_thread(extend_ttl, slot, body.by_ms)))
 
     return await idempotency.run(act)
 

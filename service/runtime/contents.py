@@ -19,6 +19,8 @@ from service.runtime.inspection import OperatorInspector
 from service.runtime.inspection_errors import OperatorNotFound, TableNotFound
 from service.runtime.key_text import KeyText
 from service.runtime.operators import stateful_nodes
+from service.runtime.state_inspection import StateInspector
+from service.runtime.table_reader import SlotReader
 from state.reader import CommittedReader
 from state.types import format_type
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from operators.upsert_materializer import MaterializerSpec
     from service.plan import CompiledPlan
     from service.plan.tables import Column, Table
+    from service.runtime.operators import OperatorInfo
     from service.runtime.records import PipelineRecord, RunOptions
     from service.settings import ExecutionSettings
     from state.types import LogicalType
@@ -47,6 +50,7 @@ class OperatorContents:
     kind: str
     spec: MaterializerSpec
     inspector: OperatorInspector
+    states: StateInspector
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,23 +225,35 @@ class ContentsCache:
         options = made_of[1]
         reader = CommittedReader(self._client, record.name)
         found = stateful_nodes(plan, options, orphans_max=self._execution.orphans_max)
-        operators = tuple(
-            OperatorContents(
-                id=each.id,
-                node_id=each.node_id,
-                kind=each.kind,
-                spec=each.spec,
-                inspector=OperatorInspector(reader, each.id, each.spec, options.max_parallelism),
-            )
-            for each in found
-        )
+        slot = SlotReader(self._client, record.name)
         return Contents(
             made_of=made_of,
-            operators=operators,
+            operators=tuple(_operator(each, reader, slot, options) for each in found),
             sources=_sources(plan),
             sinks=_sinks(plan),
             reader=reader,
         )
+
+
+def _operator(
+    info: OperatorInfo, reader: CommittedReader, slot: SlotReader, options: RunOptions
+) -> OperatorContents:
+    inspector = OperatorInspector(reader, info.id, info.spec, options.max_parallelism)
+    return OperatorContents(
+        id=info.id,
+        node_id=info.node_id,
+        kind=info.kind,
+        spec=info.spec,
+        inspector=inspector,
+        states=StateInspector(
+            reader,
+            slot,
+            info.id,
+            inspector.keys,
+            options.max_parallelism,
+            extension_ms=options.ttl_extension_ms,
+        ),
+    )
 
 
 def _sources(plan: CompiledPlan) -> tuple[SourceTable, ...]:

@@ -22,6 +22,7 @@ from service.runtime.slot_keys import (
     slot_key,
     table_name,
 )
+from state.backends.names import REGISTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,6 +145,16 @@ class SlotReader:
         epoch, held = self._with_epoch(lambda transaction: transaction.hgetall(name))
         sums = {each: int(held.get(each.encode(), 0)) for each in ("rows_in", "rows_out", "dead")}
         return {"epochs": epoch, **sums}
+
+    def registered(self) -> dict[bytes, bytes]:
+        """What is registered with the pipeline; see `state.registry`."""
+        held: Any = self._client.hgetall(self._key(REGISTRY.decode()))
+        return cast("dict[bytes, bytes]", held)
+
+    def add_registered(self, field: bytes, by: int) -> int:
+        """Add to an entry of it that holds an integer; its new value."""
+        added: Any = self._client.hincrby(self._key(REGISTRY.decode()), cast("str", field), by)
+        return int(added)
 
     def progress_after(self, epoch: int, limit: int) -> list[dict[str, Any]]:
         """Records of epochs after one, oldest first."""

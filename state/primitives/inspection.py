@@ -182,6 +182,8 @@ def _packed_pairs(
 
 
 def _of_list(pairs: list[tuple[bytes, bytes]], after: str) -> Iterator[_Stored]:
+    if after and not after.isdecimal():
+        return iter(())
     numbers = sorted((int(field), element) for field, element in pairs)
     last = int(after) if after else -1
     return ((str(number), number, each) for number, each in numbers if number > last)

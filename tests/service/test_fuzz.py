@@ -28,6 +28,7 @@ from service.settings import ExecutionSettings, LimitSettings
 from tests.conftest import free_port
 from tests.service.api.test_state import Flights, flight
 from tests.service.app_client import AppClient, StandInSpark, opener_with, settings_for, until
+from tests.service.keyed_states import write_states
 from tests.service.plans import INGRESS, OPERATOR, change, flights_plan
 from tests.service.plans import flight as outside
 
@@ -51,6 +52,7 @@ KNOWN = {
     "table": "flights",
     "key": "N1",
     "slug": "internal",
+    "state": "calls",
 }
 PLANS: list[Any] = [
     flights_plan(),
@@ -121,6 +123,7 @@ def address(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory)
             flights = Flights(app, client)
             flights.run_epoch(*[("+I", flight(f"f{n}")) for n in range(3)])
             flights.run_epoch(("-D", flight("f2")), ("-D", flight("f9", "N9")))
+            write_states(client, "p")
         with Server(create_app(settings, opener_with(StandInSpark()))) as url:
             yield url
 
@@ -202,4 +205,4 @@ def test_the_pipeline_with_state_is_still_there(address: str) -> None:
 
 def test_every_operation_was_fuzzed() -> None:
     assert len(operations()) > 25
-    assert len(lists()) == 9
+    assert len(lists()) == 10
