@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+
+from operators.columnar import is_ascending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 
@@ -36,6 +38,28 @@ class ChangeBatch:
     def __len__(self) -> int:
         return len(self.kinds)
 
+    def in_order(self) -> ChangeBatch:
+        """These changes with rows sorted by order number; itself if they are."""
+        if is_ascending(self.order):
+            return self
+        by_order = np.argsort(self.order, kind="stable")
+        rows = pa.array(by_order)
+        return ChangeBatch(
+            columns=tuple(column.take(rows) for column in self.columns),
+            kinds=self.kinds[by_order],
+            order=self.order[by_order],
+            key_groups=self.key_groups[by_order],
+        )
+
+    def after(self, first: ChangeBatch) -> ChangeBatch:
+        """These changes behind those of another batch, with the order numbers that both have."""
+        return ChangeBatch(
+            columns=tuple(map(_joined, first.columns, self.columns)),
+            kinds=np.concatenate([first.kinds, self.kinds]),
+            order=np.concatenate([first.order, self.order]),
+            key_groups=np.concatenate([first.key_groups, self.key_groups]),
+        )
+
     @classmethod
     def of(
         cls,
@@ -54,3 +78,7 @@ class ChangeBatch:
             if key_groups is None
             else np.asarray(key_groups, np.int32),
         )
+
+
+def _joined(first: pa.Array, second: pa.Array) -> pa.Array:
+    return pa.concat_arrays([first, second])

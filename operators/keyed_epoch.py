@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.batch import ChangeBatch
-from operators.columnar import Codes, Columns, dense, is_ascending, stable_order
+from operators.columnar import Codes, Columns, dense, stable_order
 from state.codec import RowCodec
 from state.multiset.kernel import Groups, KeyedChanges, group_changes
 from state.multiset.probing import Touched
@@ -63,7 +63,13 @@ class KeyedInput:
 
 
 class KeyedEpoch:
-    """An epoch's changes sorted by key and order, and their rows and match columns as asked for."""
+    """An epoch's changes sorted by key and order, and their rows and match columns as asked for.
+
+    Args:
+        of: The input.
+        batch: The changes in order (`ChangeBatch.in_order`). What is made of them, down to the
+            bytes that are committed, depends on it: attempts of an epoch must commit the same.
+    """
 
     def __init__(self, of: KeyedInput, batch: ChangeBatch) -> None:
         self._of = of
@@ -71,29 +77,23 @@ class KeyedEpoch:
         self._columns = Columns(batch.columns, of.types)
         self.row_of: Integers
         """Row of the batch of each change."""
-        by_order = None if is_ascending(batch.order) else np.argsort(batch.order, kind="stable")
         key = dense(self._columns.codes(of.key))
         others = [column for column in of.match if column not in of.key]
         match = self._columns.codes(others)
-        self._sort(by_order, key, match)
+        self._sort(key, match)
         self.touched = self._touch()
 
-    def _sort(self, by_order: Integers | None, key: Codes, match: Codes) -> None:
+    def _sort(self, key: Codes, match: Codes) -> None:
         # Kinds 0 and 2 accumulate, 1 and 3 retract.
         accumulates = (self._batch.kinds & 1) == 0
-        codes = key.values if by_order is None else key.values[by_order]
         self._is_one_key = key.bound == 1
-        self.rank = (
-            np.arange(len(self._batch)) if self._is_one_key else stable_order(codes, key.bound)
-        )
-        """Place of each change in order."""
-        if by_order is None and self._is_one_key:
-            self.row_of = self.rank
-            self.changes = KeyedChanges(codes, accumulates, match.values)
+        if self._is_one_key:
+            self.row_of = np.arange(len(self._batch))
+            self.changes = KeyedChanges(key.values, accumulates, match.values)
         else:
-            self.row_of = self.rank if by_order is None else by_order[self.rank]
+            self.row_of = stable_order(key.values, key.bound)
             self.changes = KeyedChanges(
-                codes[self.rank], accumulates[self.row_of], match.values[self.row_of]
+                key.values[self.row_of], accumulates[self.row_of], match.values[self.row_of]
             )
         self.groups: Groups = group_changes(self.changes)
 
@@ -188,7 +188,7 @@ class KeyedEpoch:
             by_order = np.arange(emitted.size)
         else:
             place = np.full(len(self._batch), -1, np.int64)
-            place[self.rank[emitted]] = np.arange(emitted.size)
+            place[self.row_of[emitted]] = np.arange(emitted.size)
             by_order = place[place >= 0]
         emitted, source = emitted[by_order], source[by_order]
         rows = self.row_of[emitted]

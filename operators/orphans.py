@@ -49,7 +49,7 @@ def orphan_writes(
     for key_group in np.unique(key_groups).tolist():
         mine = missed[key_groups == key_group]
         yield key_group, HashAdd(COUNTERS, ORPHANS, mine.size)
-        listed = mine[np.argsort(epoch.rank[mine])][-orphans_max:] if orphans_max else mine[:0]
+        listed = mine[np.argsort(epoch.row_of[mine])][-orphans_max:] if orphans_max else mine[:0]
         if not listed.size:
             continue
         ms = b"%d" % time_ms

@@ -25,25 +25,29 @@ from typing import TYPE_CHECKING, Any, assert_never
 import numpy as np
 import orjson
 
+from operators.batch import ChangeBatch
 from operators.changelog import Change, RowKind
 from operators.errors import InvalidSpec
 from operators.keyed_epoch import KeyedEpoch, KeyedInput
 from operators.orphans import orphan_writes
+from state.errors import InvalidThresholds
 from state.multiset.changes import Report
 from state.multiset.interface import NotFound, RemovedAll, RemovedLast, RemovedOther
 from state.multiset.kernel import apply_changes
 from state.multiset.loading import HistoryLoader
+from state.multiset.registered import HistoryDescriptor
 from state.multiset.spread_writing import EpochResult
 from state.multiset.strategy import HistoryPolicy, Strategy, Thresholds
 from state.multiset.writing import HistoryWriter
+from state.ttl import DISABLED, TtlConfig
 from state.types import format_type, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from operators.batch import ChangeBatch
     from state.backends.interface import EpochTransaction
     from state.multiset.interface import SequencedMultiSet
+    from state.multiset.loading import Histories
     from state.types import LogicalType
 
 _KIND_OF_REPORT = np.array(
@@ -72,6 +76,14 @@ class MaterializerSpec:
     low: int | None = None
     """ADAPTIVE: a spread history of so few entries is packed; None: the backend's default."""
     ttl_ms: int = 0
+    ttl_extension_ms: int = 0
+    """By how much all lives were extended: the time of TTL stands that far behind the epoch's."""
+    ttl_enabled_ms: int | None = None
+    """When TTL was switched on for state that was there already: `state.registry` knows."""
+    due_keys_max: int = 1000
+    """Keys of one key group that an epoch cleans beside those that it touches."""
+    emit_expired: bool = False
+    """Expiry of the row that the sink shows emits what that means: -D, or +U of what remains."""
     orphans_max: int = 1000
     """Orphans that are kept for each key group; the count goes on."""
     backend: str = "redis"
@@ -86,12 +98,12 @@ class MaterializerSpec:
                 raise InvalidSpec(f"{what} {list(chosen)} does not name columns of the input")
         if not self.key:
             raise InvalidSpec("an upsert materializer needs a primary key")
-        if self.ttl_ms < 0 or self.orphans_max < 0:
-            raise InvalidSpec("ttl_ms and orphans_max are at least 0")
+        if min(self.ttl_ms, self.ttl_extension_ms, self.orphans_max) < 0 or self.due_keys_max < 1:
+            raise InvalidSpec("ttl, its extension and orphans_max begin at 0, due_keys_max at 1")
         try:
             Thresholds.of(self.backend, self.high, self.low)
-        except ValueError as cause:
-            raise InvalidSpec(str(cause)) from cause
+        except InvalidThresholds as cause:
+            raise InvalidSpec(cause.message) from cause
 
     @property
     def replaces(self) -> bool:
@@ -102,7 +114,25 @@ class MaterializerSpec:
     def policy(self) -> HistoryPolicy:
         """How the histories are kept."""
         thresholds = Thresholds.of(self.backend, self.high, self.low)
-        return HistoryPolicy(self.strategy, thresholds, self.ttl_ms)
+        return HistoryPolicy(
+            self.strategy,
+            thresholds,
+            self.ttl_ms,
+            self.due_keys_max,
+            self.ttl_enabled_ms,
+            self.emit_expired,
+        )
+
+    @property
+    def descriptor(self) -> HistoryDescriptor:
+        """The state, as the pipeline remembers it."""
+        return HistoryDescriptor(
+            name="history",
+            row=", ".join(map(format_type, self.types)),
+            key=self.key,
+            match=self.upsert_key or (),
+            ttl=TtlConfig(self.ttl_ms) if self.ttl_ms else DISABLED,
+        )
 
     @property
     def input(self) -> KeyedInput:
@@ -121,6 +151,10 @@ class MaterializerSpec:
                 "high": self.high,
                 "low": self.low,
                 "ttl_ms": self.ttl_ms,
+                "ttl_extension_ms": self.ttl_extension_ms,
+                "ttl_enabled_ms": self.ttl_enabled_ms,
+                "due_keys_max": self.due_keys_max,
+                "emit_expired": self.emit_expired,
                 "orphans_max": self.orphans_max,
                 "backend": self.backend,
             }
@@ -140,6 +174,10 @@ class MaterializerSpec:
             high=fields["high"],
             low=fields["low"],
             ttl_ms=fields["ttl_ms"],
+            ttl_extension_ms=fields["ttl_extension_ms"],
+            ttl_enabled_ms=fields["ttl_enabled_ms"],
+            due_keys_max=fields["due_keys_max"],
+            emit_expired=fields["emit_expired"],
             orphans_max=fields["orphans_max"],
             backend=fields["backend"],
         )
@@ -163,8 +201,8 @@ class UpsertMaterializer:
         input       +I -U +U -D, keyed by primary key, in any order of rows
         output      +I +U -D, upsert key = primary key; at most one for each change
         state       history of each key (`state.multiset`); nothing once all rows are retracted
-        state cost  2 or 3 round trips and a commit for an epoch, whatever its size
-        time        epoch time for TTL, nothing else; expiry emits nothing
+        state cost  1 round trip (packed) to 3 (spread) and a commit for an epoch, whatever its size
+        time        epoch time for TTL, nothing else; expiry emits nothing unless `emit_expired`
         unseen -D   counted in `orphans`, listed in a bounded stream
 
     Where `upsert_key` is given, rows of a change may differ from the stored row in other columns:
@@ -198,6 +236,21 @@ class UpsertMaterializer:
             case _:
                 assert_never(removal)
 
+    def _expiry_of(self, histories: Histories) -> ChangeBatch:
+        """What the sink is to know of rows that expired: before the epoch's own changes."""
+        key, count = histories.vanished, histories.vanished.size
+        newest = histories.entries.key.searchsorted(key, side="right") - 1
+        remains = newest >= 0
+        remains[remains] = histories.entries.key[newest[remains]] == key[remains]
+        place = histories.vanished_place.copy()
+        place[remains] = histories.packed_entry[newest[remains]]
+        return ChangeBatch(
+            columns=tuple(self._input.row_codec.decode_columns(histories.packed.rows(place))),
+            kinds=np.where(remains, RowKind.UPDATE_AFTER, RowKind.DELETE).astype(np.int8),
+            order=np.arange(-count, 0),
+            key_groups=histories.key_groups[key].astype(np.int32),
+        )
+
     def run_epoch(
         self,
         batch: ChangeBatch,
@@ -218,8 +271,9 @@ class UpsertMaterializer:
             StateError: As the backend raises.
         """
         started_ns = time.perf_counter_ns()
-        epoch = KeyedEpoch(self._input, batch)
-        loader = HistoryLoader(self._policy, transaction, epoch.touched, epoch, time_ms)
+        epoch = KeyedEpoch(self._input, batch.in_order())
+        now_ms = time_ms - self.spec.ttl_extension_ms
+        loader = HistoryLoader(self._policy, transaction, epoch.touched, epoch, now_ms)
         histories = loader.load(key_groups)
         outcome = apply_changes(
             epoch.changes, epoch.groups, histories.entries, replace=self.spec.replaces
@@ -236,7 +290,7 @@ class UpsertMaterializer:
             groups=epoch.groups,
             outcome=outcome,
             replace=self.spec.replaces,
-            now_ms=time_ms,
+            now_ms=now_ms,
         )
         writer = HistoryWriter(result)
         emitted = outcome.seen
@@ -246,6 +300,8 @@ class UpsertMaterializer:
         rows = writer.fetch(transaction, epoch, loaded)
         kinds = _KIND_OF_REPORT[outcome.report[emitted]]
         output = epoch.emit(emitted, kinds, source, loaded, rows)
+        if self.spec.emit_expired and histories.vanished.size:
+            output = output.after(self._expiry_of(histories))
         writes = writer.writes(epoch, epoch)
         missed = (outcome.report == Report.MISSED).nonzero()[0]
         for key_group, write in orphan_writes(epoch, missed, time_ms, self.spec.orphans_max):

@@ -3,11 +3,11 @@
 A dataflow's edges are Spark DataFrames. Beside the typed columns `f0..fn` of a row, each carries
 
     _kind   int8    0..3 as `RowKind`; 4 = tick, 5 = dead letter
-    _order  int64   place inside the epoch, dense and unique per source; of a tick: its partition
+    _order  int64   place inside the epoch, unique per source; of a tick: the partition it is for
     _note   string  JSON of a control row, null in changes
     _time   int64   the epoch's processing time, ms since 1970; the same when the epoch runs again
 
-Ticks and dead letters are *control rows*: every node passes them on unread. A source emits one
+Ticks and dead letters are *control rows*: every node passes them on unread. A source emits a
 tick for each shuffle partition in each epoch, so that a partition without changes learns the time.
 Operators and sources tell their statistics to the sink in notes of further ticks. Notes are keyed
 by who wrote them, so a note that reaches the sink along two ways counts once.
@@ -87,10 +87,14 @@ def control_batch(schema: pa.Schema, rows: Sequence[ControlRow], time_ms: int | 
 
 @dataclass(frozen=True, slots=True)
 class SourceNote:
-    """What one task of a source read in an epoch; the first task also tells the end offset."""
+    """What one task of a source read in an epoch; the first task also tells the end offset.
+
+    Of a source that has partitions of its own, each task tells the end of those that it read.
+    """
 
     table: str
-    part: int
+    part: int | str
+    """Which part of the epoch: a task's number, or the source's own name of a partition."""
     rows: int
     end: Mapping[str, Any] | None = None
 
@@ -114,13 +118,24 @@ def dead_letter_note(table: str, position: str, reason: str) -> str:
     return orjson.dumps({"table": table, "position": position, "reason": reason}).decode()
 
 
+def merged_offsets(known: Mapping[str, Any], news: Mapping[str, Any]) -> dict[str, Any]:
+    """Offsets moved on to newer ones, object by object: what is not told of rests where it was."""
+    moved = {
+        name: merged_offsets(known[name], value)
+        if isinstance(value, dict) and isinstance(known.get(name), dict)
+        else value
+        for name, value in news.items()
+    }
+    return {**known, **moved}
+
+
 class NoteSum:
     """Adds up the notes of an epoch; a note that comes twice counts once."""
 
     __slots__ = ("_nodes", "_sources")
 
     def __init__(self) -> None:
-        self._sources: dict[tuple[str, int], dict[str, Any]] = {}
+        self._sources: dict[tuple[str, int | str], dict[str, Any]] = {}
         self._nodes: dict[tuple[str, int], dict[str, int]] = {}
 
     def add(self, notes: Iterable[str | bytes]) -> None:
@@ -140,8 +155,11 @@ class NoteSum:
     @property
     def offsets(self) -> dict[str, Any]:
         """Where each source's epoch ended, by table."""
-        found = [(k[0], n["end"]) for k, n in self._sources.items() if n["end"] is not None]
-        return dict(sorted(found))
+        found: dict[str, Any] = {}
+        for (table, _), note in self._sources.items():
+            if note["end"] is not None:
+                found[table] = merged_offsets(found.get(table, {}), note["end"])
+        return dict(sorted(found.items()))
 
     def nodes(self) -> dict[str, dict[str, int]]:
         """Each operator's statistics, added up over its partitions."""

@@ -1,8 +1,8 @@
 """What runs in Spark's Python workers: one partition of a keyed operator, one epoch at a time.
 
-`MaterializerTask` is given to `mapInArrow`. Spark pickles it by reference to this module and its
-JSON settings by value, so the package must be installed where workers run, and what is cached here
-(the connections to Redis) lives as long as the worker process, through many epochs and partitions.
+`OperatorTask` holds settings only and travels as JSON; the package must be installed where workers
+run. What is cached here (the operators, the connections to Redis) lives as long as the worker
+process, through many epochs and partitions.
 
 An epoch in a partition: gather all its batches, set the control rows aside, sort the changes by
 their order number, ask the ledger whether the epoch may run, run the operator on the state of the
@@ -15,7 +15,7 @@ error to the service as text only.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -66,12 +66,20 @@ class TaskSettings:
     pipeline: str
     operator: str
     run: int
-    redis_url: str
+    redis_url: str = field(repr=False)
     incarnation: str | None
     partitions: int
     max_parallelism: int
     version: str
     """Version of this package in the service; another one in the worker is refused."""
+    connect_timeout_ms: int = 2_000
+    """Of Redis, as is the next."""
+    socket_timeout_ms: int = 30_000
+
+    @property
+    def redis(self) -> ClientSettings:
+        """How to reach Redis."""
+        return ClientSettings(self.redis_url, self.connect_timeout_ms, self.socket_timeout_ms)
 
 
 @cache
@@ -80,21 +88,27 @@ def installed_version() -> str:
     return version("tailrace")
 
 
-class MaterializerTask:
-    """`mapInArrow` function of an upsert materializer; picklable, holds settings only."""
+@dataclass(frozen=True, slots=True)
+class OperatorTask:
+    """An operator of one run of a pipeline, as its workers get it."""
 
-    def __init__(self, settings: TaskSettings, spec: MaterializerSpec) -> None:
-        self._settings = orjson.dumps(asdict(settings)).decode()
-        self._spec = spec.to_json()
+    settings: TaskSettings
+    spec: str
+    """The materializer, as `MaterializerSpec.to_json` wrote it."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run one epoch of one partition."""
-        from pyspark import TaskContext
+    def run(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run one epoch of one partition; see `run_partition`."""
+        return run_partition(self.settings, self.spec, epoch, batches)
 
-        context = TaskContext.get()
-        epoch = int(context.getLocalProperty("streaming.sql.batchId")) + 1
-        settings = TaskSettings(**orjson.loads(self._settings))
-        return run_partition(settings, self._spec, epoch, batches)
+    def to_json(self) -> str:
+        """The text that `from_json` takes."""
+        return orjson.dumps(asdict(self)).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> OperatorTask:
+        """Read what `to_json` wrote."""
+        values = orjson.loads(text)
+        return cls(TaskSettings(**values["settings"]), values["spec"])
 
 
 def run_partition(
@@ -146,7 +160,7 @@ def _run(
     key_groups = _key_groups(settings, operator, rows, changes, control)
     if not key_groups:
         return
-    ledger, backend = _neighbours(settings.redis_url, settings.pipeline, settings.incarnation)
+    ledger, backend = _neighbours(settings.redis, settings.pipeline, settings.incarnation)
     if ledger.check(epoch) is EpochCheck.CLOSED:
         # Every sink has this epoch's rows; Spark only missed the note of it.
         return
@@ -222,8 +236,8 @@ def _operator(spec_json: str) -> UpsertMaterializer:
 
 @lru_cache(_CACHED_MAX)
 def _neighbours(
-    redis_url: str, pipeline: str, incarnation: str | None
+    settings: ClientSettings, pipeline: str, incarnation: str | None
 ) -> tuple[Ledger, StateBackend]:
     """The ledger and the state of a pipeline, connected once a process."""
-    transport = shared_transport(ClientSettings(redis_url), incarnation)
+    transport = shared_transport(settings, incarnation)
     return EpochLedger(transport, pipeline), RedisBackend(transport, pipeline)

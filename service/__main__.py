@@ -86,13 +86,22 @@ def spark_connect(
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 15002,
     folder: Annotated[Path, typer.Option(help="Where logs and scratch data go.")] = Path("spark"),
     memory_mb: Annotated[int, typer.Option(help="Heap of the JVM; 0: half of the memory.")] = 0,
+    conf: Annotated[
+        list[str] | None, typer.Option(help="A line of Spark's configuration, NAME=VALUE; repeat.")
+    ] = None,
 ) -> None:
     """Run a Spark Connect server with the measured configuration, until SIGTERM or Ctrl-C."""
     from service.runtime.errors import LaunchError
     from service.runtime.launcher import EmbeddedSpark
 
+    lines = [each.partition("=") for each in conf or ()]
+    if any(not name or not equals for name, equals, _ in lines):
+        raise typer.BadParameter("--conf takes NAME=VALUE")
+    extra = {name: value for name, _, value in lines}
     try:
-        with EmbeddedSpark(folder, port, address=address, memory_mb=memory_mb) as server:
+        with EmbeddedSpark(
+            folder, port, address=address, memory_mb=memory_mb, extra=extra
+        ) as server:
             raise typer.Exit(server.join())
     except LaunchError as problem:
         typer.echo(f"tailrace: {problem}", err=True)

@@ -1,5 +1,6 @@
 """The HTTP application: routes, the layers around them, and what they work with.
 
+    AnswerHead       HEAD as GET without the body
     Observe          request id, log line, metrics, every error becomes a problem document
       Authenticate   API key and scope, before anything of the body is read
         GuardBody    size, nesting, well-formed JSON
@@ -30,9 +31,12 @@ from service.api import (
     pipelines,
     plans,
     progress,
+    states,
     tables,
+    ttl_extension,
 )
 from service.api.body_guard import GuardBody
+from service.api.head import AnswerHead
 from service.api.models import Problem
 from service.api.observe import Observe
 from service.auth import Authenticate, KeyRing
@@ -51,13 +55,16 @@ if TYPE_CHECKING:
 DESCRIPTION = (
     "Retraction-aware streaming on Spark Connect: a state you can see, bound and explain. "
     "Errors are application/problem+json; lists are paged with cursor and limit; every JSON answer "
-    "has an ETag. Readers see closed epochs only, and answers about state name theirs."
+    "has an ETag; HEAD is answered wherever GET is. Readers see closed epochs only, and answers "
+    "about state name theirs."
 )
 
 ROUTERS = (
     plans.router,
     pipelines.router,
     progress.router,
+    states.router,
+    ttl_extension.router,
     operators.router,
     keys.router,
     tables.router,
@@ -108,6 +115,8 @@ def create_app(
     app.add_middleware(GuardBody, limits=settings.limits)
     app.add_middleware(Authenticate, keys=KeyRing(settings.auth))
     app.add_middleware(Observe, telemetry=telemetry, limits=settings.limits)
+    app.add_middleware(AnswerHead)
+    # FastAPI's own way to replace the document is to put another function in this place.
     app.openapi = lambda: _schema(app)  # type: ignore[method-assign]
     return app
 

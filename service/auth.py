@@ -33,7 +33,8 @@ READING_POSTS = frozenset({"/v1/plans/validate", "/v1/plans/explain"})
 PRINCIPAL = "tailrace.principal"
 """Where the ASGI scope holds the caller's name, empty when no keys are set."""
 
-_READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_READING_METHODS = frozenset({"GET", "OPTIONS"})
+"""HEAD comes here as GET (`api.head`)."""
 _KEY_LENGTH_MAX = 512
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="tailrace"'}
 

@@ -162,8 +162,9 @@ TABLE_OPTION_INVALID = ProblemType(
     "table-option-invalid",
     422,
     "an option of a table is not valid",
-    "An option in a table's `WITH` is missing, unknown or out of range.",
-    "Correct the option that `detail` names.",
+    "An option in a table's `WITH` is missing or out of range, or its connector and format do not "
+    "honour it: none is passed over. `path` says where, `hint` the nearest name.",
+    "Correct the option that `detail` names, or leave it out.",
 )
 PATH_OUTSIDE_ROOT = ProblemType(
     "path-outside-root",
@@ -228,6 +229,14 @@ OPERATOR_NOT_FOUND = ProblemType(
     "No stateful operator of the pipeline's plan has this id.",
     "`GET .../operators` lists them.",
 )
+STATE_NOT_FOUND = ProblemType(
+    "state-not-found",
+    404,
+    "the operator has no state of this name",
+    "The operator has registered no state of this name, or it is a history, whose keys are read "
+    "at `.../keys`.",
+    "`GET .../operators/{operator}/states` lists them.",
+)
 TABLE_NOT_FOUND = ProblemType(
     "table-not-found",
     404,
@@ -240,15 +249,16 @@ KEY_NOT_FOUND = ProblemType(
     "key-not-found",
     404,
     "this key is unknown",
-    "No epoch that is closed has left a row for this key, or all its rows have been retracted.",
+    "No epoch that is closed has left a row for this key, or all its rows have been retracted, or "
+    "have expired and been removed.",
     "Check the key's type and spelling: `GET .../keys?prefix=` lists those that exist.",
 )
 KEY_EXPIRED = ProblemType(
     "key-expired",
     410,
     "this key's rows have expired",
-    "The key had rows, but the state's TTL has passed for all of them. They are no longer seen, "
-    "even if they have not been removed yet.",
+    "The key has rows in state, but the state's TTL has passed for all of them, so they are no "
+    "longer seen. Once they are removed too, the answer is 404.",
     "Nothing: a new change brings the key back.",
 )
 KEY_MALFORMED = ProblemType(
@@ -272,7 +282,8 @@ MALFORMED_CHANGES = ProblemType(
     422,
     "some lines are no changes of this table",
     "The pipeline's option `on_malformed` is `fail`, so a body with malformed lines is refused as "
-    "a whole. `rejected` lists them by line number, with the reason but not the content.",
+    "a whole. `rejected` lists them by line number, with the reason but not the content. They are "
+    "counted and listed as dead letters, too: their position names `request_id` and the line.",
     "Correct the lines that `rejected` names.",
 )
 BACKLOG_FULL = _retry(

@@ -67,6 +67,7 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     LogicalTypeError: kinds.PLAN_INVALID,
     UnsupportedType: kinds.PLAN_UNSUPPORTED,
     dataflow.DataflowError: kinds.PLAN_INVALID,
+    dataflow.InvalidNodeOption: kinds.PLAN_INVALID,
     dataflow.UnsupportedNode: kinds.PLAN_UNSUPPORTED,
     dataflow.UnsupportedConnector: kinds.PLAN_UNSUPPORTED,
     dataflow.UnsupportedChangelog: kinds.PLAN_UNSUPPORTED,
@@ -95,6 +96,7 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     inspection.OperatorNotFound: kinds.OPERATOR_NOT_FOUND,
     inspection.TableNotFound: kinds.TABLE_NOT_FOUND,
     inspection.KeyMalformed: kinds.KEY_MALFORMED,
+    inspection.StateNotFound: kinds.STATE_NOT_FOUND,
     inspection.KeyNotFound: kinds.KEY_NOT_FOUND,
     inspection.KeyExpired: kinds.KEY_EXPIRED,
     # state

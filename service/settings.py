@@ -50,13 +50,14 @@ class RedisSettings(_Group):
         default=2 * SECOND_MS,
         ge=10,
         le=MINUTE_MS,
-        description="Longest wait for a connection, in ms.",
+        description="Longest wait for a connection, in ms; of Spark's workers too.",
     )
     socket_timeout_ms: int = Field(
         default=30 * SECOND_MS,
         ge=100,
         le=10 * MINUTE_MS,
-        description="Longest wait for a reply, in ms; promoting a large epoch is one call.",
+        description="Longest wait for a reply, in ms, of Spark's workers too; "
+        "promoting a large epoch is one call.",
     )
     connections_max: int = Field(
         default=64, ge=4, le=10_000, description="Connections that the service's own pool may open."
@@ -213,6 +214,11 @@ class ExecutionSettings(_Group):
         ge=100,
         le=HOUR_MS,
         description="Longest wait for a query to end, in ms.",
+    )
+
+    testing_options_enabled: bool = Field(
+        default=False,
+        description="Whether tables may have options that only tests need: testing.time-field.",
     )
 
     @model_validator(mode="after")

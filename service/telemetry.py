@@ -48,6 +48,9 @@ class Telemetry:
         )
         self._pipelines = self._gauge("pipelines", "Pipelines by state.", "state")
         self._restarts = self._gauge("pipeline_restarts", "Restarts of the query.", "pipeline")
+        self._redis_up = self._gauge(
+            "redis_up", "1 if Redis answered these metrics; at 0, what comes from it is as it was."
+        )
         self._epoch = self._gauge("pipeline_epoch", "The last closed epoch.", "pipeline")
         self._epochs = self._counter("pipeline_epochs", "Epochs closed.", "pipeline")
         self._rows = self._counter(
@@ -64,6 +67,11 @@ class Telemetry:
             "Time that an epoch's commit took an operator, added up over its tasks.",
             "pipeline",
             "operator",
+        )
+        self._closes = self._histogram(
+            "pipeline_close_seconds",
+            "Time from the begin of an epoch's commit beside the driver until it was closed.",
+            "pipeline",
         )
 
     def request(self, method: str, route: str | None, status: int, seconds: float) -> None:
@@ -88,6 +96,10 @@ class Telemetry:
         for name, count in restarts.items():
             self._restarts.labels(name).set(count)
 
+    def redis(self, *, up: bool) -> None:
+        """Take in whether Redis answers."""
+        self._redis_up.set(up)
+
     def progress(self, pipeline: str, epochs: Iterable[Mapping[str, Any]]) -> None:
         """Take in epochs of a pipeline that were not taken in before."""
         for each in epochs:
@@ -96,6 +108,8 @@ class Telemetry:
             self._rows.labels(pipeline, "in").inc(each.get("rows_in", 0))
             self._rows.labels(pipeline, "out").inc(each.get("rows_out", 0))
             self._dead_letters.labels(pipeline).inc(each.get("dead", 0))
+            if (close_ms := each.get("close_ms")) is not None:
+                self._closes.labels(pipeline).observe(close_ms / 1_000)
             for node, statistics in each.get("nodes", {}).items():
                 self._orphans.labels(pipeline, node).inc(statistics.get("orphans", 0))
                 commit_s = statistics.get("commit_ms", 0) / 1_000
@@ -117,7 +131,7 @@ class Telemetry:
         )
 
 
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 def configure_logging(settings: LoggingSettings) -> None:

@@ -19,7 +19,7 @@ from redis.exceptions import ResponseError
 
 from state.backends.chunks import encode_chunks
 from state.backends.interface import ApplyStaged, EpochCheck, EpochStamp, Ledger, Marker
-from state.backends.names import every_key_pattern, key_group_prefix, slot_prefix
+from state.backends.names import REGISTRY, every_key_pattern, key_group_prefix, slot_prefix
 from state.backends.rules import (
     ahead_of_marker,
     as_name,
@@ -170,6 +170,34 @@ class EpochLedger(Ledger):
         marker = self.marker().epoch
         for _, commands in self._calls("promote", nodes, max_parallelism, marker):
             checked(self._transport.exchange(commands, is_repeatable=True))
+
+    def registered(self) -> dict[bytes, bytes]:
+        """What is registered; see `Ledger.registered`.
+
+        Raises:
+            StateUnavailable, StateAccessDenied, IncarnationChanged, StateCorrupt: As everywhere.
+        """
+        flat = self._ask(("HGETALL", self._key(REGISTRY)))
+        return dict(zip(flat[0::2], flat[1::2], strict=True))
+
+    def register(self, entries: Mapping[bytes, bytes]) -> None:
+        """Set entries; see `Ledger.register`.
+
+        Raises:
+            StateUnavailable, StateAccessDenied, IncarnationChanged, StateCorrupt: As everywhere.
+        """
+        pairs = (each for pair in entries.items() for each in pair)
+        self._ask(("HSET", self._key(REGISTRY), *pairs))
+
+    def add_registered(self, field: bytes, by: int) -> int:
+        """Add to an entry; see `Ledger.add_registered`. It is sent once only.
+
+        Raises:
+            StateUnavailable: Unknown whether it was added.
+            StateAccessDenied, IncarnationChanged, StateCorrupt: As everywhere.
+        """
+        command = ("HINCRBY", self._key(REGISTRY), field, by)
+        return int(checked(self._transport.exchange([command]))[0])
 
     def drop(self) -> None:
         """Remove everything but the run counter, in bounded batches; see `Ledger.drop`.

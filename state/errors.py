@@ -2,13 +2,20 @@
 
     StateError                     code state-error
     ├── StateUnavailable           Redis is away, loading, full or too slow: retry with a limit
-    │   └── ViewMoved              an epoch was closed while a reader looked: look again
+    │   ├── ViewMoved              an epoch was closed while a reader looked: look again
+    │   └── LookupTimedOut         what a record was looked up in did not answer in time
     ├── StateAccessDenied          Redis refuses our credentials or a command: a person must act
     ├── Fenced                     the caller is stale: a newer run, or its epoch is closed
     ├── StagedWritesGone           what an epoch's tasks staged is gone: run the epoch again
     ├── IncarnationChanged         Redis restarted under a run: start a new run
     ├── StateLost                  Redis and checkpoint do not belong together: never go on
     ├── StateCorrupt               something stored is not what we write: stop, keep the evidence
+    ├── FormatVersionMismatch      something stored is of another format version
+    ├── CodecMismatch              a state was registered with another kind or codec
+    ├── InvalidTtl                 a time to live, or how it is cleaned up, makes no sense
+    ├── InvalidThresholds          the thresholds of a layout leave no gap
+    ├── InvalidName                a state cannot have this name
+    ├── OperatorFailed             an operator's own code raised: the task fails
     └── InvariantViolation         our bug: stop, keep the evidence
 
 Spark brings an error of a worker to the service as text only, so `code` is what the service acts
@@ -40,6 +47,12 @@ class ViewMoved(StateUnavailable):
     """Another epoch was closed while a reader looked; looking again shows that one."""
 
     code = "state-view-moved"
+
+
+class LookupTimedOut(StateUnavailable):
+    """What a record was looked up in did not answer within its time, retries included."""
+
+    code = "lookup-timed-out"
 
 
 class StateAccessDenied(StateError):
@@ -96,6 +109,42 @@ class StateCorrupt(StateError):
     """Something stored is not what this version writes, or has another type."""
 
     code = "state-corrupt"
+
+
+class FormatVersionMismatch(StateError):
+    """Something stored has a format version that this version of the software cannot read."""
+
+    code = "state-format-version-mismatch"
+
+
+class CodecMismatch(StateError):
+    """A state is stored in another kind or with another codec than it is asked for with."""
+
+    code = "state-codec-mismatch"
+
+
+class InvalidTtl(StateError, ValueError):
+    """A time to live that is not positive, or limits of its clean-up that are negative."""
+
+    code = "state-invalid-ttl"
+
+
+class InvalidThresholds(StateError, ValueError):
+    """The two sizes between which a layout changes leave no gap."""
+
+    code = "state-invalid-thresholds"
+
+
+class InvalidName(StateError, ValueError):
+    """No name for a state: it is no ASCII identifier, or one of those that we keep for us."""
+
+    code = "state-invalid-name"
+
+
+class OperatorFailed(StateError):
+    """The code of an operator raised; says where, and its cause is what was raised."""
+
+    code = "operator-failed"
 
 
 class InvariantViolation(StateError):

@@ -25,6 +25,7 @@ import pyarrow.json as pa_json
 
 from state.arrow_values import to_column
 from state.json_values import InexactNumber, json_decoder
+from state.text_columns import FLOAT_ROOTS, finite_floats, typed_column
 from state.types import (
     INTEGER_BITS,
     STRING_ROOTS,
@@ -195,11 +196,8 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NO_NUMBER = r"NaN|Inf|[:,\[]\s*-?(?:[0-9]{200}|[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{3})"
 """Words that only Arrow takes as numbers, and numbers that a double may not hold (RE2)."""
 _DEPTH_SAFE = 1000
-_DATE_FORM = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_TIMESTAMP_FORM = _DATE_FORM + r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
 _TEXT_ROOTS = frozenset({TypeRoot.DATE, TypeRoot.DECIMAL, *TIMESTAMP_ROOTS})
-_FLOAT_ROOTS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
-_FAST_ROOTS = _TEXT_ROOTS | _FLOAT_ROOTS | STRING_ROOTS | {*INTEGER_BITS, TypeRoot.BOOLEAN}
+_FAST_ROOTS = _TEXT_ROOTS | FLOAT_ROOTS | STRING_ROOTS | {*INTEGER_BITS, TypeRoot.BOOLEAN}
 
 
 class _FastReader:
@@ -319,48 +317,16 @@ def _object_lengths(block: bytes) -> NDArray[np.int64] | None:
 
 def _checked(logical: LogicalType, column: pa.Array) -> pa.Array | None:
     """The column, if the exact way is sure to read the same."""
+    if logical.root in _TEXT_ROOTS:
+        return typed_column(logical, column)
     if column.null_count and not logical.nullable:
         return None
-    if logical.root in _FLOAT_ROOTS:
-        return _checked_floats(logical, column)
-    if logical.root not in _TEXT_ROOTS:
-        return column
-    # Fewer forms than the exact way takes, so that Arrow's casts mean the same.
-    matches = pc.match_substring_regex(column, f"^{_form(logical)}$")
-    if not pc.all(matches, min_count=0).as_py():
-        return None
-    if logical.root is TypeRoot.DECIMAL:
-        return column.cast(arrow_type(logical))
-    return _cast_times(logical, column)
+    return _checked_floats(logical, column) if logical.root in FLOAT_ROOTS else column
 
 
 def _checked_floats(logical: LogicalType, column: pa.Array) -> pa.Array | None:
-    if logical.root is TypeRoot.FLOAT:
-        column = column.cast(pa.float32(), safe=False)
     values = column.fill_null(1.0).to_numpy()
     # "-0" is an integer, so 0.0 for the exact way, but -0.0 for Arrow.
-    odd = ~np.isfinite(values) | ((values == 0) & np.signbit(values))
-    return None if odd.any() else column
-
-
-def _form(logical: LogicalType) -> str:
-    if logical.root is TypeRoot.DATE:
-        return _DATE_FORM
-    if logical.root is TypeRoot.DECIMAL:
-        scale = logical.scale or 0
-        whole = f"-?[0-9]{{1,{max((logical.precision or 0) - scale, 1)}}}"
-        return rf"{whole}(\.[0-9]{{1,{scale}}})?" if scale else whole
-    return _TIMESTAMP_FORM + ("Z" if logical.root is TypeRoot.TIMESTAMP_LTZ else "")
-
-
-def _cast_times(logical: LogicalType, column: pa.Array) -> pa.Array | None:
-    """Texts of a checked form as times, cut to the precision; Arrow refuses dates that are none."""
-    if pc.any(pc.starts_with(column, "0000"), min_count=0).as_py():
+    if ((values == 0) & np.signbit(values)).any():
         return None
-    times = column.cast(arrow_type(logical))
-    unit = 10 ** (6 - (logical.precision or 0))
-    if logical.root not in TIMESTAMP_ROOTS or unit == 1:
-        return times
-    values = times.view(pa.int64()).fill_null(0).to_numpy()
-    cut = pa.array(values - values % unit)
-    return pc.if_else(times.is_valid(), cut, None).view(times.type)
+    return finite_floats(logical, column)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     import redis
 
+    from operators.upsert_materializer import EpochOutput
     from state.backends.interface import Ledger, StateBackend, StateView
 
 NODE = "1_sink-materializer"
@@ -125,6 +126,12 @@ class MaterializerHarness:
         harness._opened = [reader, transport]
         return harness
 
+    def restart(self, spec: MaterializerSpec) -> None:
+        """Begin a new run on the same state, as a pipeline with changed options does."""
+        self.spec = spec
+        self._operator = UpsertMaterializer(MaterializerSpec.from_json(spec.to_json()))
+        self._run = self._ledger.open_run([NODE], self._max_parallelism)
+
     def close(self) -> None:
         """Close the connections that were opened."""
         for each in self._opened:
@@ -150,17 +157,25 @@ class MaterializerHarness:
 
     def run_epoch(self, changes: Sequence[tuple[int, Change]]) -> list[Emission]:
         """Run one epoch of changes, each with its order; may be empty."""
+        output = self._attempt(changes)
         self._epoch += 1
-        stamp = EpochStamp(self._epoch, self._run, self.now_ms)
-        groups = range(self._max_parallelism)
-        transaction = self._backend.begin(NODE, stamp, groups)
-        batch = self._batch(changes)
-        output = self._operator.run_epoch(
-            batch, transaction, time_ms=self.now_ms, key_groups=groups
-        )
-        self._ledger.close_epoch(stamp, {}, [])
+        self._ledger.close_epoch(self._stamp(self._epoch), {}, [])
         self.statistics.append(output.statistics)
         return self._emissions(output.batch)
+
+    def attempt(self, changes: Sequence[tuple[int, Change]]) -> list[Emission]:
+        """Run the next epoch up to its commit, and do not close it: there may be more attempts."""
+        return self._emissions(self._attempt(changes).batch)
+
+    def _attempt(self, changes: Sequence[tuple[int, Change]]) -> EpochOutput:
+        groups = range(self._max_parallelism)
+        transaction = self._backend.begin(NODE, self._stamp(self._epoch + 1), groups)
+        return self._operator.run_epoch(
+            self._batch(changes), transaction, time_ms=self.now_ms, key_groups=groups
+        )
+
+    def _stamp(self, epoch: int) -> EpochStamp:
+        return EpochStamp(epoch, self._run, self.now_ms)
 
     def page(self, key: Row, **options: Any) -> HistoryPage | Expired | None:
         """A key's history as HTTP shows it."""
@@ -187,6 +202,12 @@ class MaterializerHarness:
             _, page = list_keys(self._view(NODE), group, count=1 << 30)
             found += [self._key_codec.decode(each.key) for each in page]
         return found
+
+    def stored_names(self) -> set[bytes]:
+        """Names of all structures in state; on heap only, where everything can be listed."""
+        assert isinstance(self._backend, HeapBackend)
+        groups = self._backend.store.key_groups.values()
+        return {name for group in groups for name in group.space.structures}
 
     def view(self) -> StateView:
         """Committed state, as it is now."""

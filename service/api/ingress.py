@@ -31,6 +31,7 @@ from service.api.errors import (
 )
 from service.api.etags import reply
 from service.api.models import Accepted, Completion
+from service.api.observe import REQUEST_ID
 from service.runtime import intake
 from service.runtime.table_reader import SlotReader
 
@@ -80,7 +81,9 @@ async def take_in(
     """Take in changes, one JSON object a line: `{"op": "+I|-U|+U|-D", "data": {column: value}}`.
 
     Each line is checked against the table's types. Malformed ones are counted, answered and kept
-    as dead letters, or, where the pipeline's `on_malformed` is `fail`, the body is refused.
+    as dead letters, whose position names `request_id` and the line; where the pipeline's
+    `on_malformed` is `fail`, the body is refused as well, and nothing of it is taken. A request
+    that is refused counts each time it is sent, with an Idempotency-Key or without.
     """
     _check_media_type(request)
     body = await request.body()
@@ -94,19 +97,21 @@ async def take_in(
 
     async def act() -> Response:
         lines = await in_thread(intake.check_lines, source, body, limits.line_size_max_bytes)
-        _refuse_where_asked(record, lines, limits.dead_letters_per_request_max)
+        kept = intake.Limits(
+            backlog_max=limits.ingress_backlog_max,
+            dead_letters_max=services.settings.execution.dead_letters_max,
+            retention_ms=limits.idempotency_ttl_ms,
+        )
+        told = (services.redis, record, source.name, request.scope[REQUEST_ID], lines, kept)
+        options = record.in_force(services.settings.execution)
+        if options.on_malformed == "fail" and lines.rejected:
+            await in_thread(intake.refuse, *told)
+            services.telemetry.ingress(record.name, source.name, 0, len(lines.rejected))
+            raise _malformed(lines, limits.dead_letters_per_request_max)
         answer = partial(_answer, request, services, record, source, lines)
         taken = await in_thread(
             intake.take,
-            services.redis,
-            record.name,
-            source.name,
-            lines,
-            intake.Limits(
-                backlog_max=limits.ingress_backlog_max,
-                dead_letters_max=services.settings.execution.dead_letters_max,
-                retention_ms=limits.idempotency_ttl_ms,
-            ),
+            *told,
             idempotency.record_key,
             lambda entry: idempotency.record(answer(entry)),
         )
@@ -135,7 +140,10 @@ async def completion(
     token: Annotated[str, Path(description="As ingress answered it.", max_length=1_024)],
     services: ServicesDep,
 ) -> Response:
-    """Whether the epoch that read these changes is closed: then they are in the sinks."""
+    """Whether the epoch that read these changes is closed: then they are in the sinks.
+
+    While `pipeline_state` is not RUNNING, no epoch closes, and what is pending stays so.
+    """
     found = intake.read_token(token)
     if found is None:
         raise TokenNotFound("the token is not one that ingress gave")
@@ -144,11 +152,12 @@ async def completion(
         raise TokenGone("the token belongs to an earlier pipeline of this name")
     epoch, offsets = await in_thread(SlotReader(services.redis, record.name).marker)
     consumed = offsets.get(table, {}).get("id", intake.NOTHING)
+    state = str(services.supervisor.status(record.name).state)
     if intake.is_behind(entry, consumed):
-        return reply(request, {"status": "done", "epoch": epoch})
+        return reply(request, {"status": "done", "epoch": epoch, "pipeline_state": state})
     return reply(
         request,
-        {"status": "pending", "epoch": epoch},
+        {"status": "pending", "epoch": epoch, "pipeline_state": state},
         status=202,
         headers={"Retry-After": "1"},
     )
@@ -160,13 +169,12 @@ def _check_media_type(request: Request) -> None:
         raise UnsupportedMediaType(f"the body must be {MEDIA_TYPES[0]}")
 
 
-def _refuse_where_asked(record: PipelineRecord, lines: CheckedLines, listed_max: int) -> None:
-    if record.options.on_malformed == "fail" and lines.rejected:
-        raise MalformedChanges(
-            f"{len(lines.rejected)} lines are no changes of the table; nothing was taken",
-            rejected_count=len(lines.rejected),
-            rejected=_rejected(lines, listed_max),
-        )
+def _malformed(lines: CheckedLines, listed_max: int) -> MalformedChanges:
+    return MalformedChanges(
+        f"{len(lines.rejected)} lines are no changes of the table; nothing was taken",
+        rejected_count=len(lines.rejected),
+        rejected=_rejected(lines, listed_max),
+    )
 
 
 def _rejected(lines: CheckedLines, most: int) -> list[dict[str, Any]]:
@@ -183,6 +191,7 @@ def _answer(
 ) -> Response:
     token = intake.token_of(record.id, source.name, entry)
     body = {
+        "request_id": request.scope[REQUEST_ID],
         "token": token,
         "completion": f"/v1/pipelines/{record.name}/completion/{token}",
         "accepted": lines.rows,

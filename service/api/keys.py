@@ -14,7 +14,7 @@ from service import problem_types as problem
 from service.api.deps import InspectorDep, PageDep, describe, in_thread
 from service.api.etags import reply
 from service.api.models import History, KeyExplanation, KeyList, KeyRow
-from service.api.paging import cursor_text, page_body
+from service.api.paging import cursor_text, index, page_body, scan, text
 from service.api.times import iso
 from service.runtime.explanation import explain
 
@@ -79,7 +79,9 @@ async def list_all(
     ] = "",
 ) -> Response:
     """Keys that have rows, by key group. A page may be short, or even empty, and not the last."""
-    part = await in_thread(inspector.list_keys, prefix, page.position(int, int, str), page.limit)
+    part = await in_thread(
+        inspector.list_keys, prefix, page.position(index, scan, text), page.limit
+    )
     base = request.scope["raw_path"].decode("ascii")
     items = [
         {
@@ -107,7 +109,7 @@ async def get_history(
     request: Request, inspector: InspectorDep, key: KeyDep, page: PageDep
 ) -> Response:
     """The key's live rows, oldest first, each with its sequence number."""
-    after = (page.position(int) or (0,))[0]
+    after = (page.position(index) or (0,))[0]
     history = await in_thread(inspector.history, key, after=after, limit=page.limit)
     following = None if history.next_after is None else cursor_text(history.next_after)
     members = {

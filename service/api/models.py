@@ -17,6 +17,10 @@ Label = Annotated[
 LabelValue = Annotated[str, StringConstraints(max_length=255)]
 PipelineName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
+PipelineState = Literal[
+    "CREATED", "STARTING", "RUNNING", "STOPPING", "STOPPED", "RESTARTING", "FAILED"
+]
+
 
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -64,6 +68,10 @@ class OptionsBody(_Request):
     )
     default_ttl_ms: int | None = Field(
         default=None, ge=0, le=2**53, description="TTL of state whose plan names none; 0: for ever."
+    )
+    emit_expired: bool | None = Field(
+        default=None,
+        description="Expiry of a row that a sink shows emits -D, or +U of what remains.",
     )
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = Field(
         default=None, description="In place of the plan's own, for every materializer."
@@ -150,7 +158,7 @@ class StatusError(BaseModel):
 class Status(BaseModel):
     """What a pipeline does now."""
 
-    state: Literal["CREATED", "STARTING", "RUNNING", "STOPPING", "STOPPED", "RESTARTING", "FAILED"]
+    state: PipelineState
     run: int | None
     query_id: str | None
     epoch: int = Field(description="The last closed epoch; 0 before the first.")
@@ -185,6 +193,21 @@ class PipelineList(_List):
     items: list[Pipeline]
 
 
+class TtlExtensionBody(_Request):
+    """How much longer everything is to live."""
+
+    by_ms: int = Field(
+        ge=1, le=10 * 366 * 86_400_000, description="Added to what was given before."
+    )
+
+
+class TtlExtension(BaseModel):
+    """By how much the lives of what a pipeline keeps were extended, in processing time."""
+
+    extension_ms: int = Field(description="In all; counts from the next start on.")
+    in_force_ms: int = Field(description="What the latest run began with.")
+
+
 class _EpochList(_List):
     epoch: int = Field(description="The closed epoch that was read.")
 
@@ -217,6 +240,46 @@ class OperatorList(_List):
     """The pipeline's stateful operators."""
 
     items: list[Operator]
+
+
+class State(BaseModel):
+    """A state that an operator has registered."""
+
+    name: str
+    kind: str
+    codecs: list[str]
+    ttl_ms: int | None
+    ttl_update: str
+    ttl_visibility: str
+    ttl_time: str
+    ttl_enabled_at: str | None = Field(
+        description="When TTL was switched on for what was there already."
+    )
+
+
+class StateList(_List):
+    """The states of an operator, by name."""
+
+    items: list[State]
+
+
+class StateElement(BaseModel):
+    """A live element of a state."""
+
+    key: Any = Field(description="Of a map; the number in a list; null in a value.")
+    value: Any
+    touched_at: str | None = Field(description="Its last access that counts; null without TTL.")
+    expires_at: str | None
+
+
+class StateKey(_EpochList):
+    """What a key has in a state."""
+
+    key: list[Any]
+    state: str
+    kind: str
+    layout: Literal["packed", "spread"]
+    items: list[StateElement]
 
 
 class Key(BaseModel):
@@ -304,7 +367,11 @@ class Tables(_List):
 
 
 class TableRows(_EpochList):
-    """A page of a sink's table as of the closed epoch."""
+    """A page of what a sink's table holds as of the closed epoch.
+
+    Of a Redis table an item is a row: `key`, `href`, `row`. Of a print table it is one of the
+    newest changes, oldest first: `epoch`, `op`, `row`.
+    """
 
     items: list[dict[str, Any]]
 
@@ -327,6 +394,7 @@ class Rejected(BaseModel):
 class Accepted(BaseModel):
     """What became of an ingress body."""
 
+    request_id: str = Field(description="Names the request in the positions of its dead letters.")
     token: str
     completion: str = Field(description="Where to ask whether the changes have reached the sinks.")
     accepted: int
@@ -339,6 +407,9 @@ class Completion(BaseModel):
 
     status: Literal["done", "pending"]
     epoch: int
+    pipeline_state: PipelineState = Field(
+        description="What the pipeline does: nothing that is pending gets done unless it runs."
+    )
 
 
 class Check(BaseModel):

@@ -19,7 +19,7 @@ from service.api.deps import (
 )
 from service.api.etags import reply
 from service.api.models import Operator, OperatorList, Orphans
-from service.api.paging import cursor_text, page_body
+from service.api.paging import cursor_text, index, page_body, stream_id
 from service.api.times import with_time
 from state.types import format_type
 
@@ -35,9 +35,9 @@ async def list_all(
 ) -> Response:
     """The pipeline's stateful operators, in the order of the plan."""
     contents = await contents_of(services, record)
-    start = (page.position(int) or (0,))[0]
+    start = (page.position(index) or (0,))[0]
     end = start + page.limit
-    chosen = contents.operators[max(start, 0) : end]
+    chosen = contents.operators[start:end]
     items = [await in_thread(_shown, each) for each in chosen]
     following = cursor_text(end) if end < len(contents.operators) else None
     return reply(request, page_body(request, items, following))
@@ -65,7 +65,7 @@ async def get(
 )
 async def orphans(request: Request, inspector: InspectorDep, page: PageDep) -> Response:
     """Retractions that matched nothing: all are counted, the newest of each key group listed."""
-    part, count = await in_thread(inspector.orphans, page.position(int, str), page.limit)
+    part, count = await in_thread(inspector.orphans, page.position(index, stream_id), page.limit)
     items = [with_time(each) for each in part.items]
     following = None if part.position is None else cursor_text(*part.position)
     return reply(request, page_body(request, items, following, epoch=part.epoch, count=count))

@@ -2,13 +2,19 @@
 
 A cursor is opaque to clients: base64url of a JSON array that tells the list where to go on. It is
 not signed, since it gives nothing that the list itself does not; what is not of the expected shape
-is refused, and what points nowhere gives an empty page.
+is refused, and what points nowhere gives an empty page. The shape is one check for each value:
+
+    index       a count, an epoch, a sequence number or a key group
+    scan        a cursor of Redis's HSCAN
+    stream_id   the id of a stream's entry; "" at the beginning
+    text        a name or a key
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
@@ -19,9 +25,31 @@ from fastapi import Query, Request
 from service.api.errors import InvalidCursor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _CURSOR_LENGTH_MAX = 8_192
+_STREAM_ID = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
+
+
+def index(value: object) -> bool:
+    """Whether it is a whole number from 0 that fits 64 bits with its sign."""
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def scan(value: object) -> bool:
+    """Whether it may be a cursor of HSCAN, which has 64 bits and no sign."""
+    return type(value) is int and 0 <= value < 1 << 64
+
+
+def stream_id(value: object) -> bool:
+    """Whether it is empty, or two numbers, each an `index`: Redis finds ids behind any such one."""
+    found = _STREAM_ID.fullmatch(value) if isinstance(value, str) else None
+    return value == "" or (found is not None and all(index(int(each)) for each in found.groups()))
+
+
+def text(value: object) -> bool:
+    """Whether it is a text."""
+    return isinstance(value, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +59,11 @@ class Page:
     limit: int
     cursor: str | None
 
-    def position(self, *kinds: type) -> tuple[Any, ...] | None:
+    def position(self, *shape: Callable[[object], bool]) -> tuple[Any, ...] | None:
         """What the cursor says, or None at the start of the list.
 
         Raises:
-            InvalidCursor: it does not hold values of these types.
+            InvalidCursor: it does not hold values of this shape.
         """
         if self.cursor is None:
             return None
@@ -46,8 +74,8 @@ class Page:
             raise InvalidCursor("the cursor is not one that this list gave") from error
         if (
             not isinstance(found, list)
-            or len(found) != len(kinds)
-            or any(type(value) is not kind for value, kind in zip(found, kinds, strict=True))
+            or len(found) != len(shape)
+            or not all(fits(value) for value, fits in zip(found, shape, strict=True))
         ):
             raise InvalidCursor("the cursor is not one that this list gave")
         return tuple(found)

@@ -24,14 +24,16 @@ from service.api.deps import (
 from service.api.errors import InvalidParameter
 from service.api.etags import expected_version, reply
 from service.api.models import Pipeline, PipelineBody, PipelineList, PipelinePatch
-from service.api.paging import cursor_text, page_body
+from service.api.paging import cursor_text, page_body, text
 from service.api.plan_documents import document_of
 from service.api.plans import options_of
 from service.api.representations import pipeline_reply, represent, suits
-from service.runtime.admission import admit
+from service.plan import load_plan
+from service.runtime.admission import admit, admit_options
 
 if TYPE_CHECKING:
     from service.api.deps import Services
+    from service.runtime.records import PipelineOptions
     from service.runtime.registry import PipelineRecord
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"])
@@ -97,7 +99,7 @@ async def list_all(
     state: Annotated[str | None, Query(max_length=32, description="Only in this state.")] = None,
 ) -> Response:
     """List pipelines by name."""
-    after = page.position(str)
+    after = page.position(text)
     wanted = [(name, value) for name, _, value in (each.partition("=") for each in label or ())]
     found: list[dict[str, Any]] = []
     cursor: str | None = after[0] if after else None
@@ -123,7 +125,10 @@ async def get(request: Request, record: RecordDep, services: ServicesDep) -> Res
     response_model=Pipeline,
     dependencies=[JsonBody],
     responses=describe(
-        problem.PIPELINE_NOT_FOUND, problem.PRECONDITION_FAILED, problem.INVALID_REQUEST
+        problem.PIPELINE_NOT_FOUND,
+        problem.PRECONDITION_FAILED,
+        problem.INVALID_REQUEST,
+        problem.PLAN_INVALID,
     ),
 )
 async def patch(
@@ -131,6 +136,8 @@ async def patch(
 ) -> Response:
     """Change options and labels; options take effect when the query starts the next time."""
     changes = _changes(record, body, services)
+    if "options" in changes:
+        await in_thread(_check_options, record, changes["options"], services)
     # Labels and options were merged with what was read, so nobody may have written in between.
     expected = expected_version(request)
     changed = await in_thread(
@@ -259,6 +266,11 @@ def _changes(record: PipelineRecord, body: PipelinePatch, services: Services) ->
         _check_labels(labels, services)
         changes["labels"] = labels
     return changes
+
+
+def _check_options(record: PipelineRecord, options: PipelineOptions, services: Services) -> None:
+    """Refuse options that the pipeline's next start could not take; as creation does."""
+    admit_options(load_plan(record.plan), options, services.settings)
 
 
 def _check_labels(labels: dict[str, str], services: Services) -> None:

@@ -10,7 +10,7 @@ from service import problem_types as problem
 from service.api.deps import PageDep, RecordDep, ServicesDep, describe, in_thread
 from service.api.etags import reply
 from service.api.models import DeadLetters, Epochs
-from service.api.paging import cursor_text, page_body
+from service.api.paging import cursor_text, index, page_body, stream_id
 from service.api.times import with_time
 from service.runtime.table_reader import SlotReader
 
@@ -25,13 +25,17 @@ router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["pipelines"])
 async def progress(
     request: Request, record: RecordDep, services: ServicesDep, page: PageDep
 ) -> Response:
-    """Closed epochs, newest first: rows in and out, state reads and writes, commit times."""
-    before = page.position(int)
+    """Closed epochs, newest first: rows in and out, state reads and writes, times.
+
+    `close_ms` is the time of the clock from the begin of the sinks' commit until the epoch was
+    closed, null where it was not noted. Times in `nodes` are sums over the operator's tasks.
+    """
+    before = page.position(index)
     slot = SlotReader(services.redis, record.name)
     epoch, found = await in_thread(slot.progress, before[0] if before else None, page.limit + 1)
     items = [with_time(each) for each in found[: page.limit]]
     following = cursor_text(items[-1]["epoch"]) if len(found) > page.limit else None
-    totals = await services.collector.totals(record)
+    totals = await in_thread(slot.totals)
     return reply(request, page_body(request, items, following, epoch=epoch, totals=totals))
 
 
@@ -45,7 +49,9 @@ async def dead_letters(
 ) -> Response:
     """Lines that were no changes: table, position and reason, never the content."""
     slot = SlotReader(services.redis, record.name)
-    count, found, position = await in_thread(slot.dead_letters, page.position(int, str), page.limit)
+    count, found, position = await in_thread(
+        slot.dead_letters, page.position(index, stream_id), page.limit
+    )
     items = [with_time(each) for each in found]
     following = None if position is None else cursor_text(*position)
     return reply(request, page_body(request, items, following, count=count))

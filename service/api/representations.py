@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from service.api.etags import reply
@@ -38,12 +38,18 @@ def represent(record: PipelineRecord, services: Services) -> dict[str, Any]:
         "version": record.version,
         "desired_state": record.desired.value,
         "status": _status(record, services),
-        "options": asdict(record.options.resolved(services.settings.execution)),
+        "options": _options(record, services),
         "labels": dict(sorted(record.labels.items())),
         "flink_version": record.plan.get("flinkVersion"),
         "created_at": iso(record.created_ms),
         "updated_at": iso(record.updated_ms),
     }
+
+
+def _options(record: PipelineRecord, services: Services) -> dict[str, Any]:
+    """What may be asked for, complete by the settings."""
+    complete = asdict(record.options.resolved(services.settings.execution))
+    return {each.name: complete[each.name] for each in fields(record.options)}
 
 
 def suits(shown: Mapping[str, Any], labels: Sequence[tuple[str, str]], state: str | None) -> bool:

@@ -8,12 +8,14 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from service import problem_types as problem
 from service.api.deps import PageDep, RecordDep, ServicesDep, contents_of, describe, in_thread
+from service.api.errors import InvalidParameter
 from service.api.etags import reply
 from service.api.models import TableRow, TableRows, Tables
-from service.api.paging import cursor_text, page_body
+from service.api.paging import cursor_text, index, page_body, scan, stream_id, text
 from service.runtime.table_reader import SlotReader
 
 if TYPE_CHECKING:
+    from service.api.paging import Page
     from service.runtime.contents import SinkTable, SourceTable
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/tables", tags=["tables"])
@@ -25,12 +27,12 @@ SinkPath = Annotated[str, Path(description="The sink table's name.", examples=["
 async def list_all(
     request: Request, record: RecordDep, services: ServicesDep, page: PageDep
 ) -> Response:
-    """The tables of the plan: sources first, then sinks; `queryable` ones have rows to read."""
+    """The tables of the plan: sources first, then sinks; `queryable` ones can be read."""
     contents = await contents_of(services, record)
     slot = SlotReader(services.redis, record.name)
     shown = [_source(each) for each in contents.sources]
     shown += [await in_thread(_sink, slot, each) for each in contents.sinks]
-    start = max((page.position(int) or (0,))[0], 0)
+    start = (page.position(index) or (0,))[0]
     end = start + page.limit
     following = cursor_text(end) if end < len(shown) else None
     epoch = await in_thread(slot.epoch)
@@ -52,11 +54,17 @@ async def list_rows(
         str, Query(max_length=1_024, description="Only rows whose first key column begins so.")
     ] = "",
 ) -> Response:
-    """Rows of a Redis table as of the closed epoch, in no order. A page may be short."""
-    table = (await contents_of(services, record)).table(sink)
+    """What a sink's table holds as of the closed epoch.
+
+    A Redis table: its rows, in no order; a page may be short. A print table: the newest changes
+    with their kinds, oldest first.
+    """
+    table = (await contents_of(services, record)).sink(sink)
     slot = SlotReader(services.redis, record.name)
+    if table.keys is None:
+        return await _list_changes(request, slot, table, page, prefix)
     part = await in_thread(
-        slot.table_rows, table.name, table.keys, prefix, page.position(int, str), page.limit
+        slot.table_rows, table.name, table.keys, prefix, page.position(scan, text), page.limit
     )
     base = request.scope["raw_path"].decode("ascii")
     items = [
@@ -100,6 +108,20 @@ async def get_row(
     return reply(request, {"key": table.keys.shown.values(canonical), "epoch": epoch, "row": row})
 
 
+async def _list_changes(
+    request: Request, slot: SlotReader, table: SinkTable, page: Page, prefix: str
+) -> Response:
+    if prefix:
+        raise InvalidParameter("prefix: changes of a print table have no key")
+    after = (page.position(stream_id) or ("",))[0]
+    part = await in_thread(slot.print_changes, table.name, after, page.limit)
+    items = [
+        {"epoch": epoch, "op": change["op"], "row": change["data"]} for epoch, change in part.items
+    ]
+    following = None if part.position is None else cursor_text(*part.position)
+    return reply(request, page_body(request, items, following, epoch=part.epoch))
+
+
 def _source(table: SourceTable) -> dict[str, Any]:
     return {
         "name": table.name,
@@ -124,8 +146,14 @@ def _sink(slot: SlotReader, table: SinkTable) -> dict[str, Any]:
         "primary_key": list(table.primary_key),
         "queryable": table.is_queryable,
         "accepts_ingress": False,
-        "rows": slot.table_size(table.name) if table.is_queryable else None,
+        "rows": _size(slot, table),
     }
+
+
+def _size(slot: SlotReader, table: SinkTable) -> int | None:
+    if table.is_print:
+        return slot.print_size(table.name)
+    return slot.table_size(table.name) if table.is_queryable else None
 
 
 def _columns(table: SourceTable | SinkTable) -> list[dict[str, str]]:

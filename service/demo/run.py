@@ -140,6 +140,8 @@ def _start_service(options: DemoOptions, redis_url: str, remote: str) -> subproc
         return subprocess.Popen(
             [sys.executable, "-m", "service", "serve"],
             env=environment,
+            # Settings come from here alone: a `.env` where the demo was started is not the demo's.
+            cwd=options.folder,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -79,9 +79,8 @@ def options_mode(options: Mapping[str, str]) -> ChangelogMode:
             return ALL
     if options.get("connector") in _UPSERT_CONNECTORS:
         return UPSERT
-    is_changelog = options.get("connector") == "ingress" or options.get("format", "").startswith(
-        _ALL_KINDS_FORMATS
-    )
+    name = options.get("format", options.get("value.format", ""))
+    is_changelog = options.get("connector") == "ingress" or name.startswith(_ALL_KINDS_FORMATS)
     return ALL if is_changelog else INSERT_ONLY
 
 

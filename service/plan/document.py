@@ -26,10 +26,11 @@ from service.plan.graph import (
     read_edge,
     sort_nodes,
 )
+from service.plan.json_names import json_name
 from service.plan.node_checks import check_node
 from service.plan.node_reader import read_node
 from service.plan.node_types import SINK_NAMES
-from service.plan.properties import JsonObject, json_name
+from service.plan.properties import JsonObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -11,29 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from service.plan.errors import InvalidProperty
+from service.plan.json_names import json_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _INTEGER = re.compile(r"\s*[-+]?[0-9]{1,10}\s*", re.ASCII)
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
-
-
-def json_name(value: Any) -> str:
-    """What a JSON value is, for messages that must not repeat it."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list():
-            return "a list"
-        case _:
-            return "an object"
 
 
 def pointer_token(key: str) -> str:

@@ -10,7 +10,6 @@ import binascii
 import datetime
 import re
 from base64 import b64decode
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
 from service.plan.errors import InvalidExpression
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 _NUMBERS = frozenset(INTEGER_BITS) | {TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.DECIMAL}
 _DATE = r"(\d{4}-\d{2}-\d{2})"
 _TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d*[1-9])?"
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,10})?", re.ASCII)
+"""As Java's BigDecimal reads it; its value is not asked for here."""
 _PATTERNS = {
     TypeRoot.DATE: re.compile(_DATE, re.ASCII),
     TypeRoot.TIME: re.compile(_TIME, re.ASCII),
@@ -61,12 +62,7 @@ def _is_value(value: bool | float | str, root: TypeRoot) -> bool:
 
 
 def _is_number(value: bool | float | str) -> bool:
-    if isinstance(value, bool):
-        return False
-    try:
-        return Decimal(str(value)).is_finite()
-    except InvalidOperation:
-        return False
+    return not isinstance(value, bool) and _NUMBER.fullmatch(str(value)) is not None
 
 
 def _is_date(text: str) -> bool:

@@ -86,6 +86,8 @@ class Table:
     schema: Schema
     options: Mapping[str, str]
     path: str
+    is_partitioned: bool = False
+    """Whether it has partition keys."""
 
     @property
     def name(self) -> str:
@@ -134,7 +136,8 @@ def parse_table(spec: JsonObject, catalog: Mapping[str, Mapping[str, Any]] | Non
         )
     found = _catalog_table(names, catalog, reference)
     resolved = reference.object("resolvedTable") if reference.has("resolvedTable") else None
-    if resolved is None and found is None:
+    described = resolved or found
+    if described is None:
         raise UnresolvedTable(
             f"table {identifier} is not resolved: the plan has only its name",
             hint="register the table, or compile the plan again with "
@@ -142,13 +145,14 @@ def parse_table(spec: JsonObject, catalog: Mapping[str, Mapping[str, Any]] | Non
             node_id=spec.node_id,
             path=reference.at("resolvedTable"),
         )
-    schema = parse_schema((resolved or found).object("schema"))  # type: ignore[union-attr]
+    schema = parse_schema(described.object("schema"))
     if resolved is not None and found is not None:
         _check_same(identifier, resolved, found)
     options = (resolved.texts("options") if resolved else {}) | (
         found.texts("options") if found else {}
     )
-    return Table(identifier, names, schema, options, reference.path)
+    keys = (resolved or found).list("partitionKeys", is_optional=True)  # type: ignore[union-attr]
+    return Table(identifier, names, schema, options, reference.path, bool(keys))
 
 
 def parse_schema(schema: JsonObject) -> Schema:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, get_args
 
 from service.plan.errors import InvalidType
+from service.plan.json_names import json_name
 from state.types import (
     LogicalType,
     LogicalTypeError,
@@ -38,7 +39,7 @@ def parse_type_json(value: Any, path: str) -> LogicalType:
         return _parse_text(value, path)
     if not isinstance(value, dict):
         raise InvalidType(
-            f"a type must be text or an object, not {_json_name(value)}",
+            f"a type must be text or an object, not {json_name(value)}",
             hint="write it as SQL, for example 'BIGINT NOT NULL'",
             path=path,
         )
@@ -147,7 +148,7 @@ def _parse_fields(
     fields: Any, keys: tuple[str, str], path: str
 ) -> tuple[tuple[str, ...], tuple[LogicalType, ...]]:
     if not isinstance(fields, list):
-        raise InvalidType(f"the fields must be a list, not {_json_name(fields)}", path=path)
+        raise InvalidType(f"the fields must be a list, not {json_name(fields)}", path=path)
     names: list[str] = []
     types: list[LogicalType] = []
     for index, field in enumerate(fields):
@@ -163,7 +164,7 @@ def _integer(value: dict[str, Any], key: str, path: str) -> int:
     number = value.get(key)
     if not isinstance(number, int) or isinstance(number, bool):
         raise InvalidType(
-            f"{key} must be an integer, not {_json_name(number)}", path=f"{path}/{key}"
+            f"{key} must be an integer, not {json_name(number)}", path=f"{path}/{key}"
         )
     return number
 
@@ -172,22 +173,6 @@ def _flag(value: dict[str, Any], key: str, path: str, *, default: bool) -> bool:
     flag = value.get(key, default)
     if not isinstance(flag, bool):
         raise InvalidType(
-            f"{key} must be true or false, not {_json_name(flag)}", path=f"{path}/{key}"
+            f"{key} must be true or false, not {json_name(flag)}", path=f"{path}/{key}"
         )
     return flag
-
-
-def _json_name(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list():
-            return "a list"
-        case _:
-            return "an object"

@@ -61,8 +61,17 @@ def admit(document: PlanDocument, options: PipelineOptions, settings: Settings) 
     """
     plan = load_plan(storable(document))
     check_plan(plan, settings)
-    stateful_nodes(plan, options.resolved(settings.execution))
+    admit_options(plan, options, settings)
     return plan
+
+
+def admit_options(plan: CompiledPlan, options: PipelineOptions, settings: Settings) -> None:
+    """Check that a plan that was taken may go on with these options.
+
+    Raises:
+        InvalidSpec: an operator cannot be as they ask.
+    """
+    stateful_nodes(plan, options.resolved(settings.execution))
 
 
 def findings(
@@ -95,13 +104,14 @@ def storable(document: PlanDocument) -> PlanDocument:
     """The document, if it can be kept as JSON.
 
     Raises:
-        PlanSyntaxError: a number in it does not fit 64 bits.
+        PlanSyntaxError: a number in it does not fit 64 bits, or a text is none of Unicode's.
     """
     if isinstance(document, dict):
         try:
             orjson.dumps(document)
         except (TypeError, ValueError) as error:
-            raise PlanSyntaxError("a number in the plan does not fit 64 bits") from error
+            # Its text names the rule that is broken, and no value.
+            raise PlanSyntaxError(f"the plan cannot be kept as JSON: {error}") from error
     return document
 
 
@@ -111,7 +121,7 @@ def _runtime_finding(
     """The first thing that the dataflow would refuse, if it would."""
     try:
         check_plan(plan, settings)
-        stateful_nodes(plan, options.resolved(settings.execution))
+        admit_options(plan, options, settings)
     except _REFUSALS as error:
         return [_finding(error, plan)]
     return []

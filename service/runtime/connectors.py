@@ -3,12 +3,15 @@
 The same functions serve `check_plan`, which has no Spark, and the building of a query, so both
 refuse alike. Connectors:
 
-    source   filesystem, ingress, datagen              sink   filesystem, redis, print, blackhole
-    neither  kafka, jdbc and whatever else Flink has: refused, for those two naming the jar
+    source   filesystem, ingress, datagen, kafka       sink   filesystem, redis, print, blackhole
+    neither  jdbc and whatever else Flink has: refused, where it may be asked for with the reason
+
+Whether the server has the jar of Kafka's source shows when a query starts.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,6 +21,7 @@ from service.plan.changelog_mode import UPSERT
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import DurationError
 from service.plan.nodes import Sink, TableScan
+from service.runtime.csv_dialect import CsvDialect, check_csv_type
 from service.runtime.dataflow_errors import (
     DataflowError,
     InvalidTableOption,
@@ -29,7 +33,9 @@ from service.runtime.sinks.spec import Mode, SinkSpec
 from service.runtime.sinks.tables import CONNECTORS as SINKS
 from service.runtime.sources.datagen import field_rules, rows_total
 from service.runtime.sources.formats import allowed_kinds, format_of
+from service.runtime.sources.kafka_options import reader_options
 from service.runtime.sources.spec import SourceSpec
+from service.runtime.table_options import TIME_FIELD, check_options
 from state.types import format_type
 
 if TYPE_CHECKING:
@@ -41,10 +47,31 @@ if TYPE_CHECKING:
     from service.plan.tables import Column, Table
     from state.types import LogicalType
 
-SOURCES = frozenset({"filesystem", "ingress", "datagen"})
+SOURCES = frozenset({"filesystem", "ingress", "datagen", "kafka"})
+_POSITIVE = re.compile(r"[1-9][0-9]{0,17}")
 _MODES: dict[str, Mode] = {"append": "append", "upsert": "upsert", "retract": "retract"}
-_KAFKA = "the jar spark-sql-kafka-0-10"
-_JARS = {"kafka": _KAFKA, "upsert-kafka": _KAFKA, "jdbc": "the jar of a JDBC driver"}
+_KAFKA_SINK = (
+    "Spark's Kafka writer is at least once, and the sinks here are exactly once",
+    "write to filesystem or redis, and publish from there",
+)
+_REASONS = {
+    ("kafka", "sink"): _KAFKA_SINK,
+    ("upsert-kafka", "sink"): _KAFKA_SINK,
+    ("upsert-kafka", "source"): (
+        "records' keys are not read, and its deletes are a key alone",
+        "connector kafka with format changelog-json takes -D with its row",
+    ),
+    ("jdbc", "source"): (
+        "a table read by JDBC is no stream",
+        "it comes as a look-up table, with the driver's jar in the Spark Connect server "
+        "(spark.jars.packages)",
+    ),
+    ("jdbc", "sink"): (
+        "Spark's JDBC writer takes no part in an epoch's close, so a row could be written twice",
+        "write to redis, or to filesystem and load it from there",
+    ),
+}
+"""Why a connector that Spark has is not one of ours, and what to do instead."""
 
 
 def table_names(plan: CompiledPlan) -> dict[str, str]:
@@ -70,7 +97,13 @@ def scan_columns(scan: TableScan) -> list[Column]:
 
 
 def source_spec(
-    table: Table, columns: Sequence[Column], *, name: str, files_root: str, pipeline: str = ""
+    table: Table,
+    columns: Sequence[Column],
+    *,
+    name: str,
+    files_root: str,
+    pipeline: str = "",
+    allow_testing: bool = False,
 ) -> SourceSpec:
     """What a source is told of its table; where and how it runs is added by the dataflow.
 
@@ -80,6 +113,7 @@ def source_spec(
         name: The table's name in this pipeline.
         files_root: Folder that files must lie in.
         pipeline: Whose source it is; empty while a plan is only checked.
+        allow_testing: Whether options of tests may be there.
 
     Raises:
         DataflowError: The connector, format, path or an option cannot be.
@@ -98,6 +132,8 @@ def source_spec(
     )
     with _at(table):
         _check_source(spec)
+        _check_csv_types(spec.options, columns)
+    _check_table(table, allow_testing=allow_testing)
     return spec
 
 
@@ -130,6 +166,8 @@ def sink_spec(node: ExecNode, sink: Sink, *, name: str, files_root: str) -> Sink
     with _at(table):
         spec = replace(spec, mode=_sink_mode(spec))
         _check_sink(spec, files_root, changes)
+        _check_csv_types(spec.options, table.schema.persisted)
+    _check_table(table, allow_testing=False)
     return spec
 
 
@@ -142,21 +180,45 @@ def _connector(table: Table, known: frozenset[str], what: str) -> str:
         raise UnsupportedConnector(
             f"table {table.name} has no connector", hint=hint, path=f"{table.path}/resolvedTable"
         )
-    reason = f'connector "{name}" of table {table.name} is not a {what} here'
-    if name in _JARS:
-        reason = (
-            f'connector "{name}" of table {table.name} is not available: it needs {_JARS[name]} in '
-            "Spark, and is not built yet"
-        )
+    refused = f'connector "{name}" of table {table.name} is not a {what} here'
+    if (name, what) in _REASONS:
+        reason, hint = _REASONS[name, what]
+        refused = f"{refused}: {reason}"
     raise UnsupportedConnector(
-        reason, hint=hint, path=f"{table.path}/resolvedTable/options/connector"
+        refused, hint=hint, path=f"{table.path}/resolvedTable/options/connector"
     )
+
+
+def _check_table(table: Table, *, allow_testing: bool) -> None:
+    """Refuse what is asked of a table beyond what its connector and format honour."""
+    path = f"{table.path}/resolvedTable"
+    if table.is_partitioned:
+        raise UnsupportedConnector(
+            f"table {table.name} is partitioned, and no connector here knows partitions",
+            hint="leave out PARTITIONED BY",
+            path=f"{path}/partitionKeys",
+        )
+    columns = [each.name for each in table.schema.physical]
+    # Kafka's options are translated one by one, which refuses what is not known.
+    if table.options.get("connector") != "kafka":
+        check_options(table.options, columns, f"{path}/options", allow_testing=allow_testing)
+
+
+def _check_csv_types(options: Mapping[str, str], columns: Sequence[Column]) -> None:
+    if options.get("format") == "csv":
+        for column in columns:
+            if column.type is not None:
+                check_csv_type(column.name, column.type, column.path)
 
 
 def _check_source(spec: SourceSpec) -> None:
     match spec.connector:
         case "filesystem":
-            format_of(spec.options)
+            form = format_of(spec.options)
+            if form == "csv":
+                CsvDialect.of(spec.options)
+            if TIME_FIELD in spec.options and form not in ("json", "changelog-json"):
+                raise InvalidTableOption(f'option "{TIME_FIELD}" needs lines of JSON')
             allowed_kinds(spec.options)
             path_below(spec.files_root, _fixed_part(_required(spec.options, "path")))
             _duration(spec.options, "source.monitor-interval")
@@ -164,6 +226,8 @@ def _check_source(spec: SourceSpec) -> None:
             if spec.options.get("format", "changelog-json") != "changelog-json":
                 raise UnsupportedConnector("ingress takes changelog-json only")
             allowed_kinds(spec.options)
+        case "kafka":
+            reader_options(spec.options, spec.rows_per_epoch_max)
         case _:
             field_rules(spec)
             _positive(spec.options, "rows-per-second")
@@ -175,7 +239,8 @@ def _check_source(spec: SourceSpec) -> None:
 
 def _check_sink(spec: SinkSpec, files_root: str, changes: ChangelogMode) -> None:
     if spec.connector == "filesystem":
-        format_of(spec.options)
+        if format_of(spec.options) == "csv":
+            CsvDialect.of_sink(spec.options)
         path_below(files_root, _required(spec.options, "path"))
     if spec.connector == "redis" and not spec.primary_key:
         raise InvalidTableOption(
@@ -260,5 +325,5 @@ def _duration(options: Mapping[str, str], name: str) -> None:
 
 def _positive(options: Mapping[str, str], name: str) -> None:
     text = options.get(name, "1")
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise InvalidTableOption(f'option "{name}" must be a number above 0')
+    if _POSITIVE.fullmatch(text) is None:
+        raise InvalidTableOption(f'option "{name}" must be a number above 0 of at most 18 digits')

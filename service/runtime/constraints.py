@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.connect import functions as F
 
 from operators.wire import field_name
+from service.runtime.node_options import LENGTH_OPTION, NOT_NULL_OPTION, enumerated
 from service.runtime.wire_columns import all_of, is_control, keep_changes_where, only_in_changes
 from state.types import LENGTH_MAX, TypeRoot
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from service.plan.nodes import ExecNode, Sink
     from service.plan.tables import Column as TableColumn
 
-NOT_NULL_OPTION = "table.exec.sink.not-null-enforcer"
-LENGTH_OPTION = "table.exec.sink.type-length-enforcer"
 _LENGTHS = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY})
 _FIXED = frozenset({TypeRoot.CHAR, TypeRoot.BINARY})
 
@@ -35,7 +34,7 @@ _FIXED = frozenset({TypeRoot.CHAR, TypeRoot.BINARY})
 def constrained(frame: DataFrame, node: ExecNode, sink: Sink) -> DataFrame:
     """The sink's rows, each of which keeps what the table declares."""
     frame = _not_null(frame, node, sink)
-    mode = node.configuration.get(LENGTH_OPTION, "IGNORE").upper()
+    mode = enumerated(node, LENGTH_OPTION)
     if mode == "IGNORE":
         return frame
     for at, column in enumerate(sink.table.schema.persisted):
@@ -54,7 +53,7 @@ def _not_null(frame: DataFrame, node: ExecNode, sink: Sink) -> DataFrame:
     ]
     if not columns:
         return frame
-    if node.configuration.get(NOT_NULL_OPTION, "ERROR").upper() == "DROP":
+    if enumerated(node, NOT_NULL_OPTION) == "DROP":
         return keep_changes_where(frame, all_of([each.isNotNull() for each, _ in columns]))
     checked = F.lit(True)
     for column, name in columns:

@@ -1,7 +1,8 @@
 """What a pipeline consists of, as the API needs it: operators, sources and sinks by name.
 
-Made from the record's plan and kept for as long as plan and options stay the same, since reading
-a plan takes milliseconds and a request about a key takes less.
+Made from the record's plan and the options in force, and kept for as long as they stay the same,
+since reading a plan takes milliseconds and a request about a key takes less. In force are the
+options of the last run: what state means does not change before a query is started anew.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from service.runtime.inspection import OperatorInspector
 from service.runtime.inspection_errors import OperatorNotFound, TableNotFound
 from service.runtime.key_text import KeyText
 from service.runtime.operators import stateful_nodes
+from service.runtime.state_inspection import StateInspector
+from service.runtime.table_reader import SlotReader
 from state.reader import CommittedReader
 from state.types import format_type
 
@@ -29,7 +32,8 @@ if TYPE_CHECKING:
     from operators.upsert_materializer import MaterializerSpec
     from service.plan import CompiledPlan
     from service.plan.tables import Column, Table
-    from service.runtime.records import PipelineOptions, PipelineRecord
+    from service.runtime.operators import OperatorInfo
+    from service.runtime.records import PipelineRecord, RunOptions
     from service.settings import ExecutionSettings
     from state.types import LogicalType
 
@@ -46,6 +50,7 @@ class OperatorContents:
     kind: str
     spec: MaterializerSpec
     inspector: OperatorInspector
+    states: StateInspector
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +81,13 @@ class SinkTable:
 
     @property
     def is_queryable(self) -> bool:
-        """Whether its rows can be read over HTTP."""
-        return self.keys is not None
+        """Whether what it holds can be read over HTTP."""
+        return self.keys is not None or self.is_print
+
+    @property
+    def is_print(self) -> bool:
+        """Whether it keeps the newest changes."""
+        return self.connector == "print"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +102,8 @@ class RedisTable:
 class Contents:
     """What one pipeline consists of."""
 
-    made_of: tuple[str, PipelineOptions]
-    """Id and options of the record: its plan never changes."""
+    made_of: tuple[str, RunOptions]
+    """Id and options in force of the record: its plan never changes."""
     operators: tuple[OperatorContents, ...]
     sources: tuple[SourceTable, ...]
     sinks: tuple[SinkTable, ...]
@@ -123,6 +133,19 @@ class Contents:
         known = ", ".join(each.name for each in self.sources) or "none"
         raise TableNotFound("no source has this name", hint=f"sources: {known}")
 
+    def sink(self, name: str) -> SinkTable:
+        """The sink table of this name, if what it holds can be read.
+
+        Raises:
+            TableNotFound: there is none.
+        """
+        readable = [each for each in self.sinks if each.is_queryable]
+        for each in readable:
+            if each.name == name:
+                return each
+        known = ", ".join(each.name for each in readable) or "none"
+        raise TableNotFound("no sink of this name can be read", hint=f"redis and print: {known}")
+
     def table(self, name: str) -> RedisTable:
         """The Redis table of this name.
 
@@ -132,7 +155,7 @@ class Contents:
         for each in self.sinks:
             if each.name == name and each.keys is not None:
                 return RedisTable(each.name, each.keys)
-        known = ", ".join(each.name for each in self.sinks if each.is_queryable) or "none"
+        known = ", ".join(each.name for each in self.sinks if each.keys is not None) or "none"
         raise TableNotFound("no redis table has this name", hint=f"redis tables: {known}")
 
 
@@ -154,7 +177,7 @@ class ContentsCache:
         """The contents of a pipeline, if they are at hand; never waits."""
         with self._lock:
             kept = self._kept.get(record.name)
-            if kept is None or kept.made_of != (record.id, record.options):
+            if kept is None or kept.made_of != self._key(record):
                 return None
             self._kept.move_to_end(record.name)
             return kept
@@ -193,28 +216,44 @@ class ContentsCache:
         for each in dropped:
             each.reader.close()
 
+    def _key(self, record: PipelineRecord) -> tuple[str, RunOptions]:
+        return record.id, record.in_force(self._execution)
+
     def _make(self, record: PipelineRecord) -> Contents:
         plan = load_plan(record.plan)
-        options = record.options.resolved(self._execution)
+        made_of = self._key(record)
+        options = made_of[1]
         reader = CommittedReader(self._client, record.name)
         found = stateful_nodes(plan, options, orphans_max=self._execution.orphans_max)
-        operators = tuple(
-            OperatorContents(
-                id=each.id,
-                node_id=each.node_id,
-                kind=each.kind,
-                spec=each.spec,
-                inspector=OperatorInspector(reader, each.id, each.spec, options.max_parallelism),
-            )
-            for each in found
-        )
+        slot = SlotReader(self._client, record.name)
         return Contents(
-            made_of=(record.id, record.options),
-            operators=operators,
+            made_of=made_of,
+            operators=tuple(_operator(each, reader, slot, options) for each in found),
             sources=_sources(plan),
             sinks=_sinks(plan),
             reader=reader,
         )
+
+
+def _operator(
+    info: OperatorInfo, reader: CommittedReader, slot: SlotReader, options: RunOptions
+) -> OperatorContents:
+    inspector = OperatorInspector(reader, info.id, info.spec, options.max_parallelism)
+    return OperatorContents(
+        id=info.id,
+        node_id=info.node_id,
+        kind=info.kind,
+        spec=info.spec,
+        inspector=inspector,
+        states=StateInspector(
+            reader,
+            slot,
+            info.id,
+            inspector.keys,
+            options.max_parallelism,
+            extension_ms=options.ttl_extension_ms,
+        ),
+    )
 
 
 def _sources(plan: CompiledPlan) -> tuple[SourceTable, ...]:

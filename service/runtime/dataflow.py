@@ -13,7 +13,7 @@ exchange by key group; all sinks are one writer, whose commit closes the epoch.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from service.plan import unsupported
@@ -21,10 +21,14 @@ from service.plan.nodes import Calc, ExecNode, Sink, TableScan, Values
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.dataflow_errors import DataflowError, UnsupportedNode
 from service.runtime.expressions import check as check_expression
+from service.runtime.node_options import check_configuration
 from service.runtime.operators import OperatorInfo, stateful_nodes
+from service.runtime.spark_configuration import SPEC_OPTION
 from state.types import LogicalTypeError, arrow_type
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
     from service.plan import CompiledPlan
@@ -46,7 +50,7 @@ class PipelineJob:
     """From the ledger's `open_run`."""
     incarnation: str | None
     """Redis's run id when the run was opened; tasks refuse another one."""
-    redis_url: str
+    redis_url: str = field(repr=False)
     """As the workers reach it."""
     checkpoint: str
     """Folder of the query's checkpoint, as the Connect server sees it."""
@@ -62,10 +66,28 @@ class PipelineJob:
     print_rows_max: int = 1_000
     progress_epochs_max: int = 1_000
     orphans_max: int = 1_000
+    due_keys_max: int = 1_000
+    ttl_enabled_ms: Mapping[str, int | None] = field(default_factory=dict)
+    """By operator: when TTL was switched on for state that was there already."""
+    allow_testing: bool = False
+    """Whether tables may have the options that only tests need."""
+    connect_timeout_ms: int = 2_000
+    """Longest wait of workers for a connection to Redis."""
+    socket_timeout_ms: int = 30_000
+    """Longest wait of workers for a reply of Redis."""
 
     def operators(self) -> list[OperatorInfo]:
         """The plan's stateful operators under the options of this run."""
-        return stateful_nodes(self.plan, self.options, orphans_max=self.orphans_max)
+        found = stateful_nodes(
+            self.plan,
+            self.options,
+            orphans_max=self.orphans_max,
+            due_keys_max=self.due_keys_max,
+        )
+        return [
+            replace(each, spec=replace(each.spec, ttl_enabled_ms=self.ttl_enabled_ms.get(each.id)))
+            for each in found
+        ]
 
 
 def check_plan(plan: CompiledPlan, settings: Settings) -> None:
@@ -77,7 +99,9 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
         ExpressionError: An expression has no exact counterpart.
         OperatorError: A materializer cannot be as asked.
     """
-    _check_nodes(plan, str(settings.files.root))
+    _check_nodes(
+        plan, str(settings.files.root), allow_testing=settings.execution.testing_options_enabled
+    )
     stateful_nodes(plan)
 
 
@@ -100,7 +124,7 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
     from service.runtime.sinks.spec import WriterSpec
     from service.runtime.sources.data_source import TailraceSource
 
-    _check_nodes(job.plan, job.files_root)
+    _check_nodes(job.plan, job.files_root, allow_testing=job.allow_testing)
     with _REGISTERING:
         # Spark looks for the name and puts it in two steps: pipelines that start side by side in
         # one session would refuse each other.
@@ -120,10 +144,12 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
         dead_letters_max=job.dead_letters_max,
         print_rows_max=job.print_rows_max,
         progress_max=job.progress_epochs_max,
+        connect_timeout_ms=job.connect_timeout_ms,
+        socket_timeout_ms=job.socket_timeout_ms,
     )
     return (
         lowered.frame.writeStream.format(TailraceSink.name())
-        .option("spec", writer.to_json())
+        .option(SPEC_OPTION, writer.to_json())
         .option("checkpointLocation", job.checkpoint)
         .queryName(job.pipeline)
         .outputMode("append")
@@ -132,7 +158,7 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
     )
 
 
-def _check_nodes(plan: CompiledPlan, files_root: str) -> None:
+def _check_nodes(plan: CompiledPlan, files_root: str, *, allow_testing: bool) -> None:
     for finding in unsupported(plan):
         raise UnsupportedNode(
             f"{finding.type} is not supported: {finding.reason}",
@@ -142,13 +168,16 @@ def _check_nodes(plan: CompiledPlan, files_root: str) -> None:
     names = table_names(plan)
     for node in plan.nodes:
         try:
-            _check_node(node, names, files_root)
+            _check_node(node, names, files_root, allow_testing=allow_testing)
         except DataflowError as error:
             error.node_id = node.id if error.node_id is None else error.node_id
             raise
 
 
-def _check_node(node: ExecNode, names: dict[str, str], files_root: str) -> None:
+def _check_node(
+    node: ExecNode, names: dict[str, str], files_root: str, *, allow_testing: bool
+) -> None:
+    check_configuration(node)
     for column in node.output_type.children:
         try:
             arrow_type(column)
@@ -157,7 +186,13 @@ def _check_node(node: ExecNode, names: dict[str, str], files_root: str) -> None:
     match node.view:
         case TableScan(table=table) as scan:
             columns = scan_columns(scan)
-            source_spec(table, columns, name=names[table.identifier], files_root=files_root)
+            source_spec(
+                table,
+                columns,
+                name=names[table.identifier],
+                files_root=files_root,
+                allow_testing=allow_testing,
+            )
         case Sink(table=table) as sink:
             sink_spec(node, sink, name=names[table.identifier], files_root=files_root)
         case Calc(projection=projection, condition=condition):

@@ -3,7 +3,8 @@
     DataflowError                 asked wrongly: found by `check_plan` and again by `start_query`
     ├── UnsupportedNode           a node of the plan, or a type in it, that is not executed yet
     ├── UnsupportedConnector      no such connector, format or ability here, or its jar is missing
-    ├── InvalidTableOption        a table's option is missing, unknown to us or out of range
+    ├── InvalidTableOption        a table's option is missing, not honoured or out of range
+    ├── InvalidNodeOption         a value in a node's configuration that its option does not have
     ├── PathOutsideRoot           a path that leaves the folder of files that the service may touch
     └── UnsupportedChangelog      a sink that cannot take the changes that the plan sends to it
     TaskFailure                   raised in a Spark worker; its text starts with `[tailrace:<code>]`
@@ -50,9 +51,15 @@ class UnsupportedConnector(DataflowError):
 
 
 class InvalidTableOption(DataflowError):
-    """A table option that is missing, malformed or out of range."""
+    """A table option that is missing, malformed, out of range, or none that is honoured."""
 
     code = "dataflow.invalid-table-option"
+
+
+class InvalidNodeOption(DataflowError):
+    """An option in a node's `configuration` has a value that is none of its own."""
+
+    code = "dataflow.invalid-node-option"
 
 
 class PathOutsideRoot(DataflowError):

@@ -182,16 +182,17 @@ class OperatorInspector:
                 group,
                 canonical,
                 policy=self._spec.policy,
-                now_ms=self._clock(),
+                now_ms=self._clock() - self._spec.ttl_extension_ms,
                 after=after,
                 limit=limit,
             )
             if found is None:
                 raise KeyNotFound(f"the key has no rows in epoch {view.epoch}")
             if isinstance(found, Expired):
+                last_ms = found.expired_ms + self._spec.ttl_extension_ms
                 raise KeyExpired(
-                    f"all {found.size} rows of the key have expired, the last at "
-                    f"{found.expired_ms} ms: the ttl is {self._spec.ttl_ms} ms"
+                    f"all {found.size} rows of the key have expired, the last at {last_ms} ms: "
+                    f"the ttl is {self._spec.ttl_ms} ms"
                 )
             return self._shown(view.epoch, canonical, found)
 
@@ -241,7 +242,9 @@ class OperatorInspector:
                 sequence_number=each.sequence,
                 row=self._rows.row(each.row),
                 written_ms=each.written_ms,
-                expires_ms=each.expires_ms,
+                expires_ms=None
+                if each.expires_ms is None
+                else each.expires_ms + self._spec.ttl_extension_ms,
                 current=each.sequence == found.newest.sequence,
                 shown=each.sequence == found.shown,
             )

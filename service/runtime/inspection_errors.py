@@ -2,6 +2,7 @@
 
     InspectionError
     ├── OperatorNotFound      no stateful operator has this id
+    ├── StateNotFound         no state that is read by key has this name
     ├── TableNotFound         no table has this name
     ├── KeyMalformed          the text is no key of these columns
     ├── KeyNotFound           the key has no row in the last closed epoch
@@ -27,6 +28,12 @@ class OperatorNotFound(InspectionError):
     """No stateful operator has this id."""
 
     code = "inspection.operator-not-found"
+
+
+class StateNotFound(InspectionError):
+    """The operator has no state of this name that is read by key."""
+
+    code = "inspection.state-not-found"
 
 
 class TableNotFound(InspectionError):

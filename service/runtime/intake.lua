@@ -1,13 +1,17 @@
 -- Take the accepted lines of one ingress request into the table's stream, all or nothing.
 -- KEYS[1]  the stream: entries `n` rows, `d` NDJSON lines, `t` rows ever accepted up to this one
 -- KEYS[2]  the stream of lines rejected at the door, KEYS[3] the counter of them
--- KEYS[4]  the record of the request's Idempotency-Key; only with ARGV[6]
+-- KEYS[4]  the pipeline's record in the registry
+-- KEYS[5]  the record of the request's Idempotency-Key; only with ARGV[6]
 -- ARGV     rows, lines, most rows that may wait, most rejected lines kept, now in ms,
 --          the answer to record ('' for none), the text in it that the new entry's id takes the
---          place of, how long it is kept in ms, how many lines were rejected, then those to list, as JSON
+--          place of, how long it is kept in ms, how many lines were rejected, the pipeline's id as
+--          the registry has it, then the lines to list, as JSON
 -- Reply    {id of the new entry ('0-0' without rows), rows that wait}, or {'', rows that wait}
---          if too many wait: then nothing was done
--- One call, so that a request repeated after a crash either finds its answer or has left nothing.
+--          if too many wait, or nil if the pipeline is gone: then nothing was done
+-- One call, so that a request repeated after a crash either finds its answer or has left nothing,
+-- and that no pipeline gets what another one of its name was sent before it was deleted.
+if redis.call('HGET', KEYS[4], 'id') ~= ARGV[10] then return false end
 local rows, waiting, total = tonumber(ARGV[1]), 0, 0
 
 local function field(entry, name)
@@ -31,11 +35,11 @@ if rows > 0 then
   id = redis.call('XADD', KEYS[1], '*', 'n', rows, 'd', ARGV[2], 't', string.format('%.0f', total + rows))
 end
 if tonumber(ARGV[9]) > 0 then redis.call('INCRBY', KEYS[3], ARGV[9]) end
-for at = 10, #ARGV do
+for at = 11, #ARGV do
   redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'letter', ARGV[at], 'ms', ARGV[5])
 end
 if ARGV[6] ~= '' then
   local answer = string.gsub(ARGV[6], ARGV[7], id)
-  redis.call('SET', KEYS[4], answer, 'PX', ARGV[8])
+  redis.call('SET', KEYS[5], answer, 'PX', ARGV[8])
 end
 return {id, waiting + rows}

@@ -1,6 +1,7 @@
 """Taking in changes over HTTP: a typed check of each line, then one write to the table's stream.
 
-What is wrong with a line is told at once, by line number and column, and never by content. Accepted
+What is wrong with a line is told at once, by line number and column, and never by content; it is
+counted and listed with the request's id, also where the request is refused for it. Accepted
 lines are stored as they came, so the query reads exactly what the client sent; it decodes them with
 the same codec, which therefore accepts them. How many rows wait is kept with the entries, which
 makes the limit on it cost nothing.
@@ -24,6 +25,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
+from operators.wire import dead_letter_note
+from service.runtime.registry import not_found, pipeline_key
 from service.runtime.slot_keys import ingress_key
 from service.runtime.sources.formats import LineDecoder
 from service.runtime.sources.spec import SourceSpec
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     import redis
 
     from service.runtime.contents import SourceTable
+    from service.runtime.records import PipelineRecord
 
 NOTHING = "0-0"
 """The stream id of a request without an accepted line: it is complete from the start."""
@@ -118,40 +122,62 @@ class Taken:
 
 def take(
     client: redis.Redis,
-    pipeline: str,
+    pipeline: PipelineRecord,
     table: str,
+    request_id: str,
     lines: CheckedLines,
     limits: Limits,
-    record_key: str | None,
-    record: Callable[[str], bytes],
+    record_key: str | None = None,
+    record: Callable[[str], bytes] | None = None,
 ) -> Taken:
     """Append accepted lines, list rejected ones, and record the answer, in one call.
 
     Args:
         client: The pipeline's Redis.
-        pipeline: Its name.
+        pipeline: Its record, as the request found it.
         table: The ingress table's name.
+        request_id: Tells the request's rejected lines from those of others.
         lines: What was checked.
         limits: What to keep to.
         record_key: Where the answer is recorded for the request's Idempotency-Key, if it has one.
-        record: Makes the answer's record from the id of the new entry.
+        record: Makes the answer's record from the id of the new entry; given with a key.
+
+    Raises:
+        PipelineNotFound: it was deleted since; nothing was taken, whoever has the name now.
     """
     hole = uuid.uuid4().hex
-    answer = record(hole) if record_key else b""
+    answer = record(hole) if record_key and record else b""
     listed = [
-        orjson.dumps({"table": table, "position": f"line {each.line}", "reason": each.reason})
+        dead_letter_note(table, f"request {request_id} line {each.line}", each.reason)
         for each in lines.rejected[: limits.dead_letters_max]
     ]
-    keys = [ingress_key(pipeline, table), *key_names(pipeline)]
+    name = pipeline.name
+    keys = [ingress_key(name, table), *key_names(name), pipeline_key(name)]
     values: list[Any] = [
         *(lines.rows, lines.data, limits.backlog_max, limits.dead_letters_max),
         *(time.time_ns() // 1_000_000, answer, hole, limits.retention_ms, len(lines.rejected)),
+        orjson.dumps(pipeline.id),
         *listed,
     ]
     # Cluster mode wants every key named; without a record the stream's own name fills the place.
     keys.append(record_key or keys[0])
-    reply = cast("list[Any]", client.eval(_script(), len(keys), *keys, *values))
+    reply = cast("list[Any] | None", client.eval(_script(), len(keys), *keys, *values))
+    if reply is None:
+        raise not_found(name)
     return Taken(reply[0].decode() or None, int(reply[1]))
+
+
+def refuse(
+    client: redis.Redis,
+    pipeline: PipelineRecord,
+    table: str,
+    request_id: str,
+    lines: CheckedLines,
+    limits: Limits,
+) -> None:
+    """Count and list the rejected lines of a request of which nothing is taken."""
+    nothing = CheckedLines(b"", 0, lines.rejected)
+    take(client, pipeline, table, request_id, nothing, limits)
 
 
 def is_behind(entry: str, consumed: str) -> bool:

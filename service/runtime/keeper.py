@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import anyio.to_thread
 import structlog
@@ -46,7 +46,7 @@ from service.runtime.errors import (
 )
 from service.runtime.gateway import QueryState
 from service.runtime.launcher import package_version
-from service.runtime.records import Desired, Failure, PipelineRecord, QueryHandle
+from service.runtime.records import Desired, Failure, PipelineRecord, QueryHandle, RunOptions
 from service.runtime.status import (
     PERMANENT_CODES,
     PipelineState,
@@ -57,10 +57,11 @@ from service.runtime.status import (
 from state.errors import StateError, StateUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from service.runtime.gateway import QueryLook, StartedQuery
     from service.runtime.registry import Registry
+    from state.descriptors import StateDescriptor
 
 log = structlog.get_logger(__name__)
 
@@ -84,11 +85,18 @@ class Queries(Protocol):
         """End the queries of this name that nobody noted."""
 
 
+States: TypeAlias = "Mapping[str, Sequence[StateDescriptor]]"
+"""The states of each stateful operator, by its id."""
+
+
 class QueryStarter(Protocol):
     """What turns a record into a query; `dataflow` behind it. Its calls block."""
 
-    def nodes(self, record: PipelineRecord) -> Sequence[str]:
-        """The ids of the stateful operators; raises StartFailed where there can be no query."""
+    def options(self, record: PipelineRecord, run: Run) -> RunOptions:
+        """The options that `start` starts the record's query with."""
+
+    def states(self, record: PipelineRecord) -> States:
+        """What the stateful operators keep; raises StartFailed where there can be no query."""
 
     def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
         """Start the query, named as the pipeline, on the checkpoint of the record's id.
@@ -103,8 +111,8 @@ class QueryStarter(Protocol):
 class PipelineLedgers(Protocol):
     """What a keeper needs of keyed state, for pipelines by name. Its calls block."""
 
-    def open_run(self, name: str, nodes: Sequence[str], max_parallelism: int) -> Run:
-        """Begin a run: fence the one before, settle its last epoch."""
+    def open_run(self, name: str, states: States, max_parallelism: int) -> Run:
+        """Begin a run: fence the one before, settle its last epoch, register its states."""
 
     def epoch(self, name: str) -> int:
         """The last closed epoch; 0 before the first."""
@@ -133,6 +141,10 @@ class Run:
     number: int
     incarnation: str | None
     """Which process Redis is, read before the run was opened: tasks refuse another one."""
+    ttl_enabled_ms: Mapping[str, int | None] = field(default_factory=dict)
+    """By operator: when TTL was switched on for state that was there already."""
+    ttl_extension_ms: int = 0
+    """By how much all lives were extended, in processing time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +176,8 @@ class PipelineKeeper:
         self._retry_ordered = False
         self._query: QueryHandle | None = None
         self._settled_past = False
-        """Whether what an earlier service may have left running was looked for."""
+        """Whether what may run without being noted was looked for: left by an earlier service, or
+        by a start that was not answered."""
         self._not_before_ms = 0
         self._healthy_since_ms = 0
         self._away_count = 0
@@ -217,7 +230,7 @@ class PipelineKeeper:
         return await self._watch(self._query)
 
     async def _settle_past(self, record: PipelineRecord) -> None:
-        """Find out once what a service before us has left: a query, or a failure for good."""
+        """Find out what was left: a query, or a failure for good."""
         epoch = await self._blocking(self._ports.ledgers.epoch, self.name)
         self.status = replace(self.status, epoch=epoch)
         if record.failure is not None and record.failure.permanent:
@@ -242,9 +255,12 @@ class PipelineKeeper:
             return remaining
         self._restart_ordered = False
         self._become(PipelineState.STARTING, error=self.status.error)
-        nodes = await self._blocking(self._ports.starter.nodes, record)
+        states = await self._blocking(self._ports.starter.states, record)
         key_groups = record.options.max_parallelism or self._ports.max_parallelism
-        run = await self._blocking(self._ports.ledgers.open_run, self.name, nodes, key_groups)
+        run = await self._blocking(self._ports.ledgers.open_run, self.name, states, key_groups)
+        # A start may reach Spark and its reply not us: then a query runs that nobody noted, and
+        # Spark takes no second one of its name.
+        self._settled_past = False
         started = await self._ports.queries.start(
             lambda spark: self._ports.starter.start(spark, record, run)
         )
@@ -255,9 +271,10 @@ class PipelineKeeper:
             run=run.number,
             version=package_version(),
         )
+        self._settled_past = True
         self._log.info("query started", run=run.number, query_id=started.query_id)
         self._healthy_since_ms = self._ports.clock.elapsed_ms()
-        await self._note_query(self._query)
+        await self._note_query(self._query, self._ports.starter.options(record, run))
         self._become(PipelineState.RUNNING, run=run.number, query_id=started.query_id)
         return self._ports.look_interval_ms
 
@@ -394,8 +411,10 @@ class PipelineKeeper:
             error=error,
         )
 
-    async def _note_query(self, query: QueryHandle | None) -> None:
-        await self._blocking(self._ports.registry.note_query, self.name, query)
+    async def _note_query(
+        self, query: QueryHandle | None, options: RunOptions | None = None
+    ) -> None:
+        await self._blocking(self._ports.registry.note_query, self.name, query, options)
 
     @staticmethod
     async def _blocking(call: Callable[..., Any], *arguments: Any) -> Any:

@@ -2,14 +2,15 @@
 
 Each node becomes a DataFrame of wire columns, in the plan's order:
 
-    table-source-scan    the source's rows; scans of one table share its source
+    table-source-scan    the source's rows; scans of one table share its source; Kafka has no ticks,
+                         so a source of ours that gives them alone stands beside it
     values               numbered blanks of a source, filled with the node's literals
     calc                 filter, then projection, both on the JVM and for changes only
     exchange             nothing: operators and sinks bring together what they need
     watermark-assigner   nothing: no operator here asks how far event time has come
     drop-update-before   a filter
     union                the inputs; of equal order numbers the earlier input comes first
-    sink                 constraints, exchange by primary key, the materializer if there is one
+    sink                 constraints, exchange by primary key; its materializer runs in the writer
 
 A source or node whose rows go several ways is computed once a way, from the same offsets: Spark
 knows it as one stream. Its dead letters go the first way only, so that none is listed twice.
@@ -25,7 +26,7 @@ from pyspark.sql.connect import functions as F
 
 from operators.changelog import RowKind
 from operators.wire import DEAD_LETTER, KEY_GROUP, KIND, NOTE, ORDER, TICK, TIME, field_name
-from operators.worker import MaterializerTask, TaskSettings
+from operators.worker import OperatorTask, TaskSettings
 from service.plan.nodes import (
     Calc,
     DropUpdateBefore,
@@ -39,10 +40,12 @@ from service.plan.nodes import (
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.constraints import constrained
 from service.runtime.expressions import to_column
+from service.runtime.kafka_stream import kafka_stream
 from service.runtime.sinks.writer import SINK, sink_column
 from service.runtime.sources.data_source import TailraceSource
-from service.runtime.sources.filesystem import TIME_FIELD
 from service.runtime.sources.spec import SourceSpec
+from service.runtime.spark_configuration import SPEC_OPTION
+from service.runtime.table_options import TIME_FIELD
 from service.runtime.wire_columns import (
     control_columns,
     data_columns,
@@ -66,7 +69,6 @@ if TYPE_CHECKING:
     from service.plan.nodes import ExecNode
     from service.plan.rex import Rex
     from service.runtime.dataflow import PipelineJob
-    from service.runtime.operators import OperatorInfo
     from service.runtime.sinks.spec import SinkSpec
 
 
@@ -128,7 +130,7 @@ class _Lowering:
                     files_root=self._job.files_root,
                 )
                 outputs.append(self._sink(node, node.view))
-                sinks.append(spec)
+                sinks.append(replace(spec, operator=self._task(node)))
             else:
                 self._done[node.id] = _Ways(self._node(node))
         frames = [_for_writer(frame, at, sinks) for at, frame in enumerate(outputs)]
@@ -191,6 +193,7 @@ class _Lowering:
             name=self._names[identifier],
             files_root=self._job.files_root,
             pipeline=self._job.pipeline,
+            allow_testing=self._job.allow_testing,
         )
         return _Ways(self._read(spec)), list(needed)
 
@@ -208,10 +211,19 @@ class _Lowering:
 
     def _read(self, spec: SourceSpec) -> DataFrame:
         """A source's stream, with the epoch's time."""
+        if spec.connector == "kafka":
+            # Always both: a checkpoint knows its sources by their number.
+            ticks = replace(spec, connector="ticks", options={})
+            return self._open(spec).unionAll(self._open(ticks))
+        return self._open(spec)
+
+    def _open(self, spec: SourceSpec) -> DataFrame:
         options = self._job.options
         complete = replace(
             spec,
             redis_url=self._job.redis_url,
+            connect_timeout_ms=self._job.connect_timeout_ms,
+            socket_timeout_ms=self._job.socket_timeout_ms,
             partitions=self._job.parallelism,
             tick_interval_ms=options.tick_interval_ms,
             rows_per_epoch_max=options.rows_per_epoch_max,
@@ -219,16 +231,17 @@ class _Lowering:
         )
         control = [KIND, ORDER, NOTE, *([TIME] if TIME_FIELD in spec.options else [])]
         schema = wire_struct([parse_type(each) for each in spec.types], control)
+        if spec.connector == "kafka":
+            return with_time(kafka_stream(self._spark, complete, schema))
         reader = self._spark.readStream.format(TailraceSource.name()).schema(schema)
-        return with_time(reader.option("spec", complete.to_json()).load())
+        return with_time(reader.option(SPEC_OPTION, complete.to_json()).load())
 
     def _sink(self, node: ExecNode, sink: Sink) -> DataFrame:
         frame = constrained(self._input(node), node, sink)
-        operator = self._operators.get(node.id)
-        if operator is not None:
-            return self._materialized(frame, node, operator)
+        if node.id in self._operators:
+            return self._keyed(frame, self._operators[node.id].spec.key)
         if sink.primary_key and not sink.input_changelog_mode.is_insert_only:
-            return self._keyed(frame, sink.primary_key).drop(KEY_GROUP)
+            return self._keyed(frame, sink.primary_key)
         return frame
 
     def _keyed(self, frame: DataFrame, key: Sequence[int]) -> DataFrame:
@@ -239,7 +252,11 @@ class _Lowering:
             max_parallelism=self._job.max_parallelism,
         )
 
-    def _materialized(self, frame: DataFrame, node: ExecNode, operator: OperatorInfo) -> DataFrame:
+    def _task(self, node: ExecNode) -> str:
+        """The operator that the writer runs before a sink, if there is one."""
+        operator = self._operators.get(node.id)
+        if operator is None:
+            return ""
         settings = TaskSettings(
             pipeline=self._job.pipeline,
             operator=operator.id,
@@ -249,10 +266,10 @@ class _Lowering:
             partitions=self._job.parallelism,
             max_parallelism=self._job.max_parallelism,
             version=self._job.version,
+            connect_timeout_ms=self._job.connect_timeout_ms,
+            socket_timeout_ms=self._job.socket_timeout_ms,
         )
-        keyed = self._keyed(frame, operator.spec.key)
-        schema = wire_struct(node.output_type.children)
-        return keyed.mapInArrow(MaterializerTask(settings, operator.spec), schema)
+        return OperatorTask(settings, operator.spec.to_json()).to_json()
 
 
 def _calc(frame: DataFrame, calc: Calc, width: int) -> DataFrame:
@@ -294,6 +311,10 @@ def _named(columns: Sequence[Column]) -> list[Column]:
 def _for_writer(frame: DataFrame, number: int, sinks: Sequence[SinkSpec]) -> DataFrame:
     """A sink's rows as the writer takes them: in the struct that is this sink's."""
     columns = [F.lit(number).alias(SINK), *control_columns()]
+    if any(sink.operator for sink in sinks):
+        has_groups = bool(sinks[number].operator)
+        group = F.col(KEY_GROUP) if has_groups else F.lit(None)
+        columns.append(group.cast("int").alias(KEY_GROUP))
     for at, sink in enumerate(sinks):
         types = [parse_type(each) for each in sink.types]
         row = wire_struct(types, ())

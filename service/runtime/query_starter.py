@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,14 +32,16 @@ from state.backends.names import slot_prefix
 from state.backends.transport import ClientSettings, RedisTransport
 from state.epochs import EpochLedger
 from state.errors import StateUnavailable
+from state.registry import extension_ms, register_states
+from state.ttl import TtlClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from service.plan import CompiledPlan
-    from service.runtime.keeper import Queries
-    from service.runtime.records import PipelineRecord
+    from service.runtime.keeper import Queries, States
+    from service.runtime.records import PipelineRecord, RunOptions
     from service.runtime.registry import Registry
     from service.settings import RedisSettings, Settings
 
@@ -70,15 +74,21 @@ class DataflowStarter:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def nodes(self, record: PipelineRecord) -> Sequence[str]:
-        """The ids of the record's stateful operators.
+    def options(self, record: PipelineRecord, run: Run) -> RunOptions:
+        """The record's options, complete by the settings, and what the run found."""
+        options = record.options.resolved(self._settings.execution)
+        return replace(options, ttl_extension_ms=run.ttl_extension_ms)
+
+    def states(self, record: PipelineRecord) -> States:
+        """What the record's stateful operators keep.
 
         Raises:
             StartFailed: the plan, or the options on it, cannot run.
         """
-        options = record.options.resolved(self._settings.execution)
         plan = self._plan(record)
-        return _refused(lambda: [each.id for each in stateful_nodes(plan, options)])
+        options = record.options.resolved(self._settings.execution)
+        found = _refused(lambda: stateful_nodes(plan, options))
+        return {each.id: [each.spec.descriptor] for each in found}
 
     def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
         """Start the record's query in a run; Spark's `StreamingQuery`.
@@ -92,7 +102,7 @@ class DataflowStarter:
     def job(self, record: PipelineRecord, run: Run) -> PipelineJob:
         """Everything that a run of the record's query needs."""
         execution = self._settings.execution
-        options = record.options.resolved(execution)
+        options = self.options(record, run)
         return PipelineJob(
             pipeline=record.name,
             plan=self._plan(record),
@@ -109,6 +119,11 @@ class DataflowStarter:
             print_rows_max=execution.print_rows_max,
             progress_epochs_max=execution.progress_epochs_max,
             orphans_max=execution.orphans_max,
+            due_keys_max=execution.expired_keys_per_epoch_max,
+            ttl_enabled_ms=run.ttl_enabled_ms,
+            allow_testing=execution.testing_options_enabled,
+            connect_timeout_ms=self._settings.redis.connect_timeout_ms,
+            socket_timeout_ms=self._settings.redis.socket_timeout_ms,
         )
 
     def checkpoint(self, record: PipelineRecord) -> Path:
@@ -140,11 +155,24 @@ class RedisLedgers:
             socket_timeout_ms=settings.socket_timeout_ms,
         )
 
-    def open_run(self, name: str, nodes: Sequence[str], max_parallelism: int) -> Run:
-        """Begin a run; see `EpochLedger.open_run`."""
+    def open_run(self, name: str, states: States, max_parallelism: int) -> Run:
+        """Begin a run and register its states; see `EpochLedger.open_run`, `register_states`.
+
+        Raises:
+            CodecMismatch: State is stored in another form; earlier runs are fenced off by then.
+        """
+        now_ms = int(time.time() * 1000)
 
         def open_it(ledger: EpochLedger) -> Run:
-            return Run(ledger.open_run(nodes, max_parallelism), ledger.incarnation)
+            number = ledger.open_run(list(states), max_parallelism)
+            extended_ms = extension_ms(ledger)
+            clock = TtlClock(now_ms, extension_ms=extended_ms)
+            enabled_ms = {
+                operator: registered.enabled_ms
+                for operator, descriptors in states.items()
+                for registered in register_states(ledger, operator, descriptors, clock)
+            }
+            return Run(number, ledger.incarnation, enabled_ms, extended_ms)
 
         return self._with_ledger(name, open_it)
 

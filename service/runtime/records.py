@@ -44,6 +44,8 @@ class PipelineOptions:
     """What becomes of lines that are no changes."""
     default_ttl_ms: int | None = None
     """TTL of state whose plan names none; 0 is for ever."""
+    emit_expired: bool | None = None
+    """Expiry of a row that a sink shows emits -D, or +U of what remains; else nothing."""
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = None
     """In place of the plan's own, for every materializer of the pipeline."""
     adaptive_threshold_high: int | None = None
@@ -69,6 +71,9 @@ class RunOptions:
     max_parallelism: int
     on_malformed: OnMalformed
     default_ttl_ms: int
+    ttl_extension_ms: int = 0
+    """By how much all lives were extended before the run: no option, `state.registry` has it."""
+    emit_expired: bool = False
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = None
     """None: as the plan says."""
     adaptive_threshold_high: int | None = None
@@ -134,6 +139,13 @@ class PipelineRecord:
     """Written by the supervisor; does not count as a change."""
     failure: Failure | None = None
     """Written by the supervisor; does not count as a change."""
+    run_options: RunOptions | None = None
+    """Options of the last run that was started, which made the state as it is; None before any.
+    Written by the supervisor; does not count as a change."""
+
+    def in_force(self, execution: ExecutionSettings) -> RunOptions:
+        """The options that count now: those of the last run, not those that wait for the next."""
+        return self.run_options or self.options.resolved(execution)
 
 
 def to_hash(record: PipelineRecord) -> dict[str, bytes]:
@@ -149,7 +161,7 @@ def to_hash(record: PipelineRecord) -> dict[str, bytes]:
         "created_ms": record.created_ms,
         "updated_ms": record.updated_ms,
     }
-    for name in ("query", "failure"):
+    for name in ("query", "failure", "run_options"):
         if (part := getattr(record, name)) is not None:
             values[name] = asdict(part)
     return {name: orjson.dumps(value) for name, value in values.items()}
@@ -164,6 +176,7 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
     try:
         values = {key.decode(): orjson.loads(value) for key, value in stored.items()}
         query, failure = values.pop("query", None), values.pop("failure", None)
+        run = values.pop("run_options", None)
         return PipelineRecord(
             **{
                 **values,
@@ -172,6 +185,7 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
             },
             query=None if query is None else QueryHandle(**query),
             failure=None if failure is None else Failure(**failure),
+            run_options=None if run is None else RunOptions(**_known(RunOptions, run)),
         )
     except (TypeError, ValueError, KeyError) as error:
         raise RegistryCorrupt(
@@ -179,7 +193,7 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
         ) from error
 
 
-def _known(kind: type[PipelineOptions], values: Mapping[str, Any]) -> dict[str, Any]:
+def _known(kind: type[PipelineOptions | RunOptions], values: Mapping[str, Any]) -> dict[str, Any]:
     """What this version knows; an option of a newer one must not make the record unreadable."""
     names = {each.name for each in fields(kind)}
     return {name: value for name, value in values.items() if name in names}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from state.backends.transport import library
+from state.backends.transport import kind_of, library
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,8 +78,7 @@ def _asked(name: str, ask: Callable[[], str | None]) -> Condition:
     except redis.exceptions.OutOfMemoryError:
         return Condition(name, "redis is full: raise maxmemory")
     except redis.exceptions.ResponseError as error:
-        # The first word is the server's own code, such as READONLY or NOPERM; the rest may be data.
-        return Condition(name, f"redis refuses the command: {str(error).partition(' ')[0]}")
+        return Condition(name, f"redis refuses the command: {kind_of(error)}")
     except redis.exceptions.TimeoutError:
         return Condition(name, "redis did not answer in time")
     except redis.exceptions.RedisError:

@@ -41,6 +41,7 @@ from service.runtime.records import (
     PipelineOptions,
     PipelineRecord,
     QueryHandle,
+    RunOptions,
     from_hash,
     to_hash,
 )
@@ -186,7 +187,7 @@ class Registry:
         with _translated():
             stored = cast("dict[bytes, bytes]", self._redis.hgetall(pipeline_key(name)))
         if not stored:
-            raise _not_found(name)
+            raise not_found(name)
         return from_hash(name, stored)
 
     def list(self, cursor: str | None = None, limit: int = 100) -> RecordPage:
@@ -213,11 +214,6 @@ class Registry:
             found = cast("list[bytes]", self._redis.zrange(PIPELINES, 0, -1))
             found += cast("list[bytes]", self._redis.zrange(DELETIONS, 0, -1))
         return frozenset(each.decode() for each in found)
-
-    def count(self) -> int:
-        """How many pipelines exist."""
-        with _translated():
-            return int(self._redis.zcard(PIPELINES))
 
     def update(
         self,
@@ -297,13 +293,21 @@ class Registry:
             batch.zrem(DELETIONS, name)
             batch.execute()
 
-    def note_query(self, name: str, query: QueryHandle | None) -> None:
-        """Keep or clear which query serves a pipeline; a pipeline that is gone is left alone."""
-        self._note(name, "query", query)
+    def note_query(
+        self, name: str, query: QueryHandle | None, options: RunOptions | None = None
+    ) -> None:
+        """Keep or clear which query serves a pipeline; a pipeline that is gone is left alone.
+
+        Args:
+            name: The pipeline's.
+            query: None when it is over.
+            options: Those that the query was started with; they stay when it is over.
+        """
+        self._note(name, query=query, **({} if options is None else {"run_options": options}))
 
     def note_failure(self, name: str, failure: Failure | None) -> None:
         """Keep or clear why a pipeline has failed; a pipeline that is gone is left alone."""
-        self._note(name, "failure", failure)
+        self._note(name, failure=failure)
 
     def session_id(self) -> str | None:
         """The Spark Connect session that the service used last."""
@@ -316,14 +320,15 @@ class Registry:
         with _translated():
             self._redis.set(SESSION, session_id)
 
-    def _note(self, name: str, field: str, value: QueryHandle | Failure | None) -> None:
+    def _note(self, name: str, **noted: QueryHandle | Failure | RunOptions | None) -> None:
         def write(transaction: Pipeline) -> None:
             exists = transaction.exists(pipeline_key(name))
             transaction.multi()
-            if exists and value is None:
-                transaction.hdel(pipeline_key(name), field)
-            elif exists:
-                transaction.hset(pipeline_key(name), field, cast("Any", orjson.dumps(value)))
+            for field, value in noted.items() if exists else ():
+                if value is None:
+                    transaction.hdel(pipeline_key(name), field)
+                else:
+                    transaction.hset(pipeline_key(name), field, cast("Any", orjson.dumps(value)))
 
         self._transact(write, pipeline_key(name))
 
@@ -331,6 +336,7 @@ class Registry:
         with _translated(), self._redis.pipeline(transaction=True) as transaction:
             for _ in range(_TRIES_MAX):
                 try:
+                    # redis-py gives this method no types.
                     transaction.watch(*watched)  # type: ignore[no-untyped-call]
                     result = change(transaction)
                     transaction.execute()
@@ -343,7 +349,7 @@ class Registry:
 def _read(transaction: Pipeline, name: str, expected_version: int | None) -> PipelineRecord:
     stored = cast("dict[bytes, bytes]", transaction.hgetall(pipeline_key(name)))
     if not stored:
-        raise _not_found(name)
+        raise not_found(name)
     record = from_hash(name, stored)
     if expected_version is not None and expected_version != record.version:
         raise VersionConflict(
@@ -355,7 +361,8 @@ def _read(transaction: Pipeline, name: str, expected_version: int | None) -> Pip
     return record
 
 
-def _not_found(name: str) -> PipelineNotFound:
+def not_found(name: str) -> PipelineNotFound:
+    """The error that no pipeline has this name, which it repeats only if it may be one."""
     if _NAME.fullmatch(name) is None:
         return PipelineNotFound("no pipeline has this name")
     return PipelineNotFound(f'there is no pipeline "{name}"')

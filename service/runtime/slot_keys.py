@@ -3,12 +3,14 @@
 All carry the hash tag `{pipeline}`, so that closing an epoch is one function call in one slot.
 
     tailrace:{pipeline}:files:<table>      list    discovered files, in the order of their reading
+    tailrace:{pipeline}:places:<table>     list    partitions of a topic pattern, by first sight
     tailrace:{pipeline}:ingress:<table>    stream  changes that came over HTTP, not yet committed
     tailrace:{pipeline}:stage:<epoch>:...  list    a sink's writes that wait for the epoch's close
     tailrace:{pipeline}:table:<sink>       hash    a Redis table: canonical primary key -> row
     tailrace:{pipeline}:print:<sink>       stream  the newest lines of a print sink
     tailrace:{pipeline}:dead[:count]       stream  dead letters, bounded; and how many there were
     tailrace:{pipeline}:progress           stream  one entry an epoch, bounded
+    tailrace:{pipeline}:closes             stream  how long each epoch's close took, bounded
 """
 
 from __future__ import annotations
@@ -24,6 +26,11 @@ def slot_key(pipeline: str, name: str) -> str:
 def files_key(pipeline: str, table: str) -> str:
     """The discovered-file log of a table."""
     return slot_key(pipeline, f"files:{table}")
+
+
+def places_key(pipeline: str, table: str) -> str:
+    """The Kafka partitions of a table with a topic pattern, `<topic>/<partition>`."""
+    return slot_key(pipeline, f"places:{table}")
 
 
 def ingress_key(pipeline: str, table: str) -> str:
@@ -52,3 +59,8 @@ DEAD_COUNT_NAME = "dead:count"
 """The counter of dead letters, which loses none to trimming."""
 PROGRESS_NAME = "progress"
 """The stream of progress records, one an epoch, with id `<epoch>-0`."""
+CLOSES_NAME = "closes"
+"""The stream of `ms`, what closing an epoch took, with id `<epoch>-0`. Written once the epoch is
+closed, and lost where that fails: its progress record is part of what is measured."""
+TOTALS_NAME = "totals"
+"""The hash of sums over all closed epochs: `rows_in`, `rows_out`, `dead`."""

@@ -20,6 +20,10 @@ CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 LOOPBACK = "127.0.0.1"
 TASK_ATTEMPTS = 4
 """`local[N]` alone never tries a task again: one dead Python worker would end the query."""
+SPEC_OPTION = "secret_spec"
+"""The option in which our data sources get their specs. A spec holds the address of Redis and so
+its password: Spark shows no option in plans, logs and pages whose name is one of a secret."""
+REDACTED_NAMES = "(?i)secret|password|token|access[.]?key"
 _MEMORY_MINIMUM_MB = 1024
 _MEMORY_MAXIMUM_MB = 3072
 
@@ -75,6 +79,8 @@ def spark_configuration(
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.driver.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK",
+        # Spark's default, and what `SPEC_OPTION` counts on.
+        "spark.redaction.regex": REDACTED_NAMES,
         # No page of Spark's own, and little kept for it: memory must not grow with epochs.
         "spark.ui.enabled": "false",
         "spark.sql.streaming.ui.enabled": "false",

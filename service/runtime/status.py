@@ -16,9 +16,12 @@ PERMANENT_CODES = frozenset(
         "sink-refused",
         "source-changed",
         "state-access-denied",
+        "state-codec-mismatch",
         "state-corrupt",
+        "state-format-version-mismatch",
         "state-invariant",
         "state-lost",
+        "version-mismatch",
     }
 )
 """Failures that another attempt would meet again, or make worse: never restarted by ourselves."""

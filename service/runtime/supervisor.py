@@ -108,17 +108,6 @@ class Supervisor:
         """
         self._keeper(name).order()
 
-    async def forgotten(self, name: str, timeout_ms: int) -> bool:
-        """Wait until nothing is left of a deleted pipeline and its name is free.
-
-        Returns:
-            False when the time was over first; the deletion goes on.
-        """
-        task = self._tasks.get(name)
-        if task is not None:
-            await asyncio.wait({task}, timeout=timeout_ms / 1_000)
-        return task is None or task.done()
-
     def status(self, name: str) -> PipelineStatus:
         """What a pipeline does now; CREATED for one that nobody has looked at yet."""
         keeper = self._keepers.get(name)

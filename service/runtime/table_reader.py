@@ -13,12 +13,16 @@ import orjson
 from service.runtime.inspection import Part, glob_of
 from service.runtime.inspection_errors import KeyNotFound
 from service.runtime.slot_keys import (
+    CLOSES_NAME,
     DEAD_COUNT_NAME,
     DEAD_NAME,
     PROGRESS_NAME,
+    TOTALS_NAME,
+    print_name,
     slot_key,
     table_name,
 )
+from state.backends.names import REGISTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -98,24 +102,82 @@ class SlotReader:
                 break
         return Part(tuple(found), (cursor, last), epoch)
 
+    def print_changes(self, sink: str, after: str, limit: int) -> Part[tuple[int, dict[str, Any]]]:
+        """A page of the newest changes of a print sink, oldest first, each with its epoch.
+
+        A position is the id of the last one taken. What is trimmed meanwhile is left out.
+        """
+        name, low = self._key(print_name(sink)), f"({after}" if after else "-"
+        epoch, entries = self._with_epoch(
+            lambda transaction: transaction.xrange(name, low, "+", count=limit + 1)
+        )
+        found = tuple(
+            (int(identity.partition(b"-")[0]), orjson.loads(fields[b"change"]))
+            for identity, fields in entries[:limit]
+        )
+        position = (entries[limit - 1][0].decode(),) if len(entries) > limit else None
+        return Part(found, position, epoch)
+
+    def print_size(self, sink: str) -> int:
+        """Changes that a print sink keeps."""
+        return int(self._client.xlen(self._key(print_name(sink))))
+
     def table_size(self, table: str) -> int:
         """Rows of a table."""
         return int(self._client.hlen(self._key(table_name(table))))
 
     def progress(self, before: int | None, limit: int) -> tuple[int, list[dict[str, Any]]]:
-        """The epoch, and records of closed epochs, newest first, from before one of them."""
+        """The epoch, and records of closed epochs, newest first, from before one of them.
+
+        To each is added `close_ms`: what the sinks' commit took until the marker moved.
+        """
         name = self._key(PROGRESS_NAME)
-        newest = "+" if before is None else f"({before}-0"
+        # A number without a dash is the last id that begins with it; there is no epoch 0.
+        newest = "+" if before is None else str(max(before, 1) - 1)
         epoch, found = self._with_epoch(
             lambda transaction: transaction.xrevrange(name, newest, "-", count=limit)
         )
-        return epoch, [orjson.loads(fields[b"progress"]) for _, fields in found]
+        return epoch, self._records(found)
+
+    def totals(self) -> dict[str, int]:
+        """Sums over all closed epochs, and their number."""
+        name = self._key(TOTALS_NAME)
+        epoch, held = self._with_epoch(lambda transaction: transaction.hgetall(name))
+        sums = {each: int(held.get(each.encode(), 0)) for each in ("rows_in", "rows_out", "dead")}
+        return {"epochs": epoch, **sums}
+
+    def registered(self) -> dict[bytes, bytes]:
+        """What is registered with the pipeline; see `state.registry`."""
+        held: Any = self._client.hgetall(self._key(REGISTRY.decode()))
+        return cast("dict[bytes, bytes]", held)
+
+    def add_registered(self, field: bytes, by: int) -> int:
+        """Add to an entry of it that holds an integer; its new value."""
+        added: Any = self._client.hincrby(self._key(REGISTRY.decode()), cast("str", field), by)
+        return int(added)
 
     def progress_after(self, epoch: int, limit: int) -> list[dict[str, Any]]:
         """Records of epochs after one, oldest first."""
         found = self._client.xrange(self._key(PROGRESS_NAME), f"({epoch}-0", "+", count=limit)
         entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", found)
-        return [orjson.loads(fields[b"progress"]) for _, fields in entries]
+        return self._records(entries)
+
+    def _records(self, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]) -> list[dict[str, Any]]:
+        """Progress records, each with what closing its epoch took; None where nobody noted it."""
+        if not entries:
+            return []
+        ends = sorted(
+            (entries[0][0], entries[-1][0]), key=lambda each: int(each.partition(b"-")[0])
+        )
+        noted = self._client.xrange(self._key(CLOSES_NAME), ends[0].decode(), ends[1].decode())
+        closes = dict(cast("list[tuple[bytes, dict[bytes, bytes]]]", noted))
+        return [
+            {
+                **orjson.loads(fields[b"progress"]),
+                "close_ms": float(closes[identity][b"ms"]) if identity in closes else None,
+            }
+            for identity, fields in entries
+        ]
 
     def dead_letters(
         self, start: tuple[int, str] | None, limit: int

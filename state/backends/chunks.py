@@ -3,8 +3,8 @@
 A chunk is a msgpack array of commands, each `[COMMAND, name, argument, ...]`:
 
     HSET name field value ...      HDEL name field ...       HINCRBY name field by
-    ZADD name score member ...     ZREM name member ...      UNLINK name
-    XADD name max_length id [field, value, ...] ...          INCRBY name by
+    ZADD name score member ...     ZREM name member ...      ZREMRANGEBYLEX name from to
+    XADD name max_length id [field, value, ...] ...          INCRBY name by      UNLINK name
 
 A command has at most 4,000 arguments, since Lua unpacks them on a stack of 8,000, and a chunk about
 as many over all its commands. Byte strings are packed in msgpack's old raw type, which is the one
@@ -23,11 +23,13 @@ from state.backends.interface import (
     HashAdd,
     HashDelete,
     HashPut,
+    LexRemove,
     SortedPut,
     SortedRemove,
     StreamAppend,
 )
 from state.backends.names import RESERVED
+from state.backends.rules import check_lex_bounds
 from state.errors import InvariantViolation
 
 if TYPE_CHECKING:
@@ -74,6 +76,9 @@ def check_write(write: Write) -> int:
             _require(entry_id is None or len(entries) == 1, "one id for several entries")
             _require(all(e and len(e) % 2 == 0 for e in entries), "an entry without pairs")
             return len(entries)
+        case LexRemove(_, minimum, maximum):
+            check_lex_bounds(minimum, maximum)
+            return 1
         case Drop():
             return 1
     raise InvariantViolation(f"no such write: {type(write).__name__}")
@@ -107,11 +112,6 @@ def encode_chunks(writes: Sequence[Write]) -> tuple[list[bytes], int]:
     return chunks, fields
 
 
-def encode_effect(write: Write) -> list[bytes]:
-    """The chunks of one write in a pipeline's slot."""
-    return encode_chunks([write])[0]
-
-
 def _commands(write: Write) -> Iterator[_Command]:
     match write:
         case HashPut(name, pairs):
@@ -124,6 +124,8 @@ def _commands(write: Write) -> Iterator[_Command]:
             return _pieces(b"ZADD", name, scored)
         case SortedRemove(name, members):
             return _pieces(b"ZREM", name, members)
+        case LexRemove(name, minimum, maximum):
+            return iter([[b"ZREMRANGEBYLEX", name, minimum, maximum]])
         case Drop(name):
             return iter([[b"UNLINK", name]])
         case StreamAppend(name, entries, max_length, entry_id):

@@ -18,6 +18,8 @@ from state.backends.interface import (
     ApplyStaged,
     EpochCheck,
     EpochTransaction,
+    HashAdd,
+    HashPut,
     HashScan,
     Ledger,
     Marker,
@@ -25,7 +27,7 @@ from state.backends.interface import (
     StateView,
     TransactionStatistics,
 )
-from state.backends.names import key_group_prefix, slot_prefix
+from state.backends.names import REGISTRY, key_group_prefix, slot_prefix
 from state.backends.rules import (
     ahead_of_marker,
     as_name,
@@ -308,6 +310,21 @@ class HeapLedger(Ledger):
         for (node, number), key_group in self._store.key_groups.items():
             if node in nodes and number < max_parallelism:
                 key_group.promote(self._store.marker.epoch)
+
+    def registered(self) -> dict[bytes, bytes]:
+        """What is registered; see `Ledger.registered`."""
+        held: dict[bytes, bytes] = self._store.slot.read(HashScan(0, REGISTRY))
+        return held
+
+    def register(self, entries: Mapping[bytes, bytes]) -> None:
+        """Set entries; see `Ledger.register`."""
+        pairs = [each for pair in entries.items() for each in pair]
+        self._store.slot.carry_out([HashPut(REGISTRY, pairs)], 0)
+
+    def add_registered(self, field: bytes, by: int) -> int:
+        """Add to an entry; see `Ledger.add_registered`."""
+        self._store.slot.carry_out([HashAdd(REGISTRY, field, by)], 0)
+        return int(self.registered()[field])
 
     def drop(self) -> None:
         """Remove all but the run counter; see `Ledger.drop`."""

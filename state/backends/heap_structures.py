@@ -15,6 +15,9 @@ from state.backends.interface import (
     HashLength,
     HashPut,
     HashScan,
+    LexCount,
+    LexRange,
+    LexRemove,
     SortedLength,
     SortedPut,
     SortedRange,
@@ -25,6 +28,7 @@ from state.backends.interface import (
     StreamLength,
     StreamScan,
 )
+from state.backends.rules import check_lex_bounds
 from state.errors import StateCorrupt
 
 if TYPE_CHECKING:
@@ -85,8 +89,41 @@ class SortedMembers:
             high = min(high, low + limit)
         return [(member, score) for score, member in self._order[low:high]]
 
+    def lex_range(self, read: LexRange) -> list[bytes]:
+        """The members between two bounds, from one end."""
+        low, high = self._lex_places(read.minimum, read.maximum)
+        if read.limit is not None and read.reverse:
+            low = max(low, high - max(0, read.limit))
+        elif read.limit is not None:
+            high = min(high, low + max(0, read.limit))
+        members = [member for _, member in self._order[low:high]]
+        return members[::-1] if read.reverse else members
+
+    def lex_count(self, minimum: bytes, maximum: bytes) -> int:
+        """The number of members between two bounds; O(log n)."""
+        low, high = self._lex_places(minimum, maximum)
+        return max(0, high - low)
+
+    def lex_remove(self, minimum: bytes, maximum: bytes) -> None:
+        """Remove the members between two bounds."""
+        low, high = self._lex_places(minimum, maximum)
+        for _, member in self._order[low:high]:
+            del self.scores[member]
+        del self._order[low : max(low, high)]
+
     def __len__(self) -> int:
         return len(self.scores)
+
+    def _lex_places(self, minimum: bytes, maximum: bytes) -> tuple[int, int]:
+        check_lex_bounds(minimum, maximum)
+        return self._lex_place(minimum, b"["), self._lex_place(maximum, b"(")
+
+    def _lex_place(self, bound: bytes, before: bytes) -> int:
+        """The place of a bound: before its equal if it begins with `before`, else behind it."""
+        if bound in (b"-", b"+"):
+            return 0 if bound == b"-" else len(self._order)
+        find = bisect_left if bound.startswith(before) else bisect_right
+        return find(self._order, bound[1:], key=_member)
 
     def _forget(self, members: Sequence[bytes]) -> None:
         """Take members out of the order; their scores stay."""
@@ -100,6 +137,10 @@ class SortedMembers:
 
 def _score(entry: tuple[float, bytes]) -> float:
     return entry[0]
+
+
+def _member(entry: tuple[float, bytes]) -> bytes:
+    return entry[1]
 
 
 class Stream:
@@ -187,6 +228,10 @@ class Space:
                 return [scores.get(each) for each in members]
             case SortedLength(_, name):
                 return len(self._of(name, SortedMembers))
+            case LexRange(_, name):
+                return self._of(name, SortedMembers).lex_range(read)
+            case LexCount(_, name, lowest, highest):
+                return self._of(name, SortedMembers).lex_count(lowest, highest)
             case StreamScan(_, name, after, limit):
                 return self._of(name, Stream).scan(after, limit)
             case StreamLength(_, name):
@@ -243,6 +288,10 @@ class Space:
                 if name in self.structures:
                     self.structures[name].remove(members)
                 self._let_go(name)
+            case LexRemove(name, minimum, maximum):
+                if name in self.structures:
+                    self.structures[name].lex_remove(minimum, maximum)
+                self._let_go(name)
             case Drop(name):
                 self.structures.pop(name, None)
             case StreamAppend(name, entries):
@@ -291,6 +340,7 @@ _KINDS: dict[type, type | None] = {
     HashAdd: dict,
     SortedPut: SortedMembers,
     SortedRemove: SortedMembers,
+    LexRemove: SortedMembers,
     StreamAppend: Stream,
     CounterAdd: Counter,
     Drop: None,

@@ -90,6 +90,33 @@ class SortedLength(NamedTuple):
     name: bytes
 
 
+class LexRange(NamedTuple):
+    """Members of a sorted set by their bytes: `list[bytes]`, lowest first.
+
+    For sets whose members all have one score; what comes of another set is not specified. A bound
+    is written as Redis writes it: `[` and bytes includes them, `(` and bytes excludes them, a lone
+    `-` is below and a lone `+` above every member. Bounds the wrong way round give nothing.
+    """
+
+    key_group: int
+    name: bytes
+    minimum: bytes
+    maximum: bytes
+    limit: int | None = None
+    """At most so many, of the end where the result begins; None is all."""
+    reverse: bool = False
+    """Highest first; the bounds stay where they are."""
+
+
+class LexCount(NamedTuple):
+    """The number of members between bounds as those of `LexRange`: `int`."""
+
+    key_group: int
+    name: bytes
+    minimum: bytes
+    maximum: bytes
+
+
 class StreamScan(NamedTuple):
     """Entries after an id, oldest first: `list[tuple[bytes, list[bytes]]]` (id, flat fields)."""
 
@@ -115,6 +142,8 @@ Read = (
     | SortedRange
     | SortedScores
     | SortedLength
+    | LexRange
+    | LexCount
     | StreamScan
     | StreamLength
 )
@@ -160,6 +189,14 @@ class SortedRemove(NamedTuple):
     members: Sequence[bytes]
 
 
+class LexRemove(NamedTuple):
+    """Remove the members between two bounds; set and bounds are as for `LexRange`."""
+
+    name: bytes
+    minimum: bytes
+    maximum: bytes
+
+
 class Drop(NamedTuple):
     """Remove a whole structure, whatever its type."""
 
@@ -186,7 +223,17 @@ class CounterAdd(NamedTuple):
     by: int
 
 
-Write = HashPut | HashDelete | HashAdd | SortedPut | SortedRemove | Drop | StreamAppend | CounterAdd
+Write = (
+    HashPut
+    | HashDelete
+    | HashAdd
+    | SortedPut
+    | SortedRemove
+    | LexRemove
+    | Drop
+    | StreamAppend
+    | CounterAdd
+)
 
 
 class ApplyStaged(NamedTuple):
@@ -412,6 +459,18 @@ class Ledger(ABC):
     @abstractmethod
     def promote_all(self, nodes: Sequence[str], max_parallelism: int) -> None:
         """Apply pending writes of closed epochs; without it the next begin or reader does."""
+
+    @abstractmethod
+    def registered(self) -> dict[bytes, bytes]:
+        """What is registered with the pipeline, beside its runs: see `state.registry`."""
+
+    @abstractmethod
+    def register(self, entries: Mapping[bytes, bytes]) -> None:
+        """Set entries of what is registered; for the side that opens a run."""
+
+    @abstractmethod
+    def add_registered(self, field: bytes, by: int) -> int:
+        """Add to an entry that holds an integer (0 if absent); its new value."""
 
     @abstractmethod
     def drop(self) -> None:

@@ -9,7 +9,9 @@ each function call stays in one.
 
 from __future__ import annotations
 
-RESERVED = frozenset({b"meta", b"pending", b"run", b"marker", b"stages"})
+REGISTRY = b"registry"
+"""What a pipeline remembers of its states, in its slot: see `state.registry`."""
+RESERVED = frozenset({b"meta", b"pending", b"run", b"marker", b"stages", REGISTRY})
 """Names that belong to the protocol; no operator or sink may write them."""
 
 

@@ -8,6 +8,8 @@ from state.backends.interface import (
     HashGet,
     HashLength,
     HashScan,
+    LexCount,
+    LexRange,
     SortedLength,
     SortedRange,
     SortedScores,
@@ -15,6 +17,7 @@ from state.backends.interface import (
     StreamLength,
     StreamScan,
 )
+from state.backends.rules import check_lex_bounds
 
 if TYPE_CHECKING:
     from state.backends.interface import Read
@@ -42,6 +45,17 @@ def command_of(read: Read, prefix: bytes) -> Command | None:
             return ("ZMSCORE", key, *members) if members else None
         case SortedLength():
             return ("ZCARD", key)
+        case LexRange(_, _, lowest, highest, limit_, reverse):
+            check_lex_bounds(lowest, highest)
+            command = ("ZREVRANGEBYLEX", key, highest, lowest)
+            if not reverse:
+                command = ("ZRANGEBYLEX", key, lowest, highest)
+            if limit_ is None:
+                return command
+            return (*command, "LIMIT", 0, limit_) if limit_ > 0 else None
+        case LexCount(_, _, lowest, highest):
+            check_lex_bounds(lowest, highest)
+            return ("ZLEXCOUNT", key, lowest, highest)
         case StreamScan(_, _, after, limit):
             start = b"-" if after is None else b"(" + after
             return ("XRANGE", key, start, "+", "COUNT", limit) if limit > 0 else None
@@ -61,7 +75,7 @@ def value_of(read: Read, reply: Any) -> Any:
             return [None if each is None else float(each) for each in reply or ()]
         case StreamScan():
             return [(entry_id, fields) for entry_id, fields in reply or ()]
-        case HashGet():
+        case HashGet() | LexRange():
             return reply or []
         case _:
             return reply

@@ -100,6 +100,17 @@ def staged_gone(effect: ApplyStaged, found: int) -> StagedWritesGone:
     return StagedWritesGone(f"a staged list has {found} chunks, its task left {effect.chunks}")
 
 
+def check_lex_bounds(minimum: bytes, maximum: bytes) -> None:
+    """See that both bounds of a range of members are ones.
+
+    Raises:
+        InvariantViolation: One is neither `-`, `+` nor begins with `[` or `(`.
+    """
+    for bound in (minimum, maximum):
+        if bound not in (b"-", b"+") and bound[:1] not in (b"[", b"("):
+            raise InvariantViolation("a bound of a range of members is malformed")
+
+
 def size_of(reply: Any) -> int:
     """How many fields, members or entries a read gave."""
     if isinstance(reply, (list, dict)):

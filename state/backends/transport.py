@@ -63,6 +63,7 @@ _DENIED = (AuthenticationError, AuthorizationError, NoPermissionError)
 _PASSING = ("MISCONF", "BUSY", "NOREPLICAS", "LOADING", "MASTERDOWN")
 _ADDRESS = {"host", "port", "path", "db", "username", "password", "credential_provider"}
 _MISSING_FUNCTION = "Function not found"
+_CODE = re.compile(r"[A-Z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +257,16 @@ def function(name: str) -> str:
 
 
 def translate(error: RedisError) -> StateError:
-    """An error of Redis in our words; replies that our functions give are told apart elsewhere."""
-    text = str(error)
+    """An error of Redis in our words; replies that our functions give are told apart elsewhere.
+
+    Of the error's text only the kind goes on: messages of ours reach users, and the text may hold
+    addresses, names of users, or what a command was given.
+    """
     if isinstance(error, _DENIED):
-        return StateAccessDenied(f"redis denies access: {text}")
-    if isinstance(error, _AWAY) or text.startswith(_PASSING):
-        return StateUnavailable(f"redis does not answer: {text}")
-    return StateCorrupt(f"redis refuses a command: {text}")
+        return StateAccessDenied(f"redis denies access ({kind_of(error)})")
+    if isinstance(error, _AWAY) or str(error).startswith(_PASSING):
+        return StateUnavailable(f"redis does not answer ({kind_of(error)})")
+    return StateCorrupt(f"redis refuses a command ({kind_of(error)})")
 
 
 def checked(replies: Sequence[Any]) -> list[Any]:
@@ -275,6 +279,13 @@ def checked(replies: Sequence[Any]) -> list[Any]:
         if isinstance(reply, RedisError):
             raise translate(reply) from reply
     return list(replies)
+
+
+def kind_of(error: RedisError) -> str:
+    """The server's own code, such as MISCONF, where it gave one; else the client's class."""
+    code = str(error).partition(" ")[0]
+    is_code = isinstance(error, ResponseError) and _CODE.fullmatch(code) is not None
+    return code if is_code else type(error).__name__
 
 
 def _exchange(connection: _Connection, commands: Sequence[Command]) -> list[Any]:

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from state.backends.interface import HashGet, SortedRange, SortedTop
-from state.multiset.spread import STATE, SpreadNames
+from state.multiset.spread import BLOCK_ENTRIES, STATE, SpreadNames
 from state.multiset.strategy import HistoryPolicy, Strategy
 from state.multiset.text import (
     GONE,
     NEWEST,
     Header,
+    PackedHistories,
     is_spread,
     parse_header,
     parse_packed,
-    parse_timed_row,
 )
 from state.multiset.vectors import bytes_of
 
@@ -202,6 +202,8 @@ def _packed_page(
 
 
 class _SpreadReader:
+    """Reads blocks of one spread history; those with entries past their time once, at the start."""
+
     def __init__(
         self,
         view: StateView,
@@ -213,68 +215,83 @@ class _SpreadReader:
         self._view = view
         self._names = names
         self._key_group = key_group
-        self._ttl_ms = policy.ttl_ms
-        self._stale = self._expired(now_ms - policy.ttl_ms) if policy.ttl_ms else {}
-        """Numbers of entries past their time, with their times."""
+        self._policy = policy
+        self._now_ms = now_ms
 
     def page(self, header: Header, after: int, limit: int) -> HistoryPage | Expired:
         stored = header.size or 0
-        size = stored - len(self._stale)
-        if size <= 0:
-            return Expired(stored, max(self._stale.values()) + self._ttl_ms)
+        stale = self._stale_ms()
+        if len(stale) >= stored:
+            return Expired(stored, max(stale) + self._policy.ttl_ms)
         entries, more = self._after(after, limit)
-        top, newest_stored = self._newest(stored)
+        top, newest_stored = self._newest()
         shown = newest_stored if header.shown == NEWEST else header.shown
         return HistoryPage(
             layout="spread",
-            size=size,
+            size=stored - len(stale),
             entries=tuple(entries),
             next_after=entries[-1].sequence if more else None,
             newest=top[0],
-            shown=shown if shown != GONE and self._entries([shown]) else None,
+            shown=shown if shown != GONE and self._is_live(shown) else None,
             fallback=top[1] if len(top) > 1 else None,
         )
 
-    def _expired(self, until_ms: int) -> dict[int, int]:
-        read = SortedRange(self._key_group, self._names.stamps, -_EVER, float(until_ms))
-        return {int(member): int(score) for member, score in self._view.fetch([read])[0]}
+    def _stale_ms(self) -> list[int]:
+        """When each of the entries that are past their time was written."""
+        if not self._policy.ttl_ms:
+            return []
+        until_ms = float(self._now_ms - self._policy.ttl_ms)
+        due = self._numbers(SortedRange(self._key_group, self._names.stamps, -_EVER, until_ms))
+        written = self._parsed(due).written_ms.tolist()
+        return [each for each in written if self._policy.is_expired(each, self._now_ms)]
 
     def _after(self, after: int, limit: int) -> tuple[list[HistoryEntry], bool]:
         """Live entries above a number, and whether there are more than the limit."""
         entries: list[HistoryEntry] = []
+        wanted = 2 + limit // BLOCK_ENTRIES
+        block = (after + 1) // BLOCK_ENTRIES
         while len(entries) <= limit:
-            wanted = limit + 1
             numbers = self._numbers(
-                SortedRange(self._key_group, self._names.order, after + 1, _EVER, wanted)
+                SortedRange(self._key_group, self._names.order, block, _EVER, wanted)
             )
-            entries += self._entries(numbers)
+            entries += [each for each in self._live(numbers) if each.sequence > after]
             if len(numbers) < wanted:
                 break
-            after = numbers[-1]
+            block = numbers[-1] + 1
         return entries[:limit], len(entries) > limit
 
-    def _newest(self, stored: int) -> tuple[list[HistoryEntry], int]:
-        """The two newest live entries, newest first, and the newest one stored."""
+    def _newest(self) -> tuple[list[HistoryEntry], int]:
+        """The two newest live entries, newest first, and the number of the newest one stored."""
         count = 2
         while True:
             numbers = self._numbers(SortedTop(self._key_group, self._names.order, count))
-            live = [number for number in numbers if number not in self._stale]
-            if len(live) > 1 or count >= stored:
-                return self._entries(live[:2]), numbers[0]
+            live = self._live(sorted(numbers))
+            if len(live) > 1 or len(numbers) < count:
+                newest_stored = int(self._parsed(numbers[:1]).sequence[-1])
+                return live[:-3:-1], newest_stored
             count *= 8
 
-    def _numbers(self, read: SortedRange | SortedTop) -> list[int]:
-        return [int(score) for _, score in self._view.fetch([read])[0]]
+    def _is_live(self, sequence: int) -> bool:
+        found = self._live([sequence // BLOCK_ENTRIES])
+        return any(each.sequence == sequence for each in found)
 
-    def _entries(self, numbers: Sequence[int]) -> list[HistoryEntry]:
-        """Those of these entries that are there and live."""
-        live = [number for number in numbers if number not in self._stale]
-        fields = [b"%d" % number for number in live]
-        values = self._view.fetch([HashGet(self._key_group, self._names.rows, fields)])[0]
-        found = []
-        for number, value in zip(live, values, strict=True):
-            if value is not None:
-                written_ms, row = parse_timed_row(value)
-                due = written_ms + self._ttl_ms if self._ttl_ms else None
-                found.append(HistoryEntry(number, row, written_ms, due))
-        return found
+    def _numbers(self, read: SortedRange | SortedTop) -> list[int]:
+        return [int(member) for member, _ in self._view.fetch([read])[0]]
+
+    def _live(self, blocks: Sequence[int]) -> list[HistoryEntry]:
+        """The live entries of these blocks, in their order."""
+        parsed = self._parsed(blocks)
+        ttl_ms = self._policy.ttl_ms
+        rows = bytes_of(parsed.rows(np.arange(parsed.sequence.size)))
+        columns = zip(parsed.sequence.tolist(), rows, parsed.written_ms.tolist(), strict=True)
+        return [
+            HistoryEntry(sequence, row, written_ms, written_ms + ttl_ms if ttl_ms else None)
+            for sequence, row, written_ms in columns
+            if not self._policy.is_expired(written_ms, self._now_ms)
+        ]
+
+    def _parsed(self, blocks: Sequence[int]) -> PackedHistories:
+        """Those of these blocks that are there."""
+        fields = [b"%d" % number for number in blocks]
+        texts = self._view.fetch([HashGet(self._key_group, self._names.blocks, fields)])[0]
+        return parse_packed([text for text in texts if text is not None])

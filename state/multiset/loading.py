@@ -1,10 +1,12 @@
 """Reading what an epoch needs of its keys' histories, in as few round trips as possible.
 
-    1   the value of every touched key (packed: its whole history); the keys due to expire
-    2   spread histories: the index of the match columns in question, and as many of the newest
-        entries as will mostly do; values of the keys that are due
-    3   of spread histories, where entries expired, their rows; and after the kernel has run, more
-        of the newest entries where all that were read are gone
+    1   the value of every touched key (packed: its whole history); the keys due to expire; once
+        after TTL was switched on, one more for keys that no index of expiry has yet
+    2   spread histories: the index of the match columns in question, and which blocks are the
+        newest or hold what is past its time; values of the keys that are due
+    3   those blocks, and the blocks of the entries found in the index
+    4   rarely, after the kernel has run: which blocks are the newest, further back
+    5   these blocks
 
 None of it grows with the length of a spread history, nor do the round trips with anything.
 """
@@ -19,10 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.backends.interface import HashGet, SortedRange
-from state.errors import StateCorrupt
 from state.multiset.changes import LoadedEntries
 from state.multiset.probing import EVER, Matching, SpreadHistory, SpreadProber, Touched
-from state.multiset.spread import EXPIRY, STATE
+from state.multiset.spread import BLOCK_ENTRIES, EXPIRY, STATE
 from state.multiset.strategy import HistoryPolicy, Strategy
 from state.multiset.text import (
     FEW,
@@ -34,18 +35,17 @@ from state.multiset.text import (
     parse_packed,
 )
 from state.multiset.vectors import bytes_of
+from state.multiset.walk import IndexWalk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from numpy.typing import NDArray
 
-    from state.backends.interface import EpochTransaction, Read
+    from state.backends.interface import EpochTransaction, Read, Write
 
     Integers = NDArray[np.int64]
-
-DUE_KEYS_MAX = 1000
-"""Keys of one key group that an epoch looks at because something of them is due to expire."""
 
 
 @dataclass(slots=True)
@@ -57,8 +57,9 @@ class Histories:
     key_groups: Integers
     entries: LoadedEntries
     packed: PackedHistories
+    """Entries of packed histories and of the blocks that were read, past their time or not."""
     packed_entry: Integers
-    """Per loaded entry: its place in `packed`, -1 if its history is spread."""
+    """Per loaded entry: its place in `packed`."""
     spread: dict[int, SpreadHistory]
     """By key."""
     was_stored: NDArray[np.bool_]
@@ -69,6 +70,12 @@ class Histories:
     """Per key: time of the last write, as LEGACY counts it; -1 if unknown."""
     due_from: int
     """Keys from here on are there only because something of them may be due to expire."""
+    vanished: Integers
+    """Keys of which the sink shows what has expired, ascending."""
+    notes: list[tuple[int, Write]]
+    """What the walk of the index is to remember, by key group."""
+    vanished_place: Integers
+    """Where in `packed` what the sink shows of each is; if that was gone before, the newest."""
 
 
 class HistoryLoader:
@@ -88,6 +95,7 @@ class HistoryLoader:
         self._matching = matching
         self._until_ms = now_ms - policy.ttl_ms if policy.ttl_ms else None
         """What was written at or before this is past its time."""
+        self._walk = IndexWalk((), None, 0)
         self._keys = list(touched.keys)
         self._key_groups = touched.key_groups
 
@@ -98,26 +106,38 @@ class HistoryLoader:
         if not any(values) and not self._spread:
             return self._nothing(len(values))
         packed_keys = [i for i, v in enumerate(values) if v is not None and not is_spread(v)]
-        self._packed = parse_packed([v for i in packed_keys if (v := values[i]) is not None])
         self._packed_keys = np.array(packed_keys, np.int64)
+        self._parse()
+        blind = [each for each in self._spread.values() if not self._has_live_window(each)]
+        if blind:
+            self._read_deeper(blind)
         return self._assemble()
 
     def deepen(self, sunk: NDArray[np.bool_]) -> Histories:
-        """Load as many of the newest entries of these keys as are sure to do; one round trip.
+        """Load a deeper window of the newest entries of these keys: two round trips.
 
         Raises:
-            StateCorrupt: All entries of one of them are known, so what is stored is wrong.
+            StateCorrupt: The window was sure to do, so what is stored is wrong.
         """
-        prober = SpreadProber(self._touched, self._matching, self._keys, self._key_groups)
-        for key in sunk.nonzero()[0].tolist():
-            history = self._spread.get(key)
-            if history is None or history.top.size >= prober.depth_known(history):
-                where = f"key group {int(self._key_groups[key])}"
-                raise StateCorrupt(f"a history in {where} has fewer entries than its size says")
-            history.deeper = prober.depth(history)
-        deep = [each for each in self._spread.values() if each.deeper]
-        prober.take_deeper(deep, self._transaction.fetch(prober.deeper_reads(deep)))
+        self._read_deeper([self._spread[key] for key in sunk.nonzero()[0].tolist()])
         return self._assemble()
+
+    def _read_deeper(self, histories: Sequence[SpreadHistory]) -> None:
+        prober, fetch = self._prober(), self._transaction.fetch
+        prober.take_deeper(histories, fetch(prober.deeper_reads(histories)))
+        if reads := prober.block_reads(histories):
+            prober.take_blocks(histories, fetch(reads))
+        self._parse()
+
+    def _has_live_window(self, history: SpreadHistory) -> bool:
+        """Whether one of the newest blocks holds something that is not past its time."""
+        if not history.due.size or history.expired.size >= history.size:
+            return True
+        newest = [history.blocks[block] for block in history.top.tolist()]
+        return bool(self._live(parse_packed(newest), None).any())
+
+    def _prober(self) -> SpreadProber:
+        return SpreadProber(self._touched, self._matching, self._keys, self._key_groups)
 
     def _nothing(self, count: int) -> Histories:
         """No key has a history."""
@@ -135,6 +155,9 @@ class HistoryLoader:
             expired=zeros,
             written_ms=zeros,
             due_from=len(self._touched.keys),
+            vanished=none,
+            vanished_place=none,
+            notes=list(self._walk.notes()),
         )
 
     # Round trips.
@@ -149,28 +172,33 @@ class HistoryLoader:
         ]
         first_due = len(reads)
         if self._until_ms is not None:
-            limit = DUE_KEYS_MAX
-            now = self._until_ms + self._policy.ttl_ms
-            reads += [SortedRange(each, EXPIRY, -EVER, now, limit) for each in key_groups]
+            limit = self._policy.due_keys_max
+            reads += [
+                SortedRange(each, EXPIRY, -EVER, self._until_ms, limit) for each in key_groups
+            ]
+            self._walk = IndexWalk(key_groups, self._policy.enabled_ms, limit)
+        first_walk = len(reads)
+        reads += self._walk.reads()
         replies = self._transaction.fetch(reads)
         values: list[bytes | None] = [None] * len(self._keys)
         for (_, members), reply in zip(by_group, replies, strict=False):
             for index, value in zip(members, reply, strict=True):
                 values[index] = value
-        due = self._add_due_keys(key_groups, replies[first_due:])
+        due = self._add_due_keys(key_groups, replies[first_due:first_walk])
+        due += self._add_walked_keys(replies[first_walk:])
         values += [None] * len(due)
         return values, self._load_spread(due, values)
 
     def _load_spread(
         self, due: Sequence[int], values: list[bytes | None]
     ) -> dict[int, SpreadHistory]:
-        """Round trips 2 and 3: values of due keys, and what is needed of spread histories."""
+        """Round trips 2 and 3: values of due keys, and blocks of spread histories."""
         open_ = [i for i, value in enumerate(values) if value is not None and is_spread(value)]
         by_group = self._by_key_group(due)
         reads: list[Read] = [
             HashGet(each, STATE, [self._keys[i] for i in members]) for each, members in by_group
         ]
-        prober = SpreadProber(self._touched, self._matching, self._keys, self._key_groups)
+        prober = self._prober()
         # A due key may be spread: with its value comes what is needed then.
         probes = prober.probes([*open_, *due], self._until_ms)
         first_probe = len(reads)
@@ -182,9 +210,8 @@ class HistoryLoader:
             for index, value in zip(members, reply, strict=True):
                 values[index] = value
         spread = prober.take(probes, values, replies[first_probe:])
-        open_reads = prober.deeper_reads(spread)
-        if open_reads:
-            prober.take_deeper(spread, self._transaction.fetch(open_reads))
+        if reads := prober.block_reads(spread):
+            prober.take_blocks(spread, self._transaction.fetch(reads))
         return {history.key: history for history in spread}
 
     def _add_due_keys(
@@ -203,6 +230,20 @@ class HistoryLoader:
         self._key_groups = np.append(self._key_groups, np.array(groups, np.int64))
         return list(range(first, len(self._keys)))
 
+    def _add_walked_keys(self, replies: Sequence[Any]) -> list[int]:
+        """Append keys of key groups that are walked, as if they were due; their indices."""
+        scans = self._walk.scans(replies)
+        if not scans:
+            return []
+        known = set(self._keys)
+        first, groups = len(self._keys), []
+        for key_group, keys in self._walk.keys(self._transaction.fetch(scans)):
+            news = [key for key in keys if key not in known]
+            self._keys += news
+            groups += [key_group] * len(news)
+        self._key_groups = np.append(self._key_groups, np.array(groups, np.int64))
+        return list(range(first, len(self._keys)))
+
     def _by_key_group(self, indices: Sequence[int]) -> list[tuple[int, list[int]]]:
         """Indices of keys by key group."""
         groups: dict[int, list[int]] = {}
@@ -215,45 +256,54 @@ class HistoryLoader:
 
     # Putting it together.
 
+    def _parse(self) -> None:
+        """Parse what was read: packed values, then blocks, in the order of their histories."""
+        texts = [value for i in self._packed_keys if (value := self._values[i]) is not None]
+        keys = [self._packed_keys]
+        for key, history in self._spread.items():
+            numbers = sorted(history.blocks)
+            texts += [history.blocks[number] for number in numbers]
+            keys.append(np.full(len(numbers), key, np.int64))
+        self._packed = parse_packed(texts)
+        self._owner = np.concatenate(keys)[self._packed.owner]
+        """Per parsed entry: its key."""
+        self._alive = self._live(self._packed, self._packed_keys.size)
+        for key, history in self._spread.items():
+            if history.due.size:
+                history.expired_place = ((self._owner == key) & ~self._alive).nonzero()[0]
+                history.expired = self._packed.sequence[history.expired_place]
+
     def _assemble(self) -> Histories:
-        values, packed_keys = self._values, self._packed_keys
-        packed, spread = self._packed, self._spread
+        values, packed_keys, packed = self._values, self._packed_keys, self._packed
+        owner, spread = self._owner, self._spread
         count = len(values)
-        size, following = np.zeros(count, np.int64), np.ones(count, np.int64)
-        shown = np.full(count, GONE, np.int64)
-        following[packed_keys] = packed.following
-        shown[packed_keys] = packed.shown
-        owner = packed_keys[packed.owner]
+        following, shown = np.ones(count, np.int64), np.full(count, GONE, np.int64)
+        following[packed_keys] = packed.following[: packed_keys.size]
+        shown[packed_keys] = packed.shown[: packed_keys.size]
         # An assignment with repeated indices keeps the last one: the newest entry.
         newest = np.zeros(count, np.int64)
         newest[owner] = packed.sequence
-        whole_ms = _whole_written_ms(packed)
         written_ms = np.full(count, -1, np.int64)
-        written_ms[packed_keys] = whole_ms
-        live = self._live_packed(packed, whole_ms)
-        kept = live.nonzero()[0]
-        table = [(owner[kept], packed.sequence[kept], kept)]
-        size += np.bincount(owner[kept], minlength=count)
-        expired = np.bincount(owner[~live], minlength=count)
+        written_ms[packed_keys] = _whole_written_ms(packed)[: packed_keys.size]
+        kept = self._alive.nonzero()[0]
+        expired = np.bincount(owner[~self._alive], minlength=count)
+        size = np.bincount(owner[kept], minlength=count)
         for key, history in spread.items():
-            numbers = np.unique(np.concatenate([history.top, history.found]))
-            if history.expired.size:
-                numbers = np.setdiff1d(numbers, history.expired)
-            table.append((np.full(numbers.size, key), numbers, np.full(numbers.size, -1)))
-            size[key] = (history.header.size or 0) - history.expired.size
+            size[key] = history.size - history.expired.size
             following[key], shown[key] = history.header.following, history.header.shown
-            newest[key] = max(int(history.top[0]) if history.top.size else 0, 0)
-            expired[key] = history.expired.size
-        entry_key, sequence, packed_entry = _sorted_entries(table)
         shown = np.where(shown == NEWEST, newest, shown)
-        _forget_expired(shown, owner[~live], packed.sequence[~live])
-        for key, history in spread.items():
-            if shown[key] in history.expired:
-                shown[key] = GONE
+        vanished, vanished_place = self._vanished(size, shown)
+        shown[vanished] = GONE
         following[size == 0] = 1
+        entry_key, sequence, packed_entry = _sorted_entries(
+            owner[kept], packed.sequence[kept], kept, is_sorted=not spread
+        )
+        if self._policy.emit_expired:
+            remains = vanished[size[vanished] > 0]
+            shown[remains] = sequence[entry_key.searchsorted(remains, side="right") - 1]
         entries = LoadedEntries(
             key=entry_key,
-            group=self._groups_of(entry_key, sequence, packed, packed_entry, spread),
+            group=self._groups_of(entry_key, sequence, packed, packed_entry),
             sequence=sequence,
             size=size,
             following=following,
@@ -271,15 +321,38 @@ class HistoryLoader:
             expired=expired,
             written_ms=written_ms,
             due_from=len(self._touched.keys),
+            vanished=vanished,
+            vanished_place=vanished_place,
+            notes=list(self._walk.notes()),
         )
 
-    def _live_packed(self, packed: PackedHistories, whole_ms: Integers) -> NDArray[np.bool_]:
-        """Which packed entries are not past their time."""
+    def _vanished(self, size: Integers, shown: Integers) -> tuple[Integers, Integers]:
+        """See `Histories.vanished`; sizes and what is shown per key, the latter as stored."""
+        expired = (~self._alive).nonzero()[0]
+        key = self._owner[expired]
+        is_shown = self._packed.sequence[expired] == shown[key]
+        # Of repeated indices the last one counts: what is shown, else the newest of what expired.
+        place = np.full(size.size, -1, np.int64)
+        place[key[size[key] == 0]] = expired[size[key] == 0]
+        place[key[is_shown]] = expired[is_shown]
+        vanished = (place >= 0).nonzero()[0]
+        return vanished, place[vanished]
+
+    def _live(self, packed: PackedHistories, whole_count: int | None) -> NDArray[np.bool_]:
+        """Which entries are not past their time.
+
+        Args:
+            packed: Parsed values and blocks.
+            whole_count: The first so many are histories, the others blocks: for those, LEGACY's
+                time to live of the whole does not count. None: there are blocks only.
+        """
         if self._until_ms is None:
             return np.ones(packed.owner.size, np.bool_)
-        if self._policy.strategy is Strategy.LEGACY:
-            return whole_ms[packed.owner] > self._until_ms
-        return packed.written_ms > self._until_ms
+        written_ms = packed.written_ms
+        if self._policy.strategy is Strategy.LEGACY and whole_count:
+            is_whole = packed.owner < whole_count
+            written_ms = np.where(is_whole, _whole_written_ms(packed)[packed.owner], written_ms)
+        return written_ms > self._until_ms
 
     def _groups_of(
         self,
@@ -287,21 +360,22 @@ class HistoryLoader:
         sequence: Integers,
         packed: PackedHistories,
         packed_entry: Integers,
-        spread: dict[int, SpreadHistory],
     ) -> Integers:
         """The group of changes that matches each loaded entry, -1 where none does."""
         group = np.full(entry_key.size, -1, np.int64)
-        for key, history in spread.items():
+        is_packed = np.ones(len(self._keys) + 1, np.bool_)
+        for key, history in self._spread.items():
+            is_packed[key] = False
             low, high = entry_key.searchsorted([key, key + 1])
             found = (np.isin(history.found, sequence[low:high])).nonzero()[0]
             place = low + np.searchsorted(sequence[low:high], history.found[found])
             group[place] = history.found_group[found]
-        groups = self._groups_in_question(entry_key[packed_entry >= 0])
+        groups = self._groups_in_question(entry_key[is_packed[entry_key]])
         if not groups.size:
             return group
         wanted = np.zeros(len(self._keys), np.bool_)
         wanted[self._touched.group_key[groups]] = True
-        candidates = ((packed_entry >= 0) & wanted[entry_key]).nonzero()[0]
+        candidates = (is_packed[entry_key] & wanted[entry_key]).nonzero()[0]
         rows = packed.rows(packed_entry[candidates])
         matches = self._matching.of_rows(rows)
         owner = entry_key[candidates]
@@ -372,12 +446,11 @@ def _whole_written_ms(packed: PackedHistories) -> Integers:
 
 
 def _sorted_entries(
-    table: list[tuple[Integers, Integers, Integers]],
+    key: Integers, sequence: Integers, place: Integers, *, is_sorted: bool
 ) -> tuple[Integers, Integers, Integers]:
     """Keys, sequence numbers and places, by key and sequence number."""
-    if len(table) == 1:
-        return table[0]
-    key, sequence, place = (np.concatenate(column) for column in zip(*table, strict=True))
+    if is_sorted:
+        return key, sequence, place
     by_key = np.lexsort((sequence, key))
     return key[by_key], sequence[by_key], place[by_key]
 
@@ -391,9 +464,6 @@ def _windows(
         if history.top.size:
             end = int(entry_key.searchsorted(key + 1))
             first = int(window[key])
-            window[key] = first + int(sequence[first:end].searchsorted(history.top[-1]))
+            lowest = int(history.top[-1]) * BLOCK_ENTRIES
+            window[key] = first + int(sequence[first:end].searchsorted(lowest))
     return window
-
-
-def _forget_expired(shown: Integers, key: Integers, sequence: Integers) -> None:
-    shown[key[shown[key] == sequence]] = GONE

@@ -1,7 +1,7 @@
 """The packed history, one change at a time: a list. Every change costs the length of the history.
 
-This is the reference that the kernel is held to; in production it serves what-if questions on one
-key. Its entries are those of the packed layout, which `text` reads and writes.
+This is the reference that the kernel is held to by tests. Its entries are those of the packed
+layout, which `text` reads and writes.
 """
 
 from __future__ import annotations

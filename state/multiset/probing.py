@@ -1,6 +1,7 @@
 """What an epoch reads of spread histories: a little of each, however long they are.
 
-Of the newest entries a window is read. It will mostly do. Where the epoch takes all of a history's
+What is read are the blocks of the entries that changes match, those with entries past their time,
+and the newest ones as a window. The window will mostly do. Where the epoch takes all of a history's
 end away, so that an older entry becomes the newest, the kernel says so, and a deeper one is read.
 """
 
@@ -13,8 +14,16 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from state.backends.interface import HashGet, SortedRange, SortedTop
-from state.multiset.spread import SpreadNames, index_fields, parse_index
-from state.multiset.text import Header, is_spread, parse_header, parse_timed_row
+from state.errors import StateCorrupt
+from state.multiset.spread import (
+    BLOCK_ENTRIES,
+    SpreadNames,
+    block_of,
+    index_fields,
+    parse_index,
+    parse_numbers,
+)
+from state.multiset.text import Header, is_spread, parse_header
 from state.multiset.vectors import bytes_of
 
 if TYPE_CHECKING:
@@ -32,8 +41,8 @@ if TYPE_CHECKING:
 EVER = float("inf")
 """A score above all others."""
 
-_WINDOW = 16
-"""Newest entries that are read at first."""
+_WINDOW = 2
+"""Newest blocks that are read at first."""
 
 
 class Matching(Protocol):
@@ -101,13 +110,24 @@ class SpreadHistory:
     found: Integers
     """Sequence numbers found in the index, and the group of each."""
     top: Integers
-    """Sequence numbers of the newest entries."""
-    deeper: int = 0
-    """How many of the newest entries are to be read in place of the window, 0 if it will do."""
+    """Numbers of the newest blocks, newest first."""
+    due: Integers
+    """Numbers of the blocks with entries that are past their time."""
+    oldest_ms: int | None
+    """No entry of the other blocks was written before; None: there is none, or no TTL."""
+    blocks: dict[int, bytes] = field(default_factory=dict)
+    """What was read of the blocks, by number."""
     expired: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    expired_rows: list[bytes | None] = field(default_factory=list)
-    oldest_ms: int | None = None
-    """Time of the oldest write that is not past its time, before the epoch."""
+    """Sequence numbers of entries past their time."""
+    expired_place: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Where in `Histories.packed` they are."""
+    depths: int = 0
+    """How often a deeper window was asked for."""
+
+    @property
+    def size(self) -> int:
+        """Entries in state, past their time or not."""
+        return self.header.size or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +198,7 @@ class SpreadProber:
             if value is None or not is_spread(value):
                 continue
             owner, numbers = parse_index(own[0])
+            has_ttl = len(own) > 2
             history = SpreadHistory(
                 key=probe.key,
                 header=parse_header(value),
@@ -185,52 +206,66 @@ class SpreadProber:
                 fields=probe.fields,
                 found_group=probe.groups[owner],
                 found=numbers,
-                top=_scores(own[1]),
+                top=_members(own[1]),
+                due=_members(own[2] if has_ttl else ()),
+                oldest_ms=int(own[3][0][1]) if has_ttl and own[3] else None,
             )
-            if len(own) > 2:
-                history.expired = np.sort(_members(own[2]))
-                history.oldest_ms = int(own[3][0][1]) if own[3] else None
-            if not self._has_live_window(history):
-                history.deeper = self.depth(history)
             histories.append(history)
         return histories
 
-    def deeper_reads(self, histories: Sequence[SpreadHistory]) -> list[Read]:
-        """Rows of expired entries, and deeper windows where they are needed."""
+    def block_reads(self, histories: Sequence[SpreadHistory]) -> list[Read]:
+        """Blocks that are needed and not there yet, one read a history; none if all are there."""
         reads: list[Read] = []
         for each in histories:
             key_group, names = self._place(each.key)
-            if each.expired.size:
-                expired = [b"%d" % number for number in each.expired.tolist()]
-                reads.append(HashGet(key_group, names.rows, expired))
-            if each.deeper:
-                reads.append(SortedTop(key_group, names.order, each.deeper))
+            missing = self._missing(each)
+            reads.append(HashGet(key_group, names.blocks, [b"%d" % block for block in missing]))
+        return reads if any(read.fields for read in reads if isinstance(read, HashGet)) else []
+
+    def take_blocks(self, histories: Sequence[SpreadHistory], replies: Sequence[Any]) -> None:
+        """Take the replies to `block_reads`.
+
+        Raises:
+            StateCorrupt: A block that the index or the order names is not there.
+        """
+        for each, values in zip(histories, replies, strict=True):
+            for block, value in zip(self._missing(each), values, strict=True):
+                if value is None:
+                    where = f"key group {int(self._key_groups[each.key])}"
+                    raise StateCorrupt(f"block {block} of a history in {where} is missing")
+                each.blocks[block] = value
+
+    def deeper_reads(self, histories: Sequence[SpreadHistory]) -> list[Read]:
+        """Deeper windows of these histories; the second one is sure to do.
+
+        The first one does if blocks are full; a block holds one entry at least.
+
+        Raises:
+            StateCorrupt: That was read already, so what is stored is wrong.
+        """
+        reads: list[Read] = []
+        for each in histories:
+            key_group, names = self._place(each.key)
+            retractions = self._retractions(each.key)
+            sure = min(retractions + 1 + each.due.size, each.size)
+            if each.depths == 2 or each.top.size >= sure:
+                where = f"key group {key_group}"
+                raise StateCorrupt(f"a history in {where} has fewer entries than its size says")
+            likely = 2 + retractions // BLOCK_ENTRIES + each.due.size
+            is_likely = each.depths == 0 and each.top.size < likely < sure
+            each.depths = 1 if is_likely else 2
+            reads.append(SortedTop(key_group, names.order, likely if is_likely else sure))
         return reads
 
     def take_deeper(self, histories: Sequence[SpreadHistory], replies: Sequence[Any]) -> None:
         """Take the replies to `deeper_reads`."""
-        given = iter(replies)
-        for each in histories:
-            if each.expired.size:
-                each.expired_rows = [
-                    None if value is None else parse_timed_row(value)[1] for value in next(given)
-                ]
-            if each.deeper:
-                each.top = _scores(next(given))
-                each.deeper = 0
+        for each, reply in zip(histories, replies, strict=True):
+            each.top = _members(reply)
 
-    def depth(self, history: SpreadHistory) -> int:
-        """How many of the newest entries are sure to do."""
-        return self._retractions(history.key) + 1 + history.expired.size
-
-    def depth_known(self, history: SpreadHistory) -> int:
-        """The same, but no more than the history is long."""
-        return min(self.depth(history), history.header.size or 0)
-
-    def _has_live_window(self, history: SpreadHistory) -> bool:
-        if history.top.size >= (history.header.size or 0) or not history.expired.size:
-            return True
-        return not np.isin(history.top, history.expired).all()
+    @staticmethod
+    def _missing(history: SpreadHistory) -> list[int]:
+        wanted = np.concatenate([history.top, block_of(history.found), history.due])
+        return [block for block in np.unique(wanted).tolist() if block not in history.blocks]
 
     def _retractions(self, key: int) -> int:
         known = self._touched.retractions
@@ -240,9 +275,5 @@ class SpreadProber:
         return int(self._key_groups[key]), SpreadNames.of(self._keys[key])
 
 
-def _scores(reply: Sequence[tuple[bytes, float]]) -> Integers:
-    return np.array([score for _, score in reply], np.float64).astype(np.int64)
-
-
 def _members(reply: Sequence[tuple[bytes, float]]) -> Integers:
-    return np.array([int(member) for member, _ in reply], np.int64)
+    return parse_numbers([member for member, _ in reply])

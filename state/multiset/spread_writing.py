@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.backends.interface import HashDelete, HashPut, SortedPut, SortedRemove
-from state.multiset.spread import STATE, SpreadNames, index_fields, parse_numbers
-from state.multiset.text import NEWEST, Header, decimal_text, timed_rows
+from state.multiset.changes import differs
+from state.multiset.spread import STATE, SpreadNames, block_of, index_fields, parse_numbers
+from state.multiset.text import NEWEST, Header, before_rows, decimal_text, write_packed
 from state.multiset.vectors import bytes_of
 
 if TYPE_CHECKING:
@@ -109,20 +110,16 @@ class SpreadWriter:
             looked_up: Index fields of expired entries that no change of the epoch looked up, with
                 their values.
         """
-        epoch, names = self._epoch, self._names
+        epoch = self._epoch
         history = epoch.histories.spread[self._key]
         mine = epoch.entries_of(self._key)
         removed = epoch.histories.entries.sequence[mine][epoch.outcome.entry_removed[mine]]
-        gone = [b"%d" % number for number in [*removed.tolist(), *history.expired.tolist()]]
-        if gone:
-            self._writes.append(HashDelete(names.rows, gone))
-            self._writes.append(SortedRemove(names.order, gone))
-            if epoch.policy.ttl_ms:
-                self._writes.append(SortedRemove(names.stamps, gone))
-        # After the removals: a history that was emptied on the way counts from 1 again.
         puts = self._puts
-        timed = self._rows.of_changes(puts.content, [f"{epoch.now_ms}\t"])
-        self._put_rows(puts.sequence, timed, puts.is_new, epoch.now_ms)
+        touched = np.unique(block_of(np.concatenate([removed, history.expired, puts.sequence])))
+        kept = mine.start + epoch.stays[mine].nonzero()[0]
+        kept = kept[np.isin(block_of(epoch.histories.entries.sequence[kept]), touched)]
+        written = self._put_blocks(kept, history)
+        self._drop_blocks(np.setdiff1d(touched, written))
         self._change_index(history, np.concatenate([removed, history.expired]))
         self._forget_expired(history, looked_up)
         self._put_header()
@@ -177,22 +174,16 @@ class SpreadWriter:
         entries, packed = epoch.histories.entries, epoch.histories.packed
         mine = epoch.entries_of(self._key)
         kept = mine.start + epoch.stays[mine].nonzero()[0]
-        sequence, rows = puts.sequence, self._rows.of_changes(puts.content)
-        matches = matching.index_of_groups(puts.group)
-        written: Integers | int = epoch.now_ms
+        sequence, matches = puts.sequence, matching.index_of_groups(puts.group)
         if kept.size:
-            place = epoch.histories.packed_entry[kept]
-            old = packed.rows(place)
+            old = packed.rows(epoch.histories.packed_entry[kept])
             matches = pa.concat_arrays([matching.index_of_rows(old), matches])
-            rows = pa.concat_arrays([old, rows])
-            written = np.append(packed.written_ms[place], np.full(sequence.size, epoch.now_ms))
             sequence = np.append(entries.sequence[kept], sequence)
             groups = matches.dictionary_encode().indices.to_numpy()
         else:
             # Rows of one group match, and all of them are here.
             groups = puts.group
-        is_new = np.ones(sequence.size, np.bool_)
-        self._put_rows(sequence, timed_rows(written, rows), is_new, written)
+        self._put_blocks(kept, None)
         self._put_index(sequence, matches, groups)
         self._put_header()
         return self._writes
@@ -207,32 +198,52 @@ class SpreadWriter:
         fields = index_fields(bytes_of(matches.take(pa.array(by_group[starts]))))
         self._writes.append(HashPut(self._names.index, _interleaved(fields, texts)))
 
-    def _put_rows(
-        self,
-        sequence: Integers,
-        timed: pa.BinaryArray,
-        is_new: Flags,
-        written_ms: Integers | int,
-    ) -> None:
-        """Write timed rows, their place in the order where they are new, and their times."""
+    def _put_blocks(self, kept: Integers, known: SpreadHistory | None) -> Integers:
+        """Write the blocks of these loaded entries and of the epoch's puts.
+
+        Args:
+            kept: Loaded entries that stay as they are.
+            known: What was read of the history, if it was spread: its blocks are in the order.
+
+        Returns:
+            The numbers of the blocks, ascending.
+        """
+        epoch, names = self._epoch, self._names
+        packed, place = epoch.histories.packed, epoch.histories.packed_entry[kept]
+        sequence = np.append(epoch.histories.entries.sequence[kept], self._puts.sequence)
         if not sequence.size:
+            return sequence
+        new = before_rows(self._puts.sequence, epoch.now_ms)
+        lines = self._rows.of_changes(self._puts.content, new)
+        if kept.size:
+            by_number = np.argsort(sequence)
+            sequence = sequence[by_number]
+            lines = pa.concat_arrays([packed.lines.take(pa.array(place)), lines])
+            lines = lines.take(pa.array(by_number))
+        block = block_of(sequence)
+        start = differs(block).nonzero()[0]
+        numbers = block[start]
+        fields = [b"%d" % number for number in numbers.tolist()]
+        texts = write_packed(fields, numbers.searchsorted(block), lines)
+        self._writes.append(HashPut(names.blocks, _interleaved(fields, texts)))
+        fresh = [each for each in numbers.tolist() if known is None or each not in known.blocks]
+        if fresh:
+            members = [b"%d" % number for number in fresh]
+            self._writes.append(SortedPut(names.order, _interleaved(fresh, members)))
+        written = np.append(packed.written_ms[place], np.full(self._puts.key.size, epoch.now_ms))
+        written = written[by_number] if kept.size else written
+        oldest = np.minimum.reduceat(written, start).tolist()
+        self._writes.append(SortedPut(names.stamps, _interleaved(oldest, fields)))
+        return numbers
+
+    def _drop_blocks(self, blocks: Integers) -> None:
+        """Remove blocks that hold nothing any more."""
+        if not blocks.size:
             return
-        names = self._names
-        numbers = bytes_of(decimal_text(sequence))
-        self._writes.append(HashPut(names.rows, _interleaved(numbers, bytes_of(timed))))
-        if is_new.any():
-            new, scores = numbers, sequence.tolist()
-            if not is_new.all():
-                scores = sequence[is_new].tolist()
-                new = [b"%d" % number for number in scores]
-            self._writes.append(SortedPut(names.order, _interleaved(scores, new)))
-        if self._epoch.policy.ttl_ms:
-            times: list[float | bytes]
-            if isinstance(written_ms, int):
-                times = [written_ms] * len(numbers)
-            else:
-                times = written_ms.tolist()
-            self._writes.append(SortedPut(names.stamps, _interleaved(times, numbers)))
+        names, gone = self._names, [b"%d" % number for number in blocks.tolist()]
+        self._writes.append(HashDelete(names.blocks, gone))
+        self._writes.append(SortedRemove(names.order, gone))
+        self._writes.append(SortedRemove(names.stamps, gone))
 
     def _put_header(self) -> None:
         key, outcome = self._key, self._epoch.outcome

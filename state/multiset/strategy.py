@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from state.errors import InvalidThresholds
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -33,7 +35,7 @@ class Thresholds:
     """When an ADAPTIVE history changes its layout; both inclusive, as in Flink.
 
     Raises:
-        ValueError: If the pair does not leave a gap, or is negative.
+        InvalidThresholds: The pair does not leave a gap, or is negative.
     """
 
     high: int
@@ -43,7 +45,7 @@ class Thresholds:
 
     def __post_init__(self) -> None:
         if not self.high > self.low >= 0:
-            raise ValueError(
+            raise InvalidThresholds(
                 f"threshold high ({self.high}) must be above low ({self.low}), and low at least 0"
             )
 
@@ -55,7 +57,7 @@ class Thresholds:
         override of one alone is never refused for the default of the other.
 
         Raises:
-            ValueError: If both are given and leave no gap, or one is negative.
+            InvalidThresholds: Both are given and leave no gap, or one is negative.
         """
         default = DEFAULT_THRESHOLDS[backend]
         if high is not None and low is None:
@@ -80,6 +82,12 @@ class HistoryPolicy:
     thresholds: Thresholds
     ttl_ms: int = 0
     """How long an entry lives after its last write; 0 is for ever."""
+    due_keys_max: int = 1000
+    """Keys of one key group that an epoch looks at only because something of them may be due."""
+    enabled_ms: int | None = None
+    """When TTL was switched on for histories that were there already; None: it always was."""
+    emit_expired: bool = False
+    """What the sink shows changes when it expires; else expiry emits nothing, as in Flink."""
 
     def spread_after(
         self, size: NDArray[np.int64], is_spread: NDArray[np.bool_]

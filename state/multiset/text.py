@@ -14,8 +14,9 @@ A history without entries is not stored. A spread history has in its place
 
     spread <size> <next> [shown]
 
-Numbers are decimal. Costs: parsing and writing take time in proportion to the bytes, without a loop
-over entries.
+and its entries in blocks (see `spread`), each written like a packed history, with the number of the
+block in the header's place. Numbers are decimal. Costs: parsing and writing take time in proportion
+to the bytes, without a loop over entries.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from state.multiset.vectors import content_of
 
@@ -151,7 +151,7 @@ def parse_packed(values: Sequence[bytes]) -> PackedHistories:
     tabs = np.append(tabs, [content.size, content.size])
     tab = tabs.searchsorted(low)
     first_tab, second_tab = tabs[tab], tabs[tab + 1]
-    heads = _parse_headers(text, content, tabs, value_starts, newlines[header_lines])
+    heads = _parse_headers(content, tabs, value_starts, newlines[header_lines])
     return PackedHistories(
         owner=owner,
         sequence=_parse_numbers(content, low, first_tab),
@@ -219,29 +219,13 @@ def before_rows(sequence: Integers, written_ms: int) -> list[str | pa.Array]:
     return ["\n", pa.array(sequence).cast(pa.string()), f"\t{written_ms}\t"]
 
 
-def timed_rows(written_ms: Integers | int, rows: pa.BinaryArray) -> pa.BinaryArray:
-    """`ms row`: what a spread history stores under a sequence number."""
-    time = (
-        pa.scalar(b"%d" % written_ms, pa.binary())
-        if isinstance(written_ms, int)
-        else decimal_text(written_ms)
-    )
-    return pc.binary_join_element_wise(time, rows, pa.scalar(b"\t", pa.binary()))
-
-
-def parse_timed_row(value: bytes) -> tuple[int, bytes]:
-    """Time and row of a spread history's entry."""
-    time, _, row = value.partition(b"\t")
-    return int(time), row
-
-
 def decimal_text(numbers: Integers) -> pa.BinaryArray:
     """Decimal text of each number."""
     return pa.array(numbers).cast(pa.string()).cast(pa.binary())
 
 
 def _parse_headers(
-    text: bytes, content: NDArray[np.uint8], tabs: Integers, starts: Integers, ends: Integers
+    content: NDArray[np.uint8], tabs: Integers, starts: Integers, ends: Integers
 ) -> tuple[Integers, Integers, Integers]:
     """Next number, time of the last write and number shown of each header."""
     tab = tabs.searchsorted(starts)
@@ -250,13 +234,14 @@ def _parse_headers(
     written_ms = np.full(starts.size, -1, np.int64)
     shown = np.full(starts.size, NEWEST, np.int64)
     longer = (first < ends).nonzero()[0]
-    marks = content[first[longer] + 1]
-    timed = longer[(marks != ord("=")) & (marks != ord("!"))]
+    # The first character of the last field, and that of the one after the first tab.
+    last = np.where(second < ends, second, first)[longer] + 1
+    saying = (content[last] == ord("=")).nonzero()[0]
+    shown[longer[saying]] = _parse_numbers(content, last[saying] + 1, ends[longer[saying]])
+    shown[longer[content[last] == ord("!")]] = GONE
+    mark = content[first[longer] + 1]
+    timed = longer[(mark != ord("=")) & (mark != ord("!"))]
     written_ms[timed] = _parse_numbers(content, first[timed] + 1, second[timed])
-    # Few headers say what is shown: mostly it is the newest entry.
-    saying = ((content[ends - 1] == ord("!")) | (first < ends) & (second < ends)).nonzero()[0]
-    for value in np.union1d(saying, np.setdiff1d(longer, timed)).tolist():
-        shown[value] = parse_header(text[starts[value] : ends[value]]).shown
     return following, written_ms, shown
 
 

@@ -21,10 +21,10 @@ from state.backends.interface import (
     SortedRemove,
 )
 from state.multiset.changes import Report
-from state.multiset.spread import EXPIRY, STATE, SpreadNames, index_fields, parse_numbers
+from state.multiset.spread import EXPIRY, STATE, SpreadNames, index_fields
 from state.multiset.spread_writing import EpochResult, Puts, Rows, SpreadWriter
 from state.multiset.strategy import Strategy
-from state.multiset.text import before_rows, packed_headers, parse_timed_row, write_packed
+from state.multiset.text import before_rows, packed_headers, parse_packed, write_packed
 from state.multiset.vectors import bytes_of
 
 if TYPE_CHECKING:
@@ -79,58 +79,26 @@ class HistoryWriter:
         Returns:
             The rows of these entries, canonical.
         """
-        packed = self._epoch.histories.packed_entry[emitted]
-        if not self._epoch.histories.spread:
-            return self._epoch.histories.packed.rows(packed)
-        reads: list[Read] = []
-        spread_rows = self._spread_rows(emitted, reads)
-        rows_end = len(reads)
+        if self._epoch.histories.spread:
+            self._fetch_missing(transaction, matching)
+        return self._epoch.histories.packed.rows(self._epoch.histories.packed_entry[emitted])
+
+    def _fetch_missing(self, transaction: EpochTransaction, matching: Matching) -> None:
+        """Read all of histories that are to be packed, and the index of entries that expired."""
         scans = (self._to_packed & self._was_spread).nonzero()[0].tolist()
-        reads += [HashScan(self._key_group(key), self._names(key).rows) for key in scans]
-        scans_end = len(reads)
+        reads: list[Read] = [
+            HashScan(self._key_group(key), self._names(key).blocks) for key in scans
+        ]
         open_ = [(each, self._stale_fields(each, matching)) for each in self._partly_expired()]
         reads += [
             HashGet(self._key_group(each.key), self._names(each.key).index, fields)
             for each, fields in open_
         ]
         replies = transaction.fetch(reads) if reads else []
-        for key, reply in zip(scans, replies[rows_end:scans_end], strict=True):
+        for key, reply in zip(scans, replies[: len(scans)], strict=True):
             self._scans[key] = reply
-        for (each, fields), reply in zip(open_, replies[scans_end:], strict=True):
+        for (each, fields), reply in zip(open_, replies[len(scans) :], strict=True):
             self._expired_index[each.key] = list(zip(fields, reply, strict=True))
-        return self._emitted_rows(emitted, spread_rows, replies[:rows_end])
-
-    def _spread_rows(self, emitted: Integers, reads: list[Read]) -> list[Integers]:
-        """Add the reads of rows of spread histories; which places of `emitted` each one fills."""
-        entries, place = self._epoch.histories.entries, self._epoch.histories.packed_entry
-        spread = (place[emitted] < 0).nonzero()[0]
-        places: list[Integers] = []
-        if not spread.size:
-            return places
-        # Loaded entries are sorted by key, and so are these.
-        keys, first = np.unique(entries.key[emitted[spread]], return_index=True)
-        for key, mine in zip(keys.tolist(), np.split(spread, first[1:]), strict=True):
-            fields = [b"%d" % number for number in entries.sequence[emitted[mine]].tolist()]
-            reads.append(HashGet(self._key_group(key), self._names(key).rows, fields))
-            places.append(mine)
-        return places
-
-    def _emitted_rows(
-        self, emitted: Integers, places: Sequence[Integers], replies: Sequence[list[bytes]]
-    ) -> pa.BinaryArray:
-        packed = self._epoch.histories.packed_entry[emitted]
-        if not places:
-            return self._epoch.histories.packed.rows(packed)
-        rows: list[bytes] = [b""] * emitted.size
-        held = (packed >= 0).nonzero()[0]
-        for place, row in zip(
-            held.tolist(), bytes_of(self._epoch.histories.packed.rows(packed[held])), strict=True
-        ):
-            rows[place] = row
-        for mine, reply in zip(places, replies, strict=True):
-            for place, value in zip(mine.tolist(), reply, strict=True):
-                rows[place] = parse_timed_row(value)[1]
-        return pa.array(rows, pa.binary())
 
     def _partly_expired(self) -> list[SpreadHistory]:
         """Spread histories that stay so and lost entries to their time."""
@@ -142,7 +110,7 @@ class HistoryWriter:
 
     def _stale_fields(self, history: SpreadHistory, matching: Matching) -> list[bytes]:
         """Index fields of expired entries, but those that the epoch's changes looked up anyway."""
-        rows = pa.array([row for row in history.expired_rows if row is not None], pa.binary())
+        rows = self._epoch.histories.packed.rows(history.expired_place)
         fields = index_fields(bytes_of(matching.index_of_rows(rows)))
         known = set(history.fields)
         return [field for field in dict.fromkeys(fields) if field not in known]
@@ -164,6 +132,8 @@ class HistoryWriter:
         self._write_emptied()
         if self._epoch.policy.ttl_ms:
             self._write_expiry(puts)
+        for key_group, note in self._epoch.histories.notes:
+            self._add(key_group, note)
         return self._writes
 
     def _puts(self) -> Puts:
@@ -188,7 +158,6 @@ class HistoryWriter:
             return
         entries, packed = self._epoch.histories.entries, self._epoch.histories.packed
         kept = (self._epoch.stays & self._to_packed[entries.key]).nonzero()[0]
-        kept = kept[self._epoch.histories.packed_entry[kept] >= 0]
         if self._to_spread.any():
             puts = puts.of(self._to_packed[puts.key].nonzero()[0])
         new_lines = rows.of_changes(puts.content, before_rows(puts.sequence, self._epoch.now_ms))
@@ -209,18 +178,14 @@ class HistoryWriter:
         self._put_values(keys, write_packed(headers, keys.searchsorted(owner), lines))
 
     def _scanned_lines(self, key: int) -> tuple[Integers, Integers, pa.BinaryArray]:
-        """Lines of the entries that a history brings along when it stops being spread."""
-        entries, scan = self._epoch.histories.entries, self._scans[key]
-        low, high = entries.key.searchsorted([key, key + 1]).tolist()
-        gone = self._epoch.outcome.entry_removed[low:high] | (
-            self._epoch.outcome.entry_content[low:high] >= 0
-        )
-        numbers = np.sort(parse_numbers(list(scan)))
-        numbers = np.setdiff1d(numbers, entries.sequence[low:high][gone])
-        numbers = np.setdiff1d(numbers, self._epoch.histories.spread[key].expired)
-        fields = [b"%d" % number for number in numbers.tolist()]
-        lines = [b"\n%b\t%b" % (field, scan[field]) for field in fields]
-        return np.full(numbers.size, key), numbers, pa.array(lines, pa.binary())
+        """Lines of the entries that a history brings along when it stops being spread.
+
+        They are those of blocks that no change asked for, so the epoch did nothing to them.
+        """
+        known = self._epoch.histories.spread[key].blocks
+        scan = {int(field): value for field, value in self._scans[key].items()}
+        packed = parse_packed([scan[block] for block in sorted(scan.keys() - known.keys())])
+        return np.full(packed.sequence.size, key), packed.sequence, packed.lines
 
     def _put_values(self, keys: Integers, values: list[bytes]) -> None:
         """Store values of keys, one write for each key group; drop what was spread before."""
@@ -248,13 +213,11 @@ class HistoryWriter:
 
     def _drop_spread(self, key: int) -> None:
         names = self._names(key)
-        for name in (names.order, names.rows, names.index):
+        for name in (names.order, names.blocks, names.index, names.stamps):
             self._add(self._key_group(key), Drop(name))
-        if self._epoch.policy.ttl_ms:
-            self._add(self._key_group(key), Drop(names.stamps))
 
     def _write_expiry(self, puts: Puts) -> None:
-        """Say when to look at each key again: no later than something of it expires."""
+        """Say how old what each key holds is, so that it is looked at when something expires."""
         oldest = self._oldest_ms(puts)
         looked_at = self.altered.copy()
         looked_at[self._epoch.histories.due_from :] = True
@@ -263,8 +226,7 @@ class HistoryWriter:
         for key in looked_at.nonzero()[0].tolist():
             name, key_group = self._epoch.histories.keys[key], self._key_group(key)
             if self._epoch.outcome.size[key]:
-                due = int(oldest[key]) + self._epoch.policy.ttl_ms
-                puts_by_group.setdefault(key_group, []).extend((due, name))
+                puts_by_group.setdefault(key_group, []).extend((int(oldest[key]), name))
             else:
                 gone_by_group.setdefault(key_group, []).append(name)
         for key_group, flat in puts_by_group.items():
@@ -276,7 +238,7 @@ class HistoryWriter:
         """Per key: a time no later than the oldest write that still counts."""
         histories, entries = self._epoch.histories, self._epoch.histories.entries
         oldest = np.full(len(histories.keys), np.iinfo(np.int64).max)
-        kept = (self._epoch.stays & (histories.packed_entry >= 0)).nonzero()[0]
+        kept = self._epoch.stays.nonzero()[0]
         written = histories.packed.written_ms[histories.packed_entry[kept]]
         np.minimum.at(oldest, entries.key[kept], written)
         oldest[puts.key] = np.minimum(oldest[puts.key], self._epoch.now_ms)

@@ -3,7 +3,13 @@
     stand.py                what the suites drive
     conformance.py          structures, attempts and runs
     ledger_conformance.py   the marker, sinks' effects, the end of a pipeline
+    sessions.py             epochs of state sessions, for tests of the primitives
+    primitive_models.py     what value, list, map, reducing and aggregating state mean
+    primitive_machine.py    a Hypothesis machine that holds the handles to the models
     faults.py               transports and backends that die before, during or after a command
+    execution.py            a clock, answers and cells that the controller's tests move by hand
+    proxy.py                a wire with a round-trip time, which fails as it is told
 
-pytest is needed here and only here; nothing that runs in production imports this package.
+pytest and Hypothesis are needed here and only here; nothing that runs in production imports this
+package.
 """

@@ -22,6 +22,7 @@ from state.backends.interface import (
     HashLength,
     HashPut,
     HashScan,
+    LexRemove,
     SortedLength,
     SortedPut,
     SortedRange,
@@ -33,6 +34,7 @@ from state.backends.interface import (
     StreamScan,
 )
 from state.errors import Fenced, InvariantViolation, StateCorrupt, ViewMoved
+from state.testing.lex_conformance import LexConformance
 from state.testing.stand import NODE
 
 if TYPE_CHECKING:
@@ -58,13 +60,14 @@ MALFORMED: dict[str, Write] = {
     "stream without room": StreamAppend(S, [[b"a", b"b"]], 0),
     "stream entry without pairs": StreamAppend(S, [[b"a"]], 1),
     "one id for two entries": StreamAppend(S, [[b"a", b"b"]] * 2, 2, b"1-0"),
+    "bound without a bracket": LexRemove(Z, b"a", b"+"),
     "inexact number": HashAdd(H, b"a", 2**60),
     "name of the protocol": HashPut(b"meta", [b"run", b"9"]),
     "no name": Drop(b""),
 }
 
 
-class StructureConformance:
+class StructureConformance(LexConformance):
     """Each read sees what each write left, epoch after epoch."""
 
     def test_what_was_never_written_is_absent(self, stand: Stand) -> None:
@@ -415,8 +418,13 @@ class StateBackendConformance(StructureConformance):
 
     @pytest.mark.parametrize(
         "write",
-        [SortedPut(H, [1, b"a"]), HashAdd(H, b"a", 1), CounterAdd(H, 1)],
-        ids=["other type", "no number", "no counter"],
+        [
+            SortedPut(H, [1, b"a"]),
+            LexRemove(H, b"-", b"+"),
+            HashAdd(H, b"a", 1),
+            CounterAdd(H, 1),
+        ],
+        ids=["other type", "no sorted set", "no number", "no counter"],
     )
     def test_writes_that_do_not_fit_leave_state_alone(self, stand: Stand, write: Write) -> None:
         run = stand.open_run()

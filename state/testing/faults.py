@@ -219,6 +219,18 @@ class FaultyLedger(Ledger):
         """See `Ledger.promote_all`."""
         _passing(self._plan, lambda: self._inner.promote_all(nodes, max_parallelism))
 
+    def registered(self) -> dict[bytes, bytes]:
+        """See `Ledger.registered`."""
+        return _passing(self._plan, self._inner.registered)
+
+    def register(self, entries: Mapping[bytes, bytes]) -> None:
+        """See `Ledger.register`."""
+        _passing(self._plan, lambda: self._inner.register(entries))
+
+    def add_registered(self, field: bytes, by: int) -> int:
+        """See `Ledger.add_registered`."""
+        return _passing(self._plan, lambda: self._inner.add_registered(field, by))
+
     def drop(self) -> None:
         """See `Ledger.drop`."""
         _passing(self._plan, self._inner.drop)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from state.backends.heap import HeapBackend, HeapLedger
 from state.backends.interface import EpochStamp
+from state.backends.names import RESERVED, key_group_prefix, slot_prefix
+from state.backends.reads import command_of, value_of
+from state.backends.redis import RedisBackend
+from state.backends.transport import RedisTransport, checked
+from state.epochs import EpochLedger
+from state.reader import CommittedReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import redis
 
     from state.backends.interface import (
         Effect,
@@ -37,6 +47,8 @@ class Stand:
     view: Callable[[str], StateView]
     slot: Callable[[Read], Any]
     """Reads in the pipeline's own slot, whatever the key group says."""
+    names: Callable[[str, int], list[bytes]]
+    """Names that hold something in a key group of a node, without those of the protocol."""
 
     def stamp(self, epoch: int, run: int = 1) -> EpochStamp:
         """A stamp; each epoch has its own time."""
@@ -76,3 +88,41 @@ class Stand:
         run = self.open_run()
         self.run_epoch(1, writes, run)
         return self.begin(2, run).fetch(reads)
+
+
+def heap_stand(pipeline: str = "orders") -> Stand:
+    """A pipeline in this process."""
+    backend = HeapBackend(pipeline=pipeline)
+    ledger = HeapLedger(backend.store, pipeline=pipeline)
+
+    def names(node: str, key_group: int) -> list[bytes]:
+        ledger.promote_all([node], key_group + 1)
+        return sorted(backend.store.key_group(node, key_group).space.structures)
+
+    return Stand(pipeline, backend, ledger, backend.view, backend.store.slot.read, names)
+
+
+@contextlib.contextmanager
+def redis_stand(client: redis.Redis, pipeline: str = "orders") -> Iterator[Stand]:
+    """A pipeline on the Redis of a client."""
+    transport = RedisTransport(client)
+    reader = CommittedReader(client, pipeline)
+    prefix = slot_prefix(pipeline)
+
+    def slot(read: Read) -> Any:
+        command = command_of(read, prefix)
+        return value_of(read, command and checked(transport.exchange([command]))[0])
+
+    def names(node: str, key_group: int) -> list[bytes]:
+        ledger.promote_all([node], key_group + 1)
+        group = key_group_prefix(pipeline, node, key_group)
+        keys = (each.removeprefix(group) for each in client.scan_iter(group + b"*"))
+        return sorted(each for each in keys if each not in RESERVED)
+
+    backend = RedisBackend(transport, pipeline)
+    ledger = EpochLedger(transport, pipeline)
+    try:
+        yield Stand(pipeline, backend, ledger, reader.view, slot, names)
+    finally:
+        reader.close()
+        backend.close()

@@ -113,9 +113,47 @@ def test_the_images_run_commands_that_the_package_has() -> None:
         assert command[1] in commands
 
 
-def test_redis_is_a_state_backend_and_not_a_cache() -> None:
+def test_the_folders_of_named_volumes_belong_to_the_user_in_the_image() -> None:
+    stage = _dockerfile_stages()["service"]
+    user = SERVICES["service"]["user"].split(":")[0]
+    owned = re.search(
+        rf"install --directory --owner={user} --group={user} (.+)$", stage, re.MULTILINE
+    )
+    assert owned is not None
+    assert owned.start() < stage.index("USER ")
+    mounted = {volume.split(":")[1] for volume in SERVICES["service"]["volumes"]}
+    assert set(owned[1].split()) == mounted
+
+
+def test_images_are_built_from_the_package_alone() -> None:
+    """Whatever lies beside it, such as keys in .env, cannot get into one."""
+    patterns = (ROOT / ".dockerignore").read_text().splitlines()
+    taken = {each.removeprefix("!") for each in patterns if each.startswith("!")}
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", _dockerfile_stages()["build"], re.MULTILINE)
+
+    assert next(each for each in patterns if not each.startswith("#")) == "*"
+    assert taken == {name for line in copied for name in line.split()}
+    assert all((ROOT / name).exists() for name in taken)
+
+
+def _redis_configuration() -> dict[str, str]:
     lines = (ROOT / "deploy" / "redis.conf").read_text().splitlines()
-    configured = dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+    return dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+
+
+def test_redis_refuses_writes_before_its_container_is_killed_for_memory() -> None:
+    units = {"mb": 2**20, "gb": 2**30, "g": 2**30}
+
+    def bytes_of(text: str) -> int:
+        number, unit = re.fullmatch(r"(\d+)([a-z]+)", text).groups()  # type: ignore[union-attr] # matches
+        return int(number) * units[unit]
+
+    limit = bytes_of(SERVICES["redis"]["deploy"]["resources"]["limits"]["memory"])
+    assert 0.5 <= bytes_of(_redis_configuration()["maxmemory"]) / limit <= 0.65
+
+
+def test_redis_is_a_state_backend_and_not_a_cache() -> None:
+    configured = _redis_configuration()
     assert configured["appendonly"] == "yes"
     assert configured["appendfsync"] == "always"
     assert configured["maxmemory-policy"] == "noeviction"

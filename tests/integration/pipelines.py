@@ -195,6 +195,7 @@ class Pipeline:
             max_parallelism=self.max_parallelism,
             files_root=str(self.folder),
             version=installed_version(),
+            allow_testing=True,
         )
         self.query = start_query(self.spark, job)
         return self

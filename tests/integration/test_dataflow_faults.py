@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import StreamingQueryException
 
 from tests.integration.pipelines import Pipeline, final_table, write_lines
 from tests.integration.test_dataflow import expected_table, materialize_plan, random_changes
@@ -95,7 +94,7 @@ def test_workers_killed_in_the_middle_of_epochs_change_nothing(
 
 
 @pytest.mark.parametrize("helper", [COMMIT_DAEMON, SOURCE_RUNNER])
-def test_a_killed_helper_of_the_driver_ends_the_query_and_the_next_run_goes_on(
+def test_a_killed_helper_of_the_driver_loses_nothing(
     spark: SparkSession,
     spark_server: EmbeddedSpark,
     redis_client: redis.Redis,
@@ -114,8 +113,11 @@ def test_a_killed_helper_of_the_driver_ends_the_query_and_the_next_run_goes_on(
     wait_until_a_write_is_held(redis_client)
     assert kill(below(spark_server.pid, helper)) >= 1
     redis_client.client_unpause()
-    with pytest.raises(StreamingQueryException):
-        pipeline.query.awaitTermination(120)
+    # If the held write was a worker's, Spark replaces the helper and the query does not even end.
+    pipeline.wait(
+        lambda each: not pipeline.query.isActive or sum(e["rows_in"] for e in each) == len(lines)
+    )
+    pipeline.stop()
     with pipeline:
         pipeline.wait_for_rows(len(lines))
 

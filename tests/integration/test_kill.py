@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(900)
 FILES = 30
 CHANGES_PER_FILE = 250
 KILLS = 2
-"""Kills for each kind of process, spread over the input."""
+"""Kills for each kind of process but the server, which is killed once, spread over the input."""
 
 
 @pytest.fixture(scope="module")

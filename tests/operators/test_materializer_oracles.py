@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from operators.testing.harness import run_case
 from state.multiset.strategy import Strategy
+from tests.oracles import RECORDED
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import redis
 
-ORACLES = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "materializer"
-CASES = sorted(path.parent for path in ORACLES.glob("*/spec.json"))
+CASES = sorted(path.parent for path in (RECORDED / "materializer").glob("*/spec.json"))
 SETTINGS = [
     (Strategy.LEGACY, None, None),
     (Strategy.VALUE, None, None),

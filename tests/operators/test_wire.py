@@ -13,6 +13,7 @@ from operators.wire import (
     SourceNote,
     control_batch,
     dead_letter_note,
+    merged_offsets,
     to_note,
     wire_schema,
 )
@@ -42,6 +43,32 @@ def test_a_note_that_comes_along_two_ways_counts_once() -> None:
     assert notes.rows_in == 12
     assert notes.offsets == {"s": {"at": 10, "tick": 1}}
     assert notes.nodes() == {"4_x": {"rows_in": 5, "reads": 1}}
+
+
+def test_the_partitions_of_a_source_add_up_to_its_offsets() -> None:
+    notes = NoteSum()
+    ends = [("a", 0, 7), ("a", 1, 3), ("b", 0, 1)]
+
+    notes.add([to_note(SourceNote("s", 0, 0, {"tick": 4}))])
+    notes.add(
+        to_note(SourceNote("s", f"{topic}/{part}", 2, {"topics": {topic: {str(part): end}}}))
+        for topic, part, end in ends
+    )
+
+    assert notes.rows_in == 6
+    assert notes.offsets == {"s": {"tick": 4, "topics": {"a": {"0": 7, "1": 3}, "b": {"0": 1}}}}
+
+
+def test_newer_offsets_move_on_what_they_tell_of_and_nothing_else() -> None:
+    known = {"s": {"tick": 1, "topics": {"a": {"0": 7, "1": 3}}}, "t": {"file": 2}}
+    news = {"s": {"topics": {"a": {"1": 9}, "b": {"0": 1}}}}
+
+    merged = merged_offsets(known, news)
+
+    topics = {"a": {"0": 7, "1": 9}, "b": {"0": 1}}
+    assert merged == {"s": {"tick": 1, "topics": topics}, "t": {"file": 2}}
+    assert merged_offsets(merged, news) == merged
+    assert known["s"]["topics"] == {"a": {"0": 7, "1": 3}}
 
 
 def test_a_dead_letter_tells_where_and_why() -> None:

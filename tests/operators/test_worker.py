@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING
 
 import orjson
@@ -13,7 +12,7 @@ from operators.changelog import RowKind
 from operators.upsert_materializer import MaterializerSpec
 from operators.wire import KEY_GROUP, KIND, ORDER, TICK, WorkerError, wire_schema
 from operators.worker import (
-    MaterializerTask,
+    OperatorTask,
     TaskSettings,
     installed_version,
     run_partition,
@@ -79,7 +78,7 @@ def batch(changes: list[tuple[str, str, int]], *, first: int = 0, time_ms: int =
 def run(task: TaskSettings, what: MaterializerSpec, epoch: int, *batches: pa.Table) -> list[object]:
     """The emitted changes as text, and the notes."""
     out: list[object] = []
-    for each in run_partition(task, what.to_json(), epoch, iter(batches)):
+    for each in OperatorTask(task, what.to_json()).run(epoch, iter(batches)):
         assert each.schema == wire_schema([arrow_type(kind) for kind in TYPES])
         for row in each.to_pylist():
             if row[KIND] < TICK:
@@ -192,10 +191,7 @@ def test_with_a_ttl_a_tick_cleans_what_is_due(
     assert out[0] == ("+I", "a", 2)
 
 
-def test_the_task_travels_as_settings_only(redis_client: redis.Redis) -> None:
-    task = MaterializerTask(settings(redis_client, 1), spec())
+def test_the_task_travels_as_json(redis_client: redis.Redis) -> None:
+    task = OperatorTask(settings(redis_client, 1), spec().to_json())
 
-    copy = pickle.loads(pickle.dumps(task))
-
-    assert vars(copy) == vars(task)
-    assert all(isinstance(each, str) for each in vars(task).values())
+    assert OperatorTask.from_json(task.to_json()) == task

@@ -3,10 +3,10 @@
 With `--compile`, plan cases are not run: their SQL is compiled, and the plan compared with Flink's.
 
 Every case at or below each PATH is run; the kind of a case is told by its files, not by its place
-(the format is described beside the recorded cases of this repository's `tests/oracles/README.md`).
-One line is printed for each failing case with its first difference; cases whose nodes are not
-executed yet are listed as `unsupported: NODE` and counted apart; the last line is
-`N passed, M failed`. The exit status is 0 only if no case failed and there was one.
+(`README.md` beside this file has the format). One line is printed for each failing case with its
+first difference; cases of which nothing is run here, or not yet, are listed as
+`unsupported: WHAT` and counted apart; the last line is `N passed, M failed`. The exit
+status is 0 only if no case failed and there was one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from tests.oracles.cases import Case, Kind, NoCases, Outcome, find_cases
 from tests.oracles.engines import Engines
 from tests.oracles.materializer import run_materializer
+from tests.oracles.ttl import run_ttl
 from tests.oracles.validation import run_validation
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _run(case: Case, options: argparse.Namespace, engines: Engines) -> Iterator[
         case Kind.COMPACTING:
             yield Outcome(case.name, unsupported="watermark-compacting-sink-materializer")
         case Kind.TTL:
-            yield Outcome(case.name, unsupported=f"{case.content['state']} state with TTL")
+            yield from run_ttl(case, options.backend, engines)
 
 
 def _plan_runner() -> Callable[..., Iterator[Outcome]]:
@@ -133,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _choice(allowed: tuple[str, ...]):  # type: ignore[no-untyped-def]
+def _choice(allowed: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
         names = {name.lower(): name for name in allowed}
         try:

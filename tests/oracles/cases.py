@@ -43,7 +43,7 @@ class Outcome:
     difference: str | None = None
     """The first difference; None where everything was as recorded."""
     unsupported: str | None = None
-    """The node or kind that a later version brings; such a case neither passes nor fails."""
+    """What of the case is not run: a node, a function, a kind; it neither passes nor fails."""
 
 
 class NoCases(Exception):

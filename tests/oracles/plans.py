@@ -11,18 +11,24 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pyspark.errors import PySparkException
 
+from operators.errors import InvalidSpec
 from service.plan import PlanError, explain, load_plan, unsupported
 from service.plan.durations import parse_duration_ms
 from service.plan.nodes import Sink
-from service.runtime.dataflow import PipelineJob, start_query
-from service.runtime.dataflow_errors import UnsupportedConnector, UnsupportedNode
-from service.runtime.expressions.errors import UnsupportedExpression
+from service.runtime.dataflow import PipelineJob, check_plan, start_query
+from service.runtime.dataflow_errors import (
+    DataflowError,
+    UnsupportedConnector,
+    UnsupportedNode,
+)
+from service.runtime.expressions.errors import ExpressionError, UnsupportedExpression
 from service.runtime.launcher import package_version
 from service.runtime.records import PipelineOptions
-from service.settings import ExecutionSettings
+from service.settings import ExecutionSettings, FilesSettings, Settings
 from state.epochs import EpochLedger
 from tests.oracles.cases import Case, Outcome, read_lines
 from tests.oracles.changelogs import SinkRows, difference
+from tests.oracles.failures import difference_of_failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from tests.oracles.engines import Engines
 
 MAX_PARALLELISM = 8
+_REFUSALS = (PlanError, DataflowError, ExpressionError, InvalidSpec)
 _NO_NAME = re.compile(r"[^a-z0-9]+")
 _numbers = itertools.count(1)
 """Two cases may have the same folder name; pipelines may not."""
@@ -46,23 +53,39 @@ def run_plan(
         yield Outcome(case.name, unsupported="compiling SQL")
         return
     document = orjson.loads(plan_file.read_bytes())
-    must_fail = (case.folder / "error.txt").exists()
+    error = case.folder / "error.txt"
+    recorded = error.read_text(encoding="utf-8") if error.exists() else None
     try:
         plan = load_plan(document)
-    except PlanError as refusal:
-        yield Outcome(case.name, None if must_fail else f"the plan is refused: {refusal}")
+        missing = unsupported(plan)
+        if not missing:
+            check_plan(plan, Settings(files=FilesSettings(root=case.folder)))
+    except UnsupportedExpression as refusal:
+        yield Outcome(case.name, unsupported=refusal.function)
         return
-    missing = unsupported(plan)
+    except (UnsupportedConnector, UnsupportedNode) as refusal:
+        yield Outcome(case.name, unsupported=refusal.message)
+        return
+    except _REFUSALS as refusal:
+        yield Outcome(case.name, _failed("the plan is refused", recorded, refusal))
+        return
     if missing:
         yield Outcome(case.name, unsupported=_what(missing[0]))
-    elif not must_fail and not (case.folder / "expected_changelog.jsonl").exists():
-        # Recorded as a plan only: Flink was not asked to run it.
+    elif recorded is None and not (case.folder / "expected_changelog.jsonl").exists():
+        # Recorded as a plan only: Flink was not asked to run it, so nothing is known of its rows.
         explain(plan)
-        yield Outcome(case.name)
+        yield Outcome(case.name, unsupported="plans without a recorded changelog")
     elif "spark" not in engine_names or "redis" not in backends:
         yield Outcome(case.name, unsupported="plans without engine spark and backend redis")
     else:
-        yield _execute(case, document, engines, must_fail=must_fail)
+        yield _execute(case, document, engines, recorded)
+
+
+def _failed(what: str, recorded: str | None, failure: Exception) -> str | None:
+    """What is wrong with a failure: all of it, unless the same one was recorded."""
+    if recorded is None:
+        return f"{what}: {str(failure).splitlines()[0]}"
+    return difference_of_failures(recorded, failure)
 
 
 def _what(missing: Unsupported) -> str:
@@ -72,8 +95,10 @@ def _what(missing: Unsupported) -> str:
     return missing.type if missing.reason.startswith("nodes of type") else missing.reason
 
 
-def _execute(case: Case, document: dict[str, Any], engines: Engines, *, must_fail: bool) -> Outcome:
-    """Run the plan on copies of the inputs, and compare what its sink wrote."""
+def _execute(
+    case: Case, document: dict[str, Any], engines: Engines, recorded: str | None
+) -> Outcome:
+    """Run the plan on copies of the inputs, and compare what its sink wrote, or how it failed."""
     name = f"{_NO_NAME.sub('-', case.folder.name.lower())[:40]}-{next(_numbers)}"
     work = engines.folder / "plans" / name
     shutil.copytree(case.folder / "inputs", work / "inputs", copy_function=shutil.copyfile)
@@ -82,18 +107,14 @@ def _execute(case: Case, document: dict[str, Any], engines: Engines, *, must_fai
     ledger.drop()
     job = _job(case, plan, name, work, engines)
     run = ledger.open_run([each.id for each in job.operators()], MAX_PARALLELISM)
-    try:
-        query = start_query(engines.spark_session(), replace(job, run=run))
-    except (UnsupportedConnector, UnsupportedExpression, UnsupportedNode) as refusal:
-        return Outcome(case.name, unsupported=str(refusal))
+    query = start_query(engines.spark_session(), replace(job, run=run))
     try:
         query.processAllAvailable()
     except PySparkException as failure:
-        wrong = None if must_fail else f"the query failed: {str(failure).splitlines()[0]}"
-        return Outcome(case.name, wrong)
+        return Outcome(case.name, _failed("the query failed", recorded, failure))
     finally:
         query.stop()
-    if must_fail:
+    if recorded is not None:
         return Outcome(case.name, "Flink fails on it; the query ran")
     return Outcome(case.name, _compare(case, plan, work))
 
@@ -153,4 +174,5 @@ def _job(case: Case, plan: CompiledPlan, name: str, work: Path, engines: Engines
         max_parallelism=MAX_PARALLELISM,
         files_root=str(work),
         version=package_version(),
+        allow_testing=True,
     )

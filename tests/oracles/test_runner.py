@@ -9,8 +9,10 @@ import pytest
 
 from service.sql import compile_script
 from state.types import parse_type
+from tests.integration.pipelines import PlanBuilder, call, ref
 from tests.oracles.__main__ import main
 from tests.oracles.changelogs import SinkRows, difference
+from tests.oracles.failures import difference_of_failures
 from tests.service.plan.builders import recorded_plan
 
 if TYPE_CHECKING:
@@ -112,9 +114,6 @@ def test_what_is_not_run_yet_is_listed_by_name(
     plan_case(tmp_path / "conflict", recorded_plan("105_"), pk=["k"])
     (tmp_path / "sql").mkdir()
     (tmp_path / "sql" / "query.sql").write_text("SELECT 1;")
-    write_lines(
-        tmp_path / "traces.jsonl", [{"state": "value", "updateType": "OnCreateAndWrite", "ops": []}]
-    )
 
     status = main([str(tmp_path), *ON_HEAP])
 
@@ -125,23 +124,98 @@ def test_what_is_not_run_yet_is_listed_by_name(
         "watermark-compacting-sink-materializer",
         "stream-exec-join_1",
         "compiling SQL",
-        "value state with TTL",
     ]
-    assert total.startswith("5 unsupported (")
+    assert total.startswith("4 unsupported (")
     assert last == "0 passed, 0 failed"
 
 
-def test_a_plan_that_must_be_refused_passes_by_being_refused(
+INCONSISTENT = (
+    ": java.lang.IllegalArgumentException: The compiled plan contains inconsistent state metadata "
+    "configuration.\nReceived 2 state meta for a OneInputStreamOperator."
+)
+
+
+def test_a_plan_that_must_be_refused_passes_by_being_refused_for_that(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = plan_case(tmp_path / "bad", recorded_plan("153_", "plan.edited.json"))
-    plan_case(tmp_path / "compiled only", recorded_plan("100_"))
 
     assert main([str(tmp_path)]) == 1
     assert "the plan is refused: 2 states" in capsys.readouterr().out
-    (bad / "error.txt").write_text("refused")
+    (bad / "error.txt").write_text("Unknown Flink version '9.9'")
+    assert main([str(tmp_path)]) == 1
+    assert "fails otherwise than Flink: InvalidStateMetadata" in capsys.readouterr().out
+    (bad / "error.txt").write_text(INCONSISTENT)
     assert main([str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "2 passed, 0 failed\n"
+    assert capsys.readouterr().out == "1 passed, 0 failed\n"
+
+
+def test_a_plan_without_a_recorded_changelog_is_not_counted_as_passed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan_case(tmp_path / "compiled only", recorded_plan("100_"))
+
+    assert main([str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "unsupported: plans without a recorded changelog" in out
+    assert out.endswith("\n0 passed, 0 failed\n")
+
+
+@pytest.mark.parametrize("error", [None, INCONSISTENT])
+def test_an_expression_that_is_not_run_is_unsupported_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: str | None
+) -> None:
+    columns = {"k": "STRING"}
+    builder = PlanBuilder()
+    options = {"connector": "filesystem", "format": "changelog-json", "path": "in"}
+    scan = builder.scan("s", columns, **options)
+    calc = builder.calc(columns, scan, [call("NO_SUCH", "STRING", ref(0, "STRING"))])
+    builder.sink("snk", columns, calc, **options)
+    folder = plan_case(tmp_path / "expression", builder.document())
+    write_lines(folder / "expected_changelog.jsonl", [])
+    if error is not None:
+        (folder / "error.txt").write_text(error)
+
+    assert main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == (
+        f"{folder}: unsupported: NO_SUCH\n1 unsupported (NO_SUCH 1)\n0 passed, 0 failed\n"
+    )
+
+
+class InvalidStateMetadata(Exception):
+    pass
+
+
+class PySparkException(Exception):
+    pass
+
+
+NULL = PySparkException("x\n[tailrace:sink-refused] column k of sink snk is null")
+CONFLICT = PySparkException("[tailrace:conflict] distinct records with one primary key")
+VIOLATION = (
+    ": java.util.concurrent.ExecutionException: Failed to wait job finish\n"
+    "Caused by: org.apache.flink.table.api.TableRuntimeException: Primary key constraint "
+    "violation: multiple distinct records with the same primary key detected.\n"
+)
+NOT_NULL = "Caused by: org.apache.flink.table.api.TableRuntimeException: Column 'k' is NOT NULL"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "failure", "is_same"),
+    [
+        (INCONSISTENT, InvalidStateMetadata("2 states"), True),
+        (INCONSISTENT, NULL, False),
+        (VIOLATION, CONFLICT, True),
+        (VIOLATION, NULL, False),
+        (NOT_NULL, NULL, True),
+        (NOT_NULL, CONFLICT, False),
+        (VIOLATION, FileNotFoundError("no such file"), False),
+    ],
+)
+def test_a_failure_is_the_recorded_one_by_class_or_by_what_it_says(
+    recorded: str, failure: Exception, *, is_same: bool
+) -> None:
+    assert (difference_of_failures(recorded, failure) is None) is is_same
 
 
 SCRIPT = """

@@ -89,6 +89,38 @@ def check_well_formed_but_for_expiry(spec: MaterializerSpec, emissions: list[Emi
 
 
 @settings(deadline=None)
+@given(specs(INTEGERS, ttl_ms=(50, 100)), epochs(INTEGERS))
+def test_emitted_expiry_keeps_the_sink_in_step_with_state(spec: MaterializerSpec, timed: Timed):
+    harness = MaterializerHarness.on_heap(replace(spec, emit_expired=True))
+    emissions: list[Change] = []
+    for later_ms, run in [*timed, (1000, [])]:
+        harness.now_ms += later_ms
+        emissions += [each.change for each in harness.run_epoch(list(enumerate(run)))]
+
+        table = materialize_upserts(emissions, spec.key)
+        assert {comparable(key) for key in table} == {
+            comparable(key) for key in harness.stored_keys()
+        }
+        for key, row in table.items():
+            check_shown_row_lives(spec, harness, key, row)
+    check_well_formed(
+        [replace(each, row=comparable(each.row)) for each in emissions], upsert_key=spec.key
+    )
+    assert not table
+
+
+def check_shown_row_lives(
+    spec: MaterializerSpec, harness: MaterializerHarness, key: Row, row: Row
+) -> None:
+    """The sink shows a live row, or one that was retracted while it was not the newest."""
+    page = harness.page(key)
+    assert isinstance(page, HistoryPage)
+    if page.shown is not None:
+        shown = next(each for each in page.entries if each.sequence == page.shown)
+        assert comparable(spec.input.row_codec.decode(shown.row)) == comparable(row)
+
+
+@settings(deadline=None)
 @given(specs(INTEGERS, ttl_ms=TTLS), epochs(INTEGERS))
 def test_history_numbers_and_what_is_shown_are_those_of_the_list(
     spec: MaterializerSpec, timed: Timed
@@ -143,6 +175,23 @@ def entries_by_page(harness: MaterializerHarness, key: Row, limit: int) -> list[
     return entries
 
 
+@pytest.mark.parametrize("domain", [INTEGERS, ODD], ids=["integers", "odd"])
+@settings(deadline=None)
+@given(data=st.data())
+def test_attempts_commit_the_same_in_whatever_order_rows_arrive(
+    domain: Domain, data: st.DataObject
+):
+    """The backend refuses an attempt that wrote something else than the one before it."""
+    spec = data.draw(specs(domain, ttl_ms=TTLS))
+    before, run = data.draw(changes(domain)), list(enumerate(data.draw(changes(domain))))
+    harness = MaterializerHarness.on_heap(spec, shuffled=False)
+    harness.run(before)
+
+    first = harness.attempt(run)
+
+    assert first_difference(harness.attempt(data.draw(st.permutations(run))), first) is None
+
+
 @settings(deadline=None)
 @given(specs(INTEGERS), changes(INTEGERS), st.sampled_from([1, 2, 5]))
 def test_where_epochs_end_changes_neither_output_nor_entries(
@@ -192,8 +241,7 @@ def test_nothing_is_left_once_all_has_expired(
 
 def names_in_state(harness: MaterializerHarness) -> set[bytes]:
     harness.run_epoch([])
-    store = harness._backend.store  # the heap's own dictionaries
-    return {name for group in store.key_groups.values() for name in group.space.structures}
+    return harness.stored_names()
 
 
 A, B, C = (1, 1, "a"), (2, 1, "b"), (3, 1, "a")

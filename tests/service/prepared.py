@@ -9,7 +9,8 @@ import orjson
 from operators.batch import ChangeBatch
 from operators.changelog import RowKind
 from operators.upsert_materializer import MaterializerSpec, UpsertMaterializer
-from service.runtime.slot_keys import DEAD_COUNT_NAME, DEAD_NAME, PROGRESS_NAME, table_name
+from service.runtime.sinks.commit import record_effects
+from service.runtime.slot_keys import DEAD_COUNT_NAME, DEAD_NAME, table_name
 from state.backends.interface import CounterAdd, EpochStamp, HashDelete, HashPut, StreamAppend
 from state.backends.redis import RedisBackend
 from state.codec import RowCodec
@@ -132,10 +133,7 @@ class PreparedPipeline:
             "nodes": nodes,
             "offsets": {},
         }
-        entry = [[b"progress", orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)]]
-        effects: list[Effect] = [
-            StreamAppend(PROGRESS_NAME.encode(), entry, 1_000, entry_id=f"{stamp.epoch}-0".encode())
-        ]
+        effects = record_effects(record, 1_000)
         if dead:
             letters = [[b"letter", orjson.dumps(each)] for each in dead]
             effects.append(StreamAppend(DEAD_NAME.encode(), letters, 1_000))

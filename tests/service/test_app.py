@@ -79,6 +79,19 @@ def test_the_access_log_has_the_route_and_no_key(app: AppClient) -> None:
     assert "N14228" not in str(line)
 
 
+def test_head_is_answered_as_get_without_the_body(app: AppClient) -> None:
+    for path in ("/healthz", "/v1/info", "/v1/pipelines", "/metrics", "/docs"):
+        whole, head = app.get(path), app.request("HEAD", path)
+
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers.get("etag") == whole.headers.get("etag")
+        assert head.headers["content-type"] == whole.headers["content-type"]
+    missing = app.request("HEAD", "/v1/pipelines/absent")
+    assert (missing.status_code, missing.content) == (404, b"")
+    refused = app.request("HEAD", "/v1/plans/validate")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+
+
 def test_metrics_count_by_route_and_never_by_path(app: AppClient) -> None:
     app.get("/v1/pipelines/N14228")
     app.get("/nowhere/N14228")

@@ -22,11 +22,13 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from service.api.paging import cursor_text
 from service.app import create_app
 from service.settings import ExecutionSettings, LimitSettings
 from tests.conftest import free_port
 from tests.service.api.test_state import Flights, flight
 from tests.service.app_client import AppClient, StandInSpark, opener_with, settings_for, until
+from tests.service.keyed_states import write_states
 from tests.service.plans import INGRESS, OPERATOR, change, flights_plan
 from tests.service.plans import flight as outside
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from tests.conftest import RedisServer
 
 EXAMPLES_PER_OPERATION = 12
+CURSORS_PER_LIST = 60
 CHECKS = (
     not_a_server_error,
     status_code_conformance,
@@ -49,6 +52,7 @@ KNOWN = {
     "table": "flights",
     "key": "N1",
     "slug": "internal",
+    "state": "calls",
 }
 PLANS: list[Any] = [
     flights_plan(),
@@ -64,6 +68,15 @@ _LINES = st.lists(
     ),
     max_size=6,
 )
+_NUMBERS = st.sampled_from([0, 1, 7, -1, -200, 2**62, 2**63, 2**64 - 1])
+_TEXTS = st.sampled_from(["", "1-0", "x", "0-foo", "-1-0", f"{2**63 - 1}-0", f"{2**64}-0"])
+_POSITIONS = st.one_of(
+    st.tuples(_NUMBERS),
+    st.tuples(_TEXTS),
+    st.tuples(_NUMBERS, _TEXTS),
+    st.tuples(_NUMBERS, _NUMBERS, _TEXTS),
+)
+"""What a cursor may be made to say: it can be decoded, and has the form of some list's."""
 schemathesis.openapi.media_type("application/x-ndjson", _LINES.map(b"\n".join))
 
 
@@ -110,6 +123,7 @@ def address(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory)
             flights = Flights(app, client)
             flights.run_epoch(*[("+I", flight(f"f{n}")) for n in range(3)])
             flights.run_epoch(("-D", flight("f2")), ("-D", flight("f9", "N9")))
+            write_states(client, "p")
         with Server(create_app(settings, opener_with(StandInSpark()))) as url:
             yield url
 
@@ -160,6 +174,26 @@ def test_no_request_breaks_the_service(operation: Any, address: str) -> None:
     fuzz()
 
 
+def lists() -> list[Any]:
+    """The operations that take a cursor."""
+    return [each for each in operations() if any(one.name == "cursor" for one in each.query)]
+
+
+@pytest.mark.parametrize("operation", lists(), ids=lambda each: each.label)
+def test_no_cursor_that_can_be_decoded_breaks_a_list(operation: Any, address: str) -> None:
+    """Of what exists: a list of nothing would end before it looks at its cursor."""
+
+    @settings(max_examples=CURSORS_PER_LIST, deadline=None, database=None, derandomize=True)
+    @given(position=_POSITIONS)
+    def fuzz(position: tuple[int | str, ...]) -> None:
+        known = {each.name: KNOWN[each.name] for each in operation.path_parameters}
+        query = {"cursor": cursor_text(*position)}
+        case = operation.Case(path_parameters=known, query=query)
+        case.call_and_validate(base_url=address, checks=CHECKS)
+
+    fuzz()
+
+
 def test_the_pipeline_with_state_is_still_there(address: str) -> None:
     import httpx
 
@@ -171,3 +205,4 @@ def test_the_pipeline_with_state_is_still_there(address: str) -> None:
 
 def test_every_operation_was_fuzzed() -> None:
     assert len(operations()) > 25
+    assert len(lists()) == 10

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from typer.testing import CliRunner
 
 from service.__main__ import app
+from service.runtime.errors import LaunchError
 
 if TYPE_CHECKING:
     import pytest
+
+    from service.runtime.launcher import EmbeddedSpark
 
 
 def test_serve_refuses_wrong_settings_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,3 +26,21 @@ def test_serve_refuses_wrong_settings_in_plain_words(monkeypatch: pytest.MonkeyP
     assert "setting REDIS__URL: " in result.output
     assert "hunter2" not in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_line_of_sparks_configuration_reaches_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[dict[str, str]] = []
+
+    def no_start(server: EmbeddedSpark) -> None:
+        found.append(dict(server.options.extra))
+        raise LaunchError("not in this test")
+
+    monkeypatch.setattr("service.runtime.launcher.EmbeddedSpark.start", no_start)
+    lines = ["--conf", "spark.jars.packages=g:a:1", "--conf", "spark.x=a=b"]
+
+    result = CliRunner().invoke(app, ["spark-connect", *lines])
+
+    assert (result.exit_code, found) == (1, [{"spark.jars.packages": "g:a:1", "spark.x": "a=b"}])
+    assert CliRunner().invoke(app, ["spark-connect", "--conf", "spark.x"]).exit_code == 2

@@ -78,6 +78,16 @@ def test_two_applications_count_apart() -> None:
     assert b'route="/healthz"' not in other.exposition()
 
 
+def test_closes_are_observed_where_they_were_noted() -> None:
+    telemetry = Telemetry()
+
+    telemetry.progress("p", [{"epoch": 1, "close_ms": 3.0}, {"epoch": 2, "close_ms": None}])
+
+    text = telemetry.exposition()
+    assert b'tailrace_pipeline_close_seconds_sum{pipeline="p"} 0.003' in text
+    assert b'tailrace_pipeline_close_seconds_count{pipeline="p"} 1.0' in text
+
+
 def test_a_pipeline_that_is_gone_leaves_the_gauges() -> None:
     telemetry = Telemetry()
     telemetry.pipelines({"a": "RUNNING", "b": "FAILED"}, {"a": 1, "b": 2})

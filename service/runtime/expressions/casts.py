@@ -41,7 +41,6 @@ from state.types import (
 
 _FLOATING = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 _DOUBLE = spark.DoubleType()
-_BOOLEAN = spark.BooleanType()
 _STRING = spark.StringType()
 _LIMITS = {
     TypeRoot.INTEGER: (-(1 << 31), (1 << 31) - 1),

@@ -79,7 +79,10 @@ def align(site: Site, left: Value, right: Value) -> tuple[Value, Value]:
 def _both(
     left: Value, right: Value, logical: LogicalType, target: spark.DataType
 ) -> tuple[Value, Value]:
-    return tuple(replace(v, column=v.column.cast(target), type=logical) for v in (left, right))  # type: ignore[return-value]
+    def cast(value: Value) -> Value:
+        return replace(value, column=value.column.cast(target), type=logical)
+
+    return cast(left), cast(right)
 
 
 def _instants(left: Value, right: Value) -> tuple[Value, Value]:

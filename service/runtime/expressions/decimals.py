@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
-from service.runtime.expressions.site import Column, Site, Value, bind_all, failing
+from service.runtime.expressions.site import Column, Site, Value, bind_all
 from state.types import DECIMAL_PRECISION_MAX, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ _WHOLE_DIGITS: Mapping[TypeRoot, int] = {
     TypeRoot.BIGINT: 19,
 }
 _MIN_SCALE = 6
-QUOTIENT_DIGITS_MAX = 38
-"""Flink rounds a quotient to so many digits before it rounds to the result's scale."""
 
 
 def digits(logical: LogicalType) -> tuple[int, int]:
@@ -103,13 +101,3 @@ def _bounded(precision: int, scale: int) -> tuple[int, int]:
 def _quotient(site: Site, left: Column, right: Column) -> Column:
     # try_divide is null for a divisor of 0 too, where Flink fails: leave that to the plain one.
     return sf.when(right == 0, left / right).otherwise(sf.try_divide(left, right))
-
-
-def modulo_as_long(site: Site) -> bool:
-    """Whether Flink computes MOD of a DECIMAL in BIGINT, because the result is an integer."""
-    return site.type.root is not TypeRoot.DECIMAL
-
-
-def failing_decimal(message: str, logical: LogicalType) -> Column:
-    """A column of a DECIMAL type that ends the query."""
-    return failing(message, logical)

@@ -22,8 +22,8 @@ Source: Flink `RexNodeJsonSerializer` (2.3).
 from __future__ import annotations
 
 import base64
-import binascii
 import datetime
+import math
 import re
 import struct
 from decimal import Decimal, InvalidOperation
@@ -49,8 +49,11 @@ _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _TIME = re.compile(r"(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?")
 _TIMESTAMP = re.compile(rf"{_DATE.pattern}[ T]{_TIME.pattern}Z?")
-_WHOLE = re.compile(r"-?\d+")
-_INTERVALS = (TypeRoot.INTERVAL_DAY_TIME, TypeRoot.INTERVAL_YEAR_MONTH)
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
+_NUMBER_LENGTH_MAX = 1_000
+"""Characters of a number: the time to read one grows with the square of its digits."""
+_BITS = {**INTEGER_BITS, TypeRoot.INTERVAL_DAY_TIME: 64, TypeRoot.INTERVAL_YEAR_MONTH: 32}
+"""Of what is written as a whole number."""
 MICROS_PER_SECOND = 1_000_000
 
 
@@ -62,7 +65,8 @@ def literal_value(value: object, logical: LogicalType) -> object:
     """The Python value of what the plan writes for a literal (table at the top of the module).
 
     Raises:
-        LiteralError: it is none of this type, or has more digits than Spark can hold.
+        LiteralError: it is none of this type, or has more digits than Spark can hold. However
+            large the number that a short text means, saying so takes no more time than reading it.
     """
     if value is None:
         return None
@@ -94,7 +98,7 @@ def _boolean(value: object, _: LogicalType) -> bool:
 
 def _integer(value: object, logical: LogicalType) -> int:
     number = _whole(value)
-    half = 1 << (INTEGER_BITS[logical.root] - 1)
+    half = 1 << (_BITS[logical.root] - 1)
     if not -half <= number < half:
         raise LiteralError(f"out of the range of {logical.root.name}")
     return number
@@ -105,35 +109,45 @@ def _whole(value: object) -> int:
         return value
     if isinstance(value, str) and _WHOLE.fullmatch(value):
         return int(value)
-    raise LiteralError("expected a whole number")
+    raise LiteralError("expected a whole number of at most 19 digits")
 
 
-def _interval(value: object, _: LogicalType) -> int:
-    return _whole(value)
+def _number_text(value: object) -> str:
+    text = str(value)
+    if len(text) > _NUMBER_LENGTH_MAX:
+        raise LiteralError(f"expected a number of at most {_NUMBER_LENGTH_MAX} characters")
+    return text
 
 
 def _decimal(value: object, logical: LogicalType) -> Decimal:
     try:
-        number = Decimal(str(value))
+        number = Decimal(_number_text(value))
     except InvalidOperation as error:
         raise LiteralError("expected a decimal number") from error
-    scale = logical.scale or 0
+    precision, scale = logical.precision or 0, logical.scale or 0
     sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int) or -exponent > scale:
         raise LiteralError(f"expected at most {scale} digits after the point")
-    digits = (*digits, *([0] * (exponent + scale)))
-    if len("".join(map(str, digits)).lstrip("0")) > (logical.precision or 0):
-        raise LiteralError(f"expected at most {logical.precision} digits")
-    return Decimal((sign, digits, -scale))
+    # Compared before any zero is written: an exponent may stand for more of them than fit memory.
+    if number and number.adjusted() >= precision - scale:
+        raise LiteralError(f"expected at most {precision - scale} digits before the point")
+    zeros = exponent + scale if number else 0
+    return Decimal((sign, (*digits, *([0] * zeros)), -scale))
 
 
 def _double(value: object, logical: LogicalType) -> float:
     try:
-        number = float(str(value))
+        number = float(_number_text(value))
+        if logical.root is TypeRoot.FLOAT:
+            number = struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        number = math.inf
+    except LiteralError:
+        raise
     except ValueError as error:
         raise LiteralError("expected a number") from error
-    if logical.root is TypeRoot.FLOAT:
-        number = struct.unpack("f", struct.pack("f", number))[0]
+    if math.isinf(number):
+        raise LiteralError(f"out of the range of {logical.root.name}")
     return number
 
 
@@ -146,7 +160,7 @@ def _text(value: object, _: LogicalType) -> str:
 def _binary(value: object, _: LogicalType) -> bytes:
     try:
         return base64.b64decode(str(value), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise LiteralError("expected base64") from error
 
 
@@ -201,8 +215,7 @@ _READERS: Mapping[TypeRoot, Callable[[object, LogicalType], object]] = {
     TypeRoot.TIMESTAMP: _timestamp,
     TypeRoot.TIMESTAMP_LTZ: _timestamp,
     TypeRoot.SYMBOL: _text,
-    **dict.fromkeys(INTEGER_BITS, _integer),
+    **dict.fromkeys(_BITS, _integer),
     **dict.fromkeys(STRING_ROOTS, _text),
     **dict.fromkeys(BINARY_ROOTS, _binary),
-    **dict.fromkeys(_INTERVALS, _interval),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+# protobuf comes without types.
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from pyspark.sql.connect import functions as sf
 
@@ -41,6 +42,7 @@ DEPTH_MAX = 72
 """Protobuf messages inside each other in one column: the client's limit is 100, and the query
 around the column needs some."""
 MESSAGES_MAX = 50_000
+_TOO_DEEP = "it is nested too deeply or too large to be sent to Spark"
 _VERSION = 1
 _ALWAYS_EXACT = frozenset({TypeRoot.BOOLEAN, *STRING_ROOTS, *BINARY_ROOTS})
 """Types that every builder's column has already."""
@@ -79,6 +81,14 @@ def check(rex: Rex) -> None:
 
 
 def _lowered(rex: Rex, column: Callable[[InputRef], Column]) -> Column:
+    try:
+        return _column(rex, column)
+    except RecursionError:
+        # Spark's client walks a column with several calls a level.
+        _refuse("an expression", rex, _TOO_DEEP)
+
+
+def _column(rex: Rex, column: Callable[[InputRef], Column]) -> Column:
     value = _Lowering(column).lower(rex)
     if value.type.root in INTERVAL_ROOTS or value.type.root is TypeRoot.NULL:
         _refuse("a result", rex, f"a column of type {format_type(value.type)} cannot be stored")
@@ -209,7 +219,7 @@ def _check_size(column: Column, rex: Rex) -> None:
     except DecodeError:
         depth, count = DEPTH_MAX + 1, 0
     if depth > DEPTH_MAX or count > MESSAGES_MAX:
-        _refuse("an expression", rex, "it is nested too deeply or too large to be sent to Spark")
+        _refuse("an expression", rex, _TOO_DEEP)
 
 
 def _extent(message: Message) -> tuple[int, int]:

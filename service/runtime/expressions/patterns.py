@@ -142,6 +142,10 @@ def _check(site: Site, pattern: str) -> int:
         return re.compile(pattern).groups
     except re.error as error:
         site.refuse(f"the pattern cannot be read: {error.msg}")
+    except OverflowError:
+        site.refuse("the pattern cannot be read: a repetition number is too large")
+    except RecursionError:
+        site.refuse("the pattern cannot be read: it is nested too deeply")
 
 
 def _may_be_absent(pattern: str, index: int) -> bool:

@@ -50,11 +50,6 @@ def of_text(function: Callable[[Column], Column]) -> Callable[[Site], Column]:
     return lambda site: function(_text(site, 0))
 
 
-def of_texts(function: Callable[..., Column]) -> Callable[[Site], Column]:
-    """The builder of a function of strings alone."""
-    return lambda site: function(*(_text(site, index) for index in range(len(site))))
-
-
 def concat(site: Site) -> Column:
     """|| and CONCAT: NULL if any operand is."""
     return sf.concat(*(convert(site, value, _STRING) for value in site.operands))

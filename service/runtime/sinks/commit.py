@@ -1,26 +1,37 @@
 """Closing an epoch beside the driver: files into place, then everything else in one call.
 
 Files come first, so that an epoch that counts as closed always has its files. If this process dies
-in between, the epoch runs again and its files replace those of the first try.
+in between, the epoch runs again and its files replace those of the first try. How long that took
+is noted last, beside the epoch's record, which is closed by then: a figure that may be lost.
 """
 
 from __future__ import annotations
 
+import contextlib
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from operators.wire import NoteSum, WorkerError
-from service.runtime.connections import ledger_of
+from operators.wire import NoteSum, WorkerError, merged_offsets
+from service.runtime.connections import ledger_of, transport_of
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink
-from service.runtime.slot_keys import DEAD_COUNT_NAME, DEAD_NAME, PROGRESS_NAME
+from service.runtime.slot_keys import (
+    CLOSES_NAME,
+    DEAD_COUNT_NAME,
+    DEAD_NAME,
+    PROGRESS_NAME,
+    TOTALS_NAME,
+    slot_key,
+)
 from state.backends.interface import (
     ApplyStaged,
     CounterAdd,
     EpochCheck,
     EpochStamp,
+    HashAdd,
     StreamAppend,
 )
 from state.backends.rules import check_epoch
@@ -78,25 +89,37 @@ def close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
 
 
 def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
-    ledger = ledger_of(spec.redis_url, spec.pipeline, spec.incarnation)
+    started_ns = time.perf_counter_ns()
+    ledger = ledger_of(spec)
     files = {
         number: sink
         for number in range(len(spec.sinks))
         if isinstance(sink := open_sink(spec, number), FileSink)
     }
     marker = ledger.marker()
-    if check_epoch(marker, epoch) is EpochCheck.PROCEED:
+    proceeds = check_epoch(marker, epoch) is EpochCheck.PROCEED
+    if proceeds:
         for number, sink in files.items():
             sink.commit(epoch, parts.staged.get(number, []))
     stamp = EpochStamp(epoch=epoch, run=spec.run, time_ms=parts.time_ms)
-    # A source without news takes no part in an epoch: its offset is still that of the marker.
-    offsets = {**orjson.loads(marker.offsets), **parts.notes.offsets}
+    # A source, or a partition of it, without news takes no part: its offset is the marker's.
+    offsets = merged_offsets(orjson.loads(marker.offsets), parts.notes.offsets)
     ledger.close_epoch(stamp, offsets, _effects(spec, epoch, parts))
+    if proceeds:
+        _note_close(spec, epoch, (time.perf_counter_ns() - started_ns) / 1e6)
     if any(each.get("keys") for each in parts.notes.nodes().values()):
         ledger.promote_all(spec.operators, spec.max_parallelism)
     for number, sink in files.items():
         if number in parts.staged:
             sink.discard(epoch)
+
+
+def _note_close(spec: WriterSpec, epoch: int, took_ms: float) -> None:
+    """Keep what closing an epoch took; the epoch is closed, whether that works or not."""
+    key = slot_key(spec.pipeline, CLOSES_NAME)
+    limit = ("MAXLEN", "=", spec.progress_max)
+    with contextlib.suppress(StateError):
+        transport_of(spec).exchange([("XADD", key, *limit, f"{epoch}-0", "ms", f"{took_ms:.3f}")])
 
 
 def _effects(spec: WriterSpec, epoch: int, parts: EpochParts) -> list[Effect]:
@@ -112,14 +135,20 @@ def _effects(spec: WriterSpec, epoch: int, parts: EpochParts) -> list[Effect]:
         entries = [[b"letter", note.encode()] for _, note in kept]
         effects.append(StreamAppend(DEAD_NAME.encode(), entries, spec.dead_letters_max))
         effects.append(CounterAdd(DEAD_COUNT_NAME.encode(), parts.dead_count))
-    record = orjson.dumps(progress_record(spec, epoch, parts), option=orjson.OPT_SORT_KEYS)
-    progress = [[b"progress", record]]
-    effects.append(
-        StreamAppend(
-            PROGRESS_NAME.encode(), progress, spec.progress_max, entry_id=f"{epoch}-0".encode()
-        )
-    )
-    return effects
+    return effects + record_effects(progress_record(spec, epoch, parts), spec.progress_max)
+
+
+def record_effects(record: dict[str, Any], progress_max: int) -> list[Effect]:
+    """Keep an epoch's progress record, and add it to the sums that lose none to trimming."""
+    epoch = record["epoch"]
+    sums: list[Effect] = [
+        HashAdd(TOTALS_NAME.encode(), name.encode(), record[name])
+        for name in ("rows_in", "rows_out", "dead")
+        if record[name]
+    ]
+    text = orjson.dumps(record, option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    name, entry_id = PROGRESS_NAME.encode(), f"{epoch}-0".encode()
+    return [*sums, StreamAppend(name, [[b"progress", text]], progress_max, entry_id=entry_id)]
 
 
 def progress_record(spec: WriterSpec, epoch: int, parts: EpochParts) -> dict[str, Any]:

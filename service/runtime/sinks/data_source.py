@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter
 
 from service.runtime.sinks.spec import WriterSpec
+from service.runtime.spark_configuration import SPEC_OPTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +34,7 @@ class TailraceSink(DataSource):  # type: ignore[misc]
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> EpochWriter:
         """The writer that the spec describes."""
-        return EpochWriter(WriterSpec.from_json(self.options["spec"]))
+        return EpochWriter(WriterSpec.from_json(self.options[SPEC_OPTION]))
 
 
 class EpochWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]

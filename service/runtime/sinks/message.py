@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 
+# pyspark is not followed by the checker, so its class is Any here.
 @dataclass
 class PartMessage(WriterCommitMessage):  # type: ignore[misc]
     """What one writer task did: plain values, since Spark pickles it."""

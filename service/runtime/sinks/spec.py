@@ -26,6 +26,8 @@ class SinkSpec:
     mode: Mode
     """append: inserts only, an update is an error; upsert: no -U; retract: all kinds."""
     options: dict[str, str] = field(default_factory=dict)
+    operator: str = field(default="", repr=False)
+    """The stateful operator that the rows go through first, an `OperatorTask` as JSON; if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class WriterSpec:
 
     pipeline: str
     run: int
-    redis_url: str
+    redis_url: str = field(repr=False)
     incarnation: str | None
     files_root: str
     sinks: tuple[SinkSpec, ...]
@@ -46,6 +48,9 @@ class WriterSpec:
     dead_letters_max: int = 10_000
     print_rows_max: int = 1_000
     progress_max: int = 1_000
+    connect_timeout_ms: int = 2_000
+    """Of Redis, as is the next."""
+    socket_timeout_ms: int = 30_000
 
     def to_json(self) -> str:
         """The text that `from_json` takes."""

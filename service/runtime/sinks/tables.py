@@ -70,8 +70,10 @@ class StagedSink(ABC):
     ) -> dict[str, Any]:
         """Leave the writes; the name and number of their chunks is for the commit."""
         name = stage_name(epoch, self._spec.table, partition, attempt)
-        ledger = ledger_of(self._writer.redis_url, self._writer.pipeline, self._writer.incarnation)
-        return {"name": name, "chunks": ledger.stage(name, self.writes(columns, kinds))}
+        return {
+            "name": name,
+            "chunks": ledger_of(self._writer).stage(name, self.writes(columns, kinds)),
+        }
 
     @abstractmethod
     def writes(self, columns: Sequence[pa.Array], kinds: np.ndarray) -> list[Write]:

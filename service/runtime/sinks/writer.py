@@ -1,8 +1,10 @@
-"""The one writer of a pipeline's query: every sink's rows, and the close of the epoch.
+"""The one writer of a pipeline's query: the sinks' operators, their rows, the close of the epoch.
 
 Its input is the union of all sinks' rows, each with the number of its sink in `_sink` and its
-columns in a struct of that sink, and the control rows. `write` runs in a worker for each partition:
-it leaves each sink's rows in a place of their own (hidden files, staged keys) and says in its
+columns in a struct of that sink, and the control rows. `write` runs in a worker for each partition.
+A sink with a materializer gets its rows by key group, and runs it on them here: a stage of its own
+in Spark would bring every row through the JVM and into Python once more (docs/adr/0006). Then
+`write` leaves each sink's rows in a place of their own (hidden files, staged keys) and says in its
 message where. `commit` runs beside the driver, once Spark has every partition's message: it puts
 files in place, then closes the epoch in one call that applies everything else and moves the
 marker.
@@ -19,7 +21,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from operators.wire import CONTROL_MINIMUM, DEAD_LETTER, KIND, NOTE, ORDER, TIME
+from operators.wire import (
+    CONTROL_MINIMUM,
+    CONTROL_NAMES,
+    DEAD_LETTER,
+    KEY_GROUP,
+    KIND,
+    NOTE,
+    ORDER,
+    TIME,
+    field_name,
+)
+from operators.worker import OperatorTask
 from service.runtime.sinks.message import PartMessage
 from service.runtime.sinks.rows import accepted, take
 from service.runtime.sinks.tables import open_sink
@@ -27,9 +40,11 @@ from service.runtime.sinks.tables import open_sink
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from service.runtime.sinks.spec import WriterSpec
+    from service.runtime.sinks.spec import SinkSpec, WriterSpec
 
 SINK = "_sink"
+BESIDE = (*CONTROL_NAMES, KEY_GROUP)
+"""Columns that are not of the row."""
 
 
 def sink_column(number: int) -> str:
@@ -44,24 +59,52 @@ def write_part(
 
     Raises:
         SinkRefused: a change of a kind that its sink does not take.
+        WorkerError: as a sink's operator raises.
     """
     message = PartMessage()
     gathered = [each for each in batches if each.num_rows]
     if not gathered:
         return message
     rows = pa.Table.from_batches(gathered).combine_chunks()
-    kinds = np.asarray(rows[KIND])
-    control = kinds >= CONTROL_MINIMUM
-    _read_control(message, rows.filter(pa.array(control)), spec.dead_letters_max)
-    changes = rows.filter(pa.array(~control)) if control.any() else rows
-    if not changes.num_rows:
-        return message
-    sinks = np.asarray(changes[SINK])
-    attempt = uuid.uuid4().hex
-    for number in np.unique(sinks).tolist():
-        mine = changes if len(spec.sinks) == 1 else changes.filter(pa.array(sinks == number))
-        _write_sink(message, spec, number, mine, (epoch, partition, attempt))
+    place = (epoch, partition, uuid.uuid4().hex)
+    controls: list[pa.Table] = []
+    for number, mine in _by_sink(rows, len(spec.sinks)):
+        done = _operated(spec.sinks[number], epoch, mine)
+        control = np.asarray(done[KIND]) >= CONTROL_MINIMUM
+        controls.append(done.filter(pa.array(control)).select(CONTROL_NAMES))
+        changes = done.filter(pa.array(~control)) if control.any() else done
+        if changes.num_rows:
+            _write_sink(message, spec, number, changes, place)
+    _read_control(message, pa.concat_tables(controls), spec.dead_letters_max)
     return message
+
+
+def _by_sink(rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each sink that has any, as wire columns."""
+    sinks = np.asarray(rows[SINK])
+    for number in range(count):
+        chosen = sinks == number
+        if chosen.any():
+            yield (
+                number,
+                _wire_table(rows if chosen.all() else rows.filter(pa.array(chosen)), number),
+            )
+
+
+def _wire_table(rows: pa.Table, number: int) -> pa.Table:
+    """A sink's rows, taken out of their struct."""
+    columns = rows[sink_column(number)].combine_chunks().flatten()
+    named = {field_name(at): column for at, column in enumerate(columns)}
+    beside = [each for each in BESIDE if each in rows.column_names]
+    return pa.table({**named, **{each: rows[each] for each in beside}})
+
+
+def _operated(sink: SinkSpec, epoch: int, rows: pa.Table) -> pa.Table:
+    """What comes out of the sink's operator; the rows themselves if there is none."""
+    if not sink.operator:
+        return rows
+    output = list(OperatorTask.from_json(sink.operator).run(epoch, iter(rows.to_batches())))
+    return pa.Table.from_batches(output, rows.schema.remove(rows.schema.get_field_index(KEY_GROUP)))
 
 
 def _write_sink(
@@ -75,7 +118,8 @@ def _write_sink(
     sink = spec.sinks[number]
     order = np.asarray(changes[ORDER])
     kinds = np.asarray(changes[KIND])
-    columns = changes[sink_column(number)].combine_chunks().flatten()
+    whole = changes.drop_columns([each for each in BESIDE if each in changes.column_names])
+    columns = [each.combine_chunks() for each in whole.columns]
     if not (order[1:] >= order[:-1]).all():
         positions = np.argsort(order, kind="stable")
         columns, kinds = take(columns, positions), kinds[positions]

@@ -7,5 +7,7 @@ filesystem     files below the files root; file_log, lines, file_formats belong 
 ingress        changes that came over HTTP and wait in a Redis stream
 datagen        made-up rows, a function of their position
 values         the rows of a VALUES node
+ticks          ticks alone, beside a stream of Spark's own that has none
+kafka          records of Spark's Kafka source into changes; kafka_options belongs to it
 formats        lines of JSON and CSV into columns
 """

@@ -69,6 +69,55 @@ class Chunk:
     rejected: Sequence[Rejected] = ()
 
 
+class WireBatches:
+    """Makes the record batches of one table: changes, dead letters and control rows."""
+
+    def __init__(self, spec: SourceSpec, schema: StructType) -> None:
+        self._spec = spec
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+
+    def of(self, chunk: Chunk, time_ms: int | None = None) -> Iterator[pa.RecordBatch]:
+        """A chunk's changes, then its dead letters.
+
+        Raises:
+            MalformedChange: a line was refused, and the pipeline is to fail on it.
+        """
+        if len(chunk.kinds):
+            yield self._changes(chunk, time_ms)
+        if chunk.rejected:
+            yield self._dead_letters(chunk.rejected, time_ms)
+
+    def control(self, rows: Sequence[ControlRow], time_ms: int | None = None) -> pa.RecordBatch:
+        """Control rows, in the table's columns."""
+        return control_batch(self._schema, rows, time_ms)
+
+    def _changes(self, chunk: Chunk, time_ms: int | None) -> pa.RecordBatch:
+        count = len(chunk.kinds)
+        own = {
+            KIND: pa.array(chunk.kinds, pa.int8()),
+            ORDER: pa.array(chunk.order, pa.int64()),
+            NOTE: pa.nulls(count, pa.string()),
+        }
+        if TIME in self._schema.names:
+            own[TIME] = pa.array(np.full(count, time_ms or 0), pa.int64())
+        data = iter(chunk.columns)
+        columns = [
+            own[each.name] if each.name in own else exactly(next(data), each.type)
+            for each in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _dead_letters(self, rejected: Sequence[Rejected], time_ms: int | None) -> pa.RecordBatch:
+        table = self._spec.table
+        if self._spec.fail_on_malformed:
+            raise MalformedChange(f"{table} at {rejected[0].position}: {rejected[0].reason}")
+        rows = [
+            ControlRow(DEAD_LETTER, each.order, dead_letter_note(table, each.position, each.reason))
+            for each in rejected
+        ]
+        return self.control(rows, time_ms)
+
+
 class Task(InputPartition):  # type: ignore[misc]
     """What one worker reads of an epoch: cuts in order; task 0 also emits the ticks."""
 
@@ -85,11 +134,11 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]
 
     spec: SourceSpec
     schema: StructType
-    _schema: pa.Schema = field(init=False)
+    _wire: WireBatches = field(init=False)
     _first: Offset | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self._schema = to_arrow_schema(self.schema, timezone="UTC")
+        self._wire = WireBatches(self.spec, self.schema)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Tasks get a reader made anew: connections and caches stay where they are.
@@ -128,7 +177,7 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """See `DataSourceStreamReader`; the limit is kept unless Spark asks for all there is."""
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        with _redis_errors():
+        with redis_errors():
             return {**self.advance(start, rows_max), "tick": self._tick(start)}
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -137,7 +186,7 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """See `DataSourceStreamReader`; without changes there is one task, for the ticks."""
-        with _redis_errors():
+        with redis_errors():
             work = self.cuts(start, end) or [[]]
         return [Task(part, each, end) for part, each in enumerate(work)]
 
@@ -149,14 +198,11 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]
         for cut in partition.cuts:
             for chunk in self._chunks(cut):
                 rows += len(chunk.kinds)
-                if len(chunk.kinds):
-                    yield self._batch(chunk, time_ms)
-                if chunk.rejected:
-                    yield self._dead_letters(chunk.rejected, time_ms)
-        yield self._control(partition, rows, time_ms)
+                yield from self._wire.of(chunk, time_ms)
+        yield self._wire.control(self._ticks(partition, rows), time_ms)
 
     def _chunks(self, cut: Any) -> Iterator[Chunk]:
-        with _redis_errors():
+        with redis_errors():
             yield from self.read_cut(cut)
 
     def _tick(self, start: Offset) -> int:
@@ -164,43 +210,17 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]
         # A clock that was set back must not take an offset back.
         return max(int(start["tick"]), int(time.time() * 1000) // interval) if interval else 0
 
-    def _batch(self, chunk: Chunk, time_ms: int | None) -> pa.RecordBatch:
-        count = len(chunk.kinds)
-        own = {
-            KIND: pa.array(chunk.kinds, pa.int8()),
-            ORDER: pa.array(chunk.order, pa.int64()),
-            NOTE: pa.nulls(count, pa.string()),
-        }
-        if TIME in self._schema.names:
-            own[TIME] = pa.array(np.full(count, time_ms or 0), pa.int64())
-        data = iter(chunk.columns)
-        columns = [
-            own[each.name] if each.name in own else exactly(next(data), each.type)
-            for each in self._schema
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _dead_letters(self, rejected: Sequence[Rejected], time_ms: int | None) -> pa.RecordBatch:
-        table = self.spec.table
-        if self.spec.fail_on_malformed:
-            raise MalformedChange(f"{table} at {rejected[0].position}: {rejected[0].reason}")
-        rows = [
-            ControlRow(DEAD_LETTER, each.order, dead_letter_note(table, each.position, each.reason))
-            for each in rejected
-        ]
-        return control_batch(self._schema, rows, time_ms)
-
-    def _control(self, task: Task, rows: int, time_ms: int | None) -> pa.RecordBatch:
+    def _ticks(self, task: Task, rows: int) -> list[ControlRow]:
         end = None if task.part else task.end
         note = to_note(SourceNote(self.spec.table, task.part, rows, end))
         ticks = [ControlRow(TICK, task.part % self.spec.partitions, note)]
         if task.part == 0:
             ticks += [ControlRow(TICK, each) for each in range(1, self.spec.partitions)]
-        return control_batch(self._schema, ticks, time_ms)
+        return ticks
 
 
 @contextlib.contextmanager
-def _redis_errors() -> Iterator[None]:
+def redis_errors() -> Iterator[None]:
     """Errors of Redis in our words: Spark carries them on as text."""
     try:
         yield

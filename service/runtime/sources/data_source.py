@@ -1,4 +1,4 @@
-"""The one Python data source of all our sources; its option `spec` says which one it is.
+"""The one Python data source of all our sources; its spec says which one it is.
 
 Spark loads this class in helper processes that never read a row, each started anew for the first
 query of a server. So readers, and what they import, are loaded when one is made.
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from service.runtime.spark_configuration import SPEC_OPTION
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -21,8 +23,9 @@ READERS = {
     "ingress": ("service.runtime.sources.ingress", "IngressReader"),
     "datagen": ("service.runtime.sources.datagen", "DatagenReader"),
     "values": ("service.runtime.sources.values", "ValuesReader"),
+    "ticks": ("service.runtime.sources.ticks", "TicksReader"),
 }
-"""Module and class of readers by connector; `values` is not one that a table can name."""
+"""Module and class of readers by connector; a table can name neither `values` nor `ticks`."""
 
 
 def reader_class(connector: str) -> type[ChangeReader]:
@@ -44,5 +47,5 @@ class TailraceSource(DataSource):  # type: ignore[misc]
         """The reader that the spec names."""
         from service.runtime.sources.spec import SourceSpec
 
-        spec = SourceSpec.from_json(self.options["spec"])
+        spec = SourceSpec.from_json(self.options[SPEC_OPTION])
         return reader_class(spec.connector)(spec, schema)

@@ -16,6 +16,7 @@ epoch, gives the same rows. Options are those of Flink's datagen connector:
 from __future__ import annotations
 
 import itertools
+import math
 import time
 import zlib
 from dataclasses import dataclass
@@ -180,6 +181,8 @@ def _rule(name: str, kind: LogicalType, options: Mapping[str, str]) -> FieldRule
         )
     except ValueError as error:
         raise InvalidTableOption(f'an option of datagen column "{name}" is no number') from error
+    if not all(map(math.isfinite, (rule.minimum, rule.maximum))):
+        raise InvalidTableOption(f'a limit of datagen column "{name}" is not finite')
     if rule.maximum < rule.minimum or rule.length < 1 or not 0 <= rule.null_rate <= 1:
         raise InvalidTableOption(f'an option of datagen column "{name}" is out of range')
     return rule

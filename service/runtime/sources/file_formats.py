@@ -12,18 +12,16 @@ import pyarrow.parquet as pq
 
 from service.runtime.dataflow_errors import SourceChanged
 from service.runtime.sources.base import Chunk, Rejected
-from service.runtime.sources.formats import (
-    CsvDecoder,
-    DecodedLines,
-    LineDecoder,
-    format_of,
-)
+from service.runtime.sources.csv_lines import CsvDecoder
+from service.runtime.sources.formats import DecodedLines, LineDecoder, format_of
 from service.runtime.sources.lines import (
     blocks_of_lines,
     line_starts,
     next_line_start,
     skip_lines,
 )
+from service.runtime.sources.timed_lines import TimedLineDecoder
+from service.runtime.table_options import TIME_FIELD
 from state.types import arrow_type, parse_type
 
 if TYPE_CHECKING:
@@ -83,7 +81,9 @@ def open_format(spec: SourceSpec) -> FileFormat:
         case "csv":
             return LineFormat(CsvDecoder(spec))
         case name:
-            return LineFormat(LineDecoder(spec, with_op=name == "changelog-json"))
+            decoder = LineDecoder(spec, with_op=name == "changelog-json")
+            time_field = spec.options.get(TIME_FIELD)
+            return LineFormat(TimedLineDecoder(decoder, time_field) if time_field else decoder)
 
 
 class BlockDecoder(Protocol):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoggedFile:
-    """A discovered file; it must not change from then on."""
+    """A discovered file; it must not change from then on, nor grow."""
 
     path: str
     """Relative to the files root."""
@@ -38,7 +38,7 @@ class FileLog:
         self._client = client
         self._key = key
         self._files: list[LoggedFile] = []
-        self._known: set[str] = set()
+        self._sizes: dict[str, int] = {}
 
     def files(self, count: int = 0) -> Sequence[LoggedFile]:
         """The files known here, at least this many.
@@ -52,16 +52,16 @@ class FileLog:
             raise SourceChanged(f"the log {self._key} has {len(self._files)} of {count} files")
         return self._files
 
-    def knows(self, path: str) -> bool:
-        """Whether a file of this name was discovered before."""
-        return path in self._known
+    def size_of(self, path: str) -> int | None:
+        """The bytes of a file when it was discovered, or None if it was not yet."""
+        return self._sizes.get(path)
 
     def refresh(self) -> None:
         """Read what others have appended."""
         for entry in self._client.lrange(self._key, len(self._files), -1):
             found = LoggedFile(*orjson.loads(entry))
             self._files.append(found)
-            self._known.add(found.path)
+            self._sizes[found.path] = found.size
 
     def append(self, files: Sequence[LoggedFile]) -> None:
         """Add newly discovered files, unless another reader of the table just did.
@@ -70,6 +70,7 @@ class FileLog:
         reads those of the other, and finds what is still missing at its next look.
         """
         with self._client.pipeline() as pipe:
+            # redis-py gives this method no types.
             pipe.watch(self._key)  # type: ignore[no-untyped-call]
             if pipe.llen(self._key) == len(self._files):
                 pipe.multi()

@@ -4,9 +4,13 @@ An offset is the number of files that are wholly read, and a position in the nex
 files of lines, a row in Parquet. `_order` counts bytes (or rows) from the start of the epoch over
 all its files, so it is unique and does not depend on how an epoch is cut into tasks.
 
+A file ends where it ended when it was discovered, so that an epoch that runs again reads the same.
+One that grows after that fails the query: its tail is never left out without a word.
+
 Testing aid: with option `testing.time-field` = "t", lines carry their time in ms since the start in
 that field; each run of equal times is an epoch by itself, and its processing time is the pipeline's
-first start plus that time instead of the clock. For a pipeline with this one source only.
+first start plus that time instead of the clock. For a pipeline with this one source only, in a
+format of JSON, and only where the settings allow it.
 """
 
 from __future__ import annotations
@@ -14,8 +18,6 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from service.plan.durations import parse_duration_ms
 from service.runtime.connections import redis_of
@@ -25,11 +27,12 @@ from service.runtime.slot_keys import files_key
 from service.runtime.sources.base import ChangeReader, Chunk, Offset
 from service.runtime.sources.file_formats import FileCut, open_format
 from service.runtime.sources.file_log import FileLog, LoggedFile
+from service.runtime.sources.timed_lines import time_in
+from service.runtime.table_options import TIME_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-TIME_FIELD = "testing.time-field"
 _MONITOR_MS = "1 s"
 _EPOCH_BYTES_MAX = 256 << 20
 """An epoch is gathered in workers' memory; long rows must not make it larger than this."""
@@ -96,11 +99,16 @@ class FileReader(ChangeReader):
     def _file_log(self) -> FileLog:
         if self._log is None:
             key = files_key(self.spec.pipeline, self.spec.table)
-            self._log = FileLog(redis_of(self.spec.redis_url), key)
+            self._log = FileLog(redis_of(self.spec), key)
         return self._log
 
     def _discover(self) -> None:
-        """Look for new files, at most once a monitor interval."""
+        """Look for new files, at most once a monitor interval.
+
+        Raises:
+            SourceChanged: a file that is known has more bytes than when it was discovered. They
+                would never be read: the log says where a file ends.
+        """
         interval = parse_duration_ms(self.spec.options.get("source.monitor-interval", _MONITOR_MS))
         if self._looked_at and time.monotonic() - self._looked_at < interval / 1000:
             return
@@ -108,11 +116,18 @@ class FileReader(ChangeReader):
         log = self._file_log()
         log.refresh()
         found = matching_files(self.spec.files_root, self.spec.options["path"])
-        new = [
-            LoggedFile(path, size, self._format.length(self._absolute(path), size))
-            for path, size in found
-            if size and not log.knows(path)
-        ]
+        new = []
+        for path, size in found:
+            known = log.size_of(path)
+            if known is None and size:
+                length = self._format.length(self._absolute(path), size)
+                new.append(LoggedFile(path, size, length))
+            elif known is not None and size > known:
+                raise SourceChanged(
+                    f"{self.spec.table}: {path} grew from {known} to {size} bytes after it was "
+                    "discovered; write files elsewhere, or under a name that starts with . or _, "
+                    "and rename them into place when they are whole"
+                )
         if new:
             log.append(new)
 
@@ -156,8 +171,9 @@ class FileReader(ChangeReader):
         with open(self._path(files[number]), "rb") as handle:
             handle.seek(at)
             for line in handle:
-                moment = int(orjson.loads(line)[field])
-                if found is not None and moment != found:
+                moment = time_in(line, field)
+                if None not in (found, moment) and moment != found:
                     return {"file": number, "at": at, "base": start["base"], "t": found}
-                found, at = moment, at + len(line)
-        return {"file": number + 1, "at": 0, "base": start["base"], "t": found or 0}
+                found, at = found if moment is None else moment, at + len(line)
+        last = max(start["t"], 0) if found is None else found
+        return {"file": number + 1, "at": 0, "base": start["base"], "t": last}

@@ -70,7 +70,7 @@ class IngressReader(ChangeReader):
 
     def read_cut(self, cut: Any) -> Iterator[Chunk]:
         """The lines of a run, some hundred entries at a time."""
-        client = redis_of(self.spec.redis_url)
+        client = redis_of(self.spec)
         key = ingress_key(self.spec.pipeline, self.spec.table)
         decoder = LineDecoder(self.spec, with_op=True)
         behind, before, seen = cut.behind, cut.rows_before, 0
@@ -91,7 +91,7 @@ class IngressReader(ChangeReader):
             milliseconds, sequence = end["id"].split("-")
             minimum = f"{milliseconds}-{int(sequence) + 1}"
             key = ingress_key(self.spec.pipeline, self.spec.table)
-            redis_of(self.spec.redis_url).xtrim(key, minid=minimum, approximate=False)
+            redis_of(self.spec).xtrim(key, minid=minimum, approximate=False)
 
     def _chunk(
         self,
@@ -114,7 +114,7 @@ class IngressReader(ChangeReader):
 
     def _runs(self, behind: str, last: str, rows_max: int, per_run: int) -> list[tuple[str, int]]:
         key = ingress_key(self.spec.pipeline, self.spec.table)
-        client = redis_of(self.spec.redis_url)
+        client = redis_of(self.spec)
         reply = client.eval(_script(), 1, key, behind, last, rows_max, per_run)
         return [(reply[at].decode(), int(reply[at + 1])) for at in range(0, len(reply), 2)]
 

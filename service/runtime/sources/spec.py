@@ -15,7 +15,7 @@ class SourceSpec:
     table: str
     """Name in notes, offsets and Redis keys."""
     pipeline: str
-    redis_url: str
+    redis_url: str = field(repr=False)
     names: tuple[str, ...]
     """Columns to give, in the order of the wire's f0..fn."""
     types: tuple[str, ...]
@@ -30,6 +30,9 @@ class SourceSpec:
     """0: no ticks, so an epoch runs only when there are changes."""
     rows_per_epoch_max: int = 1_000_000
     fail_on_malformed: bool = False
+    connect_timeout_ms: int = 2_000
+    """Of Redis, as is the next."""
+    socket_timeout_ms: int = 30_000
 
     def to_json(self) -> str:
         """The text that `from_json` takes."""

@@ -78,6 +78,24 @@ def test_each_unsafe_setting_of_redis_is_named(tmp_path: Path) -> None:
         server.stop()
 
 
+def test_metrics_are_told_without_redis(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path / "redis")
+    server.start()
+    try:
+        with AppClient(settings_for(server.url, tmp_path)) as app:
+            assert "tailrace_redis_up 1.0" in app.get("/metrics").text
+            server.kill()
+            assert app.get("/v1/pipelines").status_code == 503
+            answer = app.get("/metrics")
+            assert answer.status_code == 200
+            assert "tailrace_redis_up 0.0" in answer.text
+            assert 'route="/v1/pipelines",status="503"' in answer.text
+            server.start()
+            assert "tailrace_redis_up 1.0" in app.get("/metrics").text
+    finally:
+        server.stop()
+
+
 def test_the_service_starts_without_redis(tmp_path: Path) -> None:
     with AppClient(settings_for("redis://127.0.0.1:1/0", tmp_path)) as app:
         assert "redis-writable" in reasons(app)

@@ -12,6 +12,7 @@ from service.runtime.slot_keys import ingress_key
 from service.settings import LimitSettings
 from tests.service.api.test_pipelines import PATH, body
 from tests.service.api.test_state import Flights
+from tests.service.app_client import until
 from tests.service.plans import change, flight, flights_plan
 from tests.service.test_app import assert_problem
 
@@ -99,7 +100,10 @@ def test_malformed_lines_are_counted_and_kept_without_their_content(
     assert "flight_id" in told["rejected"][3]["reason"]
     kept = app.json(f"{PATH}/p/dead-letters")
     assert kept["count"] == 5
-    assert [each["position"] for each in kept["items"]] == [f"line {n}" for n in range(2, 7)]
+    assert [each["position"] for each in kept["items"]] == [
+        f"request {told['request_id']} line {n}" for n in range(2, 7)
+    ]
+    assert told["request_id"] == answer.headers["X-Request-Id"]
     assert {each["origin"] for each in kept["items"]} == {"ingress"}
     assert secret not in answer.text
     assert secret not in str(kept)
@@ -126,7 +130,21 @@ def test_a_pipeline_that_is_to_fail_takes_nothing_of_a_malformed_body(
     assert problem["rejected_count"] == 1
     assert problem["rejected"][0]["line"] == 2
     assert entries(redis_client) == []
+    kept = app.json(f"{PATH}/p/dead-letters")
+    assert kept["count"] == 1
+    assert kept["items"][0]["position"] == f"request {problem['request_id']} line 2"
+    counted = 'ingress_changes_total{outcome="rejected",pipeline="p",table="flights"} 1.0'
+    assert counted in app.get("/metrics").text
     assert send(app, good()).status_code == 202
+
+
+def test_dead_letters_of_two_requests_are_told_apart(app: AppClient) -> None:
+    answers = [send(app, b"nonsense").json()["request_id"] for _ in range(2)]
+
+    kept = app.json(f"{PATH}/p/dead-letters")["items"]
+
+    assert [each["position"] for each in kept] == [f"request {each} line 1" for each in answers]
+    assert len(set(answers)) == 2
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/plain", ""])
@@ -163,6 +181,28 @@ def test_limits_of_lines_and_of_their_length(make_app: Any, redis_client: redis.
     answer = send(app, good(1), change("+I", flight("f" * 600)), good(2))
     assert answer.json()["accepted"] == 2
     assert answer.json()["rejected"] == [{"line": 2, "reason": "the line is longer than 512 bytes"}]
+
+
+def test_changes_of_a_pipeline_that_was_deleted_meanwhile_reach_no_other(
+    app: AppClient, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = app.app.state.services.registry
+    real = intake.check_lines
+
+    def check_while_another_takes_the_name(*arguments: Any) -> Any:
+        app.request("DELETE", f"{PATH}/p")
+        until(lambda: "p" not in registry.names())
+        assert app.post(PATH, body()).status_code == 201
+        return real(*arguments)
+
+    monkeypatch.setattr(intake, "check_lines", check_while_another_takes_the_name)
+    answer = send(app, good(), b"nonsense", **{"Idempotency-Key": "once"})
+
+    assert_problem(answer, 404, "pipeline-not-found")
+    assert entries(redis_client) == []
+    assert app.json(f"{PATH}/p/dead-letters")["count"] == 0
+    monkeypatch.undo()
+    assert send(app, good(), **{"Idempotency-Key": "once"}).status_code == 202
 
 
 def test_too_many_waiting_changes_are_429_and_leave_nothing(
@@ -243,8 +283,11 @@ def test_completion_follows_what_closed_epochs_have_read(
     flights.run_epoch(offsets={"flights": {"id": ids[1], "rows": 2, "tick": 7}})
 
     assert [app.get(each).status_code for each in tokens] == [200, 200, 202]
-    assert app.json(tokens[0]) == {"status": "done", "epoch": 1}
-    assert app.get(tokens[2]).json() == {"status": "pending", "epoch": 1}
+    state = {"pipeline_state": "STOPPED"}
+    assert app.json(tokens[0]) == {"status": "done", "epoch": 1, **state}
+    assert app.get(tokens[2]).json() == {"status": "pending", "epoch": 1, **state}
+    app.post(f"{PATH}/p/start")
+    until(lambda: app.get(tokens[2]).json()["pipeline_state"] == "RUNNING")
 
 
 def test_a_foreign_token_is_unknown_and_one_of_an_earlier_pipeline_gone(app: AppClient) -> None:

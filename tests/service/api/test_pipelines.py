@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from service.plan.errors import PlanSyntaxError
+from service.runtime.admission import storable
 from service.settings import LimitSettings
 from tests.service.app_client import until
 from tests.service.plans import FLIGHTS, INGRESS, flights_plan
@@ -110,10 +112,10 @@ def test_there_are_at_most_so_many_pipelines(make_app: Any) -> None:
 
 
 def test_a_plan_that_would_not_run_is_refused_with_its_place(app: AppClient) -> None:
-    kafka = app.post(PATH, {"name": "p", "plan": flights_plan(source={"connector": "kafka"})})
+    jdbc = app.post(PATH, {"name": "p", "plan": flights_plan(source={"connector": "jdbc"})})
     broken = app.post(PATH, {"name": "p", "plan": {**FLIGHTS, "edges": []}})
 
-    problem = assert_problem(kafka, 422, "plan-unsupported")
+    problem = assert_problem(jdbc, 422, "plan-unsupported")
     assert problem["node_id"] == 1
     assert problem["path"].startswith("/nodes/0")
     assert_problem(broken, 422, "plan-invalid")
@@ -123,7 +125,14 @@ def test_a_plan_that_would_not_run_is_refused_with_its_place(app: AppClient) -> 
 def test_a_number_that_no_json_of_ours_can_hold_is_refused(app: AppClient) -> None:
     plan = {**FLIGHTS, "extra": 10**30}
 
-    assert_problem(app.post(PATH, {"name": "p", "plan": plan}), 422, "plan-invalid")
+    refused = assert_problem(app.post(PATH, {"name": "p", "plan": plan}), 422, "plan-invalid")
+
+    assert "64-bit" in refused["detail"]
+
+
+def test_a_text_that_no_json_can_hold_is_not_called_a_number() -> None:
+    with pytest.raises(PlanSyntaxError, match="surrogates"):
+        storable({**FLIGHTS, "extra": "\ud800"})
 
 
 def test_thresholds_without_a_gap_are_refused(app: AppClient) -> None:
@@ -198,6 +207,21 @@ def test_what_may_not_change_stays(app: AppClient) -> None:
     for answer in (groups, many, unknown):
         assert_problem(answer, 422, "invalid-request")
     assert_problem(app.post(PATH, body("q", labels=labels)), 422, "invalid-request")
+
+
+def test_options_that_no_query_could_start_with_are_refused_and_nothing_changes(
+    app: AppClient,
+) -> None:
+    app.post(PATH, body())
+    options = {"adaptive_threshold_high": 5, "adaptive_threshold_low": 9}
+
+    answer = app.request("PATCH", f"{PATH}/p", json={"options": options, "labels": {"a": "1"}})
+
+    assert_problem(answer, 422, "plan-invalid")
+    kept = app.json(f"{PATH}/p")
+    assert (kept["version"], kept["labels"]) == (1, {})
+    assert kept["options"]["adaptive_threshold_high"] is None
+    app.json(f"{PATH}/p/operators")
 
 
 def test_of_two_changes_to_one_version_the_second_is_refused(app: AppClient) -> None:

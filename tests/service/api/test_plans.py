@@ -55,7 +55,7 @@ def test_text_that_is_no_plan_is_found_not_valid(app: AppClient, text: str) -> N
 
 
 def test_what_we_cannot_run_is_told_apart_with_its_type(app: AppClient) -> None:
-    found = validate(app, flights_plan(source={"connector": "kafka"}))
+    found = validate(app, flights_plan(source={"connector": "jdbc"}))
 
     (finding,) = found["findings"]
     assert found["valid"] is False
@@ -103,3 +103,25 @@ def test_a_plan_is_explained_as_json_or_as_text(app: AppClient) -> None:
 
 def test_only_a_plan_that_can_be_read_is_explained(app: AppClient) -> None:
     assert_problem(app.post(EXPLAIN, {"plan": {}}), 422, "plan-invalid")
+
+
+@pytest.mark.parametrize("text", ["1E30000000", "9" * 5_000])
+@pytest.mark.parametrize("kind", ["DECIMAL(38, 0) NOT NULL", "BIGINT NOT NULL"])
+def test_a_literal_that_is_far_too_large_is_a_finding(app: AppClient, text: str, kind: str) -> None:
+    plan = flights_plan()
+    literal = {"kind": "LITERAL", "value": text, "type": kind}
+    calc = next(each for each in plan["nodes"] if "condition" in each)
+    calc["condition"] = {
+        "kind": "CALL",
+        "syntax": "BINARY",
+        "internalName": "$=$1",
+        "operands": [literal, literal],
+        "type": "BOOLEAN NOT NULL",
+    }
+
+    answer = app.post("/v1/plans/validate", {"plan": plan})
+
+    assert answer.status_code == 200
+    (finding,) = answer.json()["findings"]
+    assert finding["severity"] == "error"
+    assert finding["path"].startswith("/nodes/1/condition/operands/0")

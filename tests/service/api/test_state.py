@@ -5,13 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from service.api.paging import cursor_text
 from service.plan import load_plan
 from service.runtime.operators import stateful_nodes
+from service.runtime.sinks.spec import SinkSpec, WriterSpec
+from service.runtime.sinks.tables import PrintSink
+from state.backends.interface import EpochStamp
+from state.codec import RowCodec
+from state.epochs import EpochLedger
+from state.types import parse_type
 from tests.service.api.test_pipelines import PATH
+from tests.service.app_client import until
 from tests.service.plans import OPERATOR, flights_plan
-from tests.service.prepared import MAX_PARALLELISM, Change, PreparedPipeline
+from tests.service.prepared import KINDS, MAX_PARALLELISM, Change, PreparedPipeline
 from tests.service.test_app import assert_problem
 
 if TYPE_CHECKING:
@@ -30,8 +39,14 @@ def flight(flight_id: str, tailnum: str = "N1", status: str = "SCHEDULED") -> tu
 class Flights:
     """The demo's pipeline, created over HTTP and run by hand."""
 
-    def __init__(self, app: AppClient, client: redis.Redis, ttl: str | None = None) -> None:
-        plan = flights_plan(source={"connector": "ingress"}, ttl=ttl)
+    def __init__(
+        self,
+        app: AppClient,
+        client: redis.Redis,
+        ttl: str | None = None,
+        plan: dict[str, Any] | None = None,
+    ) -> None:
+        plan = plan or flights_plan(source={"connector": "ingress"}, ttl=ttl)
         options = {"max_parallelism": MAX_PARALLELISM}
         made = app.post(PATH, {"name": "p", "plan": plan, "options": options})
         assert made.status_code == 201, made.text
@@ -114,6 +129,53 @@ def test_a_history_is_paged(app: AppClient, flights: Flights) -> None:
         assert [each["row"]["flight_id"] for each in found] == [f"f{n}" for n in range(7)]
 
 
+LISTS = {
+    "": [[1], [0, 0]],
+    "/p/operators": [[-1], [2**63], ["0"], [True]],
+    "/p/tables": [[-1], [0.5]],
+    "/p/tables/latest_flight": [[-1, ""], [0, 5], [0]],
+    "/p/progress": [[-1], [2**63]],
+    "/p/dead-letters": [[0, "foo"], [-1, ""], [0, "1-0-0"], [0, f"{2**63}-0"], [1, "-1-0"]],
+    f"/p/operators/{OPERATOR}/keys": [[-200, 0, ""], [0, -1, ""], [0, 0, 1], [0, 0]],
+    f"/p/operators/{OPERATOR}/keys/N1/history": [[-1], [2**63], [1, 1]],
+    f"/p/operators/{OPERATOR}/orphans": [[3, "x"], [-1, "1-0"], [0, "1"]],
+}
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_cursor_that_no_list_gave_is_refused(app: AppClient, flights: Flights, path: str) -> None:
+    flights.run_epoch(("+I", flight("f1")), ("-D", flight("f9", "N9")))
+
+    for position in LISTS[path]:
+        answer = app.get(f"{PATH}{path}", params={"cursor": cursor_text(*position)})
+        assert_problem(answer, 422, "cursor-invalid")
+
+
+@pytest.mark.parametrize(
+    ("path", "position"),
+    [
+        ("", ["zzz"]),
+        ("/p/operators", [2**62]),
+        ("/p/tables", [2**62]),
+        ("/p/progress", [0]),
+        ("/p/dead-letters", [2, ""]),
+        (f"/p/operators/{OPERATOR}/keys", [2**62, 0, ""]),
+        (f"/p/operators/{OPERATOR}/keys/N1/history", [2**63 - 1]),
+        (f"/p/operators/{OPERATOR}/orphans", [2**62, ""]),
+        (f"/p/operators/{OPERATOR}/orphans", [7, f"{2**63 - 1}-{2**63 - 1}"]),
+        ("/p/dead-letters", [0, f"{2**63 - 1}-{2**63 - 1}"]),
+    ],
+)
+def test_a_cursor_that_points_nowhere_gives_an_empty_page(
+    app: AppClient, flights: Flights, path: str, position: list[Any]
+) -> None:
+    flights.run_epoch(("+I", flight("f1")), ("-D", flight("f9", "N9")))
+
+    page = app.json(f"{PATH}{path}", params={"cursor": cursor_text(*position)})
+
+    assert (page["items"], page["next"]) == ([], None)
+
+
 def test_an_explanation_says_what_the_sink_falls_back_to(app: AppClient, flights: Flights) -> None:
     flights.run_epoch(*[("+I", flight(f"f{n}")) for n in range(3)])
 
@@ -139,6 +201,36 @@ def test_an_unknown_key_is_404_and_an_expired_one_410(
         assert "N404" not in unknown.text
         assert_problem(unknown, 404, "key-not-found")
         assert_problem(expired, 410, "key-expired")
+    flights.run_epoch(time_ms=2_000)
+    for path in ("", "/history", "/explain"):
+        cleaned = app.get(f"{OF_OPERATOR}/keys/N1{path}")
+        assert_problem(cleaned, 404, "key-not-found")
+
+
+def test_changed_options_count_for_readers_from_the_next_start_on(
+    app: AppClient, redis_client: redis.Redis
+) -> None:
+    plan = flights_plan(source={"connector": "ingress"})
+    plan["nodes"][-1]["state"] = None
+    flights = Flights(app, redis_client, plan=plan)
+    flights.run_epoch(("+I", flight("f1")), time_ms=1_000)
+    app.post(f"{PATH}/p/start")
+    until(lambda: app.json(f"{PATH}/p")["status"]["state"] == "RUNNING")
+    run = app.json(f"{PATH}/p")["status"]["run"]
+
+    changed = app.request("PATCH", f"{PATH}/p", json={"options": {"default_ttl_ms": 50}})
+
+    assert changed.json()["options"]["default_ttl_ms"] == 50
+    assert app.json(f"{OF_OPERATOR}/keys/N1/history")["items"][0]["expires_at"] is None
+    assert app.json(OF_OPERATOR)["ttl_ms"] is None
+    app.post(f"{PATH}/p/stop")
+    until(lambda: app.json(f"{PATH}/p")["status"]["state"] == "STOPPED")
+    app.json(f"{OF_OPERATOR}/keys/N1/history")
+    app.post(f"{PATH}/p/start")
+    until(lambda: app.json(f"{PATH}/p")["status"]["run"] > run)
+    until(lambda: app.json(f"{PATH}/p")["status"]["state"] == "RUNNING")
+    assert_problem(app.get(f"{OF_OPERATOR}/keys/N1/history"), 410, "key-expired")
+    assert app.json(OF_OPERATOR)["ttl_ms"] == 50
 
 
 def test_what_is_not_closed_is_not_seen(app: AppClient, flights: Flights) -> None:
@@ -248,6 +340,65 @@ def test_a_table_shows_what_the_sink_took(app: AppClient, flights: Flights) -> N
         assert_problem(app.get(f"{PATH}/p/tables/{name}"), 404, "table-not-found")
 
 
+def print_changes(client: redis.Redis, app: AppClient, changes: list[Change]) -> None:
+    """Epochs of one change each, closed with what the print sink makes of it."""
+    table = app.app.state.services.contents.of(app.app.state.services.registry.get("p")).sinks[0]
+    sink = SinkSpec(3, table.name, "print", table.names, table.types, (), "retract")
+    writer = WriterSpec("p", 1, "", None, "", (sink,), print_rows_max=4)
+    codec = RowCodec([parse_type(each) for each in table.types], table.names)
+    ledger = EpochLedger(client, "p")
+    run = ledger.open_run([], MAX_PARALLELISM)
+    for epoch, (op, row) in enumerate(changes, 1):
+        columns = codec.decode_columns([codec.encode(row)])
+        writes = PrintSink(writer, sink).writes(columns, np.array([KINDS[op]], np.int8))
+        ledger.close_epoch(EpochStamp(epoch, run, 1_000), {}, writes)
+
+
+def test_a_print_table_lists_the_newest_changes_with_their_kinds(
+    app: AppClient, redis_client: redis.Redis
+) -> None:
+    plan = flights_plan(source={"connector": "ingress"}, sink={"connector": "print"})
+    assert app.post(PATH, {"name": "p", "plan": plan}).status_code == 201
+    changes = [(op, flight(f"f{n}")) for n, op in enumerate(["+I", "+I", "+U", "-U", "+U", "-D"])]
+    path = f"{PATH}/p/tables/latest_flight"
+    assert app.json(path)["items"] == []
+
+    print_changes(redis_client, app, changes)
+
+    for limit in (1, 2, 3, 100):
+        listed = list(app.pages(path, limit=limit))
+        assert [(each["epoch"], each["op"]) for each in listed] == [
+            (3, "+U"),
+            (4, "-U"),
+            (5, "+U"),
+            (6, "-D"),
+        ]
+        assert [each["row"]["flight_id"] for each in listed] == ["f2", "f3", "f4", "f5"]
+    assert app.json(path)["epoch"] == 6
+    table = app.json(f"{PATH}/p/tables")["items"][1]
+    assert (table["queryable"], table["rows"]) == (True, 4)
+    assert_problem(app.get(path, params={"prefix": "N"}), 422, "invalid-request")
+    assert_problem(app.get(f"{path}/N1"), 404, "table-not-found")
+    for position in (["x"], [5], ["1-0", 0]):
+        answer = app.get(path, params={"cursor": cursor_text(*position)})
+        assert_problem(answer, 422, "cursor-invalid")
+
+
+def test_lives_are_extended_by_one_call_each_and_the_calls_add_up(
+    app: AppClient, flights: Flights
+) -> None:
+    path = f"{PATH}/p/ttl-extension"
+
+    first = app.post(path, {"by_ms": 5_000}, headers={"Idempotency-Key": "a"})
+    again = app.post(path, {"by_ms": 5_000}, headers={"Idempotency-Key": "a"})
+    other = app.post(path, {"by_ms": 2_000})
+
+    assert first.json() == again.json() == {"extension_ms": 5_000, "in_force_ms": 0}
+    assert other.json() == app.json(path) == {"extension_ms": 7_000, "in_force_ms": 0}
+    assert app.post(path, {"by_ms": 0}).status_code == 422
+    assert_problem(app.post(f"{PATH}/q/ttl-extension", {"by_ms": 1}), 404, "pipeline-not-found")
+
+
 def test_progress_is_newest_first_with_totals(app: AppClient, flights: Flights) -> None:
     for n in range(5):
         flights.run_epoch(("+I", flight(f"f{n}")), ("+I", flight(f"g{n}", "N2")))
@@ -258,13 +409,13 @@ def test_progress_is_newest_first_with_totals(app: AppClient, flights: Flights) 
     assert page["epoch"] == 5
     assert page["totals"] == {
         "epochs": 5,
-        "since_epoch": 1,
         "rows_in": 10,
         "rows_out": 10,
         "dead": 0,
     }
     assert [each["epoch"] for each in listed] == [5, 4, 3, 2, 1]
     assert listed[0]["nodes"][OPERATOR]["rows_in"] == 2
+    assert listed[0]["close_ms"] is None
     flights.run_epoch(("+I", flight("f9")))
     assert app.json(f"{PATH}/p/progress")["totals"]["rows_in"] == 11
 

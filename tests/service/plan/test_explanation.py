@@ -162,6 +162,8 @@ def test_modes_of_edges() -> None:
         ({"format": "csv", "changelog-mode": "I,UA,D"}, "I,UA,D"),
         ({"format": "changelog-json"}, "I,UB,UA,D"),
         ({"format": "debezium-json"}, "I,UB,UA,D"),
+        ({"connector": "kafka", "value.format": "changelog-json"}, "I,UB,UA,D"),
+        ({"connector": "kafka", "value.format": "json"}, "I"),
         ({"connector": "ingress"}, "I,UB,UA,D"),
         ({"connector": "upsert-kafka"}, "I,UA,D"),
         ({"connector": "datagen"}, "I"),

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from service.runtime.errors import SparkUnavailable, StartFailed
 from service.runtime.gateway import QueryLook, QueryState, StartedQuery
 from service.runtime.keeper import Run
+from service.settings import ExecutionSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from service.runtime.records import PipelineRecord, QueryHandle
+    from service.runtime.keeper import States
+    from service.runtime.records import PipelineRecord, QueryHandle, RunOptions
 
 HANG_LIMIT_S = 20
 ACTIVE = QueryLook(QueryState.ACTIVE)
@@ -86,6 +88,9 @@ class FakeQueries:
         self.away = False
         self.start_error: Exception | None = None
         self.stop_error: Exception | None = None
+        self.loses_reply = False
+        """The next start reaches Spark, but its reply does not come back."""
+        self._names: dict[str, str] = {}
         self.started_count = 0
 
     async def start(self, starter: Callable[[Any], Any]) -> StartedQuery:
@@ -98,6 +103,10 @@ class FakeQueries:
         query_id = f"query-{self.started_count}"
         self.looks[query_id] = ACTIVE
         self.log.append(f"start {name}")
+        self._names[query_id] = name.partition(" ")[0]
+        if self.loses_reply:
+            self.loses_reply = False
+            raise SparkUnavailable("Spark Connect does not answer")
         return StartedQuery("session", query_id, f"run-{self.started_count}")
 
     async def look(self, handle: QueryHandle) -> QueryLook:
@@ -114,6 +123,8 @@ class FakeQueries:
     async def stop_named(self, name: str) -> None:
         self._answer()
         self.log.append(f"stop named {name}")
+        for query_id in [each for each in self.looks if self._names.get(each) == name]:
+            del self.looks[query_id]
 
     @property
     def alive(self) -> list[str]:
@@ -131,10 +142,13 @@ class FakeStarter:
         self.refused = False
         self.discarded: list[str] = []
 
-    def nodes(self, record: PipelineRecord) -> Sequence[str]:
+    def options(self, record: PipelineRecord, run: Run) -> RunOptions:
+        return record.options.resolved(ExecutionSettings())
+
+    def states(self, record: PipelineRecord) -> States:
         if self.refused:
             raise StartFailed("node 3 is not supported", code="plan.unsupported")
-        return ["3_sink-materializer"]
+        return {"3_sink-materializer": []}
 
     def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
         return f"{record.name} run {run.number}"
@@ -152,7 +166,7 @@ class FakeLedgers:
         self.dropped: list[str] = []
         self.error: Exception | None = None
 
-    def open_run(self, name: str, nodes: Sequence[str], max_parallelism: int) -> Run:
+    def open_run(self, name: str, states: States, max_parallelism: int) -> Run:
         if self.error is not None:
             raise self.error
         self.runs[name] = self.runs.get(name, 0) + 1

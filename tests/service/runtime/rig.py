@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 PLAN: dict[str, object] = {"nodes": []}
 LOOK_MS = 1_000
-LIMIT_MS = 20_000
 LIMITS = RestartLimits(restarts_max=3, backoff_min_ms=500, backoff_max_ms=4_000, reset_ms=60_000)
 
 
@@ -75,6 +74,13 @@ class Rig:
         self.registry.create("p", PLAN)
         await self.order("RUNNING")
         assert self.status.state == "RUNNING"
+
+    async def forgotten(self) -> None:
+        """Return once the keeper of the deleted pipeline has ended."""
+        keepers = [each for each in asyncio.all_tasks() if each.get_name() == "tailrace p"]
+        if keepers:
+            await asyncio.wait(keepers)
+        assert self.registry.names() == frozenset()
 
     async def look(self) -> None:
         await self.clock.advance(LOOK_MS)

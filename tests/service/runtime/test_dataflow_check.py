@@ -51,13 +51,23 @@ def test_a_plan_that_runs_is_accepted(tmp_path: Path) -> None:
     check(tmp_path, plan_of({**SOURCE, "path": "in/*.jsonl"}, {"connector": "redis"}))
     check(tmp_path, plan_of({"connector": "ingress"}, {"connector": "print"}))
     check(tmp_path, plan_of({"connector": "datagen"}, {"connector": "blackhole"}))
+    kafka = {
+        "connector": "kafka",
+        "topic": "orders",
+        "properties__bootstrap__servers": "broker:9092",
+        "scan__startup__mode": "earliest-offset",
+        "value__format": "changelog-json",
+    }
+    check(tmp_path, plan_of(kafka, SINK))
 
 
 @pytest.mark.parametrize(
     ("source", "error", "words"),
     [
-        ({"connector": "kafka"}, UnsupportedConnector, "spark-sql-kafka"),
-        ({"connector": "jdbc"}, UnsupportedConnector, "JDBC driver"),
+        ({"connector": "kafka"}, InvalidTableOption, "no format"),
+        ({"connector": "kafka", "format": "avro"}, UnsupportedConnector, "avro"),
+        ({"connector": "upsert-kafka"}, UnsupportedConnector, "keys are not read"),
+        ({"connector": "jdbc"}, UnsupportedConnector, "no stream"),
         ({"connector": "nosuch"}, UnsupportedConnector, "nosuch"),
         ({**SOURCE, "format": "avro"}, UnsupportedConnector, "avro"),
         ({**SOURCE, "path": ""}, InvalidTableOption, "path"),
@@ -67,7 +77,11 @@ def test_a_plan_that_runs_is_accepted(tmp_path: Path) -> None:
         ({**SOURCE, "changelog_mode": "I,X"}, InvalidTableOption, "I,X"),
         ({**SOURCE, "source__monitor_interval": "soon"}, InvalidTableOption, "monitor"),
         ({"connector": "datagen", "rows_per_second": "0"}, InvalidTableOption, "rows-per-second"),
+        ({"connector": "datagen", "rows_per_second": "9" * 5_000}, InvalidTableOption, "18 digits"),
         ({"connector": "datagen", "number_of_rows": "x"}, InvalidTableOption, "datagen"),
+        ({"connector": "datagen", "number_of_rows": "9" * 5_000}, InvalidTableOption, "datagen"),
+        ({"connector": "datagen", "fields.v.max": "inf"}, InvalidTableOption, "finite"),
+        ({"connector": "datagen", "fields.v.min": "nan"}, InvalidTableOption, "finite"),
         ({"connector": "ingress", "format": "csv"}, UnsupportedConnector, "ingress"),
     ],
 )
@@ -84,7 +98,9 @@ def test_sources_that_cannot_be_are_refused_with_their_place(
 @pytest.mark.parametrize(
     ("sink", "properties", "error", "words"),
     [
-        ({"connector": "upsert-kafka"}, {}, UnsupportedConnector, "spark-sql-kafka"),
+        ({"connector": "kafka"}, {}, UnsupportedConnector, "at least once"),
+        ({"connector": "upsert-kafka"}, {}, UnsupportedConnector, "at least once"),
+        ({"connector": "jdbc"}, {}, UnsupportedConnector, "written twice"),
         ({"connector": "redis"}, {"key": []}, InvalidTableOption, "primary key"),
         ({**SINK, "path": "../out"}, {}, PathOutsideRoot, "outside"),
         ({**SINK, "changelog_mode": "all"}, {}, InvalidTableOption, "all"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from service.plan.errors import InvalidExpression
 from service.plan.rex import parse_rex
 from service.runtime.expressions import (
     FUNCTIONS,
@@ -104,6 +106,84 @@ def test_refusals_name_function_place_and_reason(
 
 def test_a_wrong_number_of_operands_is_refused() -> None:
     assert "0 operands" in refused(call("ABS", "INT")).message
+
+
+def bound(value: object, kind: str) -> dict[str, Any]:
+    """The search for what is at least this."""
+    ranges = [{"lower": {"value": value, "boundType": "CLOSED"}}]
+    sarg = {"kind": "LITERAL", "sarg": {"ranges": ranges, "nullAs": "UNKNOWN"}, "type": kind}
+    return call("SEARCH", "BOOLEAN", ref(0, kind), sarg)
+
+
+@pytest.mark.parametrize("kind", ["DECIMAL(38, 0)", "BIGINT", "DOUBLE", "FLOAT"])
+@pytest.mark.parametrize(
+    "text", ["1E30000000", "-1E30000000", "9" * 5_000, "9" * 5_000 + "E-4999", "1E999999999"]
+)
+def test_a_number_far_out_of_range_is_refused_without_being_written_out(
+    text: str, kind: str
+) -> None:
+    """Padded to its zeros, the first one takes gigabytes."""
+    for rex in (lit(text, f"{kind} NOT NULL"), bound(text, f"{kind} NOT NULL")):
+        tracemalloc.start()
+        try:
+            with pytest.raises((MalformedExpression, UnsupportedExpression)):
+                check(parse_rex(rex, PATH))
+            assert tracemalloc.get_traced_memory()[1] < 5_000_000
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "kind", ["INTERVAL SECOND(3) NOT NULL", "INTERVAL YEAR(2) TO MONTH NOT NULL"]
+)
+@pytest.mark.parametrize("text", ["9" * 19, "9" * 30, "-" + "9" * 5_000])
+def test_an_interval_that_no_column_can_hold_is_refused(text: str, kind: str) -> None:
+    with pytest.raises(MalformedExpression, match="INTERVAL"):
+        check(parse_rex(call("IS NULL", "BOOLEAN NOT NULL", lit(text, kind)), PATH))
+
+
+@pytest.mark.parametrize("text", ["0E30000000", "0E-2", "0"])
+def test_a_zero_is_a_zero_with_any_exponent(text: str) -> None:
+    assert str(literal_value(text, parse_type("DECIMAL(10, 2)"))) == "0.00"
+
+
+def test_a_decimal_may_use_all_its_digits() -> None:
+    kind = parse_type("DECIMAL(38, 2)")
+
+    assert str(literal_value("9" * 36 + ".99", kind)) == "9" * 36 + ".99"
+    assert literal_value("1E35", kind) == Decimal("1E35")
+    with pytest.raises(LiteralError, match="36 digits before the point"):
+        literal_value("1E36", kind)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("1_000", "٣", "Infinity", "NaN", " 1"),
+        # read in a time that grows with its length, not with the square of it
+        pytest.param("9" * 1_000_000 + "x", id="a million digits"),
+    ],
+)
+def test_what_java_reads_as_no_number_is_none(value: str) -> None:
+    for kind in ("DECIMAL(10, 2)", "DOUBLE", "BIGINT"):
+        with pytest.raises(InvalidExpression):
+            parse_rex(lit(value, f"{kind} NOT NULL"), PATH)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [("(" * 3_000 + ")" * 3_000, "deeply"), ("a{99999999999999999999}", "too large")],
+)
+def test_a_pattern_that_breaks_the_parser_is_refused(pattern: str, words: str) -> None:
+    assert words in refused(call("REGEXP", "BOOLEAN", S, lit(pattern, "STRING NOT NULL"))).message
+
+
+def test_an_expression_that_breaks_the_client_is_refused() -> None:
+    rex = I
+    for _ in range(180):
+        rex = call("ABS", "INT", rex)
+
+    assert "nested too deeply" in refused(rex).message
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,80 @@ def test_a_key_is_expired_at_its_ttl_to_the_millisecond(looks: Any, strategy: st
         look.inspector.history(("a",))
 
 
+TTL_CHANGES = {
+    "off to on": (0, 1_500),
+    "on to off": (1_500, 0),
+    "shorter": (5_000, 1_500),
+    "longer": (1_500, 5_000),
+}
+
+
+def cases(*strategies: str) -> list[Any]:
+    """Strategies with each change of the TTL."""
+    return [
+        pytest.param(strategy, change, id=f"{strategy} {change}")
+        for strategy in strategies
+        for change in TTL_CHANGES
+    ]
+
+
+def written_then_started_anew(looks: Any, strategy: str, change: str) -> Look:
+    """Rows 1 and 2, written at 1000 and 2000 under one TTL; then a run under another."""
+    before, after = TTL_CHANGES[change]
+    first = looks(strategy=Strategy(strategy), ttl_ms=before)
+    first.pipeline.run_epoch([("+I", (1, "a", None))], time_ms=1_000)
+    first.pipeline.run_epoch([("+I", (2, "a", None))], time_ms=2_000)
+    anew: Look = looks(strategy=Strategy(strategy), ttl_ms=after)
+    return anew
+
+
+def ids(look: Look) -> list[int]:
+    """What is listed, in agreement with what is counted and with each way of asking."""
+    history = look.inspector.history(("a",), limit=10)
+    (key,) = look.inspector.list_keys("", None, 10).items
+    found = [each.row["id"] for each in history.entries]
+    assert history.size == len(found) <= key.entries
+    assert history.current.row["id"] == found[-1]
+    assert (history.fallback and history.fallback.row["id"]) == (found[-2:-1] or [None])[0]
+    return found
+
+
+@pytest.mark.parametrize(("strategy", "change"), cases("VALUE", "MAP"))
+def test_after_a_change_of_the_ttl_entries_live_by_the_new_one(
+    looks: Any, strategy: str, change: str
+) -> None:
+    look = written_then_started_anew(looks, strategy, change)
+    new_ttl_ms = TTL_CHANGES[change][1]
+
+    look.now_ms = 2_600
+    assert ids(look) == ([2] if new_ttl_ms == 1_500 else [1, 2])
+    look.now_ms = 2_000 + new_ttl_ms
+    if not new_ttl_ms:
+        assert ids(look) == [1, 2]
+        return
+    with pytest.raises(KeyExpired, match="all 2 rows"):
+        look.inspector.history(("a",))
+    look.now_ms -= 1
+    assert ids(look)[-1] == 2
+
+
+@pytest.mark.parametrize(("strategy", "change"), cases(*STRATEGIES))
+def test_after_a_change_of_the_ttl_readers_and_the_operator_see_the_same_entries(
+    looks: Any, strategy: str, change: str
+) -> None:
+    look = written_then_started_anew(looks, strategy, change)
+    look.now_ms = 2_600
+    seen = ids(look)
+
+    look.pipeline.run_epoch([("+I", (3, "a", None))], time_ms=2_600)
+
+    assert ids(look) == [*seen, 3]
+    look.pipeline.run_epoch([("-D", (n, "a", None)) for n in (1, 2, 3)], time_ms=2_600)
+    with pytest.raises(KeyNotFound):
+        look.inspector.history(("a",))
+    assert look.inspector.counts()[:2] == (0, 3 - len([*seen, 3]))
+
+
 def test_keys_are_paged_once_each_and_by_prefix(looks: Any) -> None:
     look = looks()
     names = [f"N{n:03d}" for n in range(40)] + ["a*b", "a?", 'say "hi"', "x,y", "日本"]

@@ -14,6 +14,7 @@ from service.runtime.errors import QueryStillRunning
 from service.runtime.launcher import package_version
 from service.runtime.records import PipelineOptions, QueryHandle
 from service.runtime.status import PERMANENT_CODES
+from service.settings import ExecutionSettings
 from state.errors import StateLost, StateUnavailable
 from tests.service.runtime.rig import LIMITS, PLAN, Rig, in_rig
 
@@ -47,6 +48,46 @@ async def test_created_pipeline_that_is_not_wanted_stays_stopped(rig: Rig) -> No
     assert rig.status.state == "STOPPED"
     assert rig.queries.started_count == 0
     assert rig.clock.remaining_ms() is None
+
+
+@in_rig
+async def test_the_options_of_a_start_are_noted_and_outlive_its_query(rig: Rig) -> None:
+    rig.registry.create("p", PLAN, options=PipelineOptions(default_ttl_ms=5))
+    await rig.order("RUNNING")
+    rig.registry.update("p", options=PipelineOptions(default_ttl_ms=9))
+    await rig.order("STOPPED")
+
+    held = rig.registry.get("p")
+
+    assert held.query is None
+    assert held.in_force(ExecutionSettings()).default_ttl_ms == 5
+    await rig.order("RUNNING")
+    assert rig.registry.get("p").in_force(ExecutionSettings()).default_ttl_ms == 9
+
+
+@in_rig
+async def test_a_query_whose_start_was_not_answered_is_ended_before_the_next_one(rig: Rig) -> None:
+    rig.registry.create("p", PLAN)
+    rig.queries.loses_reply = True
+    await rig.order("RUNNING")
+    assert rig.status.state == "RESTARTING"
+
+    await rig.clock.advance(500)
+
+    assert rig.status.state == "RUNNING"
+    assert rig.queries.alive == ["query-2"]
+
+
+@in_rig
+async def test_a_query_whose_start_was_not_answered_does_not_outlive_a_stop(rig: Rig) -> None:
+    rig.registry.create("p", PLAN)
+    rig.queries.loses_reply = True
+    await rig.order("RUNNING")
+
+    await rig.order("STOPPED")
+
+    assert rig.status.state == "STOPPED"
+    assert rig.queries.alive == []
 
 
 @in_rig

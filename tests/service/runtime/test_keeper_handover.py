@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from service.runtime.supervisor import PipelineStatus, Supervisor
-from tests.service.runtime.rig import LIMIT_MS, LIMITS, Rig, in_rig
+from tests.service.runtime.rig import LIMITS, Rig, in_rig
 
 
 @in_rig
@@ -80,7 +80,7 @@ async def test_deleted_pipeline_is_stopped_then_dropped_then_forgotten(rig: Rig)
     record = rig.registry.delete("p")
 
     await rig.supervisor.forget("p")
-    assert await rig.supervisor.forgotten("p", LIMIT_MS)
+    await rig.forgotten()
 
     assert rig.queries.alive == []
     assert rig.starter.discarded == [record.id]
@@ -101,7 +101,7 @@ async def test_state_of_a_deleted_pipeline_stays_until_its_query_is_over(rig: Ri
     rig.queries.away = False
     rig.clock.ms += LIMITS.backoff_max_ms
     await rig.supervisor.forget("p")
-    assert await rig.supervisor.forgotten("p", LIMIT_MS)
+    await rig.forgotten()
     assert rig.ledgers.dropped == ["p"]
 
 
@@ -114,7 +114,7 @@ async def test_deletion_that_a_dying_service_left_is_finished_by_the_next(rig: R
     rig.supervisor = Supervisor(rig.ports(), scan_interval_ms=10**9)
     await rig.supervisor.start()
     await rig.clock.parked()
-    assert await rig.supervisor.forgotten("p", LIMIT_MS)
+    await rig.forgotten()
 
     assert rig.queries.alive == []
     assert rig.ledgers.dropped == ["p"]
@@ -125,7 +125,7 @@ async def test_name_can_be_used_again_after_deletion(rig: Rig) -> None:
     await rig.running()
     rig.registry.delete("p")
     await rig.supervisor.forget("p")
-    assert await rig.supervisor.forgotten("p", LIMIT_MS)
+    await rig.forgotten()
 
     await rig.running()
 

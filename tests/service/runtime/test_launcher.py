@@ -25,6 +25,7 @@ from service.runtime.launcher import (
     spark_home,
 )
 from service.runtime.spark_configuration import (
+    SPEC_OPTION,
     SparkOptions,
     spark_configuration,
     spark_environment,
@@ -318,6 +319,13 @@ def test_spark_listens_on_loopback_only_and_tries_tasks_again(tmp_path: Path) ->
     assert {found[name] for name in addresses} == {"127.0.0.1"}
     assert found["spark.connect.grpc.binding.address"] == "127.0.0.1"
     assert found["spark.connect.session.manager.defaultSessionTimeout"] == "-1"
+
+
+def test_spark_hides_the_option_that_holds_the_password_of_redis(tmp_path: Path) -> None:
+    """Spark replaces the values of options whose names match, wherever it shows options."""
+    found = spark_configuration(tmp_path, port=15002, options=SparkOptions())
+
+    assert re.search(found["spark.redaction.regex"], SPEC_OPTION)
 
 
 def test_extra_spark_settings_replace_ours(tmp_path: Path) -> None:

@@ -4,4 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("state.testing.conformance", "state.testing.ledger_conformance")
+pytest.register_assert_rewrite(
+    "state.testing.conformance",
+    "state.testing.ledger_conformance",
+    "state.testing.lex_conformance",
+)

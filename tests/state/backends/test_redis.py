@@ -4,47 +4,27 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from state.backends.reads import command_of, value_of
-from state.backends.redis import RedisBackend
-from state.backends.transport import RedisTransport, checked
-from state.epochs import EpochLedger
-from state.reader import CommittedReader
 from state.testing.conformance import StateBackendConformance
 from state.testing.ledger_conformance import LedgerConformance
-from state.testing.stand import Stand
+from state.testing.stand import Stand, redis_stand
 from tests.conftest import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from state.backends.interface import Read
-
-
-def stand_on(client: redis.Redis) -> Iterator[Stand]:
-    transport = RedisTransport(client)
-    reader = CommittedReader(client, "orders")
-
-    def slot(read: Read) -> Any:
-        command = command_of(read, b"tailrace:{orders}:")
-        return value_of(read, command and checked(transport.exchange([command]))[0])
-
-    backend = RedisBackend(transport, "orders")
-    yield Stand("orders", backend, EpochLedger(transport, "orders"), reader.view, slot)
-    reader.close()
-    backend.close()
-
 
 class TestRedisBackend(StateBackendConformance, LedgerConformance):
     @pytest.fixture
     def stand(self, redis_client: redis.Redis) -> Iterator[Stand]:
-        yield from stand_on(redis_client)
+        with redis_stand(redis_client) as stand:
+            yield stand
 
 
 @pytest.fixture(scope="module")
@@ -74,4 +54,5 @@ class TestRedisClusterNode(StateBackendConformance, LedgerConformance):
     @pytest.fixture
     def stand(self, cluster_node: redis.Redis) -> Iterator[Stand]:
         cluster_node.execute_command("FLUSHALL")
-        yield from stand_on(cluster_node)
+        with redis_stand(cluster_node) as stand:
+            yield stand

@@ -17,10 +17,11 @@ from state.backends.transport import (
     function,
     library,
     shared_transport,
+    translate,
     transport_of,
 )
 from state.epochs import EpochLedger
-from state.errors import StateAccessDenied, StateCorrupt, StateUnavailable
+from state.errors import StateAccessDenied, StateCorrupt, StateError, StateUnavailable
 from tests.conftest import free_port
 
 if TYPE_CHECKING:
@@ -94,10 +95,55 @@ def test_an_error_does_not_hide_the_other_replies(transport: RedisTransport) -> 
 
 
 def test_nobody_listening_is_unavailable() -> None:
-    settings = ClientSettings(f"redis://127.0.0.1:{free_port()}", backoff_ms=1)
+    port = free_port()
+    settings = ClientSettings(f"redis://127.0.0.1:{port}", backoff_ms=1)
 
-    with pytest.raises(StateUnavailable):
+    with pytest.raises(StateUnavailable, match="ConnectionError") as caught:
         RedisTransport(settings).exchange([("PING",)])
+
+    assert str(port) not in str(caught.value)
+    assert "127.0.0.1" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "told"),
+    [
+        (
+            redis.ConnectionError(
+                "Error 111 connecting to redis.internal:6379. Connection refused."
+            ),
+            StateUnavailable,
+            "redis does not answer (ConnectionError)",
+        ),
+        (
+            redis.exceptions.NoPermissionError("User alice has no permissions to access key 'k'"),
+            StateAccessDenied,
+            "redis denies access (NoPermissionError)",
+        ),
+        (
+            redis.ResponseError("MISCONF Redis is configured to save in /var/redis"),
+            StateUnavailable,
+            "redis does not answer (MISCONF)",
+        ),
+        (
+            redis.ResponseError("WRONGTYPE Operation against a key"),
+            StateCorrupt,
+            "redis refuses a command (WRONGTYPE)",
+        ),
+        (
+            redis.ResponseError("unknown command 'XYZ', with args beginning with: 'secret'"),
+            StateCorrupt,
+            "redis refuses a command (ResponseError)",
+        ),
+    ],
+)
+def test_of_an_error_of_redis_only_its_kind_is_told(
+    error: redis.RedisError, kind: type[StateError], told: str
+) -> None:
+    found = translate(error)
+
+    assert type(found) is kind
+    assert found.message == told
 
 
 def test_opening_a_connection_is_tried_again_up_to_a_limit() -> None:
@@ -155,7 +201,7 @@ def test_only_what_may_be_repeated_is_sent_again(
     pool = BrokenPool()
     monkeypatch.setattr(transport, "_pool", pool)
 
-    with pytest.raises(StateUnavailable, match="reset by peer"):
+    with pytest.raises(StateUnavailable, match="ConnectionError"):
         transport.exchange([("INCR", "a"), ("INCR", "b")], is_repeatable=is_repeatable)
 
     assert (pool.opened, pool.released) == (sent, sent)

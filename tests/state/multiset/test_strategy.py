@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from state.errors import InvalidThresholds
 from state.multiset.strategy import DEFAULT_THRESHOLDS, HistoryPolicy, Strategy, Thresholds
 
 
@@ -18,7 +19,7 @@ def test_defaults_leave_a_gap(backend: str):
 
 @pytest.mark.parametrize(("high", "low"), [(1, 1), (5, 6), (0, 0), (3, -1)])
 def test_a_pair_without_a_gap_is_refused(high: int, low: int):
-    with pytest.raises(ValueError, match="threshold"):
+    with pytest.raises(InvalidThresholds, match="threshold"):
         Thresholds.of("redis", high, low)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pickle
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -24,6 +26,7 @@ from service.runtime.dataflow_errors import SinkRefused
 from service.runtime.sinks.commit import close, sum_up
 from service.runtime.sinks.spec import SinkSpec, WriterSpec
 from service.runtime.sinks.writer import write_part
+from service.runtime.table_reader import SlotReader
 from state.epochs import EpochLedger
 
 if TYPE_CHECKING:
@@ -163,6 +166,41 @@ def test_progress_notes_and_dead_letters_are_closed_with_the_epoch(
     assert redis_client.get("tailrace:{p}:dead:count") == b"1"
 
 
+def test_what_a_close_took_is_noted_once_beside_its_record(
+    redis_client: redis.Redis, writer: WriterSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = dataclasses.replace(with_sinks(writer, sink("blackhole")), progress_max=2)
+    clock_ns = itertools.count(0, 2_500_000)
+    clock = SimpleNamespace(perf_counter_ns=lambda: next(clock_ns))
+    monkeypatch.setattr("service.runtime.sinks.commit.time", clock)
+    slot = SlotReader(redis_client, "p")
+    run(spec, 1, [tick(1)])
+    record = redis_client.xrange("tailrace:{p}:progress")
+
+    next(clock_ns)
+    run(spec, 1, [tick(1)])
+
+    assert redis_client.xrange("tailrace:{p}:progress") == record
+    assert b"close" not in record[0][1][b"progress"]
+    assert [each["close_ms"] for each in slot.progress(None, 10)[1]] == [2.5]
+    run(spec, 2, [tick(2)])
+    run(spec, 3, [tick(3)])
+    assert redis_client.xlen("tailrace:{p}:closes") == 2
+    redis_client.xdel("tailrace:{p}:closes", "2-0")
+    assert [each["close_ms"] for each in slot.progress(None, 10)[1]] == [2.5, None]
+    assert [each["close_ms"] for each in slot.progress_after(0, 10)] == [None, 2.5]
+
+
+def test_an_epoch_is_closed_though_the_time_of_it_cannot_be_noted(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    redis_client.set("tailrace:{p}:closes", "of another type")
+
+    run(with_sinks(writer, sink("blackhole")), 1, [tick(1)])
+
+    assert EpochLedger(redis_client, "p").marker().epoch == 1
+
+
 def test_offsets_of_a_source_that_rested_stay_in_the_marker(
     redis_client: redis.Redis, writer: WriterSpec
 ) -> None:
@@ -174,6 +212,22 @@ def test_offsets_of_a_source_that_rested_stay_in_the_marker(
 
     marker = EpochLedger(redis_client, "p").marker()
     assert orjson.loads(marker.offsets) == {"other": {"at": 9}, "s": {"at": 2}}
+
+
+def test_partitions_of_a_source_that_rested_stay_in_the_marker(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    spec = with_sinks(writer, sink("blackhole"))
+
+    def read(partition: str, end: int) -> pa.RecordBatch:
+        offsets = {"topics": {"t": {partition: end}}}
+        return notes((TICK, to_note(SourceNote("k", f"t/{partition}", 1, offsets))))
+
+    run(spec, 1, [tick(1), read("0", 5), read("1", 8)])
+    run(spec, 2, [tick(2), read("1", 9)])
+
+    marker = EpochLedger(redis_client, "p").marker()
+    assert orjson.loads(marker.offsets)["k"] == {"topics": {"t": {"0": 5, "1": 9}}}
 
 
 def test_what_lost_attempts_staged_is_not_applied(

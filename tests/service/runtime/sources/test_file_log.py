@@ -22,7 +22,7 @@ def test_files_keep_their_number_over_readers(redis_client: redis.Redis) -> None
     second.append([C])
 
     assert list(FileLog(redis_client, "log").files(3)) == [A, B, C]
-    assert second.knows("c")
+    assert second.size_of("c") == C.size
 
 
 def test_of_two_readers_at_once_the_second_drops_its_findings(redis_client: redis.Redis) -> None:

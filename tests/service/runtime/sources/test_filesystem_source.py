@@ -108,6 +108,24 @@ def test_bytes_appended_after_the_discovery_are_not_read(
     assert read_epoch(reader, reader.initialOffset(), epoch.end).rows == [(0, 1, "k1")]
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_file_that_grows_after_its_discovery_fails_and_is_named(
+    redis_client: redis.Redis, tmp_path: Path, *, is_restarted: bool
+) -> None:
+    options = {**JSON, "source.monitor-interval": "0 ms"}
+    write(tmp_path, "in/a.jsonl", line(1))
+    write(tmp_path, "in/b.jsonl", line(2))
+    reader = make_reader(redis_client, tmp_path, options=options)
+    (epoch,) = read_all(reader)
+    if is_restarted:
+        reader = make_reader(redis_client, tmp_path, options=options)
+
+    write(tmp_path, "in/b.jsonl", line(2) + line(3))
+
+    with pytest.raises(SourceChanged, match=r"in/b\.jsonl grew .* rename them into place"):
+        reader.latestOffset(epoch.end, reader.getDefaultReadLimit())
+
+
 def test_malformed_lines_become_dead_letters_with_their_position(
     redis_client: redis.Redis, tmp_path: Path
 ) -> None:
@@ -223,3 +241,19 @@ def test_each_time_of_the_time_field_is_an_epoch_of_its_own(
     assert [min(each.times) - epochs[0].end["base"] for each in epochs] == [0, 300, 3000]
     assert all(len(each.times) == 1 for each in epochs)
     assert abs(epochs[0].end["base"] - base) < 60_000
+
+
+def test_a_line_without_a_time_is_a_dead_letter_and_ends_no_epoch(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    bad = [b"{oops\n", b"[]\n", line(9), line(9, t="0"), line(9, t=True), b"\n"]
+    content = [bad[0], line(1, t=5), *bad[1:3], line(2, t=5), *bad[3:], line(3, t=7)]
+    write(tmp_path, "in/a.jsonl", b"".join(content))
+    write(tmp_path, "in/b.jsonl", bad[0])
+    options = {**JSON, "testing.time-field": "t"}
+
+    epochs = read_all(make_reader(redis_client, tmp_path, options=options))
+
+    assert [[row[1] for row in each.rows] for each in epochs] == [[1, 2], [3], []]
+    assert [len(each.dead) for each in epochs] == [5, 0, 1]
+    assert [each.end["t"] for each in epochs] == [5, 7, 7]

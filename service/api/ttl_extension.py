@@ -1,0 +1,53 @@
+"""`/v1/pipelines/{p}/ttl-extension`: let everything live longer, say by a downtime.
+
+While a pipeline stood still, nothing that it keeps was refreshed; without more, much of it would
+expire when it goes on. An extension is one number: nothing is rewritten, and it holds for all that
+is stored from the next run on. Source: FLIP-25, future work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+
+from service import problem_types as problem
+from service.api.deps import IdempotencyDep, RecordDep, ServicesDep, describe, in_thread
+from service.api.etags import reply
+from service.api.models import TtlExtension, TtlExtensionBody
+from service.runtime.table_reader import SlotReader
+from state.registry import extend_ttl, extension_ms
+
+if TYPE_CHECKING:
+    from service.runtime.records import PipelineRecord
+
+router = APIRouter(prefix="/v1/pipelines/{pipeline}/ttl-extension", tags=["pipelines"])
+
+
+@router.get("", response_model=TtlExtension, responses=describe(problem.PIPELINE_NOT_FOUND))
+async def get(request: Request, record: RecordDep, services: ServicesDep) -> Response:
+    """By how much the lives of what the pipeline keeps were extended."""
+    total_ms = await in_thread(extension_ms, SlotReader(services.redis, record.name))
+    return reply(request, _shown(record, total_ms))
+
+
+@router.post("", response_model=TtlExtension, responses=describe(problem.PIPELINE_NOT_FOUND))
+async def extend(
+    request: Request,
+    body: TtlExtensionBody,
+    record: RecordDep,
+    services: ServicesDep,
+    idempotency: IdempotencyDep,
+) -> Response:
+    """Extend the lives of all that the pipeline keeps; in force from its next start on."""
+
+    async def act() -> Response:
+        slot = SlotReader(services.redis, record.name)
+        return reply(request, _shown(record, await in_thread(extend_ttl, slot, body.by_ms)))
+
+    return await idempotency.run(act)
+
+
+def _shown(record: PipelineRecord, total_ms: int) -> dict[str, int]:
+    in_force = record.run_options.ttl_extension_ms if record.run_options else 0
+    return {"extension_ms": total_ms, "in_force_ms": in_force}

@@ -1,0 +1,22 @@
+"""What kinds of JSON values are called in messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def json_name(value: Any) -> str:
+    """What a JSON value is, for messages that must not repeat it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case _:
+            return "an object"

@@ -1,0 +1,112 @@
+"""Options in a node's `configuration`: those in force when the plan was compiled.
+
+Flink's plans carry them so that a later default does not alter a running query. A sink's are
+honoured, or say what the planner has already put into the plan; any other of a node that runs here
+is refused by name.
+
+    table.exec.sink.not-null-enforcer      ERROR (default) or DROP
+    table.exec.sink.type-length-enforcer   IGNORE (default), TRIM_PAD or ERROR
+    table.exec.sink.upsert-materialize-strategy.adaptive.threshold.high, .low
+                                           rows of a history; the pipeline's own options win
+
+Source: Flink `ExecutionConfigOptions` (2.3), whose enumerations are read without regard to case.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from service.plan.nodes import Sink
+from service.plan.properties import pointer_token
+from service.runtime.dataflow_errors import InvalidNodeOption, UnsupportedNode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.plan.nodes import ExecNode
+
+NOT_NULL_OPTION = "table.exec.sink.not-null-enforcer"
+LENGTH_OPTION = "table.exec.sink.type-length-enforcer"
+_STRATEGY = "table.exec.sink.upsert-materialize-strategy"
+STRATEGY_OPTION = f"{_STRATEGY}.type"
+HIGH_OPTION = f"{_STRATEGY}.adaptive.threshold.high"
+LOW_OPTION = f"{_STRATEGY}.adaptive.threshold.low"
+
+_ENUMERATIONS: Mapping[str, tuple[str, ...]] = {
+    NOT_NULL_OPTION: ("ERROR", "DROP"),
+    LENGTH_OPTION: ("IGNORE", "TRIM_PAD", "ERROR"),
+    # Rows of one key meet in one task here, whatever the sink's parallelism.
+    "table.exec.sink.keyed-shuffle": ("AUTO", "NONE", "FORCE"),
+    # Rows carry no timestamp beside their columns.
+    "table.exec.sink.rowtime-inserter": ("ENABLED", "DISABLED"),
+    # What came of it is the plan's requireUpsertMaterialize.
+    "table.exec.sink.upsert-materialize": ("AUTO", "NONE", "FORCE"),
+    # What came of it is the plan's upsertMaterializeStrategy, see `check_configuration`.
+    STRATEGY_OPTION: ("LEGACY", "VALUE", "MAP", "ADAPTIVE"),
+}
+_NUMBERS = (HIGH_OPTION, LOW_OPTION)
+
+
+def enumerated(node: ExecNode, name: str) -> str:
+    """The value of an option of a sink in upper case, its default where the node has none.
+
+    Raises:
+        InvalidNodeOption: it is none of Flink's.
+    """
+    allowed = _ENUMERATIONS[name]
+    value = node.configuration.get(name, allowed[0]).upper()
+    if value not in allowed:
+        raise _refused(node, name, f'option "{name}" has no such value', ", ".join(allowed))
+    return value
+
+
+def threshold(node: ExecNode, name: str) -> int | None:
+    """A threshold of the adaptive strategy, None where the node has none.
+
+    Raises:
+        InvalidNodeOption: it is no number.
+    """
+    text = node.configuration.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise _refused(node, name, f'option "{name}" is no number of rows', "for example 1000")
+    return int(text)
+
+
+def check_configuration(node: ExecNode) -> None:
+    """Refuse what is not honoured of a node that runs here.
+
+    Raises:
+        UnsupportedNode: an option is none that is honoured.
+        InvalidNodeOption: it has a value that Flink does not know.
+    """
+    sink = node.view if isinstance(node.view, Sink) else None
+    keeper = sink if sink and sink.require_upsert_materialize else None
+    known = [*_ENUMERATIONS, *_NUMBERS] if sink else []
+    for name in node.configuration:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, cutoff=0.75)
+            hint = f'did you mean "{near[0]}"?' if near else "compile the plan without it"
+            raise UnsupportedNode(
+                f'option "{name}" of {node.type} is not honoured',
+                hint=hint,
+                node_id=node.id,
+                path=_place(node, name),
+            )
+        if name in _NUMBERS:
+            threshold(node, name)
+            continue
+        value = enumerated(node, name)
+        if name == STRATEGY_OPTION and keeper is not None and value != keeper.strategy:
+            message = f'option "{name}" and the plan\'s upsertMaterializeStrategy differ'
+            raise _refused(node, name, message, f"the plan says {keeper.strategy}")
+
+
+def _refused(node: ExecNode, name: str, message: str, hint: str) -> InvalidNodeOption:
+    return InvalidNodeOption(message, hint=hint, node_id=node.id, path=_place(node, name))
+
+
+def _place(node: ExecNode, name: str) -> str:
+    return f"{node.path}/configuration/{pointer_token(name)}"

@@ -1,0 +1,206 @@
+"""Records of Spark's Kafka source as changes: what runs in its `mapInArrow`.
+
+Spark plans the offsets, reads the topics and keeps its place in the checkpoint; it reads a Kafka
+partition's part of an epoch in one task. Here a record's value becomes a change, by the same
+decoder as a line of a file.
+
+What is hard is a place in the epoch for each record that is the same whenever the epoch runs and
+that no two records share, since tasks know nothing of each other. It is
+
+    offset * 65,536 + number of the partition
+
+where the number comes from the plan, if that names the topics. Of a pattern nobody knows the topics
+beforehand: there the partitions are numbered as they are first met, in a list in Redis that never
+changes but at its end. So changes of one partition keep their order, and those of several go by
+offset, then partition; between partitions Kafka has no order that could be kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from operators.wire import TICK, ControlRow, SourceNote, to_note
+from service.runtime.connections import redis_of
+from service.runtime.slot_keys import places_key
+from service.runtime.sources.base import Chunk, Rejected, WireBatches, redis_errors
+from service.runtime.sources.formats import LineDecoder
+from service.runtime.sources.kafka_options import topics_of, value_format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from service.runtime.sources.spec import SourceSpec
+
+COLUMNS = ("value", "topic", "partition", "offset")
+"""What is read of the columns that Spark's Kafka source gives."""
+_PLACE_BITS = 16
+_OFFSET_BITS = 47
+_BLANK = b" \t\r\n"
+
+
+def decode_records(
+    spec: SourceSpec, schema: StructType, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The changes of one task's records, their dead letters, ticks and notes.
+
+    Args:
+        spec: The table, with the options of `kafka_options.task_options`.
+        schema: The wire columns to give.
+        batches: Records, in the columns `COLUMNS`.
+
+    Raises:
+        MalformedChange: a record is no change, and the pipeline is to fail on it.
+        SourceUnavailable: Redis does not answer, where it numbers the partitions.
+    """
+    wire = WireBatches(spec, schema)
+    records = _Records(spec)
+    for batch in batches:
+        if batch.num_rows:
+            yield from wire.of(records.read(batch))
+    yield wire.control(records.ticks())
+
+
+class Numbering(Protocol):
+    """Numbers below 65,536 for the partitions of a table, each its own, always the same."""
+
+    def number(self, topic: str, partition: int) -> int:
+        """The partition's number."""
+
+
+class _Planned:
+    """The topics are known: their partitions take turns."""
+
+    def __init__(self, topics: list[str]) -> None:
+        self._topics = topics
+
+    def number(self, topic: str, partition: int) -> int:
+        return partition * len(self._topics) + self._topics.index(topic)
+
+
+class _FirstSight:
+    """Places in a list in Redis; of a partition that two attempts added, the first one counts."""
+
+    def __init__(self, spec: SourceSpec, key: str) -> None:
+        self._client = redis_of(spec)
+        self._key = key
+
+    def number(self, topic: str, partition: int) -> int:
+        name = f"{topic}/{partition}"
+        with redis_errors():
+            found = self._client.lpos(self._key, name)
+            if found is None:
+                self._client.rpush(self._key, name)
+                found = self._client.lpos(self._key, name)
+        assert isinstance(found, int)
+        return found
+
+
+@dataclass
+class _Place:
+    """What a task read of one Kafka partition."""
+
+    topic: str
+    partition: int
+    number: int
+    rows: int = 0
+    next_offset: int = 0
+
+    def note(self, table: str) -> str:
+        end = {"topics": {self.topic: {str(self.partition): self.next_offset}}}
+        return to_note(SourceNote(table, f"{self.topic}/{self.partition}", self.rows, end))
+
+
+class _Records:
+    """Decodes batches of records and remembers what there was of each partition."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._spec = spec
+        self._decoder = LineDecoder(spec, with_op=value_format(spec.options) == "changelog-json")
+        topics = topics_of(spec.options)
+        self._numbering: Numbering = (
+            _Planned(topics) if topics else _FirstSight(spec, places_key(spec.pipeline, spec.table))
+        )
+        self._places: dict[tuple[str, int], _Place] = {}
+
+    def read(self, batch: pa.RecordBatch) -> Chunk:
+        """The changes of a batch, and the records among them that are none."""
+        places, place_of = self._places_in(batch)
+        offsets = batch.column("offset").to_numpy()
+        order = _order(offsets, np.array([each.number for each in places])[place_of])
+        values, filled = _lines(batch.column("value"))
+        decoded = self._decoder.decode(b"\n".join(values))
+        rows = filled[decoded.lines]
+        refused = dict.fromkeys(np.setdiff1d(np.arange(batch.num_rows), filled), "no value")
+        refused |= {filled[line]: reason for line, reason in decoded.rejected}
+        for at, place in enumerate(places):
+            mine = place_of == at
+            place.rows += int(np.count_nonzero(mine[rows]))
+            place.next_offset = max(place.next_offset, int(offsets[mine].max()) + 1)
+        rejected = [
+            Rejected(int(order[at]), _position(places[place_of[at]], int(offsets[at])), reason)
+            for at, reason in sorted(refused.items())
+        ]
+        return Chunk(decoded.columns, decoded.kinds, order[rows], rejected)
+
+    def ticks(self) -> list[ControlRow]:
+        """A tick for every shuffle partition, and the notes.
+
+        Every task gives them: none knows whether it is the only one that has anything to read.
+        """
+        count = self._spec.partitions
+        return [
+            *(ControlRow(TICK, each) for each in range(count)),
+            *(
+                ControlRow(TICK, each.number % count, each.note(self._spec.table))
+                for each in self._places.values()
+            ),
+        ]
+
+    def _places_in(self, batch: pa.RecordBatch) -> tuple[list[_Place], np.ndarray]:
+        """The partitions that have records in a batch, and which one each record is of."""
+        topics = batch.column("topic").dictionary_encode()
+        codes = topics.indices.to_numpy().astype(np.int64) << 32
+        found, place_of = np.unique(
+            codes | batch.column("partition").to_numpy(), return_inverse=True
+        )
+        names = topics.dictionary.to_pylist()
+        return [self._place(names[each >> 32], each & 0xFFFFFFFF) for each in found.tolist()], (
+            place_of
+        )
+
+    def _place(self, topic: str, partition: int) -> _Place:
+        place = self._places.get((topic, partition))
+        if place is None:
+            number = self._numbering.number(topic, partition)
+            if number >> _PLACE_BITS:
+                raise OverflowError(f"{self._spec.table}: more than 65,536 Kafka partitions")
+            place = self._places[topic, partition] = _Place(topic, partition, number)
+        return place
+
+
+def _order(offsets: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Each record's place in the epoch."""
+    if int(offsets.max()) >> _OFFSET_BITS:
+        raise OverflowError("a Kafka offset of 2^47 or more")
+    order: np.ndarray = (offsets.astype(np.int64) << _PLACE_BITS) | numbers
+    return order
+
+
+def _lines(values: pa.Array) -> tuple[list[bytes], np.ndarray]:
+    """The values as lines, and which records they are of; those without a value are left out.
+
+    In JSON a line feed may stand only where a carriage return may, too; so one becomes the other.
+    """
+    found = [each and each.strip(_BLANK) for each in values.to_pylist()]
+    filled = [at for at, each in enumerate(found) if each]
+    return [found[at].replace(b"\n", b"\r") for at in filled], np.array(filled, np.int64)
+
+
+def _position(place: _Place, offset: int) -> str:
+    return f"{place.topic}/{place.partition}/{offset}"

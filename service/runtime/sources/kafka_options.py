@@ -1,0 +1,195 @@
+"""Flink's options of a Kafka table, checked, and as Spark's Kafka source takes them.
+
+    topic | topic-pattern          names parted by `;`, or a Java regular expression on whole names
+    properties.bootstrap.servers   and other `properties.*`, handed to the Kafka consumer
+    scan.startup.mode              earliest-offset, latest-offset, timestamp, specific-offsets
+    format | value.format          changelog-json, json
+    changelog-mode                 the kinds that the table may carry, as for every source of ours
+
+Whatever else stands there is refused by name, and so is Flink's default for the start: it goes on
+from offsets that a consumer group has committed, which Spark neither reads nor commits.
+
+Errors name options and never show what is in them: `properties.*` holds passwords.
+
+Source: Flink `KafkaConnectorOptions`; Spark `KafkaSourceProvider`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import orjson
+
+from service.runtime.dataflow_errors import InvalidTableOption, UnsupportedConnector
+from service.runtime.sources.formats import allowed_kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FORMATS = ("changelog-json", "json")
+_PROPERTY = "properties."
+_SERVERS = "properties.bootstrap.servers"
+_MODE = "scan.startup.mode"
+_TIMESTAMP = "scan.startup.timestamp-millis"
+_OFFSETS = "scan.startup.specific-offsets"
+_KNOWN = frozenset(
+    {
+        "connector", "topic", "topic-pattern", "format", "value.format", "changelog-mode",
+        _MODE, _TIMESTAMP, _OFFSETS,
+    }
+)  # fmt: skip
+_SPARKS_OWN = frozenset(
+    {
+        "auto.offset.reset", "enable.auto.commit", "interceptor.classes",
+        "key.deserializer", "value.deserializer",
+    }
+)  # fmt: skip
+"""Properties that Spark sets itself and takes from nobody."""
+_FLINKS_OWN = frozenset(
+    {
+        "client.id.prefix", "commit.offsets.on.checkpoint", "partition.discovery.interval.ms",
+        "register.consumer.metrics",
+    }
+)  # fmt: skip
+"""Properties for Flink's source, which Kafka's consumer would pass over in silence."""
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_OFFSET = re.compile(r"partition:(\d{1,9}),offset:(\d{1,18})")
+_LONG_MAX = 2**63 - 1
+_MODES = ("earliest-offset", "latest-offset", "timestamp", "specific-offsets")
+
+
+def reader_options(options: Mapping[str, str], rows_per_epoch_max: int) -> dict[str, str]:
+    """What Spark's Kafka source is told.
+
+    Raises:
+        InvalidTableOption: an option is missing, unknown or out of range.
+        UnsupportedConnector: the format, or the way to start, does not exist here.
+    """
+    for name in sorted(options):
+        if not _is_known(name):
+            raise InvalidTableOption(f'option "{name}" of a Kafka table is not supported')
+    value_format(options)
+    allowed_kinds(options)
+    if not options.get(_SERVERS):
+        raise InvalidTableOption(f'option "{_SERVERS}" is missing')
+    consumer = {
+        f"kafka.{name.removeprefix(_PROPERTY)}": value
+        for name, value in options.items()
+        if name.startswith(_PROPERTY)
+    }
+    return {
+        **consumer,
+        **_subscription(options),
+        **_start(options),
+        "maxOffsetsPerTrigger": str(rows_per_epoch_max),
+        "failOnDataLoss": "true",
+    }
+
+
+def value_format(options: Mapping[str, str]) -> str:
+    """The format of the records' values.
+
+    Raises:
+        InvalidTableOption: there is none, or it is given twice.
+        UnsupportedConnector: it is not one of ours.
+    """
+    given = [options[name] for name in ("format", "value.format") if name in options]
+    if len(given) != 1:
+        missing = "the table has no format"
+        raise InvalidTableOption(
+            'options "format" and "value.format" say the same' if given else missing,
+            hint=f"one of {', '.join(FORMATS)}",
+        )
+    if given[0] not in FORMATS:
+        raise UnsupportedConnector(
+            f'format "{given[0]}" is not supported for Kafka', hint=f"one of {', '.join(FORMATS)}"
+        )
+    return given[0]
+
+
+def topics_of(options: Mapping[str, str]) -> list[str]:
+    """The topics that the table names, sorted; none if it has a pattern."""
+    return sorted({each.strip() for each in options.get("topic", "").split(";")} - {""})
+
+
+def task_options(options: Mapping[str, str]) -> dict[str, str]:
+    """What a task that decodes records must know: how to read them, nothing of how to get them."""
+    kept = {each: options[each] for each in ("topic", "changelog-mode") if each in options}
+    return {**kept, "format": value_format(options)}
+
+
+def _is_known(name: str) -> bool:
+    if name.startswith(_PROPERTY):
+        return name.removeprefix(_PROPERTY).lower() not in {"", *_SPARKS_OWN, *_FLINKS_OWN}
+    return name in _KNOWN
+
+
+def _subscription(options: Mapping[str, str]) -> dict[str, str]:
+    topics, pattern = topics_of(options), options.get("topic-pattern", "").strip()
+    if bool(topics) == bool(pattern):
+        raise InvalidTableOption('a Kafka table has either option "topic" or "topic-pattern"')
+    if pattern:
+        return {"subscribePattern": pattern}
+    if not all(_TOPIC.fullmatch(each) for each in topics):
+        raise InvalidTableOption(
+            'option "topic" holds a name that no topic can have',
+            hint="names parted by semicolons",
+        )
+    return {"subscribe": ",".join(topics)}
+
+
+def _start(options: Mapping[str, str]) -> dict[str, str]:
+    """Where a new pipeline begins to read; one that goes on does so from its checkpoint."""
+    mode = options.get(_MODE, "group-offsets")
+    for name, owner in ((_TIMESTAMP, "timestamp"), (_OFFSETS, "specific-offsets")):
+        if name in options and mode != owner:
+            raise InvalidTableOption(f'option "{name}" goes with {_MODE} = {owner} only')
+    match mode:
+        case "earliest-offset":
+            return {"startingOffsets": "earliest"}
+        case "latest-offset":
+            return {"startingOffsets": "latest"}
+        case "timestamp":
+            # As in Flink: a partition with no record since then starts behind its last one.
+            return {
+                "startingTimestamp": _timestamp(options),
+                "startingOffsetsByTimestampStrategy": "latest",
+            }
+        case "specific-offsets":
+            return {"startingOffsets": _specific_offsets(options)}
+        case "group-offsets":
+            stated = "is" if _MODE in options else "is not given, which means"
+            raise UnsupportedConnector(
+                f'option "{_MODE}" {stated} group-offsets: Spark keeps offsets in the '
+                "pipeline's checkpoint and reads none of a consumer group",
+                hint=f"one of {', '.join(_MODES)}",
+            )
+        case _:
+            raise InvalidTableOption(
+                f'option "{_MODE}" names no way to start', hint=f"one of {', '.join(_MODES)}"
+            )
+
+
+def _timestamp(options: Mapping[str, str]) -> str:
+    text = options.get(_TIMESTAMP, "")
+    if not re.fullmatch(r"[0-9]{1,19}", text) or int(text) > _LONG_MAX:
+        raise InvalidTableOption(f'option "{_TIMESTAMP}" must be a number of ms since 1970')
+    return text
+
+
+def _specific_offsets(options: Mapping[str, str]) -> str:
+    """`partition:0,offset:42;partition:1,offset:300` as Spark's JSON."""
+    topics = topics_of(options)
+    if len(topics) != 1:
+        raise InvalidTableOption(f'option "{_OFFSETS}" needs option "topic" with one topic')
+    found: dict[str, int] = {}
+    for each in options.get(_OFFSETS, "").removesuffix(";").split(";"):
+        pair = _OFFSET.fullmatch(each.strip())
+        if pair is None or str(int(pair[1])) in found:
+            raise InvalidTableOption(
+                f'option "{_OFFSETS}" is no list of an offset for each partition',
+                hint="for example partition:0,offset:42;partition:1,offset:300",
+            )
+        found[str(int(pair[1]))] = int(pair[2])
+    return orjson.dumps({topics[0]: found}).decode()

@@ -1,0 +1,15 @@
+"""Typed keyed state for operators: what a key may hold, and how it is kept.
+
+session.py     one epoch's cache, its handles and its writes; how to add a kind of state
+cells.py       what a kind of state gives to a session
+value.py       one element a key: value, reducing, aggregating
+collection.py  many elements a key, packed or spread: what lists and maps share
+layout.py      the text of packed collections and the header of spread ones
+lists.py       list
+maps.py        map
+sorted.py      sorted map: lists of values by ordered user keys, and their ranges
+               (sorted_cell.py, sorted_requests.py, sorted_text.py; intervals.py: what is known)
+timers.py      timers of keys, by time
+expiry.py      clean-up of what is expired
+inspection.py  what people see of a key, without what is expired
+"""

@@ -1,0 +1,437 @@
+r"""One key of sorted map state: its elements in order, as far as the epoch knows them.
+
+    packed    hash <state>                       key -> header, then lines: ordered key TAB element
+    spread    hash <state>                       key -> header
+              sorted set <state>:<key>:order     ordered key TAB number TAB element, all of score 0
+              sorted set <state>:<key>:stamps    ordered key TAB number, scored by the element's
+                                                 stamp; only elements that have one
+
+(`state.primitives.layout` draws headers, `state.ttl` elements.) Sorted sets order members of one
+score by their bytes, so a range of user keys with all their values is one ZRANGEBYLEX, and clearing
+one is one ZREMRANGEBYLEX. Numbers grow with each addition and have a fixed width: values of one
+user key stand in the order they were added in. Lines of a packed map stand in that order as they
+are and carry no numbers.
+
+What is hard is that a spread map is known in part only, that the epoch adds to and clears parts
+that it has not seen, and that all of it must read as if it had been stored at once. A cell keeps
+the intervals of the order that it knows; whatever lies in one is in `entries` or is not there.
+Additions are known wherever they lie. A cleared interval is known from then on, and empty, so what
+was not seen before it was cleared need never be read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+from state.backends.interface import HashGet
+from state.errors import StateCorrupt
+from state.primitives.cells import Cell
+from state.primitives.intervals import BOTTOM, TOP, Intervals
+from state.primitives.layout import packed_text, read_collection, spread_text, stamps_name
+from state.primitives.sorted_requests import Count, Expired, Gaps, Probe, Runs
+from state.primitives.sorted_text import (
+    LAST,
+    bounds_of,
+    entry_of_line,
+    entry_of_member,
+    number_text,
+)
+from state.ttl import stamped, unstamped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from state.backends.interface import Read
+    from state.primitives.cells import Element, StateHandle, WriteBatch
+    from state.primitives.intervals import Cut
+    from state.primitives.sorted_text import Entry
+
+
+class SortedCell(Cell):
+    """The elements of one key."""
+
+    __slots__ = (
+        "_cleared",
+        "_entries",
+        "_first_new",
+        "_floor_ms",
+        "_handle",
+        "_has_unstamped",
+        "_is_changed",
+        "_is_sorted",
+        "_is_wiped",
+        "_known",
+        "_next_number",
+        "_removed",
+        "_rewritten",
+        "_stored",
+        "_unstamped",
+        "_was_spread",
+        "size",
+    )
+
+    def __init__(self, handle: StateHandle[SortedCell], key: bytes, key_group: int) -> None:
+        super().__init__(key, key_group)
+        self._handle = handle
+        self.size = 0
+        """How many elements there are now, known or not."""
+        self._entries: list[Entry] = []
+        """Elements that are known, in order if `_is_sorted`."""
+        self._is_sorted = True
+        self._known = Intervals()
+        self._next_number = 0
+        self._first_new = b""
+        """Numbers from here on are of this epoch; below it, elements are stored as spread ones."""
+        self._stored: bytes | None = None
+        """The stored text: a packed map or a header."""
+        self._was_spread = False
+        self._is_wiped = False
+        """Whether everything that was stored goes."""
+        self._is_changed = False
+        self._cleared: list[tuple[Cut, Cut]] = []
+        """Intervals whose stored elements go."""
+        self._removed: list[Entry] = []
+        """Stored elements that go one by one."""
+        self._rewritten: dict[tuple[bytes, bytes], bytes] = {}
+        """What elements were stored as that have another stamp now."""
+        self._unstamped: list[bytes] = []
+        """Members of the stamps that go with cleared intervals."""
+        self._floor_ms: int | None = None
+        """At most the oldest stamp of a spread map."""
+        self._has_unstamped = False
+
+    @property
+    def reads(self) -> Sequence[Read]:
+        """The packed text or the header."""
+        return (HashGet(self.key_group, self._handle.state, [self.key]),)
+
+    def take(self, replies: Sequence[Any]) -> None:
+        """Load the packed elements or the header."""
+        if self.is_loaded:
+            return
+        ((text,),) = replies
+        self.is_loaded = True
+        self._stored = text
+        if text is None:
+            self._known.add(BOTTOM, TOP)
+            return
+        header, lines = read_collection(text)
+        if header.is_spread:
+            self._was_spread = True
+            self.size = header.size
+            self._next_number = header.next_number
+            self._first_new = number_text(header.next_number)
+            self._floor_ms = self.indexed_ms = header.oldest_ms
+            return
+        self._entries = [entry_of_line(line, at) for at, line in enumerate(lines)]
+        self.size = self._next_number = len(lines)
+        self._known.add(BOTTOM, TOP)
+        self.indexed_ms = self._oldest_known()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all elements are known."""
+        return self._known.fills(BOTTOM, TOP)
+
+    @property
+    def order(self) -> bytes:
+        """The name of the elements' sorted set."""
+        return b"%b:%b:order" % (self._handle.state, self.key)
+
+    @property
+    def stamps(self) -> bytes:
+        """The name of the stamps' sorted set."""
+        return stamps_name(self._handle.state, self.key)
+
+    def between(self, low: Cut, high: Cut) -> list[Entry]:
+        """The known elements of an interval, in order."""
+        entries = self._in_order()
+        return entries[bisect_left(entries, low) : bisect_left(entries, high)]
+
+    def append(self, ordered_key: bytes, element: Element) -> None:
+        """Add an element behind those of its user key, whether these are known or not."""
+        stamp_ms, json = element
+        self._entries.append((ordered_key, number_text(self._next_number), stamped(json, stamp_ms)))
+        self._next_number += 1
+        self.size += 1
+        self._is_sorted = False
+        self._is_changed = True
+        if stamp_ms is not None and (self._floor_ms is None or stamp_ms < self._floor_ms):
+            self._floor_ms = stamp_ms
+
+    def rewrite(self, entry: Entry, element: Element) -> None:
+        """Give a known element another stamp."""
+        place = entry[:2]
+        entries = self._in_order()
+        entries[bisect_left(entries, place)] = (*place, stamped(element[1], element[0]))
+        if entry[1] < self._first_new:
+            self._rewritten.setdefault(place, entry[2])
+        self._is_changed = True
+
+    def remove(self, entries: Sequence[Entry]) -> None:
+        """Remove some known elements."""
+        if not entries:
+            return
+        gone = set(entries)
+        self._entries = [each for each in self._in_order() if each not in gone]
+        self._removed += [self._as_stored(each) for each in entries if each[1] < self._first_new]
+        self._shrink(len(entries))
+
+    def clear_between(self, low: Cut, high: Cut, unseen: int = 0) -> None:
+        """Remove the elements of an interval.
+
+        Args:
+            low: Where it begins.
+            high: Where it ends.
+            unseen: How many stored elements lie in it that are not known.
+        """
+        entries = self._in_order()
+        start, end = bisect_left(entries, low), bisect_left(entries, high)
+        gone = entries[start:end]
+        del entries[start:end]
+        self._known.add(low, high)
+        stored = [each for each in gone if each[1] < self._first_new]
+        if stored or unseen:
+            self._cleared.append((low, high))
+        if self._handle.descriptor.may_have_stamps:
+            stored = [self._as_stored(each) for each in stored]
+            self._unstamped += [b"\t".join(each[:2]) for each in stored if each[2][:1] == b"@"]
+        if gone or unseen:
+            self._shrink(len(gone) + unseen)
+
+    def wipe(self) -> None:
+        """Remove all elements, known or not."""
+        self._entries = []
+        self._is_sorted = self._is_wiped = self._is_changed = True
+        self.size = self._next_number = 0
+        self._first_new = b""
+        self._known.add(BOTTOM, TOP)
+        self._cleared, self._removed, self._rewritten, self._unstamped = [], [], {}, []
+        self._floor_ms = None
+
+    def learn(self, low: Cut, high: Cut, members: Iterable[bytes]) -> None:
+        """Take what is stored in an interval, but for the parts of it that are known.
+
+        Raises:
+            StateCorrupt: A member is none of ours, or there are more or fewer than the header says.
+        """
+        found = [entry_of_member(each) for each in members]
+        for gap_low, gap_high in list(self._known.gaps(low, high)):
+            self._entries += found[bisect_left(found, gap_low) : bisect_left(found, gap_high)]
+            self._is_sorted = False
+        self._known.add(low, high)
+        if len(self._entries) > self.size or (self.is_complete and len(self._entries) < self.size):
+            raise _wrong_size(len(self._entries), self.size)
+
+    async def know(self, low: Cut, high: Cut) -> None:
+        """See that all elements of an interval are known; one command for each gap in it."""
+        gaps = list(self._known.gaps(low, high))
+        if gaps:
+            await self._handle.answered(Gaps(self, gaps))
+
+    async def count_unseen(self, low: Cut, high: Cut) -> int:
+        """How many elements of an interval are not known; one command for each gap in it."""
+        gaps = list(self._known.gaps(low, high))
+        if not gaps:
+            return 0
+        request = Count(self, gaps)
+        await self._handle.answered(request)
+        return request.count
+
+    async def nearest_key(self, low: Cut, high: Cut, *, reverse: bool = False) -> bytes | None:
+        """The ordered key of the first element of an interval, or of the last one.
+
+        Cost: where that is not known, one command; more only while it finds removed elements.
+        """
+        while True:
+            found = self.between(low, high)
+            gaps = list(self._known.gaps(low, high))
+            end = -1 if reverse else 0
+            if not gaps:
+                return found[end][0] if found else None
+            gap_low, gap_high = gaps[end]
+            if found and (found[-1] >= gap_high if reverse else found[0] < gap_low):
+                return found[end][0]
+            await self._handle.answered(Probe(self, gap_low, gap_high, reverse=reverse))
+
+    async def settle(self) -> None:
+        """After a change: see to it that a map that fell to `low` can be packed."""
+        if self._is_changed and self.size <= self._handle.thresholds.low:
+            await self.know(BOTTOM, TOP)
+
+    def oldest_ms(self) -> int | None:
+        """The oldest stamp of a packed map, a bound below it of a spread one."""
+        if not self._is_changed:
+            return self.indexed_ms if isinstance(self.indexed_ms, int) else None
+        return self._floor_ms if self._is_spread_now else self._oldest_known()
+
+    def write(self, batch: WriteBatch) -> None:
+        """What changed, in the layout that the size asks for now."""
+        if not self._is_changed:
+            return
+        key_group, state = self.key_group, self._handle.state
+        spread = self._spreads()
+        if self._was_spread and not (spread and self._is_spread_now):
+            batch.drop(key_group, self.order)
+            if self._handle.descriptor.may_have_stamps:
+                batch.drop(key_group, self.stamps)
+        if not self.size:
+            if self._stored is not None:
+                batch.delete(key_group, state, self.key)
+            return
+        if spread:
+            self._write_removed(batch)
+            self._write_added(batch)
+            text = spread_text(self.size, self._next_number, self.oldest_ms())
+        else:
+            text = packed_text(0, [b"%b\t%b" % (key, text) for key, _, text in self._in_order()])
+        if text != self._stored:
+            batch.put(key_group, state, self.key, text)
+
+    async def clean(self, elements_max: int) -> int:
+        """Remove expired elements; of a spread map without looking at the others."""
+        handle, before = self._handle, self.size
+        if not self.is_loaded:
+            await handle.answered(self)
+            before = self.size
+        if not self.size or not handle.rules.is_enabled:
+            return 0
+        if not self.is_complete:
+            await self._clean_unseen(elements_max)
+        if self._has_unstamped and handle.rules.is_expired(None, handle.session.clock):
+            await self.know(BOTTOM, TOP)
+        if self.is_complete:
+            expired = [e for e in self._in_order() if handle.is_expired(unstamped(e[2]))]
+            self.remove(expired[:elements_max])
+            self._set_floor(self._oldest_known())
+        await self.settle()
+        return before - self.size
+
+    def expired_unseen(
+        self, oldest: Sequence[tuple[bytes, float]], stamped_count: int, elements_max: int
+    ) -> list[tuple[Cut, Cut]]:
+        """Remove expired elements of a spread map that are known, and tell where the others are.
+
+        Args:
+            oldest: The oldest stored stamps, lowest first: all, or more than `elements_max` of
+                elements that were not touched.
+            stamped_count: How many stored elements have a stamp.
+            elements_max: Remove and tell at most so many.
+        """
+        handle, floor, known = self._handle, None, self._known
+        config = handle.rules.config
+        newest_ms = config.newest_expired_ms(handle.session.clock.now(config))
+        self._has_unstamped = stamped_count < self._stored_size
+        unseen: list[tuple[Cut, Cut]] = []
+        for member, score in oldest:
+            low = tuple(member.split(b"\t"))
+            high = (*low, LAST)
+            if known.fills(low, high):
+                continue
+            if len(unseen) == elements_max or score > newest_ms:
+                floor = int(score)
+                break
+            unseen.append((low, high))
+        expired = [e for e in self._in_order() if handle.is_expired(unstamped(e[2]))]
+        self.remove(expired[: elements_max - len(unseen)])
+        rest = self._oldest_known()
+        self._set_floor(min((each for each in (floor, rest) if each is not None), default=None))
+        return sorted(unseen)
+
+    @property
+    def touched_count(self) -> int:
+        """How many stored elements the epoch knows, or knows to be gone."""
+        known = sum(each[1] < self._first_new for each in self._entries)
+        return known + len(self._removed) + len(self._unstamped)
+
+    @property
+    def _is_spread_now(self) -> bool:
+        return self._was_spread and not self._is_wiped
+
+    @property
+    def _stored_size(self) -> int:
+        return 0 if self._stored is None else read_collection(self._stored)[0].size
+
+    def _spreads(self) -> bool:
+        thresholds = self._handle.thresholds
+        if self._is_spread_now:
+            return self.size > thresholds.low or not self.is_complete
+        return self.size >= thresholds.high
+
+    def _in_order(self) -> list[Entry]:
+        if not self._is_sorted:
+            self._entries.sort()
+            self._is_sorted = True
+        return self._entries
+
+    def _as_stored(self, entry: Entry) -> Entry:
+        """A stored element as it is stored; it is no longer one to be rewritten."""
+        place = entry[:2]
+        return *place, self._rewritten.pop(place, entry[2])
+
+    def _shrink(self, count: int) -> None:
+        self._is_changed = True
+        self.size -= count
+        if self.size < 0:
+            raise _wrong_size(count, self.size + count)
+        if not self.size:
+            self.wipe()
+
+    def _oldest_known(self) -> int | None:
+        if not self._handle.descriptor.may_have_stamps:
+            return None
+        stamps = (unstamped(text)[0] for _, _, text in self._entries)
+        return min((each for each in stamps if each is not None), default=None)
+
+    def _set_floor(self, floor_ms: int | None) -> None:
+        if self._is_spread_now and floor_ms != self._floor_ms:
+            self._floor_ms = floor_ms
+            self._is_changed = True
+
+    async def _clean_unseen(self, elements_max: int) -> None:
+        """Remove expired elements by their stamps, in as few intervals as they fill."""
+        handle = self._handle
+        expired = Expired(self, elements_max)
+        await handle.answered(expired)
+        if len(expired.unseen) == self.size:
+            self.wipe()
+        elif expired.unseen:
+            runs = Runs(self, expired.unseen)
+            await handle.answered(runs)
+            self._known.add_all(runs.intervals)
+            self._cleared += runs.intervals
+            self._unstamped += [b"\t".join(low) for low, _ in expired.unseen]
+            self._shrink(len(expired.unseen))
+
+    def _write_removed(self, batch: WriteBatch) -> None:
+        key_group, order, stamps = self.key_group, self.order, self.stamps
+        for low, high in self._cleared:
+            minimum, maximum = bounds_of(low, high)
+            batch.unscore_between(key_group, order, minimum, maximum)
+        for entry in self._removed:
+            batch.unscore(key_group, order, b"\t".join(entry))
+            if entry[2][:1] == b"@":
+                batch.unscore(key_group, stamps, b"\t".join(entry[:2]))
+        for member in self._unstamped:
+            batch.unscore(key_group, stamps, member)
+        for place, text in self._rewritten.items():
+            batch.unscore(key_group, order, b"\t".join((*place, text)))
+
+    def _write_added(self, batch: WriteBatch) -> None:
+        first_new, rewritten = self._first_new, self._rewritten
+        added = [each for each in self._in_order() if each[1] >= first_new]
+        if rewritten:
+            added += [each for each in self._entries if each[:2] in rewritten]
+        members = [part for each in added for part in (0.0, b"\t".join(each))]
+        batch.score_all(self.key_group, self.order, members)
+        scores: list[float | bytes] = []
+        for key, number, text in added:
+            stamp_ms, _ = unstamped(text)
+            if stamp_ms is not None:
+                scores += (stamp_ms, b"%b\t%b" % (key, number))
+        batch.score_all(self.key_group, self.stamps, scores)
+
+
+def _wrong_size(found: int, said: int) -> StateCorrupt:
+    return StateCorrupt(f"a spread sorted map has {found} elements where its header says {said}")

@@ -1,0 +1,120 @@
+"""What operations on a spread sorted map read, and how its cell learns it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from state.backends.interface import LexCount, LexRange, SortedLength, SortedRange
+from state.primitives.sorted_text import LAST, bounds_of, entry_of_member
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from state.primitives.intervals import Cut
+    from state.primitives.sorted_cell import SortedCell
+
+PROBE: Final = 16
+"""How many elements a look for the first or the last one takes at a time."""
+RUN: Final = 128
+"""How many expired elements are tried to be removed by one command."""
+
+
+class Gaps:
+    """The request for all elements of some intervals."""
+
+    __slots__ = ("_cell", "_gaps", "reads")
+
+    def __init__(self, cell: SortedCell, gaps: Sequence[tuple[Cut, Cut]]) -> None:
+        self._cell = cell
+        self._gaps = gaps
+        self.reads = [LexRange(cell.key_group, cell.order, *bounds_of(*each)) for each in gaps]
+
+    def take(self, replies: Sequence[Any]) -> None:
+        """Let the cell learn them."""
+        for (low, high), members in zip(self._gaps, replies, strict=True):
+            self._cell.learn(low, high, members)
+
+
+class Count:
+    """The request for the number of elements in some intervals."""
+
+    __slots__ = ("count", "reads")
+
+    def __init__(self, cell: SortedCell, gaps: Sequence[tuple[Cut, Cut]]) -> None:
+        self.count = 0
+        self.reads = [LexCount(cell.key_group, cell.order, *bounds_of(*each)) for each in gaps]
+
+    def take(self, replies: Sequence[Any]) -> None:
+        """Add up."""
+        self.count = sum(replies)
+
+
+class Probe:
+    """The request for a few elements from one end of an interval."""
+
+    __slots__ = ("_cell", "_high", "_low", "_reverse", "reads")
+
+    def __init__(self, cell: SortedCell, low: Cut, high: Cut, *, reverse: bool) -> None:
+        self._cell, self._low, self._high, self._reverse = cell, low, high, reverse
+        bounds = bounds_of(low, high)
+        self.reads = [LexRange(cell.key_group, cell.order, *bounds, PROBE, reverse)]
+
+    def take(self, replies: Sequence[Any]) -> None:
+        """Let the cell learn the part of the interval that the elements show whole."""
+        low, high, members = self._low, self._high, replies[0]
+        if len(members) == PROBE:
+            key, number, _ = entry_of_member(members[-1])
+            if self._reverse:
+                low = (key, number)
+            else:
+                high = (key, number, LAST)
+        self._cell.learn(low, high, members[::-1] if self._reverse else members)
+
+
+class Expired:
+    """The request for the oldest stamps of a spread map."""
+
+    __slots__ = ("_cell", "_elements_max", "reads", "unseen")
+
+    def __init__(self, cell: SortedCell, elements_max: int) -> None:
+        self._cell = cell
+        self._elements_max = elements_max
+        # What the epoch has touched stands there with stamps that may hold no more.
+        limit = elements_max + cell.touched_count + 1
+        self.reads = (
+            SortedRange(cell.key_group, cell.stamps, -math.inf, math.inf, limit),
+            SortedLength(cell.key_group, cell.stamps),
+        )
+        self.unseen: list[tuple[Cut, Cut]] = []
+        """Where expired elements are that are not known, in order."""
+
+    def take(self, replies: Sequence[Any]) -> None:
+        """Let the cell remove what is expired and known."""
+        if not self._cell.is_complete:
+            oldest, stamped_count = replies
+            self.unseen = self._cell.expired_unseen(oldest, stamped_count, self._elements_max)
+
+
+class Runs:
+    """The request for what lies between elements that are to be removed: often nothing.
+
+    What arrives by time mostly expires in the order of the map. If a run of elements has no others
+    in between, one command removes it; else each of its elements needs one.
+    """
+
+    __slots__ = ("_elements", "intervals", "reads")
+
+    def __init__(self, cell: SortedCell, elements: Sequence[tuple[Cut, Cut]]) -> None:
+        self._elements = [elements[at : at + RUN] for at in range(0, len(elements), RUN)]
+        self.reads = [
+            LexCount(cell.key_group, cell.order, *bounds_of(each[0][0], each[-1][1]))
+            for each in self._elements
+        ]
+        self.intervals: list[tuple[Cut, Cut]] = []
+        """The elements and nothing else, in as few intervals as was found."""
+
+    def take(self, replies: Sequence[Any]) -> None:
+        """Compare."""
+        for run, count in zip(self._elements, replies, strict=True):
+            self.intervals += [(run[0][0], run[-1][1])] if count == len(run) else run

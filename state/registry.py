@@ -1,0 +1,214 @@
+"""What a pipeline remembers of its states: kind, codecs, TTL, and since when that is on.
+
+State outlives runs, plans and versions of an operator. At the start of a run each node registers
+the states that it will use. A kind or codec other than what is stored is refused, since what is
+stored could not be read. A TTL may differ: it is taken, and stored elements keep their stamps. If
+it is switched on for a state that had none, the time of that is remembered, because the life of
+elements without a stamp counts from then.
+
+    tailrace:{pipeline}:registry    hash, in the pipeline's own slot
+        <node>/<state>              {"version": 1, "kind": "map", "codecs": [...], "ttl": {...},
+                                     "enabled_ms": null, "is_stamped": true}
+        extension_ms                by how much all lives were extended
+
+Source: Flink's state meta info in savepoints; TtlAwareSerializer, which lets TTL be switched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import orjson
+
+from state.errors import CodecMismatch, FormatVersionMismatch, InvalidTtl, StateCorrupt
+from state.ttl import DISABLED, TimeCharacteristic, TtlConfig, UpdateType, Visibility
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from state.backends.interface import Ledger
+    from state.descriptors import StateDescriptor
+    from state.ttl import TtlClock
+
+D = TypeVar("D", bound="StateDescriptor")
+
+
+class Registered(Protocol):
+    """Where what is registered lies: a pipeline's `Ledger`, or a reader of its slot."""
+
+    def registered(self) -> dict[bytes, bytes]:
+        """What is registered with the pipeline."""
+
+
+class Extensible(Protocol):
+    """Where numbers that are registered can be added to."""
+
+    def add_registered(self, field: bytes, by: int) -> int:
+        """Add to an entry that holds an integer (0 if absent); its new value."""
+
+
+VERSION: Final = 1
+_EXTENSION: Final = b"extension_ms"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredState:
+    """What is remembered of one state."""
+
+    node: str
+    name: str
+    kind: str
+    codecs: tuple[str, ...]
+    ttl: TtlConfig
+    """Its clean-up is not remembered: it has no effect on what is stored."""
+    enabled_ms: int | None = None
+    """When TTL was switched on for a state that had none, in the time that the TTL counts."""
+    is_stamped: bool = False
+    """Whether it ever had a TTL, so that there may be stamps."""
+
+    @property
+    def field(self) -> bytes:
+        """Its field in the registry."""
+        return f"{self.node}/{self.name}".encode()
+
+    def to_json(self) -> bytes:
+        """As it is stored."""
+        return orjson.dumps(
+            {
+                "version": VERSION,
+                "kind": self.kind,
+                "codecs": self.codecs,
+                "ttl": {
+                    "ttl_ms": self.ttl.ttl_ms,
+                    "update": self.ttl.update.value,
+                    "visibility": self.ttl.visibility.value,
+                    "time": self.ttl.time.value,
+                },
+                "enabled_ms": self.enabled_ms,
+                "is_stamped": self.is_stamped,
+            }
+        )
+
+
+def register_states(
+    ledger: Ledger, node: str, descriptors: Sequence[D], clock: TtlClock
+) -> list[D]:
+    """Register the states of a node for a run that was just opened; to be called before its tasks.
+
+    Args:
+        ledger: Of the pipeline.
+        node: Whose states.
+        descriptors: All that the run will use.
+        clock: The time that a TTL which is switched on now begins at: processing time, the last
+            watermark, and `extension_ms`.
+
+    Returns:
+        The descriptors to use, in order, with what is known of their past.
+
+    Raises:
+        CodecMismatch: A state is stored in another kind or with other codecs; nothing was changed.
+        FormatVersionMismatch, StateCorrupt: The registry cannot be read.
+        StateUnavailable, StateAccessDenied, IncarnationChanged: As everywhere.
+    """
+    known = {each.field: each for each in registered_states(ledger)}
+    now = [_next(known, node, each, clock) for each in descriptors]
+    changed = {each.field: each.to_json() for each in now if known.get(each.field) != each}
+    if changed:
+        ledger.register(changed)
+    return [
+        replace(each, enabled_ms=state.enabled_ms, is_stamped=state.is_stamped)
+        for each, state in zip(descriptors, now, strict=True)
+    ]
+
+
+def registered_states(ledger: Registered) -> list[RegisteredState]:
+    """All states that the pipeline ever registered, by node and name.
+
+    Raises:
+        FormatVersionMismatch, StateCorrupt: The registry cannot be read.
+        StateUnavailable, StateAccessDenied, IncarnationChanged: As everywhere.
+    """
+    held = ledger.registered()
+    return [_read(field, held[field]) for field in sorted(held) if field != _EXTENSION]
+
+
+def extend_ttl(ledger: Extensible, by_ms: int) -> int:
+    """Let everything that has a TTL in processing time live so much longer, say after a downtime.
+
+    It holds from the next run on, for every element that is stored now; nothing is rewritten.
+
+    Returns:
+        By how much lives were extended in all: `TtlClock.extension_ms` of the runs to come.
+
+    Raises:
+        InvalidTtl: The time is negative: what has expired may be gone.
+        StateUnavailable, StateAccessDenied, IncarnationChanged: As everywhere.
+
+    Source: FLIP-25, future work.
+    """
+    if by_ms < 0:
+        raise InvalidTtl(f"lives cannot be extended by {by_ms} ms")
+    return ledger.add_registered(_EXTENSION, by_ms)
+
+
+def extension_ms(ledger: Registered) -> int:
+    """By how much lives were extended so far: `TtlClock.extension_ms` of a run that opens now."""
+    return int(ledger.registered().get(_EXTENSION, b"0"))
+
+
+def _next(
+    known: dict[bytes, RegisteredState], node: str, descriptor: StateDescriptor, clock: TtlClock
+) -> RegisteredState:
+    """What is to be remembered of a state, given what is."""
+    ttl = replace(descriptor.ttl, cleanup=DISABLED.cleanup)
+    state = RegisteredState(
+        node, descriptor.name, descriptor.kind, descriptor.codecs, ttl, None, ttl.is_enabled
+    )
+    before = known.get(state.field)
+    if before is None:
+        return state
+    if (before.kind, before.codecs) != (state.kind, state.codecs):
+        raise CodecMismatch(
+            f"state {state.name!r} of {node} is stored as {_form(before)}, "
+            f"it is asked for as {_form(state)}",
+            hint="give the state another name, or restore a savepoint that was converted",
+        )
+    is_switched_on = ttl.is_enabled and not before.ttl.is_enabled
+    return replace(
+        state,
+        enabled_ms=clock.now(ttl) if is_switched_on else before.enabled_ms,
+        is_stamped=before.is_stamped or state.is_stamped,
+    )
+
+
+def _form(state: RegisteredState) -> str:
+    return f"{state.kind} of {', '.join(state.codecs) or 'nothing'}"
+
+
+def _read(field: bytes, text: bytes) -> RegisteredState:
+    try:
+        held: dict[str, Any] = orjson.loads(text)
+        version = held["version"]
+        if version != VERSION:
+            raise FormatVersionMismatch(
+                f"the registry of states has format version {version}, this version reads {VERSION}"
+            )
+        node, _, name = field.decode().rpartition("/")
+        ttl = held["ttl"]
+        return RegisteredState(
+            node,
+            name,
+            held["kind"],
+            tuple(held["codecs"]),
+            TtlConfig(
+                ttl["ttl_ms"],
+                UpdateType(ttl["update"]),
+                Visibility(ttl["visibility"]),
+                TimeCharacteristic(ttl["time"]),
+            ),
+            held["enabled_ms"],
+            held["is_stamped"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateCorrupt("the registry of states cannot be read") from error

@@ -1,0 +1,182 @@
+"""Files of an epoch: whole or not there, whatever dies on the way; and what csv writes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+
+from service.runtime.sinks.filesystem import FileSink
+from service.runtime.sinks.spec import SinkSpec
+from service.runtime.sources.csv_lines import CsvDecoder
+from service.runtime.sources.spec import SourceSpec
+from state.arrow_values import python_values, to_column
+from state.types import parse_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+EPOCH = 7
+
+
+class Death(BaseException):
+    """The process is gone: nothing catches it."""
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A death here leaves the disk alone, and thousands of commits are made."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+class Fuse:
+    """Lets so many operations on files through, and dies at the next one."""
+
+    def __init__(self, operations: int) -> None:
+        self.left = operations
+
+    def guard(self, operation: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            if self.left == 0:
+                raise Death
+            self.left -= 1
+            return operation(*arguments, **named)
+
+        return call
+
+
+def make_sink(root: Path, types: tuple[str, ...] = ("STRING",), **options: str) -> FileSink:
+    names = tuple(f"c{at}" for at in range(len(types)))
+    options = {"path": "out", "format": "json", **options}
+    return FileSink(SinkSpec(3, "t", "filesystem", names, types, (), "append", options), str(root))
+
+
+def stage(sink: FileSink, attempt: str, count: int) -> list[dict[str, Any]]:
+    """Parts of as many tasks, each with the attempt's name as its row."""
+    return [
+        sink.stage(EPOCH, part, attempt, [pa.array([attempt])], np.zeros(1, np.int8))
+        for part in range(count)
+    ]
+
+
+def commit_until(sink: FileSink, parts: list[dict[str, Any]], operations: int) -> bool:
+    """Commit, but die at the operation of this number; whether it came to its end."""
+    fuse = Fuse(operations)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", fuse.guard(os.replace))
+        patch.setattr(os, "fsync", fuse.guard(os.fsync))
+        patch.setattr(Path, "unlink", fuse.guard(Path.unlink))
+        try:
+            sink.commit(EPOCH, parts)
+        except Death:
+            return False
+    return True
+
+
+def shown(root: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (root / "out").glob("part-*")}
+
+
+def attempts() -> Iterator[tuple[list[int], list[int]]]:
+    """Parts of two attempts that die and of the last one, and where the two die."""
+    for counts in itertools.product((0, 1, 2), repeat=3):
+        for deaths in itertools.product(range(9), repeat=2):
+            yield list(counts), list(deaths)
+
+
+def test_the_last_attempt_alone_is_shown_whatever_died_before(tmp_path: Path) -> None:
+    for number, (counts, deaths) in enumerate(attempts()):
+        root = tmp_path / str(number)
+        root.mkdir()
+        sink = make_sink(root)
+        for name, count, death in zip("ab", counts, deaths, strict=False):
+            commit_until(sink, stage(sink, name, count), death)
+        parts = stage(sink, "c", counts[-1])
+
+        sink.commit(EPOCH, parts)
+
+        expected = {each["final"]: b'{"c0":"c"}\n' for each in parts}
+        assert shown(root) == expected, (counts, deaths)
+        manifest = root / "out" / f"_committed-{EPOCH:010}"
+        if manifest.exists():
+            files = orjson.loads(manifest.read_bytes())["files"]
+            assert [each["name"] for each in files] == sorted(expected), (counts, deaths)
+        assert manifest.exists() or not expected
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_commit_goes_on_from_where_it_died_and_may_be_called_again(
+    tmp_path: Path, count: int
+) -> None:
+    for death in range(12):
+        root = tmp_path / str(death)
+        root.mkdir()
+        sink = make_sink(root)
+        parts = stage(sink, "a", count)
+        commit_until(sink, parts, death)
+
+        sink.commit(EPOCH, parts)
+        first = shown(root)
+        sink.commit(EPOCH, parts)
+
+        assert first == shown(root) == {each["final"]: b'{"c0":"a"}\n' for each in parts}
+        assert not list((root / "out").glob(".staging/*"))
+
+
+def test_a_part_that_is_nowhere_is_an_error(tmp_path: Path) -> None:
+    sink = make_sink(tmp_path)
+    parts = stage(sink, "a", 1)
+    (tmp_path / "out/.staging" / parts[0]["staged"]).unlink()
+
+    with pytest.raises(FileNotFoundError):
+        sink.commit(EPOCH, parts)
+
+
+CSV_VALUES: list[tuple[str, list[Any]]] = [
+    ("BYTES", [b"", b"\x00\xff", None]),
+    ("TIME(3)", [dt.time(10), dt.time(23, 59, 59, 999000), None]),
+    ("DOUBLE", [math.nan, -math.inf, -0.0]),
+    ("DOUBLE", [0.1, -0.0, None]),
+    ("FLOAT", [math.inf, 0.5, None]),
+    ("STRING", ["", 'a "b";\t', None]),
+    ("TIMESTAMP_LTZ(3)", [dt.datetime(2020, 1, 31, 10, tzinfo=dt.UTC), None, None]),
+    ("BOOLEAN", [True, False, None]),
+]
+
+
+@pytest.mark.parametrize(("text", "values"), CSV_VALUES)
+@pytest.mark.parametrize("delimiter", [",", ";", "\\t"])
+def test_a_csv_source_reads_what_a_csv_sink_wrote(
+    tmp_path: Path, text: str, values: list[Any], delimiter: str
+) -> None:
+    types, logical = (text, "INT"), parse_type(text)
+    options = {"format": "csv", "csv.field-delimiter": delimiter}
+    sink = make_sink(tmp_path, types, **options)
+    columns = [to_column(logical, values), pa.array([1, 2, 3], pa.int32())]
+    sink.commit(EPOCH, [sink.stage(EPOCH, 0, "a", columns, np.zeros(3, np.int8))])
+    physical = (("a", text), ("b", "INT"))
+    source = CsvDecoder(
+        SourceSpec("filesystem", "t", "p", "", ("a", "b"), types, physical, options)
+    )
+
+    (content,) = shown(tmp_path).values()
+    found = source.decode(content)
+
+    assert list(map(repr, python_values(logical, found.columns[0]))) == list(map(repr, values))
+    assert found.columns[1].to_pylist() == [1, 2, 3]
+
+
+def test_bytes_are_written_as_base64(tmp_path: Path) -> None:
+    sink = make_sink(tmp_path, ("BYTES",), format="csv")
+    column = pa.array([b"abc", None], pa.binary())
+    sink.commit(EPOCH, [sink.stage(EPOCH, 0, "a", [column], np.zeros(2, np.int8))])
+
+    assert list(shown(tmp_path).values()) == [b'"YWJj"\n\n']

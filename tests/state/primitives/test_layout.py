@@ -1,0 +1,55 @@
+"""The stored text of collections, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.errors import FormatVersionMismatch, StateCorrupt
+from state.primitives.layout import Header, packed_text, read_collection, spread_text
+
+LINES = st.lists(st.binary(min_size=1).map(lambda b: b.replace(b"\n", b" ")), max_size=5)
+
+
+@given(next_number=st.integers(0), lines=LINES)
+def test_a_packed_collection_comes_back(next_number: int, lines: list[bytes]) -> None:
+    text = packed_text(next_number, lines)
+
+    assert read_collection(text) == (Header(is_spread=False, next_number=next_number), lines)
+
+
+@given(size=st.integers(1), next_number=st.integers(0), oldest=st.none() | st.integers())
+def test_a_spread_header_comes_back(size: int, next_number: int, oldest: int | None) -> None:
+    header, lines = read_collection(spread_text(size, next_number, oldest))
+
+    assert header == Header(True, next_number, size, oldest)
+    assert lines == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"packed",
+        b"packed\t1",
+        b"packed\t1\t2\t3",
+        b"packed\tone\t2",
+        b"heaped\t1\t2",
+        b"spread\t1\t5\t7",
+        b"spread\t1\t0\t7\t-",
+        b"spread\t1\t5\t7\t-\n@1 2",
+        b"[1,2]",
+    ],
+)
+def test_a_text_that_is_none_is_refused(text: bytes) -> None:
+    with pytest.raises(StateCorrupt):
+        read_collection(text)
+
+
+@pytest.mark.parametrize("text", [b"packed\t2\t0\n1", b"spread\t9\t1\t1\t-"])
+def test_another_version_is_refused_with_both_versions(text: bytes) -> None:
+    with pytest.raises(FormatVersionMismatch, match=r"version [29], this version reads 1") as error:
+        read_collection(text)
+
+    assert "savepoint" in error.value.hint

@@ -1,0 +1,242 @@
+"""A pipeline's TTL changes, and no state is lost: on, off, longer, shorter, other update type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from state.backends.interface import HashScan
+from state.execution.sync import run_now
+from state.registry import extend_ttl, extension_ms
+from state.testing.sessions import LAYOUTS
+from state.ttl import DISABLED, Cleanup, TtlClock, TtlConfig, UpdateType
+from tests.state.primitives.driver import Driver, Operation, descriptor
+
+if TYPE_CHECKING:
+    from state.testing.stand import Stand
+
+TTL = TtlConfig(100)
+FILL: dict[str, Operation] = {
+    "value": lambda s: s.update(1),
+    "reducing": lambda s: s.add(1),
+    "aggregating": lambda s: s.add(1),
+    "list": lambda s: s.add(1),
+    "map": lambda s: s.put(1, 1),
+}
+READ: dict[str, Operation] = {
+    "value": lambda s: s.value(),
+    "reducing": lambda s: s.get(),
+    "aggregating": lambda s: s.get(),
+    "list": lambda s: s.get(),
+    "map": lambda s: s.get(1),
+}
+VISIBLE = {"value": 1, "reducing": 1, "aggregating": "4", "list": [1], "map": 1}
+
+
+class World:
+    """A driver of one kind, and what reading it gives."""
+
+    def __init__(self, stand: Stand, kind: str, layout: str, ttl: TtlConfig) -> None:
+        self.kind = kind
+        self.state = Driver(stand, descriptor(kind, ttl), LAYOUTS[layout])
+
+    def fill(self, ms: int, key: str = "k") -> None:
+        self.state.at(ms, FILL[self.kind], key=key)
+
+    def lives(self, ms: int, key: str = "k") -> bool:
+        found = self.state.at(ms, READ[self.kind], key=key)
+        assert found in (None, VISIBLE[self.kind])
+        return found is not None
+
+
+@pytest.fixture(params=[(kind, layout) for kind in FILL for layout in LAYOUTS], ids="-".join)
+def world(request: pytest.FixtureRequest, stand: Stand) -> Any:
+    kind, layout = request.param
+    return lambda ttl: World(stand, kind, layout, ttl)
+
+
+def test_switched_on_everything_lives_from_then(world: Any) -> None:
+    it = world(DISABLED)
+    it.fill(0)
+
+    it.state.change(TTL, 1000)
+
+    assert it.lives(1099)
+    assert not it.lives(1100)
+    assert it.state.names() == []
+
+
+def test_switched_on_the_background_finds_what_has_no_stamp(world: Any) -> None:
+    it = world(DISABLED)
+    for key in ("a", "b"):
+        it.fill(0, key)
+    it.state.change(TTL, 1000)
+    it.fill(1050, "c")
+
+    assert it.state.clean(1099) == 0
+    assert it.state.clean(1100) == 2
+    assert it.state.clean(1100) == 0
+    assert it.state.clean(1150) == 1
+    it.state.clean(1151)
+    assert it.state.names() == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", ["value", "map"])
+def test_an_element_gets_its_stamp_at_the_next_write(stand: Stand, kind: str, layout: str) -> None:
+    it = World(stand, kind, layout, DISABLED)
+    it.fill(0)
+    it.state.change(TTL, 1000)
+
+    it.fill(1050)
+
+    assert it.lives(1149)
+    assert not it.lives(1150)
+
+
+def test_switched_off_everything_lives_for_ever(world: Any) -> None:
+    it = world(TTL)
+    it.fill(0)
+
+    it.state.change(DISABLED, 50)
+
+    assert it.lives(10**9)
+    assert it.state.clean(10**9) == 0
+
+
+def test_switched_off_and_on_stamps_count_again(world: Any) -> None:
+    it = world(TTL)
+    it.fill(0, "stamped")
+    it.state.change(DISABLED, 50)
+    it.fill(60, "not stamped")
+
+    it.state.change(TTL, 80)
+
+    assert it.lives(99, "stamped")
+    assert not it.lives(100, "stamped")
+    assert it.lives(179, "not stamped")
+    assert not it.lives(180, "not stamped")
+    assert it.state.names() == []
+
+
+def test_switched_off_clearing_leaves_no_stamp_behind(world: Any) -> None:
+    it = world(TTL)
+    it.fill(0)
+    it.state.change(DISABLED, 50)
+
+    it.state.at(60, lambda s: s.clear())
+
+    assert it.state.names() == []
+
+
+def test_longer_counts_from_the_stamps_there_are(world: Any) -> None:
+    it = world(TTL)
+    it.fill(0)
+
+    it.state.change(TtlConfig(300), 50)
+
+    assert it.state.clean(299) == 0
+    assert it.lives(299)
+    assert it.state.clean(300) == 1
+    assert it.state.names() == []
+
+
+def test_shorter_counts_from_the_stamps_there_are(world: Any) -> None:
+    it = world(TtlConfig(300))
+    it.fill(0)
+    it.fill(40, "later")
+
+    it.state.change(TTL, 120)
+
+    assert not it.lives(120)
+    assert it.lives(139, "later")
+    assert it.state.clean(140) == 1
+    assert it.state.names() == []
+
+
+def test_another_update_type_counts_from_its_first_access(world: Any) -> None:
+    it = world(TTL)
+    it.fill(0)
+
+    it.state.change(TtlConfig(100, UpdateType.ON_READ_AND_WRITE), 50)
+    assert it.lives(90)
+    assert it.lives(189)
+    it.state.change(TTL, 189)
+    assert it.lives(250)
+
+    assert not it.lives(289)
+    assert it.state.names() == []
+
+
+def test_extending_prolongs_every_life_by_the_downtime(world: Any) -> None:
+    it = world(TTL)
+    it.fill(0)
+    stand = it.state.sessions.stand
+
+    extend_ttl(stand.ledger, 1000)
+    it.state.sessions.reopen()
+
+    def lives(ms: int) -> bool:
+        clock = TtlClock(ms, extension_ms=extension_ms(stand.ledger))
+        session = it.state.sessions.begin(clock)
+        session.set_key(b'["k"]', 0)
+        found = run_now(READ[it.kind](it.state.handle(session)), session)
+        session.clean_up((0,))
+        it.state.sessions.end(session)
+        return found is not None
+
+    assert lives(1099)
+    assert not lives(1100)
+    assert it.state.names() == []
+
+
+def test_a_spread_collection_of_both_is_cleaned_in_two_steps(stand: Stand) -> None:
+    """Elements from before TTL was switched on expire together, those after by their stamps."""
+    state = Driver(stand, descriptor("map", DISABLED), LAYOUTS["spread"])
+    state.at(0, lambda s: s.put_all({n: n for n in range(20)}))
+    state.change(TTL, 1000)
+    state.at(1050, lambda s: s.put_all({n: n for n in range(15, 25)}))
+
+    assert state.at(1099, lambda s: s.keys()) == sorted(range(25), key=str)
+    assert state.clean(1100) == 15
+    assert state.at(1149, lambda s: s.keys()) == sorted(range(15, 25))
+    assert state.clean(1150) == 10
+    state.clean(1151)
+    assert state.names() == []
+
+
+def test_the_walk_is_bounded_by_key_groups_and_remembers_what_is_done(stand: Stand) -> None:
+    state = Driver(stand, descriptor("value", DISABLED), LAYOUTS["packed"])
+    groups = (0, 1, 2)
+    state.sessions.key_groups = groups
+    session = state.session(0)
+    for n in range(30):
+        session.set_key(b"[%d]" % n, n % 3)
+        run_now(state.handle(session).update(n), session)
+    state.sessions.end(session)
+    state.change(TtlConfig(100, cleanup=Cleanup(background_keys_max=15)), 1000)
+    session = state.session(1050)
+    session.set_key(b"[0]", 0)
+    run_now(state.handle(session).update(0), session)
+    state.sessions.end(session)
+
+    def clean() -> int:
+        session = state.session(1100)
+        state.handle(session)
+        session.clean_up(groups)
+        state.sessions.end(session)
+        return session.statistics().cleaned
+
+    # One key group an epoch: two would be 20 keys.
+    assert [clean() for _ in range(4)] == [9, 10, 10, 0]
+    assert state.sessions.fetch(HashScan(0, b"state:swept")) == [{b"enabled_ms": b"1000"}]
+    # Nothing is due, nothing to walk: the size and the note of each key group.
+    assert state.cost.reads == 3 * 2
+    state.at(1101, lambda s: s.clear(), key="none")
+    session = state.session(1101)
+    session.set_key(b"[0]", 0)
+    run_now(state.handle(session).clear(), session)
+    state.sessions.end(session)
+    clean()
+    assert state.names() == []
