@@ -150,6 +150,14 @@ PLAN_INVALID = ProblemType(
     "`path` (a JSON pointer into the plan) say where.",
     "Correct the plan, or compile it again. `POST /v1/plans/validate` lists all findings at once.",
 )
+SQL_INVALID = ProblemType(
+    "sql-invalid",
+    422,
+    "the script cannot be compiled",
+    "The SQL has an error, or asks for something that is not planned here. `detail` begins with "
+    "line and column, and names what is not supported; nothing is ever planned in part.",
+    "Correct the script. `POST /v1/plans/compile` tries it without storing anything.",
+)
 PLAN_UNSUPPORTED = ProblemType(
     "plan-unsupported",
     422,

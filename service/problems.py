@@ -26,6 +26,7 @@ from service.runtime import dataflow_errors as dataflow
 from service.runtime import errors as lifecycle
 from service.runtime import inspection_errors as inspection
 from service.runtime.expressions import errors as expressions
+from service.sql import errors as sql
 from state import errors as state
 from state.types import LogicalTypeError, UnsupportedType
 from state.values import CodecError
@@ -99,6 +100,7 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     inspection.StateNotFound: kinds.STATE_NOT_FOUND,
     inspection.KeyNotFound: kinds.KEY_NOT_FOUND,
     inspection.KeyExpired: kinds.KEY_EXPIRED,
+    sql.SqlError: kinds.SQL_INVALID,
     # state
     state.StateError: kinds.INTERNAL,
     state.StateUnavailable: kinds.STATE_UNAVAILABLE,

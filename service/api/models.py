@@ -43,9 +43,22 @@ class PlanBody(_Request):
 
     @model_validator(mode="after")
     def _one_of(self) -> PlanBody:
-        if (self.plan is None) == (self.plan_uri is None):
+        if sum(each is not None for each in self._ways()) != 1:
             raise ValueError("give either plan or plan_uri")
         return self
+
+    def _ways(self) -> tuple[object, ...]:
+        """The members of which exactly one says what the plan is."""
+        return self.plan, self.plan_uri
+
+
+class SqlBody(_Request):
+    """A script to compile; nothing is stored."""
+
+    sql: str = Field(
+        min_length=1,
+        description="Statements of Flink SQL, with `;` between; one of them asks for a plan.",
+    )
 
 
 class OptionsBody(_Request):
@@ -96,9 +109,17 @@ class PipelineBody(PlanBody):
     name: PipelineName = Field(
         description="Unique; part of addresses and of keys in Redis.", examples=["latest-flight"]
     )
+    sql: str | None = Field(
+        default=None,
+        min_length=1,
+        description="In place of a plan: a script of Flink SQL that asks for one plan.",
+    )
     options: OptionsBody = Field(default_factory=OptionsBody)
     labels: dict[Label, LabelValue] = Field(default_factory=dict)
     start: bool = Field(default=False, description="Whether to start it at once.")
+
+    def _ways(self) -> tuple[object, ...]:
+        return self.plan, self.plan_uri, self.sql
 
 
 class PipelinePatch(_Request):

@@ -25,7 +25,7 @@ from service.api.errors import InvalidParameter
 from service.api.etags import expected_version, reply
 from service.api.models import Pipeline, PipelineBody, PipelineList, PipelinePatch
 from service.api.paging import cursor_text, page_body, text
-from service.api.plan_documents import document_of
+from service.api.plan_documents import compiled, document_of
 from service.api.plans import options_of
 from service.api.representations import pipeline_reply, represent, suits
 from service.plan import load_plan
@@ -42,6 +42,7 @@ _PLAN_PROBLEMS = (
     problem.PLAN_INVALID,
     problem.PLAN_UNSUPPORTED,
     problem.PLAN_URI_REFUSED,
+    problem.SQL_INVALID,
     problem.TABLE_OPTION_INVALID,
     problem.PATH_OUTSIDE_ROOT,
 )
@@ -63,14 +64,17 @@ _PLAN_PROBLEMS = (
 async def create(
     request: Request, body: PipelineBody, services: ServicesDep, idempotency: IdempotencyDep
 ) -> Response:
-    """Create a pipeline from a compiled plan.
+    """Create a pipeline from a compiled plan, or from the SQL of one.
 
     The plan is checked as `POST /v1/plans/validate` does; what would not run is refused.
     """
     _check_labels(body.labels, services)
 
     async def act() -> Response:
-        document = await document_of(body, services.settings)
+        if body.sql is None:
+            document = await document_of(body, services.settings)
+        else:
+            document = await compiled(body.sql)
         options = options_of(body.options).settled(services.settings.execution)
         plan = await in_thread(admit, document, options, services.settings)
         record = await in_thread(

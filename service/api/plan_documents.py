@@ -8,7 +8,7 @@ nothing about what is there, so that nobody can look around through it.
 from __future__ import annotations
 
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -19,6 +19,7 @@ from service.api.deps import in_thread
 from service.api.errors import BodyTooDeep, PlanUriRefused
 from service.runtime.dataflow_errors import UnsupportedConnector
 from service.runtime.files import path_below
+from service.sql import ValidationError, compile_script
 
 if TYPE_CHECKING:
     from service.api.models import PlanBody
@@ -45,6 +46,21 @@ async def document_of(body: PlanBody, settings: Settings) -> PlanDocument:
     if json_depth(data) > settings.limits.json_depth_max:
         raise BodyTooDeep(f"the plan is nested deeper than {settings.limits.json_depth_max}")
     return found
+
+
+async def compiled(script: str) -> dict[str, Any]:
+    """The one plan that a script of SQL asks for.
+
+    Raises:
+        SqlError: A statement is wrong, or not one of them asks for a plan, or several do.
+    """
+    planned = await in_thread(compile_script, script)
+    if len(planned) != 1:
+        raise ValidationError(
+            f"the script asks for {len(planned)} plans, and a pipeline runs one",
+            hint="put several INSERT statements into one statement set",
+        )
+    return planned[0].document
 
 
 async def _at(uri: str, settings: Settings) -> bytes:

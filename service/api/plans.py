@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request, Response
 from service import problem_types as problem
 from service.api.deps import JsonBody, ServicesDep, describe, in_thread, preferred
 from service.api.etags import reply, tagged
-from service.api.models import PlanCheck, PlanCheckBody
-from service.api.plan_documents import document_of
+from service.api.models import PlanCheck, PlanCheckBody, SqlBody
+from service.api.plan_documents import compiled, document_of
 from service.plan import explain, load_plan
 from service.runtime.admission import findings, storable
 from service.runtime.records import PipelineOptions
@@ -46,6 +46,22 @@ async def validate(request: Request, body: PlanCheckBody, services: ServicesDep)
         "findings": [_shown(each) for each in found],
     }
     return reply(request, answer)
+
+
+@router.post(
+    "/compile",
+    dependencies=[JsonBody],
+    responses={
+        200: {"content": {_JSON: {"schema": {"type": "object"}}}},
+        **describe(problem.SQL_INVALID),
+    },
+)
+async def compile_plan(request: Request, body: SqlBody) -> Response:
+    """The plan that a script of SQL asks for, in Flink's own format.
+
+    Write it down, change the TTL of an operator, and post it as a pipeline's plan.
+    """
+    return reply(request, await compiled(body.sql))
 
 
 @router.post(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.conftest import free_port
 
@@ -39,6 +40,7 @@ class Ports:
         return [str(word) for pair in pairs.items() for word in pair]
 
 
+@pytest.mark.timeout(900)
 def test_the_demo_serves_what_the_readme_asks_and_a_second_run_goes_on(tmp_path: Path) -> None:
     ports = Ports(free_port(), free_port(), free_port())
     with _started(tmp_path, ports) as process:

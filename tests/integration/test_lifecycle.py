@@ -20,7 +20,7 @@ from service.runtime.launcher import EmbeddedSpark
 from service.runtime.registry import Registry
 from service.runtime.status import RestartLimits
 from service.runtime.supervisor import Supervisor, SystemClock
-from service.settings import SparkSettings
+from service.settings import ExecutionSettings, SparkSettings
 from tests.conftest import free_port
 from tests.integration.conftest import SESSION_START_S
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import redis
 
     from service.runtime.keeper import States
-    from service.runtime.records import PipelineRecord
+    from service.runtime.records import PipelineRecord, RunOptions
     from service.runtime.supervisor import PipelineStatus
 
 LIMIT_S = 240
@@ -44,6 +44,9 @@ class RateToNoop:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.broken_by = ""
+
+    def options(self, record: PipelineRecord, run: Run) -> RunOptions:
+        return record.options.resolved(ExecutionSettings())
 
     def states(self, record: PipelineRecord) -> States:
         return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -10,14 +9,17 @@ import pytest
 
 from state.testing.sessions import LAYOUTS
 from state.testing.stand import heap_stand, redis_stand
+from tests.oracles import RECORDED
 from tests.oracles.__main__ import main
 from tests.oracles.cases import read_lines
 from tests.oracles.ttl import ttl_difference
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import redis
 
-TRACES = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "ttl" / "traces.jsonl"
+TRACES = RECORDED / "ttl" / "traces.jsonl"
 ENTRY: dict[str, Any] = {
     "state": "map",
     "updateType": "OnReadAndWrite",

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from service.plan import load_plan
 from service.sql import SqlError, compile_script
+from tests.oracles import RECORDED
 from tests.oracles.cases import Case, Kind, find_cases
 from tests.oracles.compile import compile_case, edge_modes
 from tests.service.sql.recorded_plans import RecordedPlan, recorded_plans, reduced
 
-ORACLES = Path(__file__).resolve().parents[4] / "shared" / "oracles" / "plans"
+ORACLES = RECORDED / "plans"
 NOT_YET: dict[str, str] = {}
 """Cases of the oracles that do not compile to Flink's plan yet, with the reason."""
 DIFFERENT = {
@@ -37,7 +36,7 @@ cases = [case for case in find_cases(ORACLES) if case.kind is Kind.PLAN] if ORAC
 
 @pytest.mark.parametrize("case", cases, ids=lambda case: case.folder.name)
 def test_oracle(case: Case) -> None:
-    """Every case of the shared oracles compiles to the plan that is recorded, or is listed."""
+    """Every case of the recorded plans compiles to the plan that is recorded, or is listed."""
     outcome = compile_case(case)
     found = outcome.difference or outcome.unsupported
     assert (found is not None) == (case.folder.name in NOT_YET), found
