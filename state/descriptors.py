@@ -64,7 +64,8 @@ class JsonCodec:
         Raises:
             TypeError: It is no JSON value.
         """
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        # A copy: the result of `dumps` keeps its buffer of 4 KiB for as long as it lives.
+        return b"%b" % orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
     def decode(self, data: bytes) -> Any:
         """The value of such bytes.

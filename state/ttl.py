@@ -22,17 +22,22 @@ Flink has built neither.
 
 from __future__ import annotations
 
-import contextlib
+import math
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from state.errors import InvalidTtl, StateCorrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 TIME_MAX: Final = (1 << 63) - 1
 """Flink's Long.MAX_VALUE: what lives until then lives for ever."""
 TIME_MIN: Final = -(1 << 63)
 """The watermark before there is one."""
+_FEW: Final = 5
+"""Elements whose stamps are compared one by one."""
 
 
 class UpdateType(Enum):
@@ -215,6 +220,13 @@ class TtlRules:
         since = self.enabled_ms if stamp_ms is None else stamp_ms
         return since is not None and self.config.is_expired(since, clock.now(self.config))
 
+    def expired_until_ms(self, clock: TtlClock) -> float:
+        """The newest stamp that is expired at these times; minus infinity where none can be."""
+        if not self.is_enabled:
+            return -math.inf
+        now_ms = clock.now(self.config)
+        return math.inf if now_ms >= TIME_MAX else now_ms - self.config.ttl_ms
+
     def written(
         self, old_ms: int | None, *, replaces: bool, clock: TtlClock, event_ms: int | None
     ) -> int | None:
@@ -263,11 +275,77 @@ def unstamped(text: bytes) -> tuple[int | None, bytes]:
     """
     if text[:1] != b"@":
         return None, text
-    stamp, _, json = text[1:].partition(b" ")
-    if json:
-        with contextlib.suppress(ValueError):
-            return int(stamp), json
+    stamp, _, json = text.partition(b" ")
+    try:
+        if json:
+            return int(stamp[1:]), json
+    except ValueError:
+        pass
     raise StateCorrupt(
         "a stored element begins with '@' and no stamp follows",
         hint="the element was truncated, or something else wrote to this state",
     )
+
+
+def stamp_of(text: bytes) -> int | None:
+    """The stamp of a stored element, without a look at the rest.
+
+    Raises:
+        StateCorrupt: It begins as a stamp and is none.
+
+    >>> stamp_of(b"@16 [1]"), stamp_of(b"[1]")
+    (16, None)
+    """
+    # Stamps of this age of the world have 13 digits.
+    if text[:1] != b"@":
+        return None
+    try:
+        return int(text[1 : text.index(b" ")])
+    except ValueError:
+        return unstamped(text)[0]
+
+
+def json_of(text: bytes) -> bytes:
+    """The JSON of a stored element, without a look at its stamp.
+
+    Raises:
+        StateCorrupt: It begins as a stamp and is none.
+
+    >>> json_of(b"@16 [1]"), json_of(b"[1]")
+    (b'[1]', b'[1]')
+    """
+    if text[:1] != b"@":
+        return text
+    return text[text.find(b" ") + 1 :] or unstamped(text)[1]
+
+
+def oldest_stamp(texts: Collection[bytes]) -> int | None:
+    """The oldest stamp of stored elements; None if none has one.
+
+    Raises:
+        StateCorrupt: One begins as a stamp and is none.
+    """
+    if len(texts) < _FEW:
+        return min((each for each in map(stamp_of, texts) if each is not None), default=None)
+    # Elements that were written together share their stamp, and mostly its 13 digits.
+    heads = {text[:15] for text in texts}
+    if all(map(_has_usual_stamp, heads)):
+        return int(min(heads)[1:14]) if heads else None
+    return min((each for each in map(stamp_of, texts) if each is not None), default=None)
+
+
+def oldest_and_jsons(texts: Collection[bytes]) -> tuple[int | None, list[bytes]]:
+    """The oldest stamp and the JSON of many stored elements: `oldest_stamp` and `json_of`.
+
+    Raises:
+        StateCorrupt: One begins as a stamp and is none.
+    """
+    heads = {text[:15] for text in texts}
+    if heads and all(map(_has_usual_stamp, heads)):
+        return int(min(heads)[1:14]), [text[15:] for text in texts]
+    return oldest_stamp(texts), [*map(json_of, texts)]
+
+
+def _has_usual_stamp(head: bytes) -> bool:
+    """Whether the first 15 bytes of an element are a stamp of 13 digits, as all of our age are."""
+    return head[14:] == b" " and head[:1] == b"@" and head[1:14].isdigit()

@@ -13,6 +13,7 @@ that Redis's Lua knows. `state/backends/tailrace.lua` reads them.
 
 from __future__ import annotations
 
+import operator as op
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -64,7 +65,8 @@ def check_write(write: Write) -> int:
         case SortedPut(_, pairs):
             _require(len(pairs) % 2 == 0, "a score without a member")
             # NaN alone differs from itself; Redis would refuse it when it is too late.
-            _require(all(score == score for score in pairs[0::2]), "a score that is NaN")
+            scores = pairs[0::2]
+            _require(not any(map(op.ne, scores, scores)), "a score that is NaN")
             return len(pairs) // 2
         case HashDelete(_, members) | SortedRemove(_, members):
             return len(members)

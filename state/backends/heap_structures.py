@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from state.backends.interface import (
     CounterAdd,
@@ -52,15 +52,13 @@ class SortedMembers:
 
     def put(self, pairs: Sequence[float | bytes]) -> None:
         """Set scores: `[score, member, ...]`; O(log n) each, or O(n) for many at once."""
-        fresh: dict[bytes, float] = {}
-        for at in range(0, len(pairs), 2):
-            score, member = pairs[at], pairs[at + 1]
-            if not isinstance(member, bytes) or isinstance(score, bytes):
-                raise StateCorrupt("a sorted set takes a score, then a member in bytes")
-            fresh[member] = float(score)
+        scores, members = pairs[0::2], pairs[1::2]
+        if {*map(type, members)} - {bytes} or bytes in map(type, scores):
+            raise StateCorrupt("a sorted set takes a score, then a member in bytes")
+        fresh = cast("dict[bytes, float]", dict(zip(members, map(float, scores), strict=True)))
         self._forget([each for each in fresh if each in self.scores])
         self.scores.update(fresh)
-        entries = [(score, member) for member, score in fresh.items()]
+        entries = [*zip(fresh.values(), fresh, strict=True)]
         if len(entries) * _BULK > len(self._order):
             self._order += entries
             self._order.sort()
@@ -127,6 +125,9 @@ class SortedMembers:
 
     def _forget(self, members: Sequence[bytes]) -> None:
         """Take members out of the order; their scores stay."""
+        if len(members) == len(self._order):
+            self._order = []
+            return
         if len(members) * _BULK > len(self._order):
             gone = set(members)
             self._order = [each for each in self._order if each[1] not in gone]

@@ -10,26 +10,35 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 from state.backends.interface import (
     Drop,
     HashDelete,
+    HashGet,
     HashPut,
     LexRemove,
     SortedPut,
     SortedRemove,
 )
 from state.execution.requests import wait_for
-from state.ttl import TtlRules
+from state.ttl import (
+    TimeCharacteristic,
+    TtlRules,
+    UpdateType,
+    oldest_and_jsons,
+    stamped,
+    unstamped,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from state.backends.interface import Read, Write
     from state.descriptors import StateDescriptor
     from state.execution.requests import Request
     from state.primitives.session import StateSession
+    from state.ttl import TtlClock
 
 
 class Unknown(Enum):
@@ -54,6 +63,8 @@ class Cell(ABC):
     """
 
     __slots__ = ("indexed_ms", "is_loaded", "key", "key_group")
+    is_one_field: ClassVar[bool] = True
+    """Whether its first load is one field of the hash of the state's name."""
 
     def __init__(self, key: bytes, key_group: int) -> None:
         self.key = key
@@ -92,6 +103,10 @@ class Cell(ABC):
         None where no element has a stamp.
         """
 
+    def index_scores(self) -> tuple[int | None, MaybeKnown]:
+        """The scores that the expiry index is to have for the key, and has."""
+        return self.oldest_ms(), self.indexed_ms
+
     @abstractmethod
     async def clean(self, elements_max: int) -> int:
         """Remove expired elements of a cell, loading what that needs; how many were removed.
@@ -102,6 +117,21 @@ class Cell(ABC):
 
 
 C = TypeVar("C", bound=Cell)
+
+
+class FirstLoads:
+    """The request for the first loads of many cells of one state that lie in its main hash."""
+
+    __slots__ = ("_cells", "reads")
+
+    def __init__(self, state: bytes, key_group: int, cells: Sequence[Cell]) -> None:
+        self._cells = cells
+        self.reads = (HashGet(key_group, state, [each.key for each in cells]),)
+
+    def take(self, replies: Sequence[Any]) -> None:
+        """Load each cell."""
+        for cell, text in zip(self._cells, replies[0], strict=True):
+            cell.take(((text,),))
 
 
 class Together:
@@ -139,12 +169,38 @@ class StateHandle(ABC, Generic[C]):
         self.expiry = self.state + b":expiry"
         """The name of its expiry index."""
         self.rules = TtlRules(descriptor.ttl, descriptor.enabled_ms)
+        self.may_have_stamps = descriptor.may_have_stamps
+        """Whether stored elements can carry stamps."""
+        self._is_timed_by_records = descriptor.ttl.time is not TimeCharacteristic.PROCESSING
+        self._keeps_creation = descriptor.ttl.update is UpdateType.ON_CREATE
         self.thresholds = descriptor.thresholds or session.thresholds
         self.cells: dict[bytes, C] = {}
         """By stored key."""
         self.session = session
         self.accesses = 0
         """Operations of the epoch; incremental clean-up is paid for by them."""
+        self.set_clock(session.clock)
+
+    def set_clock(self, clock: TtlClock) -> None:
+        """Work out once what accesses at these times compare with and write."""
+        self._stamp_ms = clock.stamp(self.rules.config)
+        self._stamp_text = stamped(b"", self._stamp_ms)
+        self.expired_until_ms = self.rules.expired_until_ms(clock)
+        """The newest stamp that is expired now; minus infinity without TTL."""
+        self._is_unstamped_expired = self.rules.is_expired(None, clock)
+
+    def first_loads(self, cells: Iterable[Cell]) -> list[Request]:
+        """Requests for the first loads of cells: one a key group where that can be."""
+        groups: dict[int, list[Cell]] = {}
+        for each in cells:
+            groups.setdefault(each.key_group, []).append(each)
+        requests: list[Request] = []
+        for key_group, group in groups.items():
+            if group[0].is_one_field:
+                requests.append(FirstLoads(self.state, key_group, group))
+            else:
+                requests += group
+        return requests
 
     @abstractmethod
     def new_cell(self, key: bytes, key_group: int) -> C:
@@ -188,21 +244,65 @@ class StateHandle(ABC, Generic[C]):
 
     def is_expired(self, element: Element) -> bool:
         """Whether an element is past its life in this epoch."""
-        return self.rules.is_expired(element[0], self.session.clock)
+        stamp_ms = element[0]
+        if stamp_ms is None:
+            return self._is_unstamped_expired
+        return stamp_ms <= self.expired_until_ms
+
+    def has_expired(self, text: bytes) -> bool:
+        """The same of a stored element."""
+        if text[:1] != b"@":
+            return self._is_unstamped_expired
+        try:
+            return int(text[1 : text.index(b" ")]) <= self.expired_until_ms
+        except ValueError:
+            return self.is_expired(unstamped(text))
+
+    def live_jsons(self, texts: Collection[bytes]) -> Sequence[bytes] | None:
+        """The JSON of stored elements that a read takes as they are.
+
+        None where a rule of TTL may concern one of them: then each must be looked at.
+        """
+        rules = self.rules
+        if not self.may_have_stamps:
+            return [*texts]
+        if rules.is_enabled and (rules.refreshes_on_read or rules.enabled_ms is not None):
+            return None
+        oldest_ms, jsons = oldest_and_jsons(texts)
+        if oldest_ms is not None and oldest_ms <= self.expired_until_ms:
+            return None
+        return jsons
 
     def written(self, json: bytes, old: Element | None) -> Element:
         """An element as an access of now writes it over an old one."""
-        rules = self.rules
+        rules, event_ms = self.rules, self.session.event_ms
         if not rules.is_enabled:
             return None, json
-        session = self.session
-        old_ms = old and old[0]
-        return (
-            rules.written(
-                old_ms, replaces=old is not None, clock=session.clock, event_ms=session.event_ms
-            ),
-            json,
-        )
+        if self._keeps_creation and old is not None:
+            clock = self.session.clock
+            return rules.written(old[0], replaces=True, clock=clock, event_ms=event_ms), json
+        if event_ms is None or not self._is_timed_by_records:
+            return self._stamp_ms, json
+        return event_ms, json
+
+    def written_text(self, json: bytes, old: bytes | None) -> bytes:
+        """The same, as it is stored."""
+        if not self.rules.is_enabled:
+            return json
+        if self._keeps_creation or self._is_timed_by_records:
+            return stamped(json, self.written(json, None if old is None else unstamped(old))[0])
+        return self._stamp_text + json
+
+    def text_of(self, element: Element) -> bytes:
+        """An element as it is stored."""
+        stamp_ms, json = element
+        return self._stamp_text + json if stamp_ms == self._stamp_ms else stamped(json, stamp_ms)
+
+    def refreshed_text(self, text: bytes) -> bytes:
+        """A stored element as a read of now leaves it: itself, where reads do not count."""
+        if not self.rules.refreshes_on_read:
+            return text
+        return self.text_of(self.refreshed(unstamped(text)))
 
     def refreshed(self, element: Element) -> Element:
         """An element as a read of now leaves it: itself, where reads do not count."""
@@ -262,6 +362,21 @@ class WriteBatch:
     def delete(self, key_group: int, name: bytes, field: bytes) -> None:
         """Remove a field of a hash."""
         self._structure(key_group, name).deletes.append(field)
+
+    def put_all(self, key_group: int, name: bytes, pairs: list[bytes]) -> None:
+        """Set many fields: `[field, value, ...]`."""
+        if pairs:
+            self._structure(key_group, name).puts += pairs
+
+    def delete_all(self, key_group: int, name: bytes, fields: list[bytes]) -> None:
+        """Remove many fields of a hash."""
+        if fields:
+            self._structure(key_group, name).deletes += fields
+
+    def unscore_all(self, key_group: int, name: bytes, members: list[bytes]) -> None:
+        """Remove many members of a sorted set."""
+        if members:
+            self._structure(key_group, name).unscores += members
 
     def score(self, key_group: int, name: bytes, member: bytes, score: float) -> None:
         """Set the score of a member of a sorted set."""

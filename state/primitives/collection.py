@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from bisect import bisect_right
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from state.backends.interface import HashGet, HashScan, SortedLength, SortedRange
 from state.errors import StateCorrupt
-from state.primitives.cells import Cell, Element, StateHandle, Together
+from state.primitives.cells import UNKNOWN, Cell, StateHandle, Together
 from state.primitives.layout import (
     packed_text,
     read_collection,
@@ -29,13 +31,16 @@ from state.primitives.layout import (
     spread_text,
     stamps_name,
 )
-from state.ttl import stamped, unstamped
+from state.ttl import oldest_stamp, stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from state.backends.interface import Read
-    from state.primitives.cells import WriteBatch
+    from state.primitives.cells import MaybeKnown, WriteBatch
+
+_STAMPED: Final = b"@0 \n"
+"""Stands for an element that was not read, of which only is known that it has a stamp."""
 
 
 class CollectionCell(Cell):
@@ -61,8 +66,8 @@ class CollectionCell(Cell):
     def __init__(self, handle: CollectionHandle, key: bytes, key_group: int) -> None:
         super().__init__(key, key_group)
         self._handle = handle
-        self.elements: dict[bytes, Element] = {}
-        """Elements that are known, as they are now."""
+        self.elements: dict[bytes, bytes] = {}
+        """Elements that are known, as they are stored: stamps are read when they are needed."""
         self.size = 0
         """How many there are now, known or not."""
         self.next_number = 0
@@ -75,7 +80,7 @@ class CollectionCell(Cell):
         self._was_spread = False
         self._is_wiped = False
         """Whether everything that was stored goes."""
-        self._before: dict[bytes, Element | None] = {}
+        self._before: dict[bytes, bytes | None] = {}
         """What touched fields held when the epoch began; None for nothing."""
         self._absent: set[bytes] = set()
         """Fields that are known to hold nothing now, though there are unknown ones."""
@@ -115,14 +120,17 @@ class CollectionCell(Cell):
             raise StateCorrupt("a packed collection is empty or has a field twice")
         self.size = len(self.elements)
         self.is_complete = True
-        self.indexed_ms = _oldest(self.elements.values())
+        # A truncated text ends in a truncated element; others are looked at when they are needed.
+        last = self.elements[next(reversed(self.elements))]
+        if last[:1] == b"@" and b" " not in last:
+            stamp_of(last)
 
     def knows(self, field: bytes) -> bool:
         """Whether it is known what the field holds."""
         return self.is_complete or field in self.elements or field in self._absent
 
-    def put(self, field: bytes, element: Element) -> None:
-        """Set a field that is known, or that is certain to hold nothing."""
+    def put(self, field: bytes, element: bytes) -> None:
+        """Set a field that is known, or that is certain to hold nothing, to a stored element."""
         old = self.elements.get(field)
         self._before.setdefault(field, old)
         if old is None:
@@ -156,7 +164,7 @@ class CollectionCell(Cell):
         if text is None:
             self._absent.add(field)
         else:
-            self.elements[field] = unstamped(text)
+            self.elements[field] = text
 
     def looked_up_all(self, rows: dict[bytes, bytes]) -> None:
         """Take all elements of a spread collection, but for what is known.
@@ -195,16 +203,33 @@ class CollectionCell(Cell):
 
     def oldest_ms(self) -> int | None:
         """The oldest stamp, or a bound below it where not all stamps are known."""
-        if not self._is_changed:
-            return self.indexed_ms if isinstance(self.indexed_ms, int) else None
-        known = _oldest(
+        if not self._handle.may_have_stamps:
+            return None
+        if not self._is_changed and self._was_spread:
+            return self._floor_ms if isinstance(self.indexed_ms, int) else None
+        known = oldest_stamp(
             self.elements.values()
             if self.is_complete
-            else (self.elements[each] for each in self._before if each in self.elements)
+            else [self.elements[each] for each in self._before if each in self.elements]
         )
         if known is None or self._floor_ms is None:
             return self._floor_ms if known is None else known
         return min(known, self._floor_ms)
+
+    def index_scores(self) -> tuple[int | None, MaybeKnown]:
+        """The scores that the expiry index is to have for the key, and has."""
+        if not self._is_changed or not self._handle.may_have_stamps:
+            return None, None
+        if self._was_spread or self._stored is None:
+            return self.oldest_ms(), self.indexed_ms
+        if not self._is_wiped and self._keeps_oldest():
+            return None, None
+        # Neither tabs nor line feeds are in JSON: an '@' behind one begins a stamp.
+        is_indexed = b"\n@" in self._stored or b"\t@" in self._stored
+        if not self.size:
+            return None, UNKNOWN if is_indexed else None
+        _, lines = read_collection(self._stored)
+        return self.oldest_ms(), oldest_stamp(self._handle.parse(0, lines).values())
 
     def write(self, batch: WriteBatch) -> None:
         """What changed, in the layout that the size asks for now."""
@@ -257,22 +282,46 @@ class CollectionCell(Cell):
             stamped_count: How many stored elements have a stamp.
             elements_max: Remove at most so many.
         """
-        handle = self._handle
-        clock = handle.session.clock
-        untouched = [(each, int(score)) for each, score in oldest if each not in self._before]
-        expired = [e for e in untouched[:elements_max] if handle.rules.is_expired(e[1], clock)]
+        before = self._before
+        untouched = [e for e in oldest if e[0] not in before] if before else oldest
+        count = bisect_right(untouched, self._handle.expired_until_ms, key=itemgetter(1))
+        expired = untouched[: min(count, elements_max)]
         self._has_unstamped = stamped_count < self._stored_size
         if not self._has_unstamped and not self._before and len(expired) == self.size:
             self.wipe()
             return
-        for field, stamp_ms in expired:
-            self.elements.setdefault(field, (stamp_ms, b""))
-            self.remove(field)
+        self._remove_unseen([each for each, _ in expired])
         rest = untouched[len(expired) :]
         # Where nothing follows what was expired, no stamp is left that was not touched.
-        floor = rest[0][1] if rest else None
+        floor = int(rest[0][1]) if rest else None
         self._moved_floor = self._moved_floor or floor != self._floor_ms
         self._floor_ms = floor
+
+    def _keeps_oldest(self) -> bool:
+        """Whether an untouched element is as old as all that touched ones were and are."""
+        elements, before = self.elements, self._before
+        touched = [each for each in before.values() if each is not None]
+        touched += [elements[each] for each in before if each in elements]
+        touched_ms = oldest_stamp(touched)
+        if touched_ms is None:
+            return True
+        for field, text in elements.items():
+            if text[:1] == b"@" and field not in before:
+                stamp_ms = stamp_of(text)
+                if stamp_ms is not None and stamp_ms <= touched_ms:
+                    return True
+        return False
+
+    def _remove_unseen(self, fields: Sequence[bytes]) -> None:
+        """Remove stored elements that have a stamp and were not touched."""
+        if len(fields) == self.size:
+            self.wipe()
+            return
+        self._before.update(dict.fromkeys(fields, _STAMPED))
+        self._absent.update(fields)
+        self.size -= len(fields)
+        for field in fields:
+            self.elements.pop(field, None)
 
     async def _load_unstamped(self) -> None:
         """Know all elements, since those without a stamp are expired, too, and in no index."""
@@ -296,28 +345,38 @@ class CollectionCell(Cell):
 
     def _drop(self, batch: WriteBatch) -> None:
         batch.drop(self.key_group, self.rows)
-        if self._handle.descriptor.may_have_stamps:
+        if self._handle.may_have_stamps:
             batch.drop(self.key_group, self.stamps)
 
-    def _write_rows(self, batch: WriteBatch, before: Mapping[bytes, Element | None]) -> None:
+    def _write_rows(self, batch: WriteBatch, before: Mapping[bytes, bytes | None]) -> None:
         """The difference between what fields held and what they hold."""
-        key_group, rows, stamps = self.key_group, self.rows, self.stamps
+        gone: list[bytes] = []
+        puts: list[bytes] = []
+        scores: list[float | bytes] = []
+        unscored: list[bytes] = []
         for field, old in before.items():
             new = self.elements.get(field)
-            old_ms, new_ms = old and old[0], new and new[0]
+            if new == old:
+                continue
+            old_ms = None if old is None else stamp_of(old)
+            new_ms = None if new is None else stamp_of(new)
             if new is None:
-                if old is not None:
-                    batch.delete(key_group, rows, field)
-            elif new != old:
-                batch.put(key_group, rows, field, stamped(new[1], new_ms))
-            if new_ms is not None and new_ms != old_ms:
-                batch.score(key_group, stamps, field, new_ms)
-            elif new_ms is None and old_ms is not None:
-                batch.unscore(key_group, stamps, field)
+                gone.append(field)
+            else:
+                puts += (field, new)
+            if new_ms is None:
+                if old_ms is not None:
+                    unscored.append(field)
+            elif new_ms != old_ms:
+                scores += (new_ms, field)
+        batch.put_all(self.key_group, self.rows, puts)
+        batch.delete_all(self.key_group, self.rows, gone)
+        batch.score_all(self.key_group, self.stamps, scores)
+        batch.unscore_all(self.key_group, self.stamps, unscored)
 
     def _remove_expired(self, elements_max: int) -> None:
-        handle = self._handle
-        expired = [field for field, each in self.elements.items() if handle.is_expired(each)]
+        has_expired = self._handle.has_expired
+        expired = [field for field, each in self.elements.items() if has_expired(each)]
         for field in expired[:elements_max]:
             self.remove(field)
 
@@ -330,7 +389,7 @@ class CollectionHandle(StateHandle[CollectionCell]):
         return CollectionCell(self, key, key_group)
 
     @abstractmethod
-    def parse(self, next_number: int, lines: Sequence[bytes]) -> dict[bytes, Element]:
+    def parse(self, next_number: int, lines: Sequence[bytes]) -> dict[bytes, bytes]:
         """The elements of packed lines, by their fields.
 
         Raises:
@@ -338,11 +397,11 @@ class CollectionHandle(StateHandle[CollectionCell]):
         """
 
     @abstractmethod
-    def lines(self, elements: dict[bytes, Element]) -> Iterable[bytes]:
+    def lines(self, elements: dict[bytes, bytes]) -> Iterable[bytes]:
         """The packed lines of elements."""
 
     @abstractmethod
-    def ordered(self, elements: dict[bytes, Element]) -> list[bytes]:
+    def ordered(self, elements: dict[bytes, bytes]) -> list[bytes]:
         """The fields of elements, in the order of the state."""
 
     async def is_empty(self) -> bool:
@@ -427,8 +486,3 @@ class _Expired:
         if not self._cell.is_complete:
             oldest, stamped_count = replies
             self._cell.take_expired(oldest, stamped_count, self._elements_max)
-
-
-def _oldest(elements: Iterable[Element]) -> int | None:
-    """The oldest stamp; None if none has one."""
-    return min((stamp for stamp, _ in elements if stamp is not None), default=None)

@@ -80,6 +80,7 @@ def clean_up(
     if walks:
         session.execute(walks)
     removed: list[int] = []
+    session.execute([request for look in looks for request in look.loads()])
     visits: dict[int, Coroutine[Request, None, None]] = {}
     for cell, elements_max in _visited(looks, walks):
         if id(cell) not in visits:
@@ -142,6 +143,11 @@ class _Look:
             return _ELEMENTS_ALL
         return max(self.limit // max(len(self.due), 1), _ELEMENTS_MIN)
 
+    def loads(self) -> list[Request]:
+        """Requests for what is due and was not touched by the epoch: one for all of it."""
+        cells = (self.handle.cell_of(key, self.key_group) for key in self.due)
+        return self.handle.first_loads(each for each in cells if not each.is_loaded)
+
     def notes(self) -> Iterable[Write]:
         """Forget that the walk was done, when the last key is gone."""
         if self._swept_ms is not None and not self.keys_count:
@@ -202,13 +208,14 @@ def _affordable(walks: Sequence[_Walk]) -> list[_Walk]:
 def _visited(looks: Sequence[_Look], walks: Sequence[_Walk]) -> Iterable[tuple[Cell, int]]:
     """The cells to clean, each with how many elements it may lose."""
     for look in looks:
+        elements_max = look.elements_max
         for key in look.due:
-            yield look.handle.cell_of(key, look.key_group), look.elements_max
+            yield look.handle.cell_of(key, look.key_group), elements_max
         if look.limit is None:
             # The index tells what was due before the epoch: an exact clean-up looks at it, too.
             for cell in look.handle.cells.values():
                 if cell.key_group == look.key_group and cell.is_loaded:
-                    yield cell, look.elements_max
+                    yield cell, elements_max
     for walk in walks:
         for cell in walk.cells:
             yield cell, _ELEMENTS_ALL

@@ -39,6 +39,11 @@ class Intervals:
         self._starts: list[Cut] = []
         self._ends: list[Cut] = []
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is filled."""
+        return not self._starts
+
     def add(self, low: Cut, high: Cut) -> None:
         """Fill an interval; it merges with those that it overlaps or touches."""
         if low >= high:

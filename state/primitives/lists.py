@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from state.primitives.collection import CollectionHandle
-from state.ttl import stamped, unstamped
+from state.ttl import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from state.descriptors import ListDescriptor
-    from state.primitives.cells import Element
     from state.primitives.collection import CollectionCell
     from state.primitives.session import StateSession
 
@@ -48,19 +47,23 @@ class ListHandle(CollectionHandle, Generic[T]):
         visibility allows that.
         """
         cell = await self.whole()
+        decode = self._codec.decode
+        jsons = self.live_jsons(cell.elements.values())
+        if jsons is not None:
+            return [*map(decode, jsons)] or None
         shown = [*cell.elements.items()]
-        live = [each for each in shown if not self.is_expired(each[1])]
+        live = [each for each in shown if not self.has_expired(each[1])]
         if not live:
             cell.wipe()
         elif self.rules.refreshes_on_read:
             for field in cell.elements.keys() - dict(live).keys():
                 cell.remove(field)
             for field, element in live:
-                cell.put(field, self.refreshed(element))
+                cell.put(field, self.refreshed_text(element))
             await self.settled(cell)
         if not self.rules.shows_expired:
             shown = live
-        return [self._codec.decode(json) for _, (_, json) in shown] or None
+        return [decode(json_of(text)) for _, text in shown] or None
 
     async def add(self, value: T) -> None:
         """Append an element.
@@ -104,24 +107,24 @@ class ListHandle(CollectionHandle, Generic[T]):
                 self._put_next(held, element)
             each.wipe()
 
-    def parse(self, next_number: int, lines: Sequence[bytes]) -> dict[bytes, Element]:
+    def parse(self, next_number: int, lines: Sequence[bytes]) -> dict[bytes, bytes]:
         """Lines are elements; the last one has the number before the next one."""
         first = next_number - len(lines)
-        return {b"%d" % (first + at): unstamped(line) for at, line in enumerate(lines)}
+        return {b"%d" % (first + at): line for at, line in enumerate(lines)}
 
-    def lines(self, elements: dict[bytes, Element]) -> Iterable[bytes]:
+    def lines(self, elements: dict[bytes, bytes]) -> Iterable[bytes]:
         """An element a line."""
-        return [stamped(json, stamp) for stamp, json in elements.values()]
+        return elements.values()
 
-    def ordered(self, elements: dict[bytes, Element]) -> list[bytes]:
+    def ordered(self, elements: dict[bytes, bytes]) -> list[bytes]:
         """By number."""
         return sorted(elements, key=int)
 
     def _append(self, cell: CollectionCell, values: Sequence[T]) -> None:
         for value in values:
-            self._put_next(cell, self.written(self._codec.encode(value), None))
+            self._put_next(cell, self.written_text(self._codec.encode(value), None))
 
-    def _put_next(self, cell: CollectionCell, element: Element) -> None:
+    def _put_next(self, cell: CollectionCell, element: bytes) -> None:
         cell.put(b"%d" % cell.next_number, element)
         cell.next_number += 1
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from state.errors import StateCorrupt
 from state.primitives.collection import CollectionHandle, Fields
-from state.ttl import stamped, unstamped
+from state.ttl import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from state.descriptors import MapDescriptor
-    from state.primitives.cells import Element
     from state.primitives.collection import CollectionCell
     from state.primitives.session import StateSession
 
@@ -97,15 +96,17 @@ class MapHandle(CollectionHandle, Generic[K, T]):
         """All values, in the order of their user keys."""
         return [value for _, value in await self.iterator()]
 
-    def shown(self, cell: CollectionCell, field: bytes) -> Element | None:
+    def shown(self, cell: CollectionCell, field: bytes) -> bytes | None:
         """An entry that is known, as a read of now shows it, by the rules of TTL."""
         element = cell.elements.get(field)
         if element is None:
             return None
-        if self.is_expired(element):
+        if not self.rules.is_enabled:
+            return element
+        if self.has_expired(element):
             cell.remove(field)
             return element if self.rules.shows_expired else None
-        refreshed = self.refreshed(element)
+        refreshed = self.refreshed_text(element)
         if refreshed is not element:
             cell.put(field, refreshed)
         return element
@@ -114,25 +115,26 @@ class MapHandle(CollectionHandle, Generic[K, T]):
         """The user key of a field."""
         return self._keys.decode(field)
 
-    def value_of(self, element: Element) -> T | None:
-        """The value of an entry."""
-        return None if element[1] == _NULL else self._codec.decode(element[1])
+    def value_of(self, element: bytes) -> T | None:
+        """The value of a stored entry."""
+        json = json_of(element)
+        return None if json == _NULL else self._codec.decode(json)
 
-    def parse(self, next_number: int, lines: Sequence[bytes]) -> dict[bytes, Element]:
+    def parse(self, next_number: int, lines: Sequence[bytes]) -> dict[bytes, bytes]:
         """Lines are a user key, a tab and an element."""
         elements = {}
         for line in lines:
             field, tab, text = line.partition(b"\t")
             if not tab:
                 raise StateCorrupt("a line of a packed map has no user key")
-            elements[field] = unstamped(text)
+            elements[field] = text
         return elements
 
-    def lines(self, elements: dict[bytes, Element]) -> Iterable[bytes]:
+    def lines(self, elements: dict[bytes, bytes]) -> Iterable[bytes]:
         """An entry a line, by user key."""
-        return [b"%b\t%b" % (f, stamped(e[1], e[0])) for f, e in sorted(elements.items())]
+        return [b"%b\t%b" % each for each in sorted(elements.items())]
 
-    def ordered(self, elements: dict[bytes, Element]) -> list[bytes]:
+    def ordered(self, elements: dict[bytes, bytes]) -> list[bytes]:
         """By the bytes of the user keys."""
         return sorted(elements)
 
@@ -145,7 +147,7 @@ class MapHandle(CollectionHandle, Generic[K, T]):
                 await self.answered(Fields(cell, missing))
         return cell
 
-    async def _read(self, user_key: K) -> Element | None:
+    async def _read(self, user_key: K) -> bytes | None:
         field = self._keys.encode(user_key)
         cell = await self._known((field,))
         element = self.shown(cell, field)
@@ -154,7 +156,7 @@ class MapHandle(CollectionHandle, Generic[K, T]):
 
     def _set(self, cell: CollectionCell, field: bytes, value: T | None) -> None:
         json = _NULL if value is None else self._codec.encode(value)
-        cell.put(field, self.written(json, cell.elements.get(field)))
+        cell.put(field, self.written_text(json, cell.elements.get(field)))
 
 
 class MapIterator(Generic[K, T]):

@@ -126,8 +126,6 @@ class StateSession:
             thresholds: Layout of collections whose descriptor names none.
             is_local: Whether reads cost no round trip (heap): then no operation ever suspends.
         """
-        self.clock = clock
-        """May be set between operations, by tests and replays that give each its own time."""
         self.thresholds = thresholds
         self.is_local = is_local
         self.key = b""
@@ -136,10 +134,25 @@ class StateSession:
         self.key_group = -1
         self.event_ms: int | None = None
         self._transaction = transaction
+        self._clock = clock
         self._handles: dict[str, StateHandle[Any]] = {}
         self._requests = 0
         self._cleaned = 0
         self._notes: list[tuple[int, Write]] = []
+
+    @property
+    def clock(self) -> TtlClock:
+        """The times of the epoch.
+
+        May be set between operations, by tests and replays that give each its own time.
+        """
+        return self._clock
+
+    @clock.setter
+    def clock(self, clock: TtlClock) -> None:
+        self._clock = clock
+        for handle in self._handles.values():
+            handle.set_clock(clock)
 
     def set_key(self, key: bytes, key_group: int, *, event_ms: int | None = None) -> None:
         """Make this the current key, in the empty namespace.
@@ -221,9 +234,9 @@ class StateSession:
 
         Cost: reads of one hash, or of scores of one sorted set, share a command.
         """
-        merged = _MergedReads()
         if not requests:
             return
+        merged = _MergedReads()
         for request in requests:
             merged.add(request.reads)
         self._requests += len(requests)
@@ -242,13 +255,16 @@ class StateSession:
 
         Raises: As `EpochTransaction.fetch`, and what is wrong with what is stored.
         """
-        cells: list[Cell] = []
+        requests: list[Request] = []
+        count = 0
         for descriptor, keys in wanted:
             handle = self._handles[descriptor.name]
             named = (handle.cell_of(key, key_group) for key, key_group in keys)
-            cells += [each for each in named if not each.is_loaded]
-        if cells:
-            self.execute(cells)
+            missing = [each for each in named if not each.is_loaded]
+            requests += handle.first_loads(missing)
+            count += len(missing)
+        self.execute(requests)
+        self._requests += count - len(requests)
 
     def clean_up(self, key_groups: Sequence[int]) -> None:
         """Remove some of what is expired; at the end of an epoch, before `writes`.
@@ -268,9 +284,10 @@ class StateSession:
         """What must be committed, by key group: only what changed; the same whenever asked."""
         batch = WriteBatch()
         for handle in self._handles.values():
-            for _, cell in sorted(handle.cells.items()):
+            cells = [cell for _, cell in sorted(handle.cells.items())]
+            for cell in cells:
                 cell.write(batch)
-                _write_index(handle, cell, batch)
+            _write_index(handle, cells, batch)
         for key_group, note in self._notes:
             batch.add(key_group, note)
         return batch.writes()
@@ -282,15 +299,19 @@ class StateSession:
         return SessionStatistics(cells, self._requests, self._cleaned, transaction)
 
 
-def _write_index(handle: StateHandle[Any], cell: Cell, batch: WriteBatch) -> None:
-    """Let the expiry index have the oldest stamp of a key."""
-    wanted, stored = cell.oldest_ms(), cell.indexed_ms
-    if wanted == stored:
-        return
-    if wanted is not None:
-        batch.score(cell.key_group, handle.expiry, cell.key, wanted)
-    elif stored is not UNKNOWN or handle.descriptor.may_have_stamps:
-        batch.unscore(cell.key_group, handle.expiry, cell.key)
+def _write_index(handle: StateHandle[Any], cells: Sequence[Cell], batch: WriteBatch) -> None:
+    """Let the expiry index have the oldest stamps of keys."""
+    scores: dict[int, list[float | bytes]] = {}
+    for cell in cells:
+        wanted, stored = cell.index_scores()
+        if wanted == stored:
+            continue
+        if wanted is not None:
+            scores.setdefault(cell.key_group, []).extend((wanted, cell.key))
+        elif stored is not UNKNOWN or handle.may_have_stamps:
+            batch.unscore(cell.key_group, handle.expiry, cell.key)
+    for key_group, pairs in scores.items():
+        batch.score_all(key_group, handle.expiry, pairs)
 
 
 class _MergedReads:

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from state.primitives.cells import StateHandle
 from state.primitives.intervals import BOTTOM, TOP
 from state.primitives.sorted_cell import SortedCell
 from state.primitives.sorted_text import cuts_of
-from state.ttl import unstamped
+from state.ttl import json_of, unstamped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from state.primitives.session import StateSession
     from state.primitives.sorted_text import Entry
 
+_KEY: Final = itemgetter(0)
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -187,7 +188,7 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
     async def _cleared(self, low: Cut, high: Cut) -> SortedCell:
         """The cell, without what an interval held."""
         cell = await self.loaded()
-        if self.descriptor.may_have_stamps:
+        if self.may_have_stamps:
             await cell.know(low, high)
         cell.clear_between(low, high, unseen=await cell.count_unseen(low, high))
         return cell
@@ -201,13 +202,16 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         """An interval as a read of now shows it: expired values go, others may be refreshed."""
         await cell.know(low, high)
         entries: Sequence[Entry] = cell.between(low, high)
-        if self.rules.is_enabled:
+        jsons = self.live_jsons([text for _, _, text in entries])
+        if jsons is None:
             entries = self._live(cell, entries)
+            jsons = [json_of(text) for _, _, text in entries]
             await cell.settle()
         decode_key, decode = self._keys.decode, self._codec.decode
+        shown = zip(map(_KEY, entries), jsons, strict=True)
         return [
-            (decode_key(ordered_key), [decode(unstamped(text)[1]) for _, _, text in group])
-            for ordered_key, group in groupby(entries, itemgetter(0))
+            (decode_key(ordered_key), [decode(json) for _, json in group])
+            for ordered_key, group in groupby(shown, _KEY)
         ]
 
     def _live(self, cell: SortedCell, entries: Sequence[Entry]) -> Sequence[Entry]:

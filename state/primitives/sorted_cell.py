@@ -37,13 +37,13 @@ from state.primitives.sorted_text import (
     entry_of_member,
     number_text,
 )
-from state.ttl import stamped, unstamped
+from state.ttl import oldest_stamp, stamp_of, stamped, unstamped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from state.backends.interface import Read
-    from state.primitives.cells import Element, StateHandle, WriteBatch
+    from state.primitives.cells import Element, MaybeKnown, StateHandle, WriteBatch
     from state.primitives.intervals import Cut
     from state.primitives.sorted_text import Entry
 
@@ -62,7 +62,9 @@ class SortedCell(Cell):
         "_is_sorted",
         "_is_wiped",
         "_known",
+        "_loaded_count",
         "_next_number",
+        "_only_grew",
         "_removed",
         "_rewritten",
         "_stored",
@@ -98,7 +100,11 @@ class SortedCell(Cell):
         self._unstamped: list[bytes] = []
         """Members of the stamps that go with cleared intervals."""
         self._floor_ms: int | None = None
-        """At most the oldest stamp of a spread map."""
+        """At most the oldest stamp of a spread map; of a packed one, of what was added to it."""
+        self._loaded_count = 0
+        """Elements of a packed map when it was loaded."""
+        self._only_grew = True
+        """Whether elements were added and nothing else."""
         self._has_unstamped = False
 
     @property
@@ -126,8 +132,11 @@ class SortedCell(Cell):
             return
         self._entries = [entry_of_line(line, at) for at, line in enumerate(lines)]
         self.size = self._next_number = len(lines)
+        self._loaded_count = len(lines)
         self._known.add(BOTTOM, TOP)
-        self.indexed_ms = self._oldest_known()
+        # A truncated text ends in a truncated element; others are looked at when they are needed.
+        if self._entries and self._handle.may_have_stamps:
+            unstamped(self._entries[-1][2])
 
     @property
     def is_complete(self) -> bool:
@@ -168,6 +177,7 @@ class SortedCell(Cell):
         if entry[1] < self._first_new:
             self._rewritten.setdefault(place, entry[2])
         self._is_changed = True
+        self._only_grew = False
 
     def remove(self, entries: Sequence[Entry]) -> None:
         """Remove some known elements."""
@@ -194,7 +204,7 @@ class SortedCell(Cell):
         stored = [each for each in gone if each[1] < self._first_new]
         if stored or unseen:
             self._cleared.append((low, high))
-        if self._handle.descriptor.may_have_stamps:
+        if self._handle.may_have_stamps:
             stored = [self._as_stored(each) for each in stored]
             self._unstamped += [b"\t".join(each[:2]) for each in stored if each[2][:1] == b"@"]
         if gone or unseen:
@@ -204,6 +214,7 @@ class SortedCell(Cell):
         """Remove all elements, known or not."""
         self._entries = []
         self._is_sorted = self._is_wiped = self._is_changed = True
+        self._only_grew = False
         self.size = self._next_number = 0
         self._first_new = b""
         self._known.add(BOTTOM, TOP)
@@ -262,9 +273,21 @@ class SortedCell(Cell):
 
     def oldest_ms(self) -> int | None:
         """The oldest stamp of a packed map, a bound below it of a spread one."""
-        if not self._is_changed:
+        if not self._is_changed and self._was_spread:
             return self.indexed_ms if isinstance(self.indexed_ms, int) else None
         return self._floor_ms if self._is_spread_now else self._oldest_known()
+
+    def index_scores(self) -> tuple[int | None, MaybeKnown]:
+        """The scores that the expiry index is to have for the key, and has."""
+        if not self._is_changed or not self._handle.may_have_stamps:
+            return None, None
+        if self._was_spread or self._stored is None:
+            return self.oldest_ms(), self.indexed_ms
+        if self._keeps_oldest():
+            return None, None
+        _, lines = read_collection(self._stored)
+        stored = [entry_of_line(line, 0)[2] for line in lines]
+        return self.oldest_ms(), oldest_stamp(stored)
 
     def write(self, batch: WriteBatch) -> None:
         """What changed, in the layout that the size asks for now."""
@@ -274,7 +297,7 @@ class SortedCell(Cell):
         spread = self._spreads()
         if self._was_spread and not (spread and self._is_spread_now):
             batch.drop(key_group, self.order)
-            if self._handle.descriptor.may_have_stamps:
+            if self._handle.may_have_stamps:
                 batch.drop(key_group, self.stamps)
         if not self.size:
             if self._stored is not None:
@@ -302,7 +325,7 @@ class SortedCell(Cell):
         if self._has_unstamped and handle.rules.is_expired(None, handle.session.clock):
             await self.know(BOTTOM, TOP)
         if self.is_complete:
-            expired = [e for e in self._in_order() if handle.is_expired(unstamped(e[2]))]
+            expired = [e for e in self._in_order() if handle.has_expired(e[2])]
             self.remove(expired[:elements_max])
             self._set_floor(self._oldest_known())
         await self.settle()
@@ -320,20 +343,20 @@ class SortedCell(Cell):
             elements_max: Remove and tell at most so many.
         """
         handle, floor, known = self._handle, None, self._known
-        config = handle.rules.config
-        newest_ms = config.newest_expired_ms(handle.session.clock.now(config))
+        newest_ms = handle.expired_until_ms
         self._has_unstamped = stamped_count < self._stored_size
+        knows_some = not known.is_empty
         unseen: list[tuple[Cut, Cut]] = []
         for member, score in oldest:
             low = tuple(member.split(b"\t"))
             high = (*low, LAST)
-            if known.fills(low, high):
+            if knows_some and known.fills(low, high):
                 continue
             if len(unseen) == elements_max or score > newest_ms:
                 floor = int(score)
                 break
             unseen.append((low, high))
-        expired = [e for e in self._in_order() if handle.is_expired(unstamped(e[2]))]
+        expired = [e for e in self._in_order() if handle.has_expired(e[2])]
         self.remove(expired[: elements_max - len(unseen)])
         rest = self._oldest_known()
         self._set_floor(min((each for each in (floor, rest) if each is not None), default=None))
@@ -372,6 +395,7 @@ class SortedCell(Cell):
 
     def _shrink(self, count: int) -> None:
         self._is_changed = True
+        self._only_grew = False
         self.size -= count
         if self.size < 0:
             raise _wrong_size(count, self.size + count)
@@ -379,10 +403,22 @@ class SortedCell(Cell):
             self.wipe()
 
     def _oldest_known(self) -> int | None:
-        if not self._handle.descriptor.may_have_stamps:
+        if not self._handle.may_have_stamps:
             return None
-        stamps = (unstamped(text)[0] for _, _, text in self._entries)
-        return min((each for each in stamps if each is not None), default=None)
+        return oldest_stamp([text for _, _, text in self._entries])
+
+    def _keeps_oldest(self) -> bool:
+        """Whether a packed map only grew, by elements that are no older than one it has."""
+        floor_ms = self._floor_ms
+        if not self._only_grew or floor_ms is None:
+            return self._only_grew
+        loaded_end = number_text(self._loaded_count)
+        for _, number, text in self._entries:
+            if number < loaded_end and text[:1] == b"@":
+                stamp_ms = stamp_of(text)
+                if stamp_ms is not None and stamp_ms <= floor_ms:
+                    return True
+        return False
 
     def _set_floor(self, floor_ms: int | None) -> None:
         if self._is_spread_now and floor_ms != self._floor_ms:
@@ -413,8 +449,7 @@ class SortedCell(Cell):
             batch.unscore(key_group, order, b"\t".join(entry))
             if entry[2][:1] == b"@":
                 batch.unscore(key_group, stamps, b"\t".join(entry[:2]))
-        for member in self._unstamped:
-            batch.unscore(key_group, stamps, member)
+        batch.unscore_all(key_group, stamps, self._unstamped)
         for place, text in self._rewritten.items():
             batch.unscore(key_group, order, b"\t".join((*place, text)))
 
@@ -425,9 +460,11 @@ class SortedCell(Cell):
             added += [each for each in self._entries if each[:2] in rewritten]
         members = [part for each in added for part in (0.0, b"\t".join(each))]
         batch.score_all(self.key_group, self.order, members)
+        if not self._handle.may_have_stamps:
+            return
         scores: list[float | bytes] = []
         for key, number, text in added:
-            stamp_ms, _ = unstamped(text)
+            stamp_ms = stamp_of(text)
             if stamp_ms is not None:
                 scores += (stamp_ms, b"%b\t%b" % (key, number))
         batch.score_all(self.key_group, self.stamps, scores)

@@ -35,6 +35,7 @@ class TimersCell(Cell):
     """The timers of one key group, as far as an epoch knows them."""
 
     __slots__ = ("_removed", "_state", "_until_ms", "added", "stored")
+    is_one_field = False
 
     def __init__(self, state: bytes, key_group: int) -> None:
         super().__init__(b"%d" % key_group, key_group)

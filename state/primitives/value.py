@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from state.backends.interface import HashGet
 from state.primitives.cells import UNKNOWN, Cell, Element, StateHandle
-from state.ttl import UpdateType, stamped, unstamped
+from state.ttl import unstamped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,13 +40,15 @@ R = TypeVar("R")
 class FieldCell(Cell):
     """One element, in the field of its key."""
 
-    __slots__ = ("_handle", "_stored", "element")
+    __slots__ = ("_handle", "_loaded", "_stored", "element")
 
     def __init__(self, handle: FieldHandle, key: bytes, key_group: int) -> None:
         super().__init__(key, key_group)
         self._handle = handle
         self._stored: bytes | Unknown | None = None
         self.element: Element | None = None
+        self._loaded: Element | None = None
+        """The element as it was loaded."""
 
     @property
     def reads(self) -> Sequence[Read]:
@@ -59,7 +61,7 @@ class FieldCell(Cell):
             return
         ((text,),) = replies
         if text is not None:
-            self.element = unstamped(text)
+            self.element = self._loaded = unstamped(text)
             self.indexed_ms = self.element[0]
         self._stored = text
         self.is_loaded = True
@@ -73,7 +75,10 @@ class FieldCell(Cell):
 
     def write(self, batch: WriteBatch) -> None:
         """The field, if it differs or if what is stored is not known."""
-        text = self.element and stamped(self.element[1], self.element[0])
+        element = self.element
+        if element is self._loaded and self._stored is not UNKNOWN:
+            return
+        text = element and self._handle.text_of(element)
         if text == self._stored:
             return
         if text is None:
@@ -139,7 +144,6 @@ class ValueHandle(FieldHandle, Generic[T]):
     def __init__(self, session: StateSession, descriptor: ValueDescriptor[T]) -> None:
         super().__init__(session, descriptor)
         self._codec = descriptor.codec
-        self._keeps_creation = descriptor.ttl.update is UpdateType.ON_CREATE
 
     async def value(self) -> T | None:
         """The current value; None if there is none. Cost: one field, the first time."""
