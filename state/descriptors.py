@@ -234,16 +234,33 @@ class SortedMapDescriptor(StateDescriptor, Generic[K, T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MatchColumns(Generic[T, K]):
+    """What of a row tells which entry of a multiset it is about: the upsert key, for example."""
+
+    name: str
+    """What the function takes, e.g. `id`: code cannot be remembered, so this stands for it."""
+    codec: Codec[K]
+    """Of what the function gives. Bytes that are a JSON array are indexed column by column, as
+    those of canonical rows are."""
+    of: Callable[[T], K]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MultisetDescriptor(StateDescriptor, Generic[T]):
     """A sequenced multiset of rows a key."""
 
     kind: ClassVar[str] = "multiset"
     codec: Codec[T]
+    """Of a row."""
+    match: MatchColumns[T, Any] | None = None
+    """What of two rows is compared; None: the whole rows."""
 
     @property
     def codecs(self) -> tuple[str, ...]:
-        """Names of the codecs that stored bytes depend on."""
-        return (self.codec.name,)
+        """Names of what stored bytes depend on: the index of a spread history holds matches."""
+        if self.match is None:
+            return (self.codec.name,)
+        return self.codec.name, self.match.codec.name, f"match {self.match.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,11 +73,11 @@ class SortedMembers:
         for member in present:
             del self.scores[member]
 
-    def top(self, limit: int) -> list[tuple[bytes, float]]:
-        """The highest ones, highest first."""
-        if limit <= 0:
-            return []
-        return [(member, score) for score, member in reversed(self._order[-limit:])]
+    def top(self, limit: int, maximum: float) -> list[tuple[bytes, float]]:
+        """The highest ones of those with a score up to a bound, highest first."""
+        high = bisect_right(self._order, maximum, key=_score)
+        low = max(0, high - max(0, limit))
+        return [(member, score) for score, member in reversed(self._order[low:high])]
 
     def range(self, minimum: float, maximum: float, limit: int | None) -> list[tuple[bytes, float]]:
         """Those with a score within both bounds, lowest first."""
@@ -220,8 +220,8 @@ class Space:
                 return dict(self._of(name, dict))
             case HashLength(_, name):
                 return len(self._of(name, dict))
-            case SortedTop(_, name, limit):
-                return self._of(name, SortedMembers).top(limit)
+            case SortedTop(_, name, limit, score_max):
+                return self._of(name, SortedMembers).top(limit, score_max)
             case SortedRange(_, name, minimum, maximum, limit_):
                 return self._of(name, SortedMembers).range(minimum, maximum, limit_)
             case SortedScores(_, name, members):

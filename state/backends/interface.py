@@ -20,6 +20,7 @@ suite, `state.testing.conformance`.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
@@ -62,6 +63,8 @@ class SortedTop(NamedTuple):
     key_group: int
     name: bytes
     limit: int
+    maximum: float = math.inf
+    """Only members with this score or a lower one."""
 
 
 class SortedRange(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from state.backends.interface import (
@@ -34,8 +35,12 @@ def command_of(read: Read, prefix: bytes) -> Command | None:
             return ("HGETALL", key)
         case HashLength():
             return ("HLEN", key)
-        case SortedTop(_, _, limit):
-            return ("ZREVRANGE", key, 0, limit - 1, "WITHSCORES") if limit > 0 else None
+        case SortedTop(_, _, limit, score_max):
+            if limit <= 0:
+                return None
+            if score_max == math.inf:
+                return ("ZREVRANGE", key, 0, limit - 1, "WITHSCORES")
+            return ("ZREVRANGEBYSCORE", key, score_max, "-inf", "WITHSCORES", "LIMIT", 0, limit)
         case SortedRange(_, _, minimum, maximum, limit_):
             command: Command = ("ZRANGEBYSCORE", key, minimum, maximum, "WITHSCORES")
             if limit_ is None:

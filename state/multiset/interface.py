@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,10 @@ class RemovedAll:
 
 
 @dataclass(frozen=True, slots=True)
-class RemovedLast:
+class RemovedLast(Generic[E]):
     """The newest entry was removed; another one is the newest now."""
 
-    now_last: Entry
+    now_last: E
     size: int
 
 
@@ -64,7 +66,7 @@ class RemovedOther:
     size: int
 
 
-Removal = NotFound | RemovedAll | RemovedLast | RemovedOther
+Removal = NotFound | RemovedAll | RemovedLast[Entry] | RemovedOther
 
 
 class SequencedMultiSet(ABC):

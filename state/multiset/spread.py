@@ -59,9 +59,9 @@ class SpreadNames:
     stamps: bytes
 
     @classmethod
-    def of(cls, key: bytes) -> SpreadNames:
-        """The names for a canonical key."""
-        prefix = STATE + b":" + key
+    def of(cls, key: bytes, state: bytes = STATE) -> SpreadNames:
+        """The names for a canonical key in the state of this name."""
+        prefix = state + b":" + key
         return cls(prefix + b":order", prefix + b":blocks", prefix + b":index", prefix + b":stamps")
 
 

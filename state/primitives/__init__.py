@@ -10,6 +10,9 @@ maps.py        map
 sorted.py      sorted map: lists of values by ordered user keys, and their ranges
                (sorted_cell.py, sorted_requests.py, sorted_text.py; intervals.py: what is known)
 timers.py      timers of keys, by time
+multisets.py   sequenced multiset, in the layout of state.multiset
+               (multiset_cell.py, multiset_history.py: one key; multiset_look.py,
+               multiset_order.py: what is read of it; multiset_text.py)
 expiry.py      clean-up of what is expired
 inspection.py  what people see of a key, without what is expired
 """

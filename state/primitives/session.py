@@ -43,6 +43,7 @@ from state.primitives.cells import UNKNOWN, StateHandle, WriteBatch, stored_key
 from state.primitives.expiry import clean_up
 from state.primitives.lists import ListHandle
 from state.primitives.maps import MapHandle
+from state.primitives.multisets import MultisetHandle
 from state.primitives.sorted import SortedMapHandle
 from state.primitives.timers import TimersHandle
 from state.primitives.value import AggregatingHandle, ReducingHandle, ValueHandle
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         AggregatingDescriptor,
         ListDescriptor,
         MapDescriptor,
+        MultisetDescriptor,
         ReducingDescriptor,
         SortedMapDescriptor,
         StateDescriptor,
@@ -216,6 +218,10 @@ class StateSession:
     def sorted_map(self, descriptor: SortedMapDescriptor[K, T]) -> SortedMapHandle[K, T]:
         """The handle of a sorted map state."""
         return self.open(SortedMapHandle, descriptor)
+
+    def multiset(self, descriptor: MultisetDescriptor[T]) -> MultisetHandle[T]:
+        """The handle of a sequenced multiset."""
+        return self.open(MultisetHandle, descriptor)
 
     def timers(self, descriptor: TimersDescriptor) -> TimersHandle:
         """The timers of one domain."""

@@ -127,6 +127,23 @@ class StructureConformance(LexConformance):
         assert top == [(b"b", 3.0), (b"a", 3.0)]
         assert all_ == [*top, (b"middle", 2.5), (b"low", 1.0)]
 
+    def test_the_top_below_a_score_includes_it(self, stand: Stand) -> None:
+        writes: list[Write] = [SortedPut(Z, [score for n in range(6) for score in (n, b"m%d" % n)])]
+
+        some, one, all_, none, nothing = stand.after(
+            writes,
+            SortedTop(0, Z, 2, 3),
+            SortedTop(0, Z, 1, 3.5),
+            SortedTop(0, Z, 9, 1),
+            SortedTop(0, Z, 9, -1),
+            SortedTop(0, Z, 0, 3),
+        )
+
+        assert some == [(b"m3", 3.0), (b"m2", 2.0)]
+        assert one == [(b"m3", 3.0)]
+        assert all_ == [(b"m1", 1.0), (b"m0", 0.0)]
+        assert none == nothing == []
+
     def test_a_range_includes_both_bounds(self, stand: Stand) -> None:
         writes: list[Write] = [SortedPut(Z, [score for n in range(6) for score in (n, b"m%d" % n)])]
 

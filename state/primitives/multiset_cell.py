@@ -1,0 +1,207 @@
+"""One key of multiset state: what expires of its history, and what is written of it.
+
+Of the blocks that an epoch has not seen, a cell knows how old their entries may be. That is enough
+to find what is expired, wherever it stands, so that an entry that was written anew never keeps
+older ones behind it alive. In the end it writes the difference between what was and what is, or all
+of it where the layout changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from state.multiset.spread import BLOCK_ENTRIES
+from state.multiset.text import Header
+from state.primitives.multiset_history import KnownHistory
+from state.primitives.multiset_look import FEW_STAMPS, IndexedAt, Look
+from state.primitives.multiset_text import write_lines
+
+if TYPE_CHECKING:
+    from state.primitives.cells import WriteBatch
+    from state.primitives.multiset_history import Block
+
+_NOTHING: Final[Block] = {}
+_NO_NUMBERS: Final[list[int]] = []
+
+
+class MultisetCell(KnownHistory):
+    """The history of one key."""
+
+    __slots__ = ()
+
+    async def sweep(self) -> None:
+        """Remove what is expired: all of it, wherever it is.
+
+        Cost: nothing where nothing is. Else a round trip for the blocks of expired entries that are
+        not known, one for their index fields, and one for each eightfold of due blocks.
+        """
+        until_ms = self._until_ms
+        if until_ms is None:
+            return
+        if not self.is_complete and (self._swept_ms is None or self._swept_ms < until_ms):
+            await self._see_due(until_ms)
+            self._swept_ms = until_ms
+        await self._forget_expired(self.size)
+        await self.settle()
+
+    async def clean(self, elements_max: int) -> int:
+        """Remove expired entries; of a spread history by the blocks with the oldest stamps."""
+        handle = self._handle
+        if not self.is_loaded:
+            await handle.answered(self)
+        until_ms, before = self._until_ms, self.size
+        if until_ms is None:
+            return 0
+        if not self.is_complete:
+            await self._see_due(until_ms, max(1, elements_max // BLOCK_ENTRIES))
+        await self._forget_expired(elements_max)
+        await self.settle()
+        if not self._is_changed:
+            # Nothing was due: what the index says of the key may be older than what it has.
+            await handle.answered(IndexedAt(self, handle.expiry))
+        return before - self.size
+
+    def oldest_ms(self) -> int | None:
+        """The oldest stamp, or a bound below it where not all entries are known."""
+        if not self._is_changed and not self._is_index_known:
+            return self.indexed_ms if isinstance(self.indexed_ms, int) else None
+        if not self.size or not self._is_stamped:
+            return None
+        oldest = [ms for block in self.blocks.values() for ms, _ in block.values()]
+        unseen_ms = None if self.is_complete else self._unseen_ms
+        return min(oldest if unseen_ms is None else (*oldest, unseen_ms), default=None)
+
+    @property
+    def _until_ms(self) -> int | None:
+        """The newest stamp that is expired now; None without a TTL."""
+        rules = self._handle.rules
+        if not rules.is_enabled:
+            return None
+        return rules.config.newest_expired_ms(self._handle.session.clock.now(rules.config))
+
+    @property
+    def _unseen_ms(self) -> int | None:
+        """No entry of a block that is not known has an older stamp; None if none has one."""
+        oldest = self._oldest or []
+        unseen = next((ms for number, ms in oldest if number not in self.blocks), None)
+        if unseen is None and oldest and not self._saw_all_stamps:
+            return oldest[-1][1]
+        return unseen
+
+    async def _see_due(self, until_ms: int, blocks_max: int | None = None) -> None:
+        """Know the blocks with stamps up to a time: all, or so many of them."""
+        limit = FEW_STAMPS
+        if self._oldest is None:
+            look = Look(self)
+            look.stamps(limit)
+            await self.learn(look)
+        await self.give_stamps()
+        if self.is_complete:
+            return
+        while True:
+            oldest = self._oldest or []
+            due = [number for number, ms in oldest if ms <= until_ms]
+            is_enough = blocks_max is not None and len(due) >= blocks_max
+            if is_enough or self._saw_all_stamps or len(due) < len(oldest):
+                break
+            limit = 8 * max(limit, len(oldest))
+            look = Look(self)
+            look.stamps(limit)
+            await self.learn(look)
+        look = Look(self)
+        for number in due[:blocks_max]:
+            look.block(number)
+        await self.learn(look)
+
+    async def _forget_expired(self, entries_max: int) -> None:
+        """Remove known entries that are expired, at most so many."""
+        until_ms = self._until_ms
+        if until_ms is None or self._floor_ms is None or self._floor_ms > until_ms:
+            return
+        rules, clock = self._handle.rules, self._handle.session.clock
+        expired = [number for number, (ms, _) in self if rules.is_expired(ms, clock)]
+        await self.forget(expired[:entries_max])
+        self._floor_ms = min((ms for _, (ms, _) in self), default=None)
+
+    # Writing.
+
+    def write(self, batch: WriteBatch) -> None:
+        """What changed, in the layout that the size asks for now."""
+        if not self._is_changed:
+            return
+        key_group, state = self.key_group, self._handle.state
+        spread = self._spreads()
+        if self._was_spread and not (spread and self._stays_spread):
+            self._drop(batch)
+        if not self.size:
+            if self._stored is not None:
+                batch.delete(key_group, state, self.key)
+            return
+        header = Header(self.following, None, self._shown, self.size if spread else None)
+        if spread:
+            self._write_blocks(batch)
+            self._write_fields(batch)
+            text = header.format()
+        else:
+            text = write_lines(header.format(), self)
+        if text != self._stored:
+            batch.put(key_group, state, self.key, text)
+
+    def _drop(self, batch: WriteBatch) -> None:
+        names = self.names
+        for name in (names.order, names.blocks, names.index):
+            batch.drop(self.key_group, name)
+        if self._is_stamped:
+            batch.drop(self.key_group, names.stamps)
+
+    def _write_blocks(self, batch: WriteBatch) -> None:
+        """The difference between what blocks held and what they hold."""
+        before = self._blocks_before if self._stays_spread else dict.fromkeys(self.blocks, _NOTHING)
+        for number in sorted(before):
+            old, new = before[number], self.blocks[number]
+            if old != new:
+                self._write_block(batch, number, old, new)
+        if self._lacks_stamps and self._stays_spread:
+            for number, block in self.blocks.items():
+                if block and number not in before:
+                    self._write_stamp(batch, number, {}, block)
+
+    def _write_block(self, batch: WriteBatch, number: int, old: Block, new: Block) -> None:
+        key_group, names, member = self.key_group, self.names, b"%d" % number
+        if new:
+            batch.put(key_group, names.blocks, member, write_lines(member, new.items()))
+            if not old:
+                batch.score(key_group, names.order, member, number)
+            self._write_stamp(batch, number, old, new)
+            return
+        batch.delete(key_group, names.blocks, member)
+        batch.unscore(key_group, names.order, member)
+        if self._is_stamped:
+            batch.unscore(key_group, names.stamps, member)
+
+    def _write_stamp(self, batch: WriteBatch, number: int, old: Block, new: Block) -> None:
+        oldest_ms = min(new.values())[0]
+        was_ms = min(old.values())[0] if old and not self._lacks_stamps else None
+        if self._is_stamped and was_ms != oldest_ms:
+            batch.score(self.key_group, self.names.stamps, b"%d" % number, oldest_ms)
+
+    def _write_fields(self, batch: WriteBatch) -> None:
+        """The difference between what index fields named and what they name."""
+        if not self._stays_spread and not self._has_all_fields:
+            self._index_all()
+        before = (
+            self._fields_before if self._stays_spread else dict.fromkeys(self._fields, _NO_NUMBERS)
+        )
+        for field in sorted(before):
+            old, new = before[field], self._fields.get(field, ())
+            if new and new != old:
+                text = b",".join([b"%d" % each for each in new])
+                batch.put(self.key_group, self.names.index, field, text)
+            elif old and not new:
+                batch.delete(self.key_group, self.names.index, field)
+
+    def _spreads(self) -> bool:
+        thresholds = self._handle.thresholds
+        if self._stays_spread:
+            return self.size > thresholds.low or not self.is_complete
+        return self.size >= thresholds.high

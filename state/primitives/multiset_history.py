@@ -1,0 +1,418 @@
+"""What an epoch knows of one history, and what it does to it.
+
+The stored form is that of `state.multiset`. Packed, all entries are in the value of the key.
+Spread, sixteen sequence numbers share a block, an index tells which entries match, and stamps tell
+which blocks hold the oldest (drawn in `state.multiset.spread`). Here a history is in blocks, in
+either layout.
+
+What is hard is that a spread history is known in part only: some blocks, some index fields and some
+of the order of blocks, each as it is now and, where the epoch touched it, as it was. What an
+operation needs beside, it asks for by a `Look`, once an epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from state.backends.interface import HashGet
+from state.errors import StateCorrupt
+from state.multiset.spread import BLOCK_ENTRIES, SpreadNames
+from state.multiset.text import NEWEST
+from state.primitives.cells import UNKNOWN, Cell
+from state.primitives.multiset_look import Look, WholeHistory
+from state.primitives.multiset_order import BlockOrder
+from state.primitives.multiset_text import read_block, read_header, read_lines, read_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from state.backends.interface import Read
+    from state.primitives.multisets import MultisetHandle
+
+Stored: TypeAlias = tuple[int, bytes]
+"""Stamp and canonical row of an entry; an entry of a history always has a stamp."""
+Block: TypeAlias = dict[int, Stored]
+"""Entries by sequence number, ascending."""
+
+
+class KnownHistory(Cell):
+    """The history of one key: what is known of it, and what operations do to it."""
+
+    __slots__ = (
+        "_blocks_before",
+        "_fields",
+        "_fields_before",
+        "_floor_ms",
+        "_handle",
+        "_has_all_fields",
+        "_is_changed",
+        "_is_index_known",
+        "_is_index_sure",
+        "_is_wiped",
+        "_lacks_stamps",
+        "_oldest",
+        "_saw_all_stamps",
+        "_shown",
+        "_stored",
+        "_swept_ms",
+        "_was_spread",
+        "blocks",
+        "following",
+        "names",
+        "newest_stored",
+        "order",
+        "size",
+    )
+
+    def __init__(self, handle: MultisetHandle[Any], key: bytes, key_group: int) -> None:
+        super().__init__(key, key_group)
+        self._handle = handle
+        self.names = SpreadNames.of(key, handle.state)
+        self.size = 0
+        """How many entries there are now, known or not."""
+        self.following = 1
+        """The next sequence number."""
+        self.blocks: dict[int, Block] = {}
+        """Blocks that are known, as they are now; an empty one is not stored any more, or never."""
+        self.newest_stored = -1
+        """The highest number that a stored block can have."""
+        self.order = BlockOrder(-1)
+        self._fields: dict[bytes, list[int]] = {}
+        """Index fields that are known, as they are now."""
+        self._has_all_fields = False
+        """Whether all of them are; they can be, once all blocks are."""
+        self._blocks_before: dict[int, Block] = {}
+        """What touched blocks held when the epoch began."""
+        self._fields_before: dict[bytes, list[int]] = {}
+        self._stored: bytes | None = None
+        """The stored value: a packed history or a header."""
+        self._shown = NEWEST
+        """The materializer's, and kept for it: see `state.multiset.text`."""
+        self._was_spread = False
+        self._is_wiped = False
+        """Whether everything that was stored goes."""
+        self._is_changed = False
+        self._is_index_known = False
+        """Whether `indexed_ms` was read."""
+        self._is_index_sure = True
+        """Whether, if not, it is the oldest stamp of what was stored."""
+        self._floor_ms: int | None = None
+        """At most the oldest stamp of the blocks that are known."""
+        self._oldest: list[tuple[int, int]] | None = None
+        """Blocks with the oldest stored stamps, oldest first; None if nobody asked."""
+        self._saw_all_stamps = False
+        self._lacks_stamps = False
+        """Whether blocks were found without a stamp, from a time when there was no TTL."""
+        self._swept_ms: int | None = None
+        """Blocks with stamps up to this time are known."""
+
+    # Loading.
+
+    @property
+    def reads(self) -> Sequence[Read]:
+        """The packed history or the header."""
+        return (HashGet(self.key_group, self._handle.state, [self.key]),)
+
+    def take(self, replies: Sequence[Any]) -> None:
+        """Load the packed history or the header."""
+        if self.is_loaded:
+            return
+        ((text,),) = replies
+        if text is not None:
+            self._load(text)
+        self._stored = text
+        self.is_loaded = True
+
+    def _load(self, text: bytes) -> None:
+        first, *lines = text.split(b"\n")
+        header = read_header(first)
+        self.following, self._shown = header.following, header.shown
+        if header.is_spread != (not lines):
+            raise StateCorrupt(
+                "a packed history is empty, or lines follow the header of a spread one"
+            )
+        if header.size is not None:
+            self._was_spread, self._is_index_sure = True, False
+            self.size = header.size
+            self.newest_stored = (header.following - 1) // BLOCK_ENTRIES
+            self.order = BlockOrder(self.newest_stored)
+            return
+        entries = read_lines(lines, header.following)
+        for sequence, entry in entries.items():
+            self.blocks.setdefault(sequence // BLOCK_ENTRIES, {})[sequence] = entry
+        self.size = len(entries)
+        for number in self.blocks:
+            self.order.fill(number)
+        self._floor_ms = min(ms for ms, _ in entries.values())
+        if self._is_stamped:
+            self.indexed_ms = self._floor_ms
+        # LEGACY has its own time there, and without a TTL there was none.
+        self._is_index_sure = header.written_ms is None and not self.may_lack_stamps
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all entries are known."""
+        return self.order.is_whole
+
+    @property
+    def _is_stamped(self) -> bool:
+        """Whether stamps of blocks and the expiry index are kept."""
+        return self._handle.descriptor.may_have_stamps
+
+    @property
+    def may_lack_stamps(self) -> bool:
+        """Whether there may be blocks without a stamp, from a time when there was no TTL."""
+        return self._is_stamped and self._handle.descriptor.enabled_ms is not None
+
+    def learn_block(self, number: int, text: bytes | None) -> None:
+        """Take what is stored of a block, unless it is known."""
+        if number in self.blocks:
+            return
+        block = {} if text is None else read_block(number, text, self.following)
+        self.blocks[number] = block
+        if not block:
+            self.order.empty(number)
+            return
+        if next(iter(block)) // BLOCK_ENTRIES != number or max(block) // BLOCK_ENTRIES != number:
+            raise StateCorrupt(f"block {number} of a history holds entries of another block")
+        self.order.fill(number)
+        self._lower_floor(ms for ms, _ in block.values())
+
+    def learn_whole(self, blocks: dict[bytes, bytes]) -> None:
+        """Take all blocks, but for those that are known.
+
+        Raises:
+            StateCorrupt: There are more or fewer entries than the header says.
+        """
+        for field, text in blocks.items():
+            (number,) = read_numbers(field)
+            self.learn_block(number, text)
+        self.order.is_whole = True
+        found = sum(map(len, self.blocks.values()))
+        if found != self.size:
+            raise StateCorrupt(f"a history has {found} entries, its header says {self.size}")
+
+    def learn_field(self, field: bytes, text: bytes | None) -> None:
+        """Take what is stored of an index field, unless it is known."""
+        if field not in self._fields:
+            self._fields[field] = read_numbers(text)
+
+    def learn_stamps(
+        self, oldest: Sequence[tuple[bytes, float]], *, is_all: bool, are_lacking: bool
+    ) -> None:
+        """Take the oldest stored stamps of blocks."""
+        self._oldest = [(int(number), int(ms)) for number, ms in oldest]
+        self._saw_all_stamps = is_all
+        self._lacks_stamps = self._lacks_stamps or are_lacking
+
+    def learn_index(self, indexed_ms: int | None) -> None:
+        """Take what the expiry index says."""
+        if not self._is_changed:
+            self.indexed_ms = indexed_ms
+            self._is_index_known = True
+
+    def knows_field(self, field: bytes) -> bool:
+        """Whether it is known which entries an index field names."""
+        return self.is_complete or field in self._fields
+
+    @property
+    def wants_stamps(self) -> bool:
+        """Whether the oldest stamps are to be read with the next look."""
+        return self._is_stamped and self._oldest is None and not self.is_complete
+
+    async def learn(self, look: Look) -> None:
+        """Read what a look still needs, in one round trip; nothing if all is known."""
+        if look.reads:
+            await self._handle.answered(look)
+
+    async def complete(self) -> None:
+        """Know all entries; one round trip if they are not known."""
+        if not self.is_complete:
+            await self._handle.answered(WholeHistory(self))
+
+    # Finding.
+
+    def numbers_of(self, field: bytes) -> list[int]:
+        """The entries that an index field names, oldest first; the field is known."""
+        if self.is_complete and not self._has_all_fields:
+            self._index_all()
+        return self._fields.setdefault(field, [])
+
+    async def newest(self) -> int | None:
+        """The sequence number of the newest entry; None if there is none."""
+        return await self.before(self.following)
+
+    async def before(self, sequence: int) -> int | None:
+        """The highest sequence number below this one that has an entry."""
+        sequence = min(sequence, self.following)
+        number = (sequence - 1) // BLOCK_ENTRIES
+        while number >= 0:
+            below = self.order.below(number)
+            if below is None:
+                return None
+            look = Look(self)
+            if isinstance(below, int):
+                look.block(below)
+                await self.learn(look)
+                found = [each for each in self.blocks[below] if each < sequence]
+                if found:
+                    return found[-1]
+                number = below - 1
+            else:
+                look.below(number)
+                await self.learn(look)
+        return None
+
+    async def after(self, sequence: int) -> int | None:
+        """The lowest sequence number above this one that has an entry."""
+        number = (max(sequence, 0) + 1) // BLOCK_ENTRIES
+        while True:
+            above = self.order.above(number)
+            if above is None:
+                return None
+            look = Look(self)
+            if isinstance(above, int):
+                look.block(above)
+                await self.learn(look)
+                found = next((each for each in self.blocks[above] if each > sequence), None)
+                if found is not None:
+                    return found
+                number = above + 1
+            else:
+                look.above(number)
+                await self.learn(look)
+
+    async def is_newest(self, sequence: int) -> bool:
+        """Whether an entry that is there is the newest one; its block is known then."""
+        number = sequence // BLOCK_ENTRIES
+        while True:
+            look = Look(self)
+            look.block(number)
+            look.below(self.following // BLOCK_ENTRIES)
+            if not look.reads:
+                break
+            await self.learn(look)
+        is_last_block = self.order.below(self.following // BLOCK_ENTRIES) == number
+        return is_last_block and sequence == max(self.blocks[number])
+
+    def entry(self, sequence: int) -> Stored:
+        """An entry whose block is known.
+
+        Raises:
+            StateCorrupt: The index names it and it is not there.
+        """
+        entry = self.blocks[sequence // BLOCK_ENTRIES].get(sequence)
+        if entry is None:
+            raise StateCorrupt(f"the index of a history names entry {sequence}, which is not there")
+        return entry
+
+    def __iter__(self) -> Iterator[tuple[int, Stored]]:
+        """All known entries, oldest first."""
+        for number in sorted(self.blocks):
+            yield from self.blocks[number].items()
+
+    # Changing.
+
+    def append(self, field: bytes, entry: Stored) -> None:
+        """Add an entry behind all others; its index field and block are known."""
+        sequence = self.following
+        self.following += 1
+        self.size += 1
+        if self._has_all_fields or not self.is_complete or self._stays_spread:
+            numbers = self.numbers_of(field)
+            self._touch_field(field)
+            numbers.append(sequence)
+        self.put(sequence, entry)
+
+    def put(self, sequence: int, entry: Stored) -> None:
+        """Set an entry whose block is known: a new one, or one in its place."""
+        number = sequence // BLOCK_ENTRIES
+        self._touch_block(number)[sequence] = entry
+        self.order.fill(number)
+        self._lower_floor((entry[0],))
+
+    def remove(self, sequence: int, field: bytes) -> None:
+        """Remove an entry; its index field and block are known."""
+        numbers = self.numbers_of(field)
+        self._touch_field(field)
+        number = sequence // BLOCK_ENTRIES
+        self.entry(sequence)
+        try:
+            numbers.remove(sequence)
+        except ValueError:
+            raise StateCorrupt(f"the index of a history lacks entry {sequence}") from None
+        block = self._touch_block(number)
+        del block[sequence]
+        self.size -= 1
+        if not self.size:
+            self.wipe()
+        elif not block:
+            self.order.empty(number)
+
+    def wipe(self) -> None:
+        """Remove all entries, known or not; the next one has number 1 again."""
+        self._change()
+        self._is_wiped = self._has_all_fields = True
+        self.size, self.following, self._shown = 0, 1, NEWEST
+        self.blocks, self._blocks_before = {}, {}
+        self._fields, self._fields_before = {}, {}
+        self.order = BlockOrder(-1)
+        self._floor_ms = None
+
+    async def forget(self, sequences: Sequence[int]) -> None:
+        """Remove known entries by their numbers; a round trip if their index fields are unknown."""
+        if not sequences:
+            return
+        if len(sequences) == self.size:
+            self.wipe()
+            return
+        fields = [self._handle.field_of(self.entry(each)[1]) for each in sequences]
+        look = Look(self)
+        look.fields(fields)
+        await self.learn(look)
+        for sequence, field in zip(sequences, fields, strict=True):
+            self.remove(sequence, field)
+
+    async def give_stamps(self) -> None:
+        """Where a TTL was switched on: give all blocks their stamps, once, if some lack them."""
+        if self._lacks_stamps and not self.is_complete:
+            await self.complete()
+            self._change()
+
+    async def settle(self) -> None:
+        """After a removal: see to it that a history that fell to `low` can be packed."""
+        if self._is_changed and self.size <= self._handle.thresholds.low:
+            await self.complete()
+
+    @property
+    def _stays_spread(self) -> bool:
+        """Whether stored blocks and index fields go on to be used, if the history is spread."""
+        return self._was_spread and not self._is_wiped
+
+    def _index_all(self) -> None:
+        """Know all index fields, from the rows."""
+        self._has_all_fields = True
+        self._fields = {}
+        for sequence, (_, row) in self:
+            self._fields.setdefault(self._handle.field_of(row), []).append(sequence)
+
+    def _touch_block(self, number: int) -> Block:
+        self._change()
+        block = self.blocks.setdefault(number, {})
+        if self._stays_spread and number not in self._blocks_before:
+            self._blocks_before[number] = dict(block)
+        return block
+
+    def _touch_field(self, field: bytes) -> None:
+        if self._stays_spread and field not in self._fields_before:
+            self._fields_before[field] = list(self._fields[field])
+
+    def _lower_floor(self, stamps: Iterable[int]) -> None:
+        held = () if self._floor_ms is None else (self._floor_ms,)
+        self._floor_ms = min((*held, *stamps), default=None)
+
+    def _change(self) -> None:
+        """From now on there is something to write, and to the expiry index if it is not sure."""
+        self._is_changed = True
+        if self._is_stamped and not self._is_index_sure and not self._is_index_known:
+            self.indexed_ms = UNKNOWN
