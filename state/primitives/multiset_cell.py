@@ -151,8 +151,7 @@ class MultisetCell(KnownHistory):
         names = self.names
         for name in (names.order, names.blocks, names.index):
             batch.drop(self.key_group, name)
-        if self._is_stamped:
-            batch.drop(self.key_group, names.stamps)
+        batch.drop(self.key_group, names.stamps)
 
     def _write_blocks(self, batch: WriteBatch) -> None:
         """The difference between what blocks held and what they hold."""
@@ -176,13 +175,12 @@ class MultisetCell(KnownHistory):
             return
         batch.delete(key_group, names.blocks, member)
         batch.unscore(key_group, names.order, member)
-        if self._is_stamped:
-            batch.unscore(key_group, names.stamps, member)
+        batch.unscore(key_group, names.stamps, member)
 
     def _write_stamp(self, batch: WriteBatch, number: int, old: Block, new: Block) -> None:
         oldest_ms = min(new.values())[0]
         was_ms = min(old.values())[0] if old and not self._lacks_stamps else None
-        if self._is_stamped and was_ms != oldest_ms:
+        if was_ms != oldest_ms:
             batch.score(self.key_group, self.names.stamps, b"%d" % number, oldest_ms)
 
     def _write_fields(self, batch: WriteBatch) -> None:

@@ -156,7 +156,7 @@ class KnownHistory(Cell):
 
     @property
     def _is_stamped(self) -> bool:
-        """Whether stamps of blocks and the expiry index are kept."""
+        """Whether there may be a TTL: then the expiry index is kept, and stamps are looked at."""
         return self._handle.descriptor.may_have_stamps
 
     @property

@@ -85,12 +85,12 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
         size, is_empty  1, 1
         clear           1, 1                               1 and the structures, dropped
 
-    A new block, once in sixteen additions, writes one member of the order and reads no block; an
-    emptied one removes it. Where the newest blocks were emptied, two of the order and a block are
-    read in two more round trips. With a TTL, every operation but `clear` and `entries` reads the
-    two oldest stamps in the second round trip, and a change writes one in the expiry index, and
-    one for the block if its oldest stamp is another. What is expired costs, once for each entry,
-    its block and its index field.
+    A new block, once in sixteen additions, writes a member of the order and one of the stamps,
+    and reads no block; an emptied one removes them. Where the newest blocks were emptied, two
+    of the order and a block are read in two more round trips. With a TTL, every operation but
+    `clear` and `entries` reads the two oldest stamps in the second round trip, and a change
+    writes one in the expiry index, and one for the block if its oldest stamp is another. What
+    is expired costs, once for each entry, its block and its index field.
 
     A change does not depend on the length of a history; the bytes of an index field grow with the
     number of copies of one row.

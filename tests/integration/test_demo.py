@@ -6,6 +6,7 @@ is another one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -15,11 +16,15 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from tests.conftest import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -43,7 +48,7 @@ class Ports:
 @pytest.mark.timeout(900)
 def test_the_demo_serves_what_the_readme_asks_and_a_second_run_goes_on(tmp_path: Path) -> None:
     ports = Ports(free_port(), free_port(), free_port())
-    with _started(tmp_path, ports) as process:
+    with _started(tmp_path, ports) as process, _interrupted_at_the_end(process):
         first = _until_serving(process)
 
         assert re.search(r"27,004 flights as 133,287 changes in \d+ files", first)
@@ -133,6 +138,16 @@ def _started(folder: Path, ports: Ports, *flags: str) -> subprocess.Popen[str]:
     )
 
 
+@contextlib.contextmanager
+def _interrupted_at_the_end(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Leave nothing running, whatever ends the test: the demo ends what it started."""
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+
+
 def _until_serving(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     lines: list[str] = []
@@ -144,7 +159,7 @@ def _until_serving(process: subprocess.Popen[str]) -> str:
 
 
 def _ended(folder: Path, ports: Ports) -> subprocess.CompletedProcess[str]:
-    with _started(folder, ports, "--no-stay") as process:
+    with _started(folder, ports, "--no-stay") as process, _interrupted_at_the_end(process):
         output, _ = process.communicate(timeout=280)
     return subprocess.CompletedProcess(process.args, process.returncode, output)
 

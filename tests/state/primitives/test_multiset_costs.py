@@ -78,8 +78,8 @@ SPREAD: list[tuple[Operation, TtlConfig, Cost]] = [
     (lambda s: s.entry_before(20), DISABLED, Cost(2, 4, 3, 0)),
     (lambda s: s.size(), DISABLED, Cost(1, 2, 1, 0)),
     (lambda s: s.size(), WRITE, Cost(2, 3, 3, 0)),
-    # Three structures dropped and the header; with TTL four, and the expiry index.
-    (lambda s: s.clear(), DISABLED, Cost(2, 3, 1, 4)),
+    # Four structures dropped and the header; with TTL the expiry index, too.
+    (lambda s: s.clear(), DISABLED, Cost(2, 3, 1, 5)),
     (lambda s: s.clear(), WRITE, Cost(2, 3, 1, 6)),
 ]
 
@@ -140,9 +140,9 @@ def test_removing_the_newest_entry_costs(stand: Stand, size: int) -> None:
     for n in range(size - 1, size // 16 * 16, -1):
         state.at(0, lambda s, n=n: s.remove([n, 0]))
     # The last one of its block: then two of the order, and the block before it. Written are the
-    # header, index, block and order.
+    # header, index, block, its place in the order and its stamp.
     state.at(0, lambda s: s.remove([size // 16 * 16, 0]))
-    assert cost_of(state) == Cost(5, 7, 4 + 1 + (size == LONG), 4)
+    assert cost_of(state) == Cost(5, 7, 4 + 1 + (size == LONG), 5)
     # Where the newest block is gone, it is looked for in vain, and the order is asked.
     state.at(0, lambda s: s.last())
     assert cost_of(state) == Cost(4, 5, 3 + 1 + (size == LONG), 0)
@@ -171,8 +171,8 @@ def test_a_new_block_costs(stand: Stand, size: int) -> None:
 
     state.at(0, lambda s: s.append([0, 0]))
 
-    # Header; index. Written are these, the block and its place in the order.
-    assert cost_of(state) == Cost(3, 4, 2, 4)
+    # Header; index. Written are these, the block, its place in the order and its stamp.
+    assert cost_of(state) == Cost(3, 4, 2, 5)
 
 
 def test_expiry_costs_its_blocks_and_index_fields(stand: Stand) -> None:
