@@ -65,7 +65,9 @@ class DemoOptions:
 def run(options: DemoOptions) -> int:
     """Run the demo; returns the exit status of the process."""
     console = Console(highlight=False)
-    signal.signal(signal.SIGTERM, _interrupt)
+    # SIGINT, too: what a shell starts in the background begins with it ignored.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _interrupt)
     started = time.monotonic()
     try:
         with _servers(options, console) as (client, changelog):
