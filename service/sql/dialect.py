@@ -34,10 +34,10 @@ DEPTH_MAX = 200
 """Brackets inside each other; Python's own limit on calls may come first."""
 
 
-class Flink(Dialect):  # type: ignore[misc]
+class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
     """The part of Flink's grammar that stands in queries and expressions."""
 
-    class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]
+    class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]  # sqlglot has no types
         """Backticks quote names, single quotes quote text."""
 
         IDENTIFIERS: ClassVar[list[Any]] = ["`"]
@@ -51,7 +51,7 @@ class Flink(Dialect):  # type: ignore[misc]
             "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
         }
 
-    class Parser(parser.Parser):  # type: ignore[misc]
+    class Parser(parser.Parser):  # type: ignore[misc]  # sqlglot has no types
         """Keeps calls as they were written."""
 
         FUNCTIONS: ClassVar[dict[str, Any]] = {}

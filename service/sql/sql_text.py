@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from sqlglot import exp, generator
 
 
-class _Generator(generator.Generator):  # type: ignore[misc]
+class _Generator(generator.Generator):  # type: ignore[misc]  # sqlglot has no types
     """Upper-case keywords, names always quoted, calls as they were written."""
 
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
