@@ -7,7 +7,7 @@ another; every such move is one of the functions here.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 from service.plan.rex import (
     Call,
@@ -177,6 +177,10 @@ def _children(rex: Expression) -> tuple[Expression, ...]:
             return ()
 
 
+@overload
+def rewrite(rex: Rex, change: Callable[[InputRef], Rex]) -> Rex: ...
+@overload
+def rewrite(rex: Expression, change: Callable[[InputRef], Rex]) -> Expression: ...
 def rewrite(rex: Expression, change: Callable[[InputRef], Rex]) -> Expression:
     """The expression with every column replaced."""
     match rex:
@@ -184,9 +188,9 @@ def rewrite(rex: Expression, change: Callable[[InputRef], Rex]) -> Expression:
             return change(rex)
         case Call():
             operands = tuple(rewrite(operand, change) for operand in rex.operands)
-            return rex if operands == rex.operands else replace(rex, operands=operands)  # type: ignore[arg-type]
+            return rex if operands == rex.operands else replace(rex, operands=operands)
         case FieldAccess():
-            return replace(rex, expression=rewrite(rex.expression, change))  # type: ignore[arg-type]
+            return replace(rex, expression=rewrite(rex.expression, change))
         case OverCall():
             return _rewrite_over(rex, change)
         case _:
@@ -195,7 +199,7 @@ def rewrite(rex: Expression, change: Callable[[InputRef], Rex]) -> Expression:
 
 def _rewrite_over(rex: OverCall, change: Callable[[InputRef], Rex]) -> OverCall:
     def each(part: Rex) -> Rex:
-        return rewrite(part, change)  # type: ignore[return-value]
+        return rewrite(part, change)
 
     order = tuple(replace(key, expression=each(key.expression)) for key in rex.order)
     return replace(
@@ -206,11 +210,19 @@ def _rewrite_over(rex: OverCall, change: Callable[[InputRef], Rex]) -> OverCall:
     )
 
 
+@overload
+def remap(rex: Rex, positions: Mapping[int, int]) -> Rex: ...
+@overload
+def remap(rex: Expression, positions: Mapping[int, int]) -> Expression: ...
 def remap(rex: Expression, positions: Mapping[int, int]) -> Expression:
     """The expression over an input whose columns have moved."""
     return rewrite(rex, lambda column: replace(column, index=positions[column.index]))
 
 
+@overload
+def shift(rex: Rex, by: int) -> Rex: ...
+@overload
+def shift(rex: Expression, by: int) -> Expression: ...
 def shift(rex: Expression, by: int) -> Expression:
     """The expression over an input that begins further right."""
     return rewrite(rex, lambda column: replace(column, index=column.index + by))
@@ -218,7 +230,7 @@ def shift(rex: Expression, by: int) -> Expression:
 
 def substitute(rex: Expression, expressions: Sequence[Expression]) -> Expression:
     """The expression with each column replaced by what a projection below it computes."""
-    return rewrite(rex, lambda column: expressions[column.index])  # type: ignore[arg-type,return-value]
+    return rewrite(rex, lambda column: expressions[column.index])
 
 
 def has_over(expressions: Iterable[Expression]) -> bool:

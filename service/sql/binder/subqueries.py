@@ -154,7 +154,7 @@ def _own(part: Rex) -> set[InputRef]:
 def _over_columns(part: Rex, positions: dict[int, int]) -> Rex:
     from service.sql.rex import remap
 
-    return remap(part, positions)  # type: ignore[return-value]
+    return remap(part, positions)
 
 
 def _has_outer(rex: object) -> bool:
@@ -188,7 +188,7 @@ def _correlates(relation: Relation) -> bool:
 def _joined(part: Rex, width: int) -> Rex:
     """A lifted condition over left and right columns."""
     moved = shift(part, width)
-    return _replace_outer(moved)  # type: ignore[arg-type]
+    return _replace_outer(moved)
 
 
 def _replace_outer(rex: Rex) -> Rex:

@@ -79,7 +79,7 @@ def _column_expressions(table: CatalogTable, scanned: list[str]) -> tuple[Rex, .
         if column.expression is None:
             made.append(ref(scanned.index(column.name), column.type))
         else:
-            made.append(remap(column.expression, positions))  # type: ignore[arg-type]
+            made.append(remap(column.expression, positions))
     return tuple(made)
 
 

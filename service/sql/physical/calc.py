@@ -103,8 +103,8 @@ def _past_normalize(
     filtered = conjunction(others)
     spec = NormalizeSpec(
         moved_keys,
-        None if filtered is None else remap(filtered, places),  # type: ignore[arg-type]
+        None if filtered is None else remap(filtered, places),
     )
     sent = Node(replace(exchange.spec, keys=moved_keys), (below,), below.row)  # type: ignore[arg-type]
     normal = Node(spec, (sent,), below.row)
-    return _plain(normal, [remap(rex, places) for rex in projection], names, None)  # type: ignore[misc]
+    return _plain(normal, [remap(rex, places) for rex in projection], names, None)

@@ -46,7 +46,7 @@ def lookup_join(left: Node, join: VersionJoin, options: Options) -> Node:
     on_table = [part for part in rest if inputs_of(part) and min(inputs_of(part)) >= width]
     joined = [part for part in rest if part not in on_table]
     filters = own_filter + [shift(part, -width) for part in on_table]
-    return _narrowed(left, join, scan, keys, joined, filters)  # type: ignore[arg-type]
+    return _narrowed(left, join, scan, keys, joined, filters)
 
 
 def _table(relation: Relation) -> tuple[Scan, list[Rex]]:
@@ -129,7 +129,7 @@ def _narrowed(
         scan.table,
         row,
         tuple(sorted(keys.items())),
-        None if condition is None else remap(condition, places),  # type: ignore[arg-type]
+        None if condition is None else remap(condition, places),
         conjunction(on_left),
         projection,
         conjunction(filters),

@@ -131,7 +131,7 @@ def _places(needed: Iterable[int]) -> dict[int, int]:
 
 
 def _moved(rex: Rex, places: Mapping[int, int]) -> Rex:
-    return remap(rex, places)  # type: ignore[return-value]
+    return remap(rex, places)
 
 
 def _prune_project(project: Project, needed: frozenset[int]) -> tuple[Relation, dict[int, int]]:

@@ -152,7 +152,7 @@ def _pushed(split: _Split) -> Relation:
     places |= {column: other_begin + at for at, column in enumerate(other_columns)}
     assert join.condition is not None, "it is plain"
     condition = remap(join.condition, places)
-    joined = Join(sides[0], sides[1], "INNER", condition)  # type: ignore[arg-type]
+    joined = Join(sides[0], sides[1], "INNER", condition)
     totals = {at: begin + len(grouped) + number for number, (at, _) in enumerate(inner)}
     return _above(split, joined, places, totals)
 

@@ -89,7 +89,7 @@ def _push_aggregate(relation: Aggregate, parts: list[Rex]) -> Relation:
     passing = [part for part in parts if inputs_of(part) and max(inputs_of(part)) < width]
     positions = dict(enumerate(relation.grouping))
     moved = [remap(part, positions) for part in passing]
-    below = _push(relation.input, moved)  # type: ignore[arg-type]
+    below = _push(relation.input, moved)
     return _kept(with_inputs(relation, (below,)), [part for part in parts if part not in passing])
 
 
@@ -129,7 +129,7 @@ def _push_join(relation: Join, parts: list[Rex]) -> Relation:
         if _is_left(part, width) and kind in ("LEFT", "SEMI", "ANTI"):
             left.append(part)
         elif _is_right(part, width) and kind == "RIGHT":
-            right.append(shift(part, -width))  # type: ignore[arg-type]
+            right.append(shift(part, -width))
         else:
             above.append(part)
     made = replace(
@@ -149,7 +149,7 @@ def _split(own: list[Rex], width: int, kind: JoinKind) -> tuple[list[Rex], list[
         part for part in own if _is_right(part, width) and kind in ("INNER", "LEFT", "SEMI", "ANTI")
     ]
     rest = [part for part in own if part not in left and part not in right]
-    return left, [shift(part, -width) for part in right], rest  # type: ignore[misc]
+    return left, [shift(part, -width) for part in right], rest
 
 
 def _with_constants(own: list[Rex], width: int) -> list[Rex]:

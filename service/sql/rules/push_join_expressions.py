@@ -44,7 +44,7 @@ def _pushed(join: Join | VersionJoin) -> Relation:
     if isinstance(join, VersionJoin) and added[1]:
         return join
     left = _with(join.left, added[0])
-    right = _with(join.right, [shift(rex, -width) for rex in added[1]])  # type: ignore[misc]
+    right = _with(join.right, [shift(rex, -width) for rex in added[1]])
     begin = len(left.row)
     place = {rex: ref(width + at, type_of(rex)) for at, rex in enumerate(added[0])}
     right_begin = begin + len(join.right.row)
@@ -90,8 +90,8 @@ def _replaced(part: Rex, width: int, place: Mapping[Rex, Rex], grown: int) -> Re
     """A condition over the wider sides."""
     places = {index: index if index < width else index + grown for index in inputs_of(part)}
     if _sides(part, width) is None or not isinstance(part, Call):
-        return remap(part, places)  # type: ignore[return-value]
+        return remap(part, places)
     operands = tuple(
         place[operand] if operand in place else remap(operand, places) for operand in part.operands
     )
-    return replace(part, operands=operands)  # type: ignore[arg-type]
+    return replace(part, operands=operands)
