@@ -80,5 +80,17 @@ class ChangeBatch:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class EpochOutput:
+    """What an epoch of an operator emits."""
+
+    batch: ChangeBatch
+    """Emitted changes, by order; each has the order of the change that caused it."""
+    statistics: dict[str, int]
+    """rows_in, rows_out, orphans, keys (touched), expired (entries dropped), migrations (layouts
+    changed), reads, writes, commands, round_trips, commit_ns, epoch_ns (all of it); where the
+    controller ran: in_flight_peak, batches, requests, cache_hits (changes that never waited)."""
+
+
 def _joined(first: pa.Array, second: pa.Array) -> pa.Array:
     return pa.concat_arrays([first, second])

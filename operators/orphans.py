@@ -17,7 +17,7 @@ from state.backends.interface import HashAdd, StreamAppend
 from state.multiset.vectors import bytes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -63,3 +63,24 @@ def orphan_writes(
             for key, row, kind in zip(*columns, strict=True)
         ]
         yield key_group, StreamAppend(ORPHANS, entries, orphans_max)
+
+
+def orphans_of_rows(
+    orphans: Iterable[tuple[int, bytes, bytes, RowKind]], time_ms: int, orphans_max: int
+) -> Iterator[tuple[int, Write]]:
+    """The same for orphans that are known one by one, oldest first.
+
+    Args:
+        orphans: Key group, canonical key, canonical row and kind of each.
+        time_ms: The epoch's time.
+        orphans_max: How many are listed in each key group: the newest.
+    """
+    by_group: dict[int, list[tuple[bytes, ...]]] = {}
+    ms = b"%d" % time_ms
+    for key_group, key, row, kind in orphans:
+        entry = (b"key", key, b"row", row, b"op", _OPS[kind], b"ms", ms)
+        by_group.setdefault(key_group, []).append(entry)
+    for key_group, entries in sorted(by_group.items()):
+        yield key_group, HashAdd(COUNTERS, ORPHANS, len(entries))
+        if orphans_max:
+            yield key_group, StreamAppend(ORPHANS, entries[-orphans_max:], orphans_max)

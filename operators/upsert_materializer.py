@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import numpy as np
 import orjson
 
-from operators.batch import ChangeBatch
+from operators.batch import ChangeBatch, EpochOutput
 from operators.changelog import Change, RowKind
 from operators.errors import InvalidSpec
 from operators.keyed_epoch import KeyedEpoch, KeyedInput
@@ -181,17 +181,6 @@ class MaterializerSpec:
             orphans_max=fields["orphans_max"],
             backend=fields["backend"],
         )
-
-
-@dataclass(frozen=True, slots=True)
-class EpochOutput:
-    """What an epoch emits."""
-
-    batch: ChangeBatch
-    """Emitted changes, by order; each has the order of the change that caused it."""
-    statistics: dict[str, int]
-    """rows_in, rows_out, orphans, keys (touched), expired (entries dropped), migrations (layouts
-    changed), reads, writes, commands, round_trips, commit_ns, epoch_ns (all of it)."""
 
 
 class UpsertMaterializer:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from operators.upsert_materializer import EpochOutput
+    from operators.batch import EpochOutput
     from state.backends.interface import EpochTransaction, Ledger, StateBackend, StateView
 
 NODE = "1_sink-materializer"

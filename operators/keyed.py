@@ -1,0 +1,215 @@
+"""How a stateful operator is written: changes in, changes out, state by key.
+
+An operator is a subclass of `KeyedOperator`. It says which states it keeps (`descriptors`), takes
+its handles when an epoch opens, and processes one change at a time:
+
+    class CountRows(KeyedOperator):
+        def __init__(self, spec: CountSpec) -> None:
+            self._counts = ValueDescriptor(
+                name="counts", codec=JSON, ttl=spec.ttl_of(0), **spec.past_of("counts")
+            )
+            self.descriptors = self.prefetched = (self._counts,)
+
+        def open(self, epoch: OpenEpoch) -> None:
+            self._count = epoch.session.value(self._counts)
+
+        async def process(self, change: InputChange) -> None:
+            count = (await self._count.value() or 0) + change.kind.weight
+            await self._count.update(count)
+            change.emit(RowKind.UPDATE_AFTER, (*change.key, count))
+
+The same code runs on any backend, synchronously or with thousands of changes in flight: changes of
+one key never overtake each other, and an `await` is where others may go on. So an operator keeps
+nothing of its own between two `await`s but local variables, and nothing between epochs but state.
+What an epoch gives is a pure function of the state before it, its input in order, and its times:
+no clock, no randomness, no arrival order.
+
+The order of an epoch
+---------------------
+1. Timers in processing time that are due by the epoch's time fire.
+2. Changes are processed, in order within a key. The watermark is still that of the epoch before.
+3. The watermark moves on, and timers in event time that are due by then fire.
+
+So a change is never late for a watermark that came after it, and what timers emit goes before what
+the next epoch brings, as in Flink, where a watermark is a record among others.
+
+Source: Flink's `KeyedProcessFunction` and `AsyncKeyedProcessOperator` (FLIP-425).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from state.ttl import TIME_MIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from operators.changelog import Row, RowKind
+    from state.descriptors import StateDescriptor, TimersDescriptor
+    from state.execution.timers import TimerService
+    from state.primitives.session import StateSession
+
+WATERMARK_MIN: Final = TIME_MIN
+"""No watermark has come."""
+WATERMARK_MAX: Final = (1 << 63) - 1
+"""No row is to come any more: the inputs have ended (Flink: Watermark.MAX_WATERMARK)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochTimes:
+    """The times of an epoch of one operator; ms since 1970."""
+
+    time_ms: int
+    """Processing time: the same for the whole epoch, and when it runs again."""
+    watermark_ms: int = WATERMARK_MIN
+    """The watermark that holds while the epoch's changes are processed: the least over inputs."""
+    next_watermark_ms: int = WATERMARK_MIN
+    """The watermark that comes after the epoch's changes; never below `watermark_ms`."""
+
+
+class Emitter(Protocol):
+    """Takes what is emitted."""
+
+    def emit(self, kind: RowKind, row: Row) -> None:
+        """Send a change downstream, after all that was emitted for the same cause before."""
+
+
+class InputChange:
+    """A change on its way through an operator, and where to emit what follows from it."""
+
+    __slots__ = ("_out", "_rank", "input", "is_orphan", "key", "kind", "row")
+
+    def __init__(
+        self,
+        out: Callable[[tuple[int, RowKind, Row]], None],
+        rank: int,
+        input: int,
+        kind: RowKind,
+        row: Row,
+        key: Row,
+    ) -> None:
+        self._out = out
+        self._rank = rank
+        self.input = input
+        """Which input it came by, from 0."""
+        self.kind = kind
+        self.row = row
+        """Python values (`state.types` says which), None for null."""
+        self.key = key
+        """The key's columns."""
+        self.is_orphan = False
+
+    def emit(self, kind: RowKind, row: Row) -> None:
+        """Send a change downstream."""
+        self._out((self._rank, kind, row))
+
+    def orphan(self) -> None:
+        """Say that this retraction matched nothing: it is counted and listed for people."""
+        self.is_orphan = True
+
+
+class FiredTimer:
+    """A timer that fires, and where to emit what follows from it."""
+
+    __slots__ = ("_out", "_place", "key", "namespace", "stored_key", "time_ms")
+
+    def __init__(
+        self,
+        out: Callable[[tuple[tuple[int, bytes], RowKind, Row]], None],
+        time_ms: int,
+        stored_key: bytes,
+        key: Row,
+        namespace: bytes,
+    ) -> None:
+        self._out = out
+        self._place = (time_ms, stored_key)
+        self.time_ms = time_ms
+        self.stored_key = stored_key
+        self.key = key
+        """The key's columns."""
+        self.namespace = namespace
+        """As it was registered; it is the session's current namespace, too."""
+
+    def emit(self, kind: RowKind, row: Row) -> None:
+        """Send a change downstream."""
+        self._out((self._place, kind, row))
+
+
+class KeyTimers:
+    """Timers of one domain for the key that is current: what an operator registers and removes.
+
+    Source: Flink's `TimerService`; registration is synchronous, as in FLIP-425.
+    """
+
+    __slots__ = ("_service", "_session")
+
+    def __init__(self, service: TimerService, session: StateSession) -> None:
+        self._service = service
+        self._session = session
+
+    def register(self, time_ms: int, namespace: bytes = b"") -> None:
+        """Fire for the current key when this time is reached; twice is once."""
+        self._service.register(self._session.key, self._session.key_group, time_ms, namespace)
+
+    def remove(self, time_ms: int, namespace: bytes = b"") -> None:
+        """Do not fire."""
+        self._service.remove(self._session.key, self._session.key_group, time_ms, namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEpoch:
+    """What an operator has for one epoch."""
+
+    session: StateSession
+    """Makes the handles of state; they are good for this epoch only."""
+    times: EpochTimes
+
+    def timers(self, descriptor: TimersDescriptor) -> KeyTimers:
+        """The timers of a domain, for the current key."""
+        return KeyTimers(self.session.timers(descriptor), self.session)
+
+
+class KeyedOperator(ABC):
+    """A stateful operator over changes of one or more inputs that share a key.
+
+    Guarantees:
+        order     changes of a key are processed one after the other, in the order of the epoch
+        emission  what one change emits stays together and in order; the order of causes is kept
+        state     written when the epoch commits, all or nothing
+    """
+
+    descriptors: Sequence[StateDescriptor] = ()
+    """All states, but timers; what the pipeline remembers of them."""
+    prefetched: Sequence[StateDescriptor] = ()
+    """States that nearly every change reads: loaded for all keys of an epoch in one round trip."""
+    event_timers: TimersDescriptor | None = None
+    """Timers that wait for the watermark; None: there are none."""
+    processing_timers: TimersDescriptor | None = None
+    """Timers that wait for the epoch's time; None: there are none."""
+
+    @abstractmethod
+    def open(self, epoch: OpenEpoch) -> None:
+        """Take the handles for an epoch. Called once, before anything else of it."""
+
+    @abstractmethod
+    async def process(self, change: InputChange) -> None:
+        """Process one change; its key is the session's current key."""
+
+    async def process_bundle(self, changes: Sequence[InputChange]) -> None:
+        """Process all changes of a key in an epoch, in order; only where `spec.bundles` is set.
+
+        An operator that can do with fewer emissions (Flink: mini-batch) overrides it.
+        """
+        for change in changes:
+            await self.process(change)
+
+    async def on_event_timer(self, timer: FiredTimer) -> None:
+        """A timer's time was reached by the watermark; its key and namespace are current."""
+        raise NotImplementedError(f"{type(self).__name__} registers no timers in event time")
+
+    async def on_processing_timer(self, timer: FiredTimer) -> None:
+        """A timer's time was reached by the epoch's time; its key and namespace are current."""
+        raise NotImplementedError(f"{type(self).__name__} registers no timers in processing time")

@@ -1,0 +1,348 @@
+"""An epoch of a keyed operator: changes through the controller, emissions in order, one commit.
+
+What is hard is order. The controller lets changes of different keys overtake each other, so that
+their state requests share round trips. Each emission therefore remembers its cause (the rank of a
+change in the epoch, or time and key of a timer), and is sorted by it at the end; what one cause
+emitted stays in order, since sorting is stable.
+"""
+
+from __future__ import annotations
+
+import operator as op
+import time
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from operators.batch import ChangeBatch, EpochOutput
+from operators.changelog import Row, RowKind
+from operators.keyed import FiredTimer, InputChange, OpenEpoch
+from operators.orphans import orphans_of_rows
+from state.arrow_values import python_values, to_column
+from state.execution.controller import Controller
+from state.execution.site import Site
+from state.multiset.vectors import bytes_of
+from state.primitives.session import StateSession
+from state.ttl import TtlClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+    from operators.keyed import EpochTimes, KeyedOperator
+    from operators.spec import InputSpec, OperatorSpec
+    from state.backends.interface import EpochTransaction
+    from state.codec import RowCodec
+    from state.execution.channels import Channel
+    from state.execution.statistics import ControllerStatistics
+    from state.execution.timers import Timer
+
+_KINDS = tuple(RowKind)
+
+
+class KeyedRunner:
+    """Runs epochs of one operator; keeps codecs, and nothing of an epoch.
+
+    Args:
+        spec: The operator.
+        node: The operator's id, for errors.
+        channel_of: Makes the channel of a session's requests; None: in place. For tests.
+    """
+
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        node: str,
+        *,
+        channel_of: Callable[[StateSession], Channel] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.node = node
+        self.operator: KeyedOperator = spec.operator()
+        self._channel_of = channel_of
+        self._key_codecs = [each.key_row.codec() for each in spec.inputs]
+        self._row_codecs: list[RowCodec | None] = [None] * len(spec.inputs)
+
+    @property
+    def uses_every_epoch(self) -> bool:
+        """Whether an epoch has work in key groups without changes: what expires, or timers."""
+        has_ttl = any(each.ttl.is_enabled for each in self.operator.descriptors)
+        timers = (self.operator.event_timers, self.operator.processing_timers)
+        return has_ttl or any(each is not None for each in timers)
+
+    def run_epoch(
+        self,
+        batches: Sequence[ChangeBatch],
+        transaction: EpochTransaction,
+        *,
+        epoch: int,
+        times: EpochTimes,
+        key_groups: Sequence[int],
+        is_local: bool = False,
+    ) -> EpochOutput:
+        """Apply an epoch's changes to the state and commit it.
+
+        Args:
+            batches: The changes of each input. Order numbers are comparable across inputs; of
+                equal ones the earlier input comes first.
+            transaction: The open epoch of this operator, for all of `key_groups`.
+            epoch: Its number.
+            times: The epoch's times.
+            key_groups: Key groups that this call is responsible for.
+            is_local: Whether reads cost no round trip (heap).
+
+        Returns:
+            What is emitted, by order. Each emission has the order number of its cause; what timers
+            in processing time emit comes before all, what those in event time emit after all.
+
+        Raises:
+            StateError: As the backend raises.
+            OperatorFailed: The operator raised.
+        """
+        started_ns = time.perf_counter_ns()
+        run = _Epoch(self, transaction, epoch, times, is_local=is_local)
+        changes = self._changes(batches, run.out.changes.append)
+        run.prefetch(changes)
+        run.fire_processing_timers(key_groups)
+        run.process(changes, bundles=self.spec.bundles)
+        run.fire_event_timers(key_groups)
+        run.session.clean_up(key_groups)
+        writes = run.session.writes()
+        orphans = [each for each in changes if each.change.is_orphan]
+        for key_group, write in orphans_of_rows(
+            (
+                (each.key_group, each.key, self._canonical(each.change), each.change.kind)
+                for each in orphans
+            ),
+            times.time_ms,
+            self.spec.orphans_max,
+        ):
+            writes.setdefault(key_group, []).append(write)
+        transaction.commit(writes)
+        order = np.sort(np.concatenate([np.zeros(0, np.int64), *(b.order for b in batches)]))
+        output = self._output(run.out, order)
+        counts = transaction.statistics()
+        statistics = {
+            "rows_in": len(changes),
+            "rows_out": len(output),
+            "orphans": len(orphans),
+            "keys": len({each.key for each in changes}),
+            "expired": run.session.statistics().cleaned,
+            "migrations": 0,
+            "reads": counts.reads,
+            "writes": counts.writes,
+            "commands": counts.commands,
+            "round_trips": counts.round_trips,
+            "commit_ns": counts.commit_ns,
+            "epoch_ns": time.perf_counter_ns() - started_ns,
+            **_gauges(run.controller.statistics()),
+        }
+        return EpochOutput(output, statistics)
+
+    def _changes(self, batches: Sequence[ChangeBatch], out: Callable[[Any], None]) -> list[_Placed]:
+        """All changes in order, with their keys."""
+        of_inputs = zip(self.spec.inputs, self._key_codecs, batches, strict=True)
+        columns = [_read(*each) for each in of_inputs]
+        order = np.concatenate([batch.order for batch in batches])
+        by_order = np.argsort(order, kind="stable").tolist()
+        kinds = np.concatenate([batch.kinds for batch in batches]).tolist()
+        groups = np.concatenate([batch.key_groups for batch in batches]).tolist()
+        number = [at for at, batch in enumerate(batches) for _ in range(len(batch))]
+        rows = [row for each in columns for row in each[0]]
+        keys = [key for each in columns for key in each[1]]
+        texts = [text for each in columns for text in each[2]]
+        return [
+            _Placed(
+                InputChange(out, rank, number[at], _KINDS[kinds[at]], rows[at], keys[at]),
+                texts[at],
+                groups[at],
+            )
+            for rank, at in enumerate(by_order)
+        ]
+
+    def key_of(self, text: bytes) -> Row:
+        """The key's columns, out of a canonical key."""
+        return self._key_codecs[0].decode(text)
+
+    def channel(self, session: StateSession) -> Channel | StateSession:
+        """Where requests are executed."""
+        return session if self._channel_of is None else self._channel_of(session)
+
+    def _canonical(self, change: InputChange) -> bytes:
+        codec = self._row_codecs[change.input]
+        if codec is None:
+            codec = self._row_codecs[change.input] = self.spec.inputs[change.input].codec()
+        return codec.encode(change.row)
+
+    def _output(self, out: _Emissions, order: np.ndarray) -> ChangeBatch:
+        """Emissions as columns; order numbers are those of causes."""
+        out.changes.sort(key=op.itemgetter(0))
+        early = sorted(out.processing, key=op.itemgetter(0))
+        late = sorted(out.event, key=op.itemgetter(0))
+        emitted = [*early, *out.changes, *late]
+        first = int(order[0]) if order.size else 0
+        last = int(order[-1]) if order.size else 0
+        places = np.concatenate(
+            [
+                np.full(len(early), first - 1, np.int64),
+                order[np.fromiter((each[0] for each in out.changes), np.int64)],
+                np.full(len(late), last + 1, np.int64),
+            ]
+        )
+        types = self.spec.output.types
+        rows = [each[2] for each in emitted]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(types)
+        return ChangeBatch(
+            columns=tuple(
+                to_column(kind, values) for kind, values in zip(types, columns, strict=True)
+            ),
+            kinds=np.fromiter((each[1] for each in emitted), np.int8, len(emitted)),
+            order=places,
+            key_groups=np.zeros(len(emitted), np.int32),
+        )
+
+
+class _Placed:
+    """A change, and where its state is."""
+
+    __slots__ = ("change", "key", "key_group")
+
+    def __init__(self, change: InputChange, key: bytes, key_group: int) -> None:
+        self.change = change
+        self.key = key
+        self.key_group = key_group
+
+
+class _Emissions:
+    """What an epoch emits, each with its cause."""
+
+    __slots__ = ("changes", "event", "processing")
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[int, RowKind, Row]] = []
+        self.processing: list[tuple[tuple[int, bytes], RowKind, Row]] = []
+        self.event: list[tuple[tuple[int, bytes], RowKind, Row]] = []
+
+
+class _Epoch:
+    """One epoch on its way."""
+
+    def __init__(
+        self,
+        runner: KeyedRunner,
+        transaction: EpochTransaction,
+        epoch: int,
+        times: EpochTimes,
+        *,
+        is_local: bool,
+    ) -> None:
+        self._runner = runner
+        self._operator = runner.operator
+        self._times = times
+        clock = TtlClock(times.time_ms, times.watermark_ms, runner.spec.ttl_extension_ms)
+        self.session = StateSession(transaction, clock=clock, is_local=is_local)
+        self.out = _Emissions()
+        self._operator.open(OpenEpoch(self.session, times))
+        site = Site(runner.spec.kind, runner.node, epoch)
+        process = self._bundle if runner.spec.bundles else self._operator.process
+        self.controller = Controller(process, runner.channel(self.session), self.session, site)
+
+    async def _bundle(self, changes: Sequence[InputChange]) -> None:
+        await self._operator.process_bundle(changes)
+
+    def prefetch(self, changes: Sequence[_Placed]) -> None:
+        """Load what nearly every change reads."""
+        if self._operator.prefetched and changes:
+            keys = {each.key: each.key_group for each in changes}
+            pairs = list(keys.items())
+            self.session.prefetch([(each, pairs) for each in self._operator.prefetched])
+
+    def process(self, changes: Sequence[_Placed], *, bundles: bool) -> None:
+        """Run all changes through the controller."""
+        submit = self.controller.submit
+        if bundles:
+            for key, key_group, bundle in _bundles(changes):
+                submit(bundle, key, key_group)
+        else:
+            for each in changes:
+                submit(each.change, each.key, each.key_group)
+        self.controller.drain()
+
+    def fire_processing_timers(self, key_groups: Sequence[int]) -> None:
+        """Fire what is due by the epoch's time."""
+        descriptor = self._operator.processing_timers
+        if descriptor is not None:
+            self._fire(
+                self.session.timers(descriptor),
+                key_groups,
+                self._times.time_ms,
+                self._operator.on_processing_timer,
+                self.out.processing.append,
+            )
+
+    def fire_event_timers(self, key_groups: Sequence[int]) -> None:
+        """Fire what is due by the watermark that comes after the epoch's changes."""
+        descriptor = self._operator.event_timers
+        if descriptor is not None:
+            self._fire(
+                self.session.timers(descriptor),
+                key_groups,
+                self._times.next_watermark_ms,
+                self._operator.on_event_timer,
+                self.out.event.append,
+            )
+
+    def _fire(
+        self,
+        timers: Any,
+        key_groups: Sequence[int],
+        until_ms: int,
+        on_timer: Callable[[FiredTimer], Coroutine[Any, None, None]],
+        out: Callable[[Any], None],
+    ) -> None:
+        timers.load(key_groups, until_ms)
+
+        async def fired(timer: Timer) -> None:
+            key = self._runner.key_of(timer.key)
+            await on_timer(FiredTimer(out, timer.time_ms, timer.key, key, timer.namespace))
+
+        self.controller.non_record(
+            lambda: None, lambda: self.controller.fire(timers, until_ms, fired)
+        )
+        self.controller.drain()
+
+
+def _read(
+    spec: InputSpec, key_codec: RowCodec, batch: ChangeBatch
+) -> tuple[list[Row], list[Row], list[bytes]]:
+    """Rows, keys and canonical keys of a batch."""
+    count = len(batch)
+    values = [
+        python_values(kind, column) for kind, column in zip(spec.types, batch.columns, strict=True)
+    ]
+    rows: list[Row] = list(zip(*values, strict=True)) if values else [()] * count
+    keyed = [values[at] for at in spec.key]
+    keys: list[Row] = list(zip(*keyed, strict=True)) if keyed else [()] * count
+    texts = key_codec.encode_columns([batch.columns[at] for at in spec.key], length=count)
+    return rows, keys, bytes_of(texts)
+
+
+def _bundles(changes: Sequence[_Placed]) -> Iterator[tuple[bytes, int, list[InputChange]]]:
+    """The changes of each key, in order; keys by their first change."""
+    first: dict[bytes, int] = {}
+    for rank, each in enumerate(changes):
+        first.setdefault(each.key, rank)
+    by_key = sorted(changes, key=lambda each: first[each.key])
+    for key, mine in groupby(by_key, key=lambda each: each.key):
+        placed = list(mine)
+        yield key, placed[0].key_group, [each.change for each in placed]
+
+
+def _gauges(of: ControllerStatistics) -> dict[str, int]:
+    """What is shown of the controller: sums and peaks of the epoch."""
+    return {
+        "in_flight_peak": of.in_flight_peak,
+        "batches": of.batches,
+        "requests": of.requests,
+        "cache_hits": of.never_waited,
+    }

@@ -1,0 +1,184 @@
+"""What a keyed operator is to do, as it is built from a plan's node and travels to workers.
+
+A spec is a frozen pydantic model: it refuses to exist when it is wrong, and its JSON is what the
+service hands to Spark's workers. Each operator has a spec class of its own with a `kind`; the list
+of all kinds is in `operators.kinds`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    NonNegativeInt,
+    PlainSerializer,
+    ValidationError,
+    model_validator,
+)
+
+from operators.errors import InvalidSpec
+from state.codec import RowCodec
+from state.ttl import DISABLED, TtlConfig
+from state.types import LogicalType, format_type, parse_type
+
+if TYPE_CHECKING:
+    from operators.keyed import KeyedOperator
+
+
+def _logical(given: Any) -> Any:
+    return parse_type(given) if isinstance(given, str) else given
+
+
+Logical = Annotated[LogicalType, BeforeValidator(_logical), PlainSerializer(format_type)]
+"""A column's type; in JSON its text, as a plan writes it."""
+
+
+class RowSpec(BaseModel):
+    """The columns of a row, in order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    types: tuple[Logical, ...]
+    names: tuple[str, ...]
+
+    @model_validator(mode="after")
+    def _lengths(self) -> Self:
+        if len(self.types) != len(self.names):
+            raise ValueError(f"{len(self.names)} names for {len(self.types)} columns")
+        return self
+
+    @classmethod
+    def of(cls, row: LogicalType) -> Self:
+        """The columns of a ROW type.
+
+        A time attribute says how a column came about, not what its values are: it is left out.
+        """
+        children = tuple(replace(each, time_attribute=None) for each in row.children)
+        return cls(types=children, names=tuple(row.field_names))
+
+    def codec(self) -> RowCodec:
+        """The codec of these rows; made anew at each call, which takes time."""
+        return RowCodec(self.types, unique(self.names))
+
+    def part(self, columns: tuple[int, ...]) -> RowSpec:
+        """Some of the columns, in this order."""
+        return RowSpec(
+            types=tuple(self.types[at] for at in columns),
+            names=tuple(self.names[at] for at in columns),
+        )
+
+
+class InputSpec(RowSpec):
+    """The rows of one input, and the columns that state is kept by."""
+
+    key: tuple[NonNegativeInt, ...]
+    """Empty: all rows belong to one key."""
+
+    @model_validator(mode="after")
+    def _key_columns(self) -> Self:
+        if len(set(self.key)) != len(self.key) or any(at >= len(self.types) for at in self.key):
+            raise ValueError(f"key {list(self.key)} does not name columns of the input")
+        return self
+
+    @property
+    def key_row(self) -> RowSpec:
+        """The key's columns."""
+        return self.part(self.key)
+
+
+class OperatorSpec(BaseModel, ABC):
+    """What all keyed operators have.
+
+    A subclass sets `kind: Literal["..."] = "..."`, adds its fields, and makes its operator.
+
+    Raises:
+        InvalidSpec: By `build` and `from_json`, where fields do not fit each other.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    kind: str
+    inputs: tuple[InputSpec, ...]
+    output: RowSpec
+    ttl_ms: tuple[NonNegativeInt, ...] = ()
+    """Time to live of the state of each input, by the index of the plan's `state` entries; 0, or
+    missing: for ever."""
+    ttl_extension_ms: NonNegativeInt = 0
+    """By how much all lives were extended: `TtlClock.extension_ms`."""
+    ttl_enabled_ms: Mapping[str, int | None] = {}
+    """By state name: when TTL was switched on for state that was there already."""
+    is_stamped: tuple[str, ...] = ()
+    """Names of states in which some run had a TTL."""
+    orphans_max: NonNegativeInt = 1000
+    """Retractions without a match that are listed for each key group; the count goes on."""
+    bundles: bool = False
+    """Mini-batch: all changes of a key in an epoch are handed over at once."""
+
+    @abstractmethod
+    def operator(self) -> KeyedOperator:
+        """The operator; made once a process, it serves many epochs and partitions."""
+
+    @classmethod
+    def build(cls, **fields: Any) -> Self:
+        """A spec of these fields.
+
+        Raises:
+            InvalidSpec: They do not fit each other.
+        """
+        try:
+            return cls(**fields)
+        except ValidationError as error:
+            raise InvalidSpec(_first(error)) from error
+
+    def to_json(self) -> str:
+        """As it travels to workers."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The spec that `to_json` wrote."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise InvalidSpec(_first(error)) from error
+
+    def ttl_of(self, index: int) -> TtlConfig:
+        """The TTL of the state of an input, as SQL has it: written stamps, never shown expired."""
+        ttl_ms = self.ttl_ms[index] if index < len(self.ttl_ms) else 0
+        return TtlConfig(ttl_ms) if ttl_ms else DISABLED
+
+    def past_of(self, name: str) -> dict[str, Any]:
+        """What a descriptor of this name must know of earlier runs: arguments for it.
+
+        `ValueDescriptor(name="rows", codec=codec, ttl=spec.ttl_of(0), **spec.past_of("rows"))`
+        """
+        return {
+            "enabled_ms": self.ttl_enabled_ms.get(name),
+            "is_stamped": name in self.is_stamped,
+        }
+
+
+def unique(names: tuple[str, ...]) -> tuple[str, ...]:
+    """These names, made different by a number where they repeat: codecs need them so."""
+    seen: set[str] = set()
+    out: list[str] = []
+    for name in names:
+        chosen, number = name, 0
+        while chosen in seen:
+            chosen, number = f"{name}{number}", number + 1
+        seen.add(chosen)
+        out.append(chosen)
+    return tuple(out)
+
+
+def _first(error: ValidationError) -> str:
+    """The first thing that is wrong, without the value that was found."""
+    found = error.errors(include_input=False, include_url=False)[0]
+    place = ".".join(map(str, found["loc"]))
+    return f"{place}: {found['msg']}" if place else str(found["msg"])

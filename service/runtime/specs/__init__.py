@@ -1,0 +1,86 @@
+"""From a plan's stateful nodes to the specs of their operators, one kind of node a module.
+
+A module offers one function that takes a `StatefulNode` and gives an `OperatorSpec`; `BUILDERS`
+lists them. A builder reads the node's own properties (`node.raw`), refuses what is not run with
+`UnsupportedNode`, naming the property's path, and never guesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from operators.spec import InputSpec, RowSpec
+from service.runtime.dataflow_errors import UnsupportedNode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from operators.spec import OperatorSpec
+    from service.plan import CompiledPlan
+    from service.plan.nodes import ExecNode
+    from service.runtime.records import RunOptions
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulNode:
+    """A node whose operator is to be built, and what it stands in."""
+
+    node: ExecNode
+    plan: CompiledPlan
+    options: RunOptions | None = None
+    """Of the pipeline; None: the plan's own count."""
+
+    @property
+    def inputs(self) -> tuple[ExecNode, ...]:
+        """The nodes that it reads, in order: exchanges and the like count as nodes."""
+        return tuple(self.plan.inputs(self.node.id))
+
+    def input(self, index: int, key: Sequence[int]) -> InputSpec:
+        """The rows of an input, keyed by these columns."""
+        row = RowSpec.of(self.inputs[index].output_type)
+        return InputSpec(types=row.types, names=row.names, key=tuple(key))
+
+    @property
+    def output(self) -> RowSpec:
+        """The rows that the node emits."""
+        return RowSpec.of(self.node.output_type)
+
+    @property
+    def ttl_ms(self) -> tuple[int, ...]:
+        """Time to live by the index of the plan's state entries, 0: for ever.
+
+        Where the plan names none, the pipeline's `table.exec.state.ttl` counts for all.
+        """
+        default_ms = self.options.default_ttl_ms if self.options else 0
+        if not self.node.state:
+            return (default_ms,) * max(1, len(self.inputs))
+        by_index = {each.index: each.ttl_ms for each in self.node.state}
+        return tuple(by_index.get(at, 0) for at in range(max(by_index) + 1))
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """The fields of a spec that are the same for all kinds, but `inputs`."""
+        return {
+            "output": self.output,
+            "ttl_ms": self.ttl_ms,
+            "ttl_extension_ms": self.options.ttl_extension_ms if self.options else 0,
+        }
+
+    def option(self, name: str) -> str | None:
+        """An option that was in force when the plan was compiled."""
+        return self.node.configuration.get(name)
+
+    def refuse(self, reason: str, *properties: str | int) -> UnsupportedNode:
+        """The error for what is not run, at a property of the node."""
+        path = "/".join([self.node.path, *map(str, properties)])
+        return UnsupportedNode(
+            f"{self.node.type_text} is not supported: {reason}", node_id=self.node.id, path=path
+        )
+
+
+Builder = Callable[[StatefulNode], "OperatorSpec"]
+
+BUILDERS: Final[dict[str, Builder]] = {}
+"""By the node's type without `stream-exec-`: `group-aggregate`, `join`, ..."""
