@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from state.execution.channels import Channel
     from state.execution.statistics import ControllerStatistics
     from state.execution.timers import Timer
+    from state.types import LogicalType
 
 _KINDS = tuple(RowKind)
 
@@ -62,6 +63,16 @@ class KeyedRunner:
         self._channel_of = channel_of
         self._key_codecs = [each.key_row.codec() for each in spec.inputs]
         self._row_codecs: list[RowCodec | None] = [None] * len(spec.inputs)
+
+    @property
+    def input_count(self) -> int:
+        """How many inputs it has."""
+        return len(self.spec.inputs)
+
+    @property
+    def output_types(self) -> Sequence[LogicalType]:
+        """Columns of what it emits."""
+        return self.spec.output.types
 
     @property
     def uses_every_epoch(self) -> bool:

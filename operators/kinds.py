@@ -2,17 +2,91 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import orjson
 
 from operators.errors import InvalidSpec
+from operators.keyed_runner import KeyedRunner
+from operators.upsert_materializer import MaterializerSpec, UpsertMaterializer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from operators.batch import ChangeBatch, EpochOutput
+    from operators.keyed import EpochTimes
     from operators.spec import OperatorSpec
+    from state.backends.interface import EpochTransaction
+    from state.types import LogicalType
 
 SPECS: Final[dict[str, type[OperatorSpec]]] = {}
 """By `kind`."""
+
+
+class EpochOperator(Protocol):
+    """What a worker runs: whole epochs of one operator."""
+
+    @property
+    def input_count(self) -> int:
+        """How many inputs it has."""
+
+    @property
+    def output_types(self) -> Sequence[LogicalType]:
+        """Columns of what it emits."""
+
+    @property
+    def uses_every_epoch(self) -> bool:
+        """Whether an epoch has work in key groups without changes: what expires, or timers."""
+
+    def run_epoch(
+        self,
+        batches: Sequence[ChangeBatch],
+        transaction: EpochTransaction,
+        *,
+        epoch: int,
+        times: EpochTimes,
+        key_groups: Sequence[int],
+    ) -> EpochOutput:
+        """Apply an epoch's changes to the state and commit it; see `KeyedRunner.run_epoch`."""
+
+
+class _Materializer:
+    """The upsert materializer, which works on columns, as an operator of epochs."""
+
+    input_count = 1
+
+    def __init__(self, spec: MaterializerSpec) -> None:
+        self._operator = UpsertMaterializer(spec)
+        self.output_types = spec.types
+        self.uses_every_epoch = spec.ttl_ms > 0
+
+    def run_epoch(
+        self,
+        batches: Sequence[ChangeBatch],
+        transaction: EpochTransaction,
+        *,
+        epoch: int,
+        times: EpochTimes,
+        key_groups: Sequence[int],
+    ) -> EpochOutput:
+        return self._operator.run_epoch(
+            batches[0], transaction, time_ms=times.time_ms, key_groups=key_groups
+        )
+
+
+def epoch_operator(spec_json: str, node: str) -> EpochOperator:
+    """What runs the epochs of an operator.
+
+    Args:
+        spec_json: As `MaterializerSpec.to_json` or `OperatorSpec.to_json` wrote it.
+        node: Its id, for errors.
+
+    Raises:
+        InvalidSpec: There is no such kind, or its fields do not fit each other.
+    """
+    if orjson.loads(spec_json).get("kind") == MaterializerSpec.KIND:
+        return _Materializer(MaterializerSpec.from_json(spec_json))
+    return KeyedRunner(spec_from_json(spec_json), node)
 
 
 def spec_from_json(text: str) -> OperatorSpec:

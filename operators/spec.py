@@ -28,7 +28,10 @@ from state.ttl import DISABLED, TtlConfig
 from state.types import LogicalType, format_type, parse_type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from operators.keyed import KeyedOperator
+    from state.descriptors import StateDescriptor
 
 
 def _logical(given: Any) -> Any:
@@ -152,6 +155,18 @@ class OperatorSpec(BaseModel, ABC):
         """The TTL of the state of an input, as SQL has it: written stamps, never shown expired."""
         ttl_ms = self.ttl_ms[index] if index < len(self.ttl_ms) else 0
         return TtlConfig(ttl_ms) if ttl_ms else DISABLED
+
+    def with_past(self, states: Sequence[StateDescriptor]) -> Self:
+        """This spec, told what is known of its states' past.
+
+        Args:
+            states: Its operator's descriptors as `state.registry.register_states` gave them back.
+        """
+        past = {
+            "ttl_enabled_ms": {each.name: each.enabled_ms for each in states},
+            "is_stamped": tuple(each.name for each in states if each.is_stamped),
+        }
+        return self.model_copy(update=past)
 
     def past_of(self, name: str) -> dict[str, Any]:
         """What a descriptor of this name must know of earlier runs: arguments for it.

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
 import numpy as np
 import orjson
@@ -63,6 +63,8 @@ class MaterializerSpec:
     Raises:
         InvalidSpec: If columns are missing or repeated, or thresholds leave no gap.
     """
+
+    KIND: ClassVar[str] = "sink-materializer"
 
     types: tuple[LogicalType, ...]
     names: tuple[str, ...]
@@ -143,6 +145,7 @@ class MaterializerSpec:
         """As it travels to workers."""
         return orjson.dumps(
             {
+                "kind": self.KIND,
                 "types": [format_type(each) for each in self.types],
                 "names": self.names,
                 "key": self.key,

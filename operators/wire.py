@@ -6,6 +6,10 @@ A dataflow's edges are Spark DataFrames. Beside the typed columns `f0..fn` of a 
     _order  int64   place inside the epoch, unique per source; of a tick: the partition it is for
     _note   string  JSON of a control row, null in changes
     _time   int64   the epoch's processing time, ms since 1970; the same when the epoch runs again
+    _seq    int64   place among what an operator emitted for one `_order`; 0 or null elsewhere
+
+Changes are ordered by `_order`, then `_seq`. What an operator emits keeps the order of its cause,
+so that the order of sources holds down to the sinks, whatever lies between.
 
 Ticks and dead letters are *control rows*: every node passes them on unread. A source emits a
 tick for each shuffle partition in each epoch, so that a partition without changes learns the time.
@@ -28,7 +32,17 @@ KIND = "_kind"
 ORDER = "_order"
 NOTE = "_note"
 TIME = "_time"
+SEQUENCE = "_seq"
 KEY_GROUP = "_kg"
+INPUT = "_input"
+"""Which input of an operator a row belongs to, where there are several: its columns are then in
+a struct, see `input_column`."""
+
+WATERMARKS = "@watermarks"
+"""Among the offsets of an epoch's close: `[now, next]` by watermark assigner. `now` holds while the
+next epoch's changes are processed, `next` comes after them."""
+ENDED = "@ended"
+"""Among the offsets of an epoch's close: the sources that bring nothing any more."""
 
 TICK = 4
 DEAD_LETTER = 5
@@ -40,6 +54,7 @@ CONTROL_FIELDS: tuple[tuple[str, pa.DataType], ...] = (
     (ORDER, pa.int64()),
     (NOTE, pa.string()),
     (TIME, pa.int64()),
+    (SEQUENCE, pa.int64()),
 )
 
 CONTROL_NAMES = tuple(name for name, _ in CONTROL_FIELDS)
@@ -55,6 +70,11 @@ class WorkerError(RuntimeError):
 def field_name(index: int) -> str:
     """The wire's name of a row's column; the plan's own names stay out of Spark's name look-up."""
     return f"f{index}"
+
+
+def input_column(number: int) -> str:
+    """The column with the rows of one input, or of one sink: a struct of f0..fn."""
+    return f"s{number}"
 
 
 def wire_schema(types: Sequence[pa.DataType]) -> pa.Schema:
@@ -97,6 +117,8 @@ class SourceNote:
     """Which part of the epoch: a task's number, or the source's own name of a partition."""
     rows: int
     end: Mapping[str, Any] | None = None
+    is_last: bool = False
+    """Whether the source has ended: no epoch after this one brings rows of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +130,17 @@ class OperatorNote:
     statistics: Mapping[str, int]
 
 
-def to_note(note: SourceNote | OperatorNote) -> str:
+@dataclass(frozen=True, slots=True)
+class WatermarkNote:
+    """How far event time came in one partition of an epoch, by a watermark assigner."""
+
+    assigner: str
+    """Id of its node."""
+    part: int
+    watermark_ms: int
+
+
+def to_note(note: SourceNote | OperatorNote | WatermarkNote) -> str:
     """The JSON text of a note."""
     return orjson.dumps(asdict(note)).decode()
 
@@ -132,17 +164,21 @@ def merged_offsets(known: Mapping[str, Any], news: Mapping[str, Any]) -> dict[st
 class NoteSum:
     """Adds up the notes of an epoch; a note that comes twice counts once."""
 
-    __slots__ = ("_nodes", "_sources")
+    __slots__ = ("_nodes", "_sources", "_watermarks")
 
     def __init__(self) -> None:
         self._sources: dict[tuple[str, int | str], dict[str, Any]] = {}
+        self._watermarks: dict[str, int] = {}
         self._nodes: dict[tuple[str, int], dict[str, int]] = {}
 
     def add(self, notes: Iterable[str | bytes]) -> None:
         """Take in notes as written by `to_note`."""
         for text in notes:
             note = orjson.loads(text)
-            if "node" in note:
+            if "assigner" in note:
+                known = self._watermarks.get(note["assigner"], note["watermark_ms"])
+                self._watermarks[note["assigner"]] = max(known, note["watermark_ms"])
+            elif "node" in note:
                 self._nodes[note["node"], note["part"]] = note["statistics"]
             else:
                 self._sources[note["table"], note["part"]] = note
@@ -160,6 +196,17 @@ class NoteSum:
             if note["end"] is not None:
                 found[table] = merged_offsets(found.get(table, {}), note["end"])
         return dict(sorted(found.items()))
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """Sources that have ended, by table."""
+        found = self._sources.values()
+        return frozenset(note["table"] for note in found if note.get("is_last"))
+
+    @property
+    def watermarks(self) -> dict[str, int]:
+        """How far event time came in this epoch, by watermark assigner."""
+        return dict(sorted(self._watermarks.items()))
 
     def nodes(self) -> dict[str, dict[str, int]]:
         """Each operator's statistics, added up over its partitions."""

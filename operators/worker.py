@@ -25,33 +25,45 @@ import orjson
 import pyarrow as pa
 
 from operators.batch import ChangeBatch
+from operators.columnar import is_ascending
 from operators.errors import OperatorError
-from operators.upsert_materializer import MaterializerSpec, UpsertMaterializer
+from operators.keyed import WATERMARK_MAX, WATERMARK_MIN, EpochTimes
+from operators.kinds import epoch_operator
 from operators.wire import (
     CONTROL_MINIMUM,
     CONTROL_NAMES,
+    INPUT,
     KEY_GROUP,
     KIND,
     NOTE,
     ORDER,
+    SEQUENCE,
     TICK,
     TIME,
+    WATERMARKS,
     ControlRow,
     OperatorNote,
     WorkerError,
     control_batch,
     field_name,
+    input_column,
     to_note,
+    wire_schema,
 )
 from state.backends.interface import EpochCheck, EpochStamp
 from state.backends.redis import RedisBackend
+from state.backends.rules import check_epoch
 from state.backends.transport import ClientSettings, shared_transport
 from state.epochs import EpochLedger
 from state.errors import StateError
+from state.types import arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
+    from operators.kinds import EpochOperator
     from state.backends.interface import Ledger, StateBackend
 
 
@@ -94,11 +106,38 @@ class OperatorTask:
 
     settings: TaskSettings
     spec: str
-    """The materializer, as `MaterializerSpec.to_json` wrote it."""
+    """What it is to do, as `MaterializerSpec.to_json` or `OperatorSpec.to_json` wrote it."""
+    assigners: tuple[tuple[str, ...], ...] = ()
+    """By input: the watermark assigners that its event time comes from; none: it has none."""
 
     def run(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run one epoch of one partition; see `run_partition`."""
-        return run_partition(self.settings, self.spec, epoch, batches)
+        """Run an epoch of one partition; Spark's part is left out.
+
+        Args:
+            epoch: Spark's batch id + 1.
+            batches: The partition's rows: wire columns and `_kg`; where the operator has several
+                inputs, `_input` and a struct of columns for each. Their order does not matter.
+
+        Yields:
+            Changes sorted by order number, then control rows.
+
+        Raises:
+            WorkerError: With the code of the state's error, or `version-mismatch`.
+        """
+        settings = self.settings
+        if settings.version != installed_version():
+            raise WorkerError(
+                "version-mismatch",
+                f"service has {settings.version}, worker has {installed_version()}",
+            )
+        gathered = [each for each in batches if each.num_rows]
+        if not gathered:
+            return
+        rows = pa.Table.from_batches(gathered).combine_chunks()
+        try:
+            yield from _PartitionEpoch(self, epoch, rows).run()
+        except (StateError, OperatorError) as error:
+            raise WorkerError(error.code, str(error)) from error
 
     def to_json(self) -> str:
         """The text that `from_json` takes."""
@@ -108,120 +147,201 @@ class OperatorTask:
     def from_json(cls, text: str) -> OperatorTask:
         """Read what `to_json` wrote."""
         values = orjson.loads(text)
-        return cls(TaskSettings(**values["settings"]), values["spec"])
+        assigners = tuple(tuple(each) for each in values["assigners"])
+        return cls(TaskSettings(**values["settings"]), values["spec"], assigners)
 
 
-def run_partition(
-    settings: TaskSettings, spec_json: str, epoch: int, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Run an epoch of one partition of a materializer; Spark's part is left out.
+class MapTask:
+    """An operator as a function for `mapInArrow`; picklable, holds text only."""
+
+    def __init__(self, task: OperatorTask) -> None:
+        self._task = task.to_json()
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run one epoch of one partition."""
+        # Only here, where Spark runs: the package does without it.
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        epoch = int(context.getLocalProperty("streaming.sql.batchId")) + 1
+        yield from OperatorTask.from_json(self._task).run(epoch, batches)
+
+
+class _PartitionEpoch:
+    """One epoch in one partition."""
+
+    def __init__(self, task: OperatorTask, epoch: int, rows: pa.Table) -> None:
+        self._task = task
+        self._settings = task.settings
+        self._epoch = epoch
+        self._rows = rows
+        self._operator = _operator(task.spec, task.settings.operator)
+        self._is_control = np.asarray(rows[KIND]) >= CONTROL_MINIMUM
+        self._schema = wire_schema([arrow_type(each) for each in self._operator.output_types])
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        """The operator's output, if it has anything to do here, and the control rows."""
+        yield from self._changes()
+        control = self._rows.filter(pa.array(self._is_control))
+        if control.num_rows:
+            columns = [
+                control[each.name].combine_chunks()
+                if each.name in CONTROL_NAMES
+                else pa.nulls(control.num_rows, each.type)
+                for each in self._schema
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _changes(self) -> Iterator[pa.RecordBatch]:
+        settings = self._settings
+        changes = self._rows.filter(pa.array(~self._is_control)).combine_chunks()
+        key_groups = self._key_groups(changes)
+        if not key_groups:
+            return
+        ledger, backend = _neighbours(settings.redis, settings.pipeline, settings.incarnation)
+        marker = ledger.marker()
+        if check_epoch(marker, self._epoch) is EpochCheck.CLOSED:
+            # Every sink has this epoch's rows; Spark only missed the note of it.
+            return
+        time_ms = int(pa.compute.max(self._rows[TIME]).as_py())
+        stamp = EpochStamp(epoch=self._epoch, run=settings.run, time_ms=time_ms)
+        places = Places.of(changes)
+        output = self._operator.run_epoch(
+            self._batches(changes, places),
+            backend.begin(settings.operator, stamp, key_groups),
+            epoch=self._epoch,
+            times=epoch_times(time_ms, marker.offsets, self._task.assigners),
+            key_groups=key_groups,
+        )
+        part = key_groups[0] % settings.partitions
+        if len(output.batch):
+            order, sequence = places.of_emissions(output.batch.order, part, settings.partitions)
+            yield self._output(output.batch, order, sequence, time_ms)
+        statistics = {"rows_in": len(changes), "rows_out": len(output.batch), **output.statistics}
+        note = to_note(OperatorNote(settings.operator, part, statistics))
+        yield control_batch(self._schema, [ControlRow(TICK, part, note)], time_ms)
+
+    def _key_groups(self, changes: pa.Table) -> list[int]:
+        """The key groups that the epoch touches: those with changes, or all where time has work."""
+        touched = np.unique(np.asarray(changes[KEY_GROUP]))
+        if not self._operator.uses_every_epoch:
+            found: list[int] = touched.tolist()
+            return found
+        partitions = self._settings.partitions
+        ticks = np.asarray(self._rows[ORDER])[np.asarray(self._rows[KIND]) == TICK]
+        parts = {*(ticks % partitions).tolist(), *(touched % partitions).tolist()}
+        every = range(self._settings.max_parallelism)
+        return [each for each in every if each % partitions in parts]
+
+    def _batches(self, changes: pa.Table, places: Places) -> list[ChangeBatch]:
+        if INPUT not in changes.column_names:
+            return [_batch_of(changes, places.ranks)]
+        number = np.asarray(changes[INPUT])
+        found = []
+        for at in range(self._operator.input_count):
+            chosen = number == at
+            mine = changes.filter(pa.array(chosen)).combine_chunks()
+            fields = _array(mine[input_column(at)]).flatten()
+            named = {field_name(place): each for place, each in enumerate(fields)}
+            beside = {name: mine[name] for name in (KIND, KEY_GROUP)}
+            found.append(_batch_of(pa.table({**named, **beside}), places.ranks[chosen]))
+        return found
+
+    def _output(
+        self,
+        batch: ChangeBatch,
+        order: NDArray[np.int64],
+        sequence: NDArray[np.int64],
+        time_ms: int,
+    ) -> pa.RecordBatch:
+        """The changes in exactly the schema that Spark was told, which it does not check."""
+        count = len(batch)
+        own = {
+            KIND: pa.array(batch.kinds, pa.int8()),
+            ORDER: pa.array(order, pa.int64()),
+            NOTE: pa.nulls(count, pa.string()),
+            TIME: pa.array(np.full(count, time_ms), pa.int64()),
+            SEQUENCE: pa.array(sequence, pa.int64()),
+        }
+        own |= {field_name(at): column for at, column in enumerate(batch.columns)}
+        columns = [
+            own[each.name] if own[each.name].type == each.type else own[each.name].cast(each.type)
+            for each in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where changes stand in their epoch: by order number, then by sequence."""
+
+    ranks: NDArray[np.int64]
+    """Of each row: its place among the rows; equal where both numbers are."""
+    orders: NDArray[np.int64]
+    """Order number by rank."""
+
+    @classmethod
+    def of(cls, changes: pa.Table) -> Places:
+        """The places of a partition's changes."""
+        order = np.asarray(changes[ORDER], np.int64)
+        sequence = np.asarray(pa.compute.fill_null(changes[SEQUENCE], 0), np.int64)
+        if not len(order) or (not sequence.any() and is_ascending(order)):
+            return cls(np.arange(len(order)), order)
+        by_place = np.lexsort((sequence, order))
+        ranks = np.empty(len(order), np.int64)
+        ranks[by_place] = np.arange(len(order))
+        return cls(ranks, order[by_place])
+
+    def of_emissions(
+        self, causes: NDArray[np.int64], part: int, partitions: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Order and sequence numbers of what was emitted, by order.
+
+        Args:
+            causes: Rank of the change that caused each; below 0 or behind the last: a timer, or
+                what expired.
+            part: The partition: sequence numbers of two never meet.
+            partitions: How many there are.
+        """
+        count = len(self.orders)
+        sequence = np.arange(len(causes)) * partitions + part
+        if not count:
+            return causes.astype(np.int64), sequence
+        order = self.orders[np.clip(causes, 0, count - 1)]
+        order = np.where(causes < 0, self.orders[0] - 1, order)
+        return np.where(causes >= count, self.orders[-1] + 1, order), sequence
+
+
+def epoch_times(time_ms: int, offsets: str, assigners: Sequence[Sequence[str]]) -> EpochTimes:
+    """The times of an epoch of one operator, out of what the epoch before left.
 
     Args:
-        settings: Where state is, and which run this is.
-        spec_json: The materializer, as `MaterializerSpec.to_json` wrote it.
-        epoch: Spark's batch id + 1.
-        batches: The partition's rows: wire columns and `_kg`; order does not matter.
-
-    Yields:
-        Changes sorted by order number, then control rows.
-
-    Raises:
-        WorkerError: with the code of the state's error, or `version-mismatch`.
+        time_ms: Processing time.
+        offsets: The marker's, with the watermarks that were reached (`operators.wire.WATERMARKS`).
+        assigners: By input, the watermark assigners that it is behind of.
     """
-    if settings.version != installed_version():
-        raise WorkerError(
-            "version-mismatch",
-            f"service has {settings.version}, worker has {installed_version()}",
-        )
-    gathered = [each for each in batches if each.num_rows]
-    if not gathered:
-        return
-    rows = pa.Table.from_batches(gathered).combine_chunks()
-    schema = rows.schema.remove(rows.schema.get_field_index(KEY_GROUP))
-    control = np.asarray(rows[KIND]) >= CONTROL_MINIMUM
-    try:
-        yield from _run(settings, spec_json, epoch, rows, control, schema)
-    except (StateError, OperatorError) as error:
-        raise WorkerError(error.code, str(error)) from error
-    yield from rows.filter(pa.array(control)).select(schema.names).to_batches()
+    if not any(assigners):
+        return EpochTimes(time_ms)
+    reached = orjson.loads(offsets or "{}").get(WATERMARKS, {})
+    now, after = WATERMARK_MAX, WATERMARK_MAX
+    for each in assigners:
+        if not each:
+            return EpochTimes(time_ms)
+        known = [reached.get(name, [WATERMARK_MIN, WATERMARK_MIN]) for name in each]
+        now = min(now, *(pair[0] for pair in known))
+        after = min(after, *(pair[1] for pair in known))
+    return EpochTimes(time_ms, now, after)
 
 
-def _run(
-    settings: TaskSettings,
-    spec_json: str,
-    epoch: int,
-    rows: pa.Table,
-    control: np.ndarray,
-    schema: pa.Schema,
-) -> Iterator[pa.RecordBatch]:
-    """The operator's output, if it has anything to do in this partition and epoch."""
-    operator = _operator(spec_json)
-    changes = rows.filter(pa.array(~control))
-    key_groups = _key_groups(settings, operator, rows, changes, control)
-    if not key_groups:
-        return
-    ledger, backend = _neighbours(settings.redis, settings.pipeline, settings.incarnation)
-    if ledger.check(epoch) is EpochCheck.CLOSED:
-        # Every sink has this epoch's rows; Spark only missed the note of it.
-        return
-    time_ms = int(pa.compute.max(rows[TIME]).as_py())
-    stamp = EpochStamp(epoch=epoch, run=settings.run, time_ms=time_ms)
-    transaction = backend.begin(settings.operator, stamp, key_groups)
-    output = operator.run_epoch(
-        _batch_of(changes), transaction, time_ms=time_ms, key_groups=key_groups
-    )
-    if len(output.batch):
-        yield _output_batch(output.batch, schema, time_ms)
-    part = key_groups[0] % settings.partitions
-    statistics = {"rows_in": len(changes), "rows_out": len(output.batch), **output.statistics}
-    note = to_note(OperatorNote(settings.operator, part, statistics))
-    yield control_batch(schema, [ControlRow(TICK, part, note)], time_ms)
-
-
-def _key_groups(
-    settings: TaskSettings,
-    operator: UpsertMaterializer,
-    rows: pa.Table,
-    changes: pa.Table,
-    control: np.ndarray,
-) -> list[int]:
-    """The key groups that the epoch touches: those with changes, all of them if state expires."""
-    if not operator.spec.ttl_ms:
-        touched: list[int] = np.unique(np.asarray(changes[KEY_GROUP])).tolist()
-        return touched
-    ticks = np.asarray(rows[ORDER])[np.asarray(rows[KIND]) == TICK]
-    parts = set((ticks % settings.partitions).tolist())
-    parts |= set((np.asarray(changes[KEY_GROUP]) % settings.partitions).tolist())
-    every = range(settings.max_parallelism)
-    return [each for each in every if each % settings.partitions in parts]
-
-
-def _batch_of(changes: pa.Table) -> ChangeBatch:
-    names = [each for each in changes.schema.names if each not in (*CONTROL_NAMES, KEY_GROUP)]
+def _batch_of(changes: pa.Table, ranks: NDArray[np.int64]) -> ChangeBatch:
+    beside = (*CONTROL_NAMES, KEY_GROUP)
     whole = changes.combine_chunks()
     return ChangeBatch(
-        columns=tuple(_array(whole[name]) for name in names),
+        columns=tuple(_array(whole[name]) for name in whole.column_names if name not in beside),
         kinds=np.asarray(whole[KIND], np.int8),
-        order=np.asarray(whole[ORDER], np.int64),
+        order=ranks,
         key_groups=np.asarray(whole[KEY_GROUP], np.int32),
     )
-
-
-def _output_batch(batch: ChangeBatch, schema: pa.Schema, time_ms: int) -> pa.RecordBatch:
-    """The changes in exactly the schema that Spark was told, which it does not check."""
-    count = len(batch)
-    own = {
-        KIND: pa.array(batch.kinds, pa.int8()),
-        ORDER: pa.array(batch.order, pa.int64()),
-        NOTE: pa.nulls(count, pa.string()),
-        TIME: pa.array(np.full(count, time_ms), pa.int64()),
-    }
-    own |= {field_name(at): column for at, column in enumerate(batch.columns)}
-    columns = [
-        own[each.name] if own[each.name].type == each.type else own[each.name].cast(each.type)
-        for each in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
@@ -229,9 +349,9 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 
 
 @lru_cache(_CACHED_MAX)
-def _operator(spec_json: str) -> UpsertMaterializer:
+def _operator(spec_json: str, node: str) -> EpochOperator:
     """The operator; it keeps nothing between epochs, so one serves all partitions."""
-    return UpsertMaterializer(MaterializerSpec.from_json(spec_json))
+    return epoch_operator(spec_json, node)
 
 
 @lru_cache(_CACHED_MAX)

@@ -218,7 +218,7 @@ class ExecutionSettings(_Group):
 
     testing_options_enabled: bool = Field(
         default=False,
-        description="Whether tables may have options that only tests need: testing.time-field.",
+        description="Whether tables may have options that only tests need: testing.*.",
     )
 
     @model_validator(mode="after")

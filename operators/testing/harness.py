@@ -115,10 +115,14 @@ class MaterializerHarness:
 
     @classmethod
     def on_redis(
-        cls, spec: MaterializerSpec, client: redis.Redis, **options: Any
+        cls,
+        spec: MaterializerSpec,
+        client: redis.Redis,
+        *,
+        pipeline: str = "harness",
+        **options: Any,
     ) -> MaterializerHarness:
         """With state in this Redis, under a pipeline that is dropped first."""
-        pipeline = "harness"
         transport, reader = RedisTransport(client), CommittedReader(client, pipeline)
         ledger, backend = EpochLedger(transport, pipeline), RedisBackend(transport, pipeline)
         ledger.drop()

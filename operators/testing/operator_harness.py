@@ -129,9 +129,15 @@ class OperatorHarness:
         return cls(spec, backend, backend.ledger(), backend.view, **options)
 
     @classmethod
-    def on_redis(cls, spec: OperatorSpec, client: redis.Redis, **options: Any) -> Self:
+    def on_redis(
+        cls,
+        spec: OperatorSpec,
+        client: redis.Redis,
+        *,
+        pipeline: str = "operator-harness",
+        **options: Any,
+    ) -> Self:
         """With state in this Redis, under a pipeline that is dropped first."""
-        pipeline = "operator-harness"
         transport, reader = RedisTransport(client), CommittedReader(client, pipeline)
         ledger, backend = EpochLedger(transport, pipeline), RedisBackend(transport, pipeline)
         ledger.drop()
@@ -144,11 +150,7 @@ class OperatorHarness:
         self._run = self._ledger.open_run([NODE], self._max_parallelism)
         clock = TtlClock(self.now_ms, self.watermark_ms, spec.ttl_extension_ms)
         states = register_states(self._ledger, NODE, spec.operator().descriptors, clock)
-        past = {
-            "ttl_enabled_ms": {each.name: each.enabled_ms for each in states},
-            "is_stamped": tuple(each.name for each in states if each.is_stamped),
-        }
-        self.spec = spec_from_json(spec.model_copy(update=past).to_json())
+        self.spec = spec_from_json(spec.with_past(states).to_json())
         self._runner = KeyedRunner(self.spec, NODE, channel_of=self._channel_of)
 
     def close(self) -> None:

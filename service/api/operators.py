@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
 
+from operators.upsert_materializer import MaterializerSpec
 from service import problem_types as problem
 from service.api.deps import (
     InspectorDep,
@@ -24,7 +25,11 @@ from service.api.times import with_time
 from state.types import format_type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from operators.spec import OperatorSpec
     from service.runtime.contents import OperatorContents
+    from state.types import LogicalType
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/operators", tags=["state"])
 
@@ -73,21 +78,39 @@ async def orphans(request: Request, inspector: InspectorDep, page: PageDep) -> R
 
 def _shown(operator: OperatorContents) -> dict[str, Any]:
     keys, orphan_count, epoch = operator.inspector.counts()
-    spec = operator.spec
-    columns = [
-        {"name": name, "type": format_type(kind)}
-        for name, kind in zip(spec.names, spec.types, strict=True)
-    ]
     return {
         "id": operator.id,
         "node_id": operator.node_id,
         "kind": operator.kind,
         "epoch": epoch,
-        "key_columns": [columns[each] for each in spec.key],
-        "upsert_key_columns": [columns[each] for each in spec.upsert_key or ()],
-        "columns": columns,
-        "strategy": spec.strategy.value,
-        "ttl_ms": spec.ttl_ms or None,
+        **_spec(operator.spec),
         "keys": keys,
         "orphans": orphan_count,
     }
+
+
+def _spec(spec: MaterializerSpec | OperatorSpec) -> dict[str, Any]:
+    """The columns and settings of an operator; with several inputs those of the first."""
+    if isinstance(spec, MaterializerSpec):
+        columns = _columns(spec.types, spec.names)
+        return {
+            "key_columns": [columns[each] for each in spec.key],
+            "upsert_key_columns": [columns[each] for each in spec.upsert_key or ()],
+            "columns": columns,
+            "strategy": spec.strategy.value,
+            "ttl_ms": spec.ttl_ms or None,
+        }
+    first = spec.inputs[0]
+    columns = _columns(first.types, first.names)
+    return {
+        "key_columns": [columns[each] for each in first.key],
+        "upsert_key_columns": [],
+        "columns": columns,
+        "strategy": None,
+        "ttl_ms": max(spec.ttl_ms, default=0) or None,
+    }
+
+
+def _columns(types: Sequence[LogicalType], names: Sequence[str]) -> list[dict[str, str]]:
+    pairs = zip(names, types, strict=True)
+    return [{"name": name, "type": format_type(kind)} for name, kind in pairs]

@@ -35,7 +35,7 @@ from service.runtime.sources.datagen import field_rules, rows_total
 from service.runtime.sources.formats import allowed_kinds, format_of
 from service.runtime.sources.kafka_options import reader_options
 from service.runtime.sources.spec import SourceSpec
-from service.runtime.table_options import TIME_FIELD, check_options
+from service.runtime.table_options import TESTING, check_options
 from state.types import format_type
 
 if TYPE_CHECKING:
@@ -217,8 +217,11 @@ def _check_source(spec: SourceSpec) -> None:
             form = format_of(spec.options)
             if form == "csv":
                 CsvDialect.of(spec.options)
-            if TIME_FIELD in spec.options and form not in ("json", "changelog-json"):
-                raise InvalidTableOption(f'option "{TIME_FIELD}" needs lines of JSON')
+            given = TESTING & spec.options.keys()
+            if given and form not in ("json", "changelog-json"):
+                raise InvalidTableOption(f'option "{min(given)}" needs lines of JSON')
+            if given and given != TESTING:
+                raise InvalidTableOption(f'option "{min(TESTING - given)}" is missing')
             allowed_kinds(spec.options)
             path_below(spec.files_root, _fixed_part(_required(spec.options, "path")))
             _duration(spec.options, "source.monitor-interval")

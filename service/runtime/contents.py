@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import redis
 
+    from operators.spec import OperatorSpec
     from operators.upsert_materializer import MaterializerSpec
     from service.plan import CompiledPlan
     from service.plan.tables import Column, Table
@@ -48,7 +49,7 @@ class OperatorContents:
     id: str
     node_id: int
     kind: str
-    spec: MaterializerSpec
+    spec: MaterializerSpec | OperatorSpec
     inspector: OperatorInspector
     states: StateInspector
 

@@ -13,7 +13,7 @@ exchange by key group; all sinks are one writer, whose commit closes the epoch.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from service.plan import unsupported
@@ -27,13 +27,14 @@ from service.runtime.spark_configuration import SPEC_OPTION
 from state.types import LogicalTypeError, arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
     from service.plan import CompiledPlan
     from service.runtime.records import RunOptions
     from service.settings import Settings
+    from state.descriptors import StateDescriptor
 
 __all__ = ["OperatorInfo", "PipelineJob", "check_plan", "start_query", "stateful_nodes"]
 
@@ -67,8 +68,8 @@ class PipelineJob:
     progress_epochs_max: int = 1_000
     orphans_max: int = 1_000
     due_keys_max: int = 1_000
-    ttl_enabled_ms: Mapping[str, int | None] = field(default_factory=dict)
-    """By operator: when TTL was switched on for state that was there already."""
+    states: Mapping[str, Sequence[StateDescriptor]] = field(default_factory=dict)
+    """By operator: what it keeps, with what is known of its past."""
     allow_testing: bool = False
     """Whether tables may have the options that only tests need."""
     connect_timeout_ms: int = 2_000
@@ -84,10 +85,7 @@ class PipelineJob:
             orphans_max=self.orphans_max,
             due_keys_max=self.due_keys_max,
         )
-        return [
-            replace(each, spec=replace(each.spec, ttl_enabled_ms=self.ttl_enabled_ms.get(each.id)))
-            for each in found
-        ]
+        return [each.with_past(self.states.get(each.id, ())) for each in found]
 
 
 def check_plan(plan: CompiledPlan, settings: Settings) -> None:
@@ -139,6 +137,7 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
         files_root=job.files_root,
         sinks=lowered.sinks,
         operators=lowered.operators,
+        assigners=lowered.assigners,
         max_parallelism=job.max_parallelism,
         version=job.version,
         dead_letters_max=job.dead_letters_max,

@@ -14,18 +14,23 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import orjson
+
 from operators.orphans import COUNTERS, ORPHANS
-from service.runtime.inspection_errors import KeyExpired, KeyNotFound
+from operators.spec import unique
+from operators.upsert_materializer import MaterializerSpec
+from service.runtime.inspection_errors import KeyExpired, KeyNotFound, StateNotFound
 from service.runtime.key_text import KeyText, ShownRow
 from state.backends.interface import HashGet, HashLength, StreamScan
 from state.key_groups import key_group
 from state.multiset.history import Expired, list_keys, read_history
 from state.multiset.spread import STATE
+from state.primitives.inspection import list_state_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from operators.upsert_materializer import MaterializerSpec
+    from operators.spec import OperatorSpec
     from state.backends.interface import StateView
     from state.multiset.history import HistoryEntry, HistoryPage, KeySummary
     from state.reader import CommittedReader
@@ -90,7 +95,7 @@ class ShownHistory:
 
 
 class OperatorInspector:
-    """Looks into one upsert materializer.
+    """Looks into one stateful operator; histories are those of an upsert materializer.
 
     Args:
         reader: Reads the pipeline's committed state.
@@ -104,24 +109,27 @@ class OperatorInspector:
         self,
         reader: CommittedReader,
         node: str,
-        spec: MaterializerSpec,
+        spec: MaterializerSpec | OperatorSpec,
         max_parallelism: int,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._reader = reader
         self._node = node
-        self._spec = spec
         self._key_groups = range(max_parallelism)
         self._clock = clock
-        self._rows = ShownRow(spec.types, spec.names)
-        key_types = [spec.types[each] for each in spec.key]
-        self.keys = KeyText(key_types, [spec.names[each] for each in spec.key])
+        self._history = spec if isinstance(spec, MaterializerSpec) else None
+        inputs = (spec,) if isinstance(spec, MaterializerSpec) else spec.inputs
+        first = inputs[0]
+        self._rows = ShownRow(first.types, unique(first.names)) if len(inputs) == 1 else None
+        key_types = [first.types[each] for each in first.key]
+        self.keys = KeyText(key_types, unique(tuple(first.names[each] for each in first.key)))
+        self._state = STATE if isinstance(spec, MaterializerSpec) else _first_state(spec)
 
     def counts(self) -> tuple[int, int, int]:
         """Keys that have a history, orphans there ever were, and the epoch."""
 
         def look(view: StateView) -> tuple[int, int, int]:
-            lengths = [HashLength(each, STATE) for each in self._key_groups]
+            lengths = [HashLength(each, self._state) for each in self._key_groups]
             counters = [HashGet(each, COUNTERS, [ORPHANS]) for each in self._key_groups]
             replies = view.fetch([*lengths, *counters])
             keys = sum(replies[: len(lengths)])
@@ -141,7 +149,7 @@ class OperatorInspector:
         begins_with = self.keys.prefix(prefix) if prefix else b""
 
         def look(view: StateView) -> Part[ShownKey]:
-            sizes = view.fetch([HashLength(each, STATE) for each in self._key_groups])
+            sizes = view.fetch([HashLength(each, self._state) for each in self._key_groups])
             group, cursor, last = start or (0, 0, "")
             found: list[KeySummary] = []
             for _ in range(SCANS_MAX):
@@ -149,9 +157,7 @@ class OperatorInspector:
                     group, cursor, last = group + 1, 0, ""
                 if group >= len(sizes):
                     return self._key_part(found, None, view.epoch)
-                after, page = list_keys(
-                    view, group, cursor=cursor, prefix=begins_with, count=_SCAN_COUNT
-                )
+                after, page = self._page(view, group, cursor, begins_with)
                 left = sorted(
                     (each for each in page if each.key > last.encode()), key=lambda each: each.key
                 )
@@ -166,13 +172,28 @@ class OperatorInspector:
 
         return self._look(look)
 
+    def _page(
+        self, view: StateView, group: int, cursor: int, prefix: bytes
+    ) -> tuple[int, list[KeySummary]]:
+        if self._history is not None:
+            return list_keys(view, group, cursor=cursor, prefix=prefix, count=_SCAN_COUNT)
+        return list_state_keys(
+            view, self._state, group, cursor=cursor, prefix=prefix, count=_SCAN_COUNT
+        )
+
     def history(self, key: Sequence[Any], *, after: int = 0, limit: int = 1) -> ShownHistory:
         """A page of the live entries of a key, behind a sequence number.
 
         Raises:
+            StateNotFound: the operator keeps no histories.
             KeyNotFound: it has none.
             KeyExpired: it had, and all of them are past their time.
         """
+        spec = self._history
+        if spec is None:
+            raise StateNotFound(
+                "this operator keeps no histories", hint="read its states at .../states"
+            )
         canonical = self.keys.codec.encode(key)
         group = key_group(self.keys.codec.types, key, len(self._key_groups))
 
@@ -181,20 +202,20 @@ class OperatorInspector:
                 view,
                 group,
                 canonical,
-                policy=self._spec.policy,
-                now_ms=self._clock() - self._spec.ttl_extension_ms,
+                policy=spec.policy,
+                now_ms=self._clock() - spec.ttl_extension_ms,
                 after=after,
                 limit=limit,
             )
             if found is None:
                 raise KeyNotFound(f"the key has no rows in epoch {view.epoch}")
             if isinstance(found, Expired):
-                last_ms = found.expired_ms + self._spec.ttl_extension_ms
+                last_ms = found.expired_ms + spec.ttl_extension_ms
                 raise KeyExpired(
                     f"all {found.size} rows of the key have expired, the last at {last_ms} ms: "
-                    f"the ttl is {self._spec.ttl_ms} ms"
+                    f"the ttl is {spec.ttl_ms} ms"
                 )
-            return self._shown(view.epoch, canonical, found)
+            return self._shown(spec, view.epoch, canonical, found)
 
         return self._look(look)
 
@@ -225,6 +246,10 @@ class OperatorInspector:
 
         return self._look(look)
 
+    def _row(self, canonical: bytes) -> Any:
+        """A row by its columns; of an operator with several inputs its values alone."""
+        return orjson.loads(canonical) if self._rows is None else self._rows.row(canonical)
+
     def _look(self, look: Callable[[StateView], T]) -> T:
         return self._reader.consistently(self._node, look)
 
@@ -236,15 +261,19 @@ class OperatorInspector:
         )
         return Part(tuple(shown), position, epoch)
 
-    def _shown(self, epoch: int, canonical: bytes, found: HistoryPage) -> ShownHistory:
+    def _shown(
+        self, spec: MaterializerSpec, epoch: int, canonical: bytes, found: HistoryPage
+    ) -> ShownHistory:
+        rows = ShownRow(spec.types, spec.names) if self._rows is None else self._rows
+
         def show(each: HistoryEntry) -> ShownEntry:
             return ShownEntry(
                 sequence_number=each.sequence,
-                row=self._rows.row(each.row),
+                row=rows.row(each.row),
                 written_ms=each.written_ms,
                 expires_ms=None
                 if each.expires_ms is None
-                else each.expires_ms + self._spec.ttl_extension_ms,
+                else each.expires_ms + spec.ttl_extension_ms,
                 current=each.sequence == found.newest.sequence,
                 shown=each.sequence == found.shown,
             )
@@ -267,9 +296,15 @@ class OperatorInspector:
             "epoch": int(identity.partition(b"-")[0]),
             "key": self.keys.shown.values(named[b"key"]),
             "op": named[b"op"].decode(),
-            "row": self._rows.row(named[b"row"]),
+            "row": self._row(named[b"row"]),
             "time_ms": int(named[b"ms"]),
         }
+
+
+def _first_state(spec: OperatorSpec) -> bytes:
+    """The state whose keys are listed as those of the operator."""
+    descriptors = spec.operator().descriptors
+    return descriptors[0].name.encode() if descriptors else STATE
 
 
 def glob_of(prefix: bytes) -> bytes | None:

@@ -141,8 +141,8 @@ class Run:
     number: int
     incarnation: str | None
     """Which process Redis is, read before the run was opened: tasks refuse another one."""
-    ttl_enabled_ms: Mapping[str, int | None] = field(default_factory=dict)
-    """By operator: when TTL was switched on for state that was there already."""
+    states: States = field(default_factory=dict)
+    """By operator: what it keeps, with what is known of its past."""
     ttl_extension_ms: int = 0
     """By how much all lives were extended, in processing time."""
 

@@ -7,10 +7,11 @@ Each node becomes a DataFrame of wire columns, in the plan's order:
     values               numbered blanks of a source, filled with the node's literals
     calc                 filter, then projection, both on the JVM and for changes only
     exchange             nothing: operators and sinks bring together what they need
-    watermark-assigner   nothing: no operator here asks how far event time has come
+    watermark-assigner   where an operator asks for event time: each task notes how far it came
     drop-update-before   a filter
     union                the inputs; of equal order numbers the earlier input comes first
     sink                 constraints, exchange by primary key; its materializer runs in the writer
+    what keeps state     exchange of each input by the operator's key, then the operator in Python
 
 A source or node whose rows go several ways is computed once a way, from the same offsets: Spark
 knows it as one stream. Its dead letters go the first way only, so that none is listed twice.
@@ -25,8 +26,21 @@ from typing import TYPE_CHECKING, assert_never
 from pyspark.sql.connect import functions as F
 
 from operators.changelog import RowKind
-from operators.wire import DEAD_LETTER, KEY_GROUP, KIND, NOTE, ORDER, TICK, TIME, field_name
-from operators.worker import OperatorTask, TaskSettings
+from operators.upsert_materializer import MaterializerSpec
+from operators.watermarks import REACHED, WatermarkTask
+from operators.wire import (
+    DEAD_LETTER,
+    INPUT,
+    KEY_GROUP,
+    KIND,
+    NOTE,
+    ORDER,
+    TICK,
+    TIME,
+    field_name,
+    input_column,
+)
+from operators.worker import MapTask, OperatorTask, TaskSettings
 from service.plan.nodes import (
     Calc,
     DropUpdateBefore,
@@ -39,22 +53,25 @@ from service.plan.nodes import (
 )
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.constraints import constrained
+from service.runtime.event_time import assigner_name, event_times
 from service.runtime.expressions import to_column
 from service.runtime.kafka_stream import kafka_stream
-from service.runtime.sinks.writer import SINK, sink_column
+from service.runtime.sinks.writer import SINK
 from service.runtime.sources.data_source import TailraceSource
 from service.runtime.sources.spec import SourceSpec
 from service.runtime.spark_configuration import SPEC_OPTION
-from service.runtime.table_options import TIME_FIELD
+from service.runtime.specs import identity_nodes
+from service.runtime.table_options import EPOCHS
 from service.runtime.wire_columns import (
+    brought_together,
     control_columns,
     data_columns,
-    exchange,
     keep_changes_where,
     only_in_changes,
     spark_type,
     wire_struct,
-    with_time,
+    with_key_group,
+    with_place,
 )
 from state.types import parse_type
 
@@ -69,7 +86,9 @@ if TYPE_CHECKING:
     from service.plan.nodes import ExecNode
     from service.plan.rex import Rex
     from service.runtime.dataflow import PipelineJob
+    from service.runtime.operators import OperatorInfo
     from service.runtime.sinks.spec import SinkSpec
+    from state.types import LogicalType
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +99,8 @@ class LoweredPlan:
     """What the writer gets: `_sink`, control columns, and a struct for each sink."""
     sinks: tuple[SinkSpec, ...]
     operators: tuple[str, ...]
+    assigners: dict[str, tuple[str, ...]]
+    """The watermark assigners that operators ask for, each with the sources behind it."""
 
 
 def lower(spark: SparkSession, job: PipelineJob) -> LoweredPlan:
@@ -117,6 +138,8 @@ class _Lowering:
         self._done: dict[int, _Ways] = {}
         self._tables: dict[str, tuple[_Ways, list[str]]] = {}
         self._operators = {each.node_id: each for each in job.operators()}
+        self._identities = identity_nodes(job.plan)
+        self._event_time = event_times(job.plan, self._operators.values())
 
     def run(self) -> LoweredPlan:
         outputs: list[DataFrame] = []
@@ -136,14 +159,21 @@ class _Lowering:
         frames = [_for_writer(frame, at, sinks) for at, frame in enumerate(outputs)]
         ids = tuple(each.id for each in self._operators.values())
         return LoweredPlan(
-            reduce(lambda left, right: left.unionAll(right), frames), tuple(sinks), ids
+            reduce(lambda left, right: left.unionAll(right), frames),
+            tuple(sinks),
+            ids,
+            {name: self._sources_of(name) for name in self._event_time.assigners},
         )
 
     def _node(self, node: ExecNode) -> DataFrame:
         view = node.view
+        if node.id in self._operators:
+            return self._operated(node)
+        if node.id in self._identities:
+            return self._input(node)
         match view:
             case TableScan():
-                return self._scan(view)
+                return self._scan(node, view)
             case Values():
                 return self._values(node, view)
             case Calc():
@@ -153,7 +183,9 @@ class _Lowering:
             case DropUpdateBefore():
                 kept = F.col(KIND) != F.lit(int(RowKind.UPDATE_BEFORE))
                 return keep_changes_where(self._input(node), kept)
-            case Exchange() | WatermarkAssigner():
+            case WatermarkAssigner(expression=expression):
+                return self._assigned(node, self._input(node), expression)
+            case Exchange():
                 return self._input(node)
             case Sink() | None:
                 raise AssertionError(f"node {node.id} was checked to be none of these")
@@ -167,7 +199,45 @@ class _Lowering:
         (only,) = self._inputs(node)
         return only
 
-    def _scan(self, scan: TableScan) -> DataFrame:
+    def _operated(self, node: ExecNode) -> DataFrame:
+        """The output of an operator that is a stage of its own."""
+        operator = self._operators[node.id]
+        assert not isinstance(operator.spec, MaterializerSpec)
+        inputs = operator.spec.inputs
+        frames = self._inputs(node)
+        if len(frames) == 1:
+            keyed = self._keyed(frames[0], inputs[0].key)
+        else:
+            sides = [self._with_key_group(f, i.key) for f, i in zip(frames, inputs, strict=True)]
+            types = [each.types for each in inputs]
+            tagged = [_tagged(each, at, types) for at, each in enumerate(_spread(sides))]
+            together = reduce(lambda left, right: left.unionAll(right), tagged)
+            keyed = brought_together(together, partitions=self._job.parallelism)
+        task = self._task_of(operator, self._event_time.inputs[node.id])
+        return keyed.mapInArrow(MapTask(task), wire_struct(operator.spec.output.types))
+
+    def _assigned(self, node: ExecNode, frame: DataFrame, expression: Rex) -> DataFrame:
+        """The rows as they are, with a note of how far event time came."""
+        name = assigner_name(node)
+        if name not in self._event_time.assigners:
+            return frame
+        count = len(node.output_type.children)
+        value = to_column(expression, data_columns(count))
+        reached = F.unix_millis(value.cast("timestamp"))
+        schema = wire_struct(node.output_type.children)
+        observed = frame.withColumn(REACHED, only_in_changes(reached))
+        return observed.mapInArrow(WatermarkTask(name, self._job.parallelism), schema)
+
+    def _sources_of(self, assigner: str) -> tuple[str, ...]:
+        """Names of the sources that a watermark assigner is behind of."""
+        return tuple(
+            self._names[node.view.table.identifier]
+            if isinstance(node.view, TableScan)
+            else values_name(node)
+            for node in self._event_time.sources[assigner]
+        )
+
+    def _scan(self, node: ExecNode, scan: TableScan) -> DataFrame:
         """The columns of one scan, out of those that all scans of its table need."""
         identifier = scan.table.identifier
         if identifier not in self._tables:
@@ -177,7 +247,8 @@ class _Lowering:
         columns = [
             F.col(field_name(place)).alias(field_name(at)) for at, place in enumerate(places)
         ]
-        return ways.take().select(*columns, *control_columns())
+        frame = ways.take().select(*columns, *control_columns())
+        return frame if scan.watermark is None else self._assigned(node, frame, scan.watermark)
 
     def _source(self, identifier: str) -> tuple[_Ways, list[str]]:
         """The source of a table with every column that a scan of it needs."""
@@ -198,7 +269,7 @@ class _Lowering:
         return _Ways(self._read(spec)), list(needed)
 
     def _values(self, node: ExecNode, values: Values) -> DataFrame:
-        name = f"values-{node.id}"
+        name = values_name(node)
         options = {"rows": str(len(values.rows))}
         blanks = self._read(
             SourceSpec("values", name, self._job.pipeline, "", (), (), (), options=options)
@@ -229,34 +300,39 @@ class _Lowering:
             rows_per_epoch_max=options.rows_per_epoch_max,
             fail_on_malformed=options.on_malformed == "fail",
         )
-        control = [KIND, ORDER, NOTE, *([TIME] if TIME_FIELD in spec.options else [])]
+        control = [KIND, ORDER, NOTE, *([TIME] if EPOCHS in spec.options else [])]
         schema = wire_struct([parse_type(each) for each in spec.types], control)
         if spec.connector == "kafka":
-            return with_time(kafka_stream(self._spark, complete, schema))
+            return with_place(kafka_stream(self._spark, complete, schema), has_time=False)
         reader = self._spark.readStream.format(TailraceSource.name()).schema(schema)
-        return with_time(reader.option(SPEC_OPTION, complete.to_json()).load())
+        loaded = reader.option(SPEC_OPTION, complete.to_json()).load()
+        return with_place(loaded, has_time=TIME in control)
 
     def _sink(self, node: ExecNode, sink: Sink) -> DataFrame:
         frame = constrained(self._input(node), node, sink)
         if node.id in self._operators:
-            return self._keyed(frame, self._operators[node.id].spec.key)
+            return self._keyed(frame, _key_of(self._operators[node.id]))
         if sink.primary_key and not sink.input_changelog_mode.is_insert_only:
             return self._keyed(frame, sink.primary_key)
         return frame
 
     def _keyed(self, frame: DataFrame, key: Sequence[int]) -> DataFrame:
-        return exchange(
-            frame,
-            key,
-            partitions=self._job.parallelism,
-            max_parallelism=self._job.max_parallelism,
-        )
+        keyed = self._with_key_group(frame, key)
+        return brought_together(keyed, partitions=self._job.parallelism)
+
+    def _with_key_group(self, frame: DataFrame, key: Sequence[int]) -> DataFrame:
+        return with_key_group(frame, key, max_parallelism=self._job.max_parallelism)
 
     def _task(self, node: ExecNode) -> str:
         """The operator that the writer runs before a sink, if there is one."""
         operator = self._operators.get(node.id)
         if operator is None:
             return ""
+        return self._task_of(operator, self._event_time.inputs[node.id]).to_json()
+
+    def _task_of(
+        self, operator: OperatorInfo, assigners: tuple[tuple[str, ...], ...]
+    ) -> OperatorTask:
         settings = TaskSettings(
             pipeline=self._job.pipeline,
             operator=operator.id,
@@ -269,7 +345,7 @@ class _Lowering:
             connect_timeout_ms=self._job.connect_timeout_ms,
             socket_timeout_ms=self._job.socket_timeout_ms,
         )
-        return OperatorTask(settings, operator.spec.to_json()).to_json()
+        return OperatorTask(settings, operator.spec.to_json(), assigners)
 
 
 def _calc(frame: DataFrame, calc: Calc, width: int) -> DataFrame:
@@ -283,16 +359,42 @@ def _calc(frame: DataFrame, calc: Calc, width: int) -> DataFrame:
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
     """All rows; order numbers are spread so that those of the inputs never meet."""
+    return reduce(lambda left, right: left.unionAll(right), _spread(frames))
+
+
+def _spread(frames: Sequence[DataFrame]) -> list[DataFrame]:
+    """These frames with order numbers that never meet; of equal ones the earlier frame is first."""
     count = len(frames)
     if count == 1:
-        return frames[0]
+        return list(frames)
     spread = []
     for at, frame in enumerate(frames):
         # A tick's order is the partition that it is for.
         own = F.when(F.col(KIND) == F.lit(TICK), F.col(ORDER))
         order = own.otherwise(F.col(ORDER) * F.lit(count) + F.lit(at))
         spread.append(frame.withColumn(ORDER, order))
-    return reduce(lambda left, right: left.unionAll(right), spread)
+    return spread
+
+
+def _tagged(frame: DataFrame, number: int, inputs: Sequence[Sequence[LogicalType]]) -> DataFrame:
+    """The rows of one input, beside empty structs for the others."""
+    columns = [F.lit(number).cast("tinyint").alias(INPUT), *control_columns(), F.col(KEY_GROUP)]
+    for at, types in enumerate(inputs):
+        row = wire_struct(types, ())
+        value = F.struct(*data_columns(len(types))) if at == number else F.lit(None)
+        columns.append(value.cast(row).alias(input_column(at)))
+    return frame.select(*columns)
+
+
+def _key_of(operator: OperatorInfo) -> tuple[int, ...]:
+    """The columns that the only input of an operator is keyed by."""
+    spec = operator.spec
+    return spec.key if isinstance(spec, MaterializerSpec) else spec.inputs[0].key
+
+
+def values_name(node: ExecNode) -> str:
+    """What the source of a values node is called."""
+    return f"values-{node.id}"
 
 
 def _choice(literals: Sequence[Rex]) -> Column:
@@ -319,5 +421,5 @@ def _for_writer(frame: DataFrame, number: int, sinks: Sequence[SinkSpec]) -> Dat
         types = [parse_type(each) for each in sink.types]
         row = wire_struct(types, ())
         value = F.struct(*data_columns(len(types))) if at == number else F.lit(None)
-        columns.append(value.cast(row).alias(sink_column(at)))
+        columns.append(value.cast(row).alias(input_column(at)))
     return frame.select(*columns)

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 from operators.upsert_materializer import MaterializerSpec
 from service.plan.nodes import Sink
 from service.runtime.node_options import HIGH_OPTION, LOW_OPTION, threshold
+from service.runtime.specs import BUILDERS, StatefulNode
 from state.multiset.strategy import Strategy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from operators.spec import OperatorSpec
     from service.plan import CompiledPlan
     from service.plan.nodes import ExecNode
     from service.runtime.records import RunOptions
+    from state.descriptors import StateDescriptor
 
 ORPHANS_MAX = 1_000
 DUE_KEYS_MAX = 1_000
@@ -24,10 +29,24 @@ class OperatorInfo:
     """A stateful operator of a plan."""
 
     id: str
-    """Its name in state, API and metrics: `<node id>_sink-materializer`, like Flink's uid."""
+    """Its name in state, API and metrics: `<node id>_<kind>`, like Flink's uid."""
     node_id: int
     kind: str
-    spec: MaterializerSpec
+    spec: MaterializerSpec | OperatorSpec
+
+    @property
+    def states(self) -> Sequence[StateDescriptor]:
+        """What it keeps, as the pipeline remembers it."""
+        if isinstance(self.spec, MaterializerSpec):
+            return (self.spec.descriptor,)
+        return self.spec.operator().descriptors
+
+    def with_past(self, states: Sequence[StateDescriptor]) -> OperatorInfo:
+        """The operator, told what is known of its states' past (`state.registry`)."""
+        if isinstance(self.spec, MaterializerSpec):
+            enabled_ms = states[0].enabled_ms if states else None
+            return replace(self, spec=replace(self.spec, ttl_enabled_ms=enabled_ms))
+        return replace(self, spec=self.spec.with_past(states))
 
 
 def stateful_nodes(
@@ -45,21 +64,30 @@ def stateful_nodes(
             of state whose plan names none; without them the plan's own count.
         orphans_max: Orphans listed for each key group.
         due_keys_max: Keys of a key group that an epoch cleans beside those that it touches.
+
+    Raises:
+        UnsupportedNode: Something of a node is not run.
+        OperatorError: An operator cannot be as asked.
     """
-    return [
-        OperatorInfo(
-            id=f"{node.id}_sink-materializer",
-            node_id=node.id,
-            kind="sink-materializer",
-            spec=replace(
+    found: list[OperatorInfo] = []
+    for node in plan.nodes:
+        builder = BUILDERS.get(node.node_type.short)
+        if isinstance(node.view, Sink) and node.view.require_upsert_materialize:
+            materializer = replace(
                 _materializer(node, node.view, options),
                 orphans_max=orphans_max,
                 due_keys_max=due_keys_max,
-            ),
-        )
-        for node in plan.nodes
-        if isinstance(node.view, Sink) and node.view.require_upsert_materialize
-    ]
+            )
+            found.append(_info(node, "sink-materializer", materializer))
+        elif builder is not None:
+            spec = builder(StatefulNode(node, plan, options))
+            limited = spec.model_copy(update={"orphans_max": orphans_max})
+            found.append(_info(node, node.node_type.short, limited))
+    return found
+
+
+def _info(node: ExecNode, kind: str, spec: MaterializerSpec | OperatorSpec) -> OperatorInfo:
+    return OperatorInfo(f"{node.id}_{kind}", node.id, kind, spec)
 
 
 def _materializer(node: ExecNode, sink: Sink, options: RunOptions | None) -> MaterializerSpec:

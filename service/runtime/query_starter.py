@@ -88,7 +88,7 @@ class DataflowStarter:
         plan = self._plan(record)
         options = record.options.resolved(self._settings.execution)
         found = _refused(lambda: stateful_nodes(plan, options))
-        return {each.id: [each.spec.descriptor] for each in found}
+        return {each.id: each.states for each in found}
 
     def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
         """Start the record's query in a run; Spark's `StreamingQuery`.
@@ -120,7 +120,7 @@ class DataflowStarter:
             progress_epochs_max=execution.progress_epochs_max,
             orphans_max=execution.orphans_max,
             due_keys_max=execution.expired_keys_per_epoch_max,
-            ttl_enabled_ms=run.ttl_enabled_ms,
+            states=run.states,
             allow_testing=execution.testing_options_enabled,
             connect_timeout_ms=self._settings.redis.connect_timeout_ms,
             socket_timeout_ms=self._settings.redis.socket_timeout_ms,
@@ -167,12 +167,11 @@ class RedisLedgers:
             number = ledger.open_run(list(states), max_parallelism)
             extended_ms = extension_ms(ledger)
             clock = TtlClock(now_ms, extension_ms=extended_ms)
-            enabled_ms = {
-                operator: registered.enabled_ms
+            registered = {
+                operator: register_states(ledger, operator, descriptors, clock)
                 for operator, descriptors in states.items()
-                for registered in register_states(ledger, operator, descriptors, clock)
             }
-            return Run(number, ledger.incarnation, enabled_ms, extended_ms)
+            return Run(number, ledger.incarnation, registered, extended_ms)
 
         return self._with_ledger(name, open_it)
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 TIME_FIELD = "testing.time-field"
-"""A testing aid of files (`sources.filesystem`); only where the settings allow it."""
+EPOCHS = "testing.epochs"
+"""Testing aids of files (`sources.filesystem`); only where the settings allow them."""
+TESTING = frozenset({TIME_FIELD, EPOCHS})
 TESTING_SETTING = "TAILRACE_EXECUTION__TESTING_OPTIONS_ENABLED"
 
 Values = frozenset[str] | None
@@ -44,6 +46,7 @@ _CONNECTORS: Mapping[str, Mapping[str, Values]] = {
         "changelog-mode": None,
         "source.monitor-interval": None,
         TIME_FIELD: None,
+        EPOCHS: None,
         **_PARALLELISM,
         # How large a file may grow; ours end with each epoch, and are small already.
         "sink.rolling-policy.file-size": None,
@@ -131,7 +134,7 @@ def check_options(
                 hint=f"leave it out, or set it to {' or '.join(sorted(values))}",
                 path=place,
             )
-        if name == TIME_FIELD and not allow_testing:
+        if name in TESTING and not allow_testing:
             raise InvalidTableOption(
                 f'option "{name}" is for tests only', hint=f"see {TESTING_SETTING}", path=place
             )
@@ -144,6 +147,6 @@ def _words(options: Mapping[str, str]) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    shown = sorted(set(known) - {TIME_FIELD})
+    shown = sorted(set(known) - TESTING)
     near = difflib.get_close_matches(name, shown, 1, cutoff=0.75)
     return f'did you mean "{near[0]}"?' if near else f"options are {', '.join(shown)}"

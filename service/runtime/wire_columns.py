@@ -16,9 +16,11 @@ from operators.wire import (
     KEY_GROUP,
     KIND,
     ORDER,
+    SEQUENCE,
     TIME,
     field_name,
 )
+from state.key_groups import SEED
 from state.types import arrow_type
 
 if TYPE_CHECKING:
@@ -72,23 +74,28 @@ def all_of(conditions: Sequence[Column]) -> Column:
     return reduce(lambda left, right: left & right, conditions, F.lit(True))
 
 
-def exchange(
-    frame: DataFrame, key: Sequence[int], *, partitions: int, max_parallelism: int
-) -> DataFrame:
-    """Bring all changes of a key group into one partition, each tick into the one it is for.
+def with_key_group(frame: DataFrame, key: Sequence[int], *, max_parallelism: int) -> DataFrame:
+    """Add the column `_kg`: the key group of these columns.
 
-    Adds the column `_kg`. The hash is computed by the JVM; `state.key_groups` computes the same.
+    The hash is computed by the JVM; `state.key_groups` computes the same.
     """
-    hashed = F.xxhash64(*(F.col(field_name(each)) for each in key))
-    group = F.pmod(hashed, F.lit(max_parallelism)).cast("int")
+    # Without key columns all rows are one key, whose hash is the seed.
+    hashed = F.xxhash64(*(F.col(field_name(each)) for each in key)) if key else F.lit(SEED)
+    return frame.withColumn(KEY_GROUP, F.pmod(hashed, F.lit(max_parallelism)).cast("int"))
+
+
+def brought_together(frame: DataFrame, *, partitions: int) -> DataFrame:
+    """Bring all changes of a key group into one partition, each tick into the one it is for."""
     target = F.when(is_control(), F.pmod(F.col(ORDER), F.lit(partitions)).cast("int"))
-    return frame.withColumn(KEY_GROUP, group).repartitionById(
-        partitions, target.otherwise(F.col(KEY_GROUP) % F.lit(partitions))
-    )
+    return frame.repartitionById(partitions, target.otherwise(F.col(KEY_GROUP) % F.lit(partitions)))
 
 
-def with_time(frame: DataFrame) -> DataFrame:
-    """Add the epoch's time: Spark's batch timestamp, which is the same when it runs again."""
-    if TIME in frame.columns:
-        return frame
-    return frame.withColumn(TIME, F.unix_millis(F.current_timestamp()))
+def with_place(frame: DataFrame, *, has_time: bool) -> DataFrame:
+    """Complete a source's control columns: the epoch's time, and no place beside the order.
+
+    The time is Spark's batch timestamp, which is the same when the epoch runs again, unless the
+    source gives one of its own.
+    """
+    if not has_time:
+        frame = frame.withColumn(TIME, F.unix_millis(F.current_timestamp()))
+    return frame.withColumn(SEQUENCE, F.lit(0).cast("long"))

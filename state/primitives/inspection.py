@@ -23,6 +23,7 @@ import orjson
 
 from state.backends.interface import HashGet, HashScan, LexRange, SortedRange
 from state.errors import StateCorrupt
+from state.multiset.history import KeySummary, glob_prefix
 from state.primitives.layout import read_collection, rows_name
 from state.primitives.sorted_text import LAST, entry_of_line, entry_of_member
 from state.ttl import TtlRules, unstamped
@@ -223,3 +224,39 @@ def _json(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise StateCorrupt("a stored element is not JSON") from error
+
+
+def list_state_keys(
+    view: StateView,
+    state: bytes,
+    key_group: int,
+    *,
+    cursor: int = 0,
+    prefix: bytes = b"",
+    count: int = 100,
+) -> tuple[int, list[KeySummary]]:
+    """A page of the keys that a state has in a key group, in no order; cursor 0 begins and ends.
+
+    Args:
+        view: Committed state of the operator.
+        state: The state's name.
+        key_group: The key group.
+        cursor: 0, or what the page before gave.
+        prefix: What canonical keys begin with.
+        count: About how many keys to look at: a page may be short, or empty, before the end.
+
+    Returns:
+        The next cursor, and the keys; one with several namespaces comes once for each.
+    """
+    match = glob_prefix(prefix) if prefix else None
+    following, pairs = view.scan_hash(key_group, state, cursor, match, count)
+    return following, [_summary(key, value) for key, value in pairs if key.startswith(prefix)]
+
+
+def _summary(stored: bytes, value: bytes) -> KeySummary:
+    key = stored.partition(b"\t")[0]
+    if value.startswith(b"spread\t"):
+        return KeySummary(key, "spread", read_collection(value)[0].size)
+    if value.startswith(b"packed\t"):
+        return KeySummary(key, "packed", len(read_collection(value)[1]))
+    return KeySummary(key, "packed", 1)

@@ -11,12 +11,7 @@ import pytest
 from operators.changelog import RowKind
 from operators.upsert_materializer import MaterializerSpec
 from operators.wire import KEY_GROUP, KIND, ORDER, TICK, WorkerError, wire_schema
-from operators.worker import (
-    OperatorTask,
-    TaskSettings,
-    installed_version,
-    run_partition,
-)
+from operators.worker import OperatorTask, TaskSettings, installed_version
 from state.backends.interface import EpochStamp
 from state.epochs import EpochLedger
 from state.key_groups import key_group
@@ -137,7 +132,7 @@ def test_a_closed_epoch_passes_control_rows_only(
     run(task, spec(), 1, rows)
     close(ledger, task.run, 1)
 
-    out = list(run_partition(task, spec().to_json(), 1, iter([rows])))
+    out = list(OperatorTask(task, spec().to_json()).run(1, iter([rows])))
 
     assert [each.column(KIND).to_pylist() for each in out] == [[TICK]]
 

@@ -1,17 +1,16 @@
-"""Plan cases: a whole compiled plan over its inputs, on real Spark with state in Redis."""
+"""Plan cases: a whole compiled plan over its inputs, by hand and on real Spark."""
 
 from __future__ import annotations
 
 import itertools
 import re
-import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from pyspark.errors import PySparkException
 
-from operators.errors import InvalidSpec
+from operators.errors import InvalidSpec, OperatorError
 from service.plan import PlanError, explain, load_plan, unsupported
 from service.plan.durations import parse_duration_ms
 from service.plan.nodes import Sink
@@ -26,15 +25,20 @@ from service.runtime.launcher import package_version
 from service.runtime.records import PipelineOptions
 from service.settings import ExecutionSettings, FilesSettings, Settings
 from state.epochs import EpochLedger
+from state.errors import StateError
 from tests.oracles.cases import Case, Outcome, read_lines
 from tests.oracles.changelogs import SinkRows, difference
 from tests.oracles.failures import difference_of_failures
+from tests.oracles.plan_harness import Line, PlanHarness
+from tests.oracles.steps import MARK, write_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from service.plan import CompiledPlan, ExecNode, Unsupported
+    from service.runtime.records import RunOptions
+    from tests.oracles.changelogs import Change
     from tests.oracles.engines import Engines
 
 MAX_PARALLELISM = 8
@@ -47,7 +51,7 @@ _numbers = itertools.count(1)
 def run_plan(
     case: Case, engine_names: Sequence[str], backends: Sequence[str], engines: Engines
 ) -> Iterator[Outcome]:
-    """Load, run and compare; one outcome."""
+    """Load, run and compare; one outcome for each engine and backend."""
     plan_file = case.folder / str(case.content.get("executed_plan") or "plan.json")
     if not plan_file.exists():
         yield Outcome(case.name, unsupported="compiling SQL")
@@ -75,10 +79,14 @@ def run_plan(
         # Recorded as a plan only: Flink was not asked to run it, so nothing is known of its rows.
         explain(plan)
         yield Outcome(case.name, unsupported="plans without a recorded changelog")
-    elif "spark" not in engine_names or "redis" not in backends:
-        yield Outcome(case.name, unsupported="plans without engine spark and backend redis")
     else:
-        yield _execute(case, document, engines, recorded)
+        if "harness" in engine_names:
+            for backend in backends:
+                name = f"{case.name} [harness, {backend}]"
+                yield Outcome(name, _in_harness(case, plan, backend, engines, recorded))
+        if "spark" in engine_names and "redis" in backends:
+            found = _on_spark(case, document, engines, recorded)
+            yield Outcome(f"{case.name} [spark]", found)
 
 
 def _failed(what: str, recorded: str | None, failure: Exception) -> str | None:
@@ -95,14 +103,44 @@ def _what(missing: Unsupported) -> str:
     return missing.type if missing.reason.startswith("nodes of type") else missing.reason
 
 
-def _execute(
+def _in_harness(
+    case: Case, plan: CompiledPlan, backend: str, engines: Engines, recorded: str | None
+) -> str | None:
+    """Run the plan without Spark; the first difference, or how it failed."""
+    client = engines.redis_client() if backend == "redis" else None
+    harness = PlanHarness(plan, _options_of(case), client)
+    try:
+        harness.run(_lines(case))
+    except (OperatorError, DataflowError, StateError) as failure:
+        return _failed("the plan failed", recorded, failure)
+    finally:
+        harness.close()
+    if recorded is not None:
+        return "Flink fails on it; the plan ran"
+    (sink,) = plan.sinks
+    rows = _sink_rows(case, sink)
+    changes = harness.collected[sink.id]
+    found = [(each.kind.short, rows.codec.encode(each.row)) for each in changes]
+    return _difference(case, rows, found)
+
+
+def _lines(case: Case) -> list[Line]:
+    """The lines of all inputs, those of one file in order."""
+    return [
+        Line(int(content.get("t", 0)), path.stem, content)
+        for path in sorted((case.folder / "inputs").glob("*.jsonl"))
+        for content in read_lines(path)
+    ]
+
+
+def _on_spark(
     case: Case, document: dict[str, Any], engines: Engines, recorded: str | None
-) -> Outcome:
-    """Run the plan on copies of the inputs, and compare what its sink wrote, or how it failed."""
+) -> str | None:
+    """Run the plan on copies of the inputs; the first difference, or how it failed."""
     name = f"{_NO_NAME.sub('-', case.folder.name.lower())[:40]}-{next(_numbers)}"
     work = engines.folder / "plans" / name
-    shutil.copytree(case.folder / "inputs", work / "inputs", copy_function=shutil.copyfile)
-    plan = load_plan(_with_time(document))
+    epochs = write_inputs(case.folder / "inputs", work / "inputs", document)
+    plan = load_plan(_in_step(document, epochs))
     ledger = EpochLedger(engines.redis_client(), name)
     ledger.drop()
     job = _job(case, plan, name, work, engines)
@@ -111,12 +149,12 @@ def _execute(
     try:
         query.processAllAvailable()
     except PySparkException as failure:
-        return Outcome(case.name, _failed("the query failed", recorded, failure))
+        return _failed("the query failed", recorded, failure)
     finally:
         query.stop()
     if recorded is not None:
-        return Outcome(case.name, "Flink fails on it; the query ran")
-    return Outcome(case.name, _compare(case, plan, work))
+        return "Flink fails on it; the query ran"
+    return _compare(case, plan, work)
 
 
 def _compare(case: Case, plan: CompiledPlan, work: Path) -> str | None:
@@ -124,13 +162,19 @@ def _compare(case: Case, plan: CompiledPlan, work: Path) -> str | None:
     sinks = [node for node in plan.sinks if _options(node).get("connector") == "filesystem"]
     if len(sinks) != 1:
         return f"{len(sinks)} sinks write files, so the recorded changelog is nobody's"
-    key = case.content.get("pk") or ()
-    view = sinks[0].view
-    assert isinstance(view, Sink)
-    names = [column.name for column in view.table.schema.persisted]
-    rows = SinkRows.of(sinks[0].output_type.children, names, key)
+    rows = _sink_rows(case, sinks[0])
     parts = sorted((work / _options(sinks[0])["path"]).glob("part-*"))
     found = [rows.change(line) for part in parts for line in read_lines(part)]
+    return _difference(case, rows, found)
+
+
+def _sink_rows(case: Case, sink: ExecNode) -> SinkRows:
+    assert isinstance(sink.view, Sink)
+    names = [column.name for column in sink.view.table.schema.persisted]
+    return SinkRows.of(sink.output_type.children, names, case.content.get("pk") or ())
+
+
+def _difference(case: Case, rows: SinkRows, found: Sequence[Change]) -> str | None:
     changes = read_lines(case.folder / "expected_changelog.jsonl")
     final = read_lines(case.folder / "expected_final.jsonl")
     return difference(
@@ -143,18 +187,19 @@ def _options(node: ExecNode) -> Mapping[str, str]:
     return node.view.table.options
 
 
-def _with_time(document: dict[str, Any]) -> dict[str, Any]:
-    """The plan with sources that take their time from the lines' `t`."""
+def _in_step(document: dict[str, Any], epochs: Sequence[tuple[int | None, int]]) -> dict[str, Any]:
+    """The plan with sources that go in step through these epochs."""
     document = orjson.loads(orjson.dumps(document))
     for node in document["nodes"]:
         if "scanTableSource" in node:
             options = node["scanTableSource"]["table"]["resolvedTable"]["options"]
             if options.get("connector") == "filesystem":
-                options["testing.time-field"] = "t"
+                options["testing.time-field"] = MARK
+                options["testing.epochs"] = orjson.dumps(epochs).decode()
     return document
 
 
-def _job(case: Case, plan: CompiledPlan, name: str, work: Path, engines: Engines) -> PipelineJob:
+def _options_of(case: Case) -> RunOptions:
     config = case.content.get("config") or {}
     options = PipelineOptions(
         trigger_interval_ms=0,
@@ -162,6 +207,10 @@ def _job(case: Case, plan: CompiledPlan, name: str, work: Path, engines: Engines
         default_ttl_ms=parse_duration_ms(str(config.get("table.exec.state.ttl", "0 ms"))),
         on_malformed="fail",
     )
+    return options.resolved(ExecutionSettings())
+
+
+def _job(case: Case, plan: CompiledPlan, name: str, work: Path, engines: Engines) -> PipelineJob:
     return PipelineJob(
         pipeline=name,
         plan=plan,
@@ -169,7 +218,7 @@ def _job(case: Case, plan: CompiledPlan, name: str, work: Path, engines: Engines
         incarnation=None,
         redis_url=engines.redis_url,
         checkpoint=str(work / "checkpoint"),
-        options=options.resolved(ExecutionSettings()),
+        options=_options_of(case),
         parallelism=2,
         max_parallelism=MAX_PARALLELISM,
         files_root=str(work),

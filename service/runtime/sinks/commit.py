@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from operators.wire import NoteSum, WorkerError, merged_offsets
+from operators.keyed import WATERMARK_MAX, WATERMARK_MIN
+from operators.wire import ENDED, WATERMARKS, NoteSum, WorkerError, merged_offsets
 from service.runtime.connections import ledger_of, transport_of
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink
@@ -38,7 +39,7 @@ from state.backends.rules import check_epoch
 from state.errors import StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from service.runtime.sinks.message import PartMessage
     from service.runtime.sinks.spec import WriterSpec
@@ -103,7 +104,10 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
             sink.commit(epoch, parts.staged.get(number, []))
     stamp = EpochStamp(epoch=epoch, run=spec.run, time_ms=parts.time_ms)
     # A source, or a partition of it, without news takes no part: its offset is the marker's.
-    offsets = merged_offsets(orjson.loads(marker.offsets), parts.notes.offsets)
+    known = orjson.loads(marker.offsets)
+    offsets = merged_offsets(known, parts.notes.offsets)
+    if spec.assigners and proceeds:
+        offsets |= reached(spec.assigners, known, parts.notes)
     ledger.close_epoch(stamp, offsets, _effects(spec, epoch, parts))
     if proceeds:
         _note_close(spec, epoch, (time.perf_counter_ns() - started_ns) / 1e6)
@@ -112,6 +116,28 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
     for number, sink in files.items():
         if number in parts.staged:
             sink.discard(epoch)
+
+
+def reached(
+    assigners: Mapping[str, Sequence[str]], known: Mapping[str, Any], notes: NoteSum
+) -> dict[str, Any]:
+    """How far event time has come, and which sources have ended, by the end of an epoch.
+
+    A watermark takes part from the next epoch on: after its changes, as `next`; then it is `now`.
+
+    Args:
+        assigners: The watermark assigners, each with the sources that it is behind of.
+        known: What the epoch before left.
+        notes: Of this epoch.
+    """
+    ended = {*known.get(ENDED, ()), *notes.ended}
+    watermarks: dict[str, list[int]] = {}
+    for name, sources in sorted(assigners.items()):
+        before = known.get(WATERMARKS, {}).get(name, [WATERMARK_MIN, WATERMARK_MIN])[1]
+        after = max(before, notes.watermarks.get(name, WATERMARK_MIN))
+        is_over = sources and ended.issuperset(sources)
+        watermarks[name] = [before, WATERMARK_MAX if is_over else after]
+    return {WATERMARKS: watermarks, ENDED: sorted(ended)}
 
 
 def _note_close(spec: WriterSpec, epoch: int, took_ms: float) -> None:

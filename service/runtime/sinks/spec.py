@@ -42,6 +42,8 @@ class WriterSpec:
     sinks: tuple[SinkSpec, ...]
     operators: tuple[str, ...] = ()
     """Ids of the stateful operators, whose pending writes an epoch's close promotes."""
+    assigners: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The watermark assigners, each with the sources that it is behind of."""
     max_parallelism: int = 128
     version: str = ""
     """The service's version of this package; workers with another one refuse to run."""
@@ -65,4 +67,5 @@ class WriterSpec:
                 sink[name] = tuple(sink[name])
         values["sinks"] = tuple(SinkSpec(**each) for each in values["sinks"])
         values["operators"] = tuple(values["operators"])
+        values["assigners"] = {name: tuple(each) for name, each in values["assigners"].items()}
         return cls(**values)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from operators.columnar import is_ascending
 from operators.wire import (
     CONTROL_MINIMUM,
     CONTROL_NAMES,
@@ -29,8 +30,10 @@ from operators.wire import (
     KIND,
     NOTE,
     ORDER,
+    SEQUENCE,
     TIME,
     field_name,
+    input_column,
 )
 from operators.worker import OperatorTask
 from service.runtime.sinks.message import PartMessage
@@ -45,11 +48,6 @@ if TYPE_CHECKING:
 SINK = "_sink"
 BESIDE = (*CONTROL_NAMES, KEY_GROUP)
 """Columns that are not of the row."""
-
-
-def sink_column(number: int) -> str:
-    """The writer's column with the rows of a sink, a struct of f0..fn."""
-    return f"s{number}"
 
 
 def write_part(
@@ -93,7 +91,7 @@ def _by_sink(rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
 
 def _wire_table(rows: pa.Table, number: int) -> pa.Table:
     """A sink's rows, taken out of their struct."""
-    columns = rows[sink_column(number)].combine_chunks().flatten()
+    columns = rows[input_column(number)].combine_chunks().flatten()
     named = {field_name(at): column for at, column in enumerate(columns)}
     beside = [each for each in BESIDE if each in rows.column_names]
     return pa.table({**named, **{each: rows[each] for each in beside}})
@@ -116,12 +114,12 @@ def _write_sink(
 ) -> None:
     """Stage the rows of one sink in order, as far as it takes them."""
     sink = spec.sinks[number]
-    order = np.asarray(changes[ORDER])
+    order, sequence = (np.asarray(changes[each]) for each in (ORDER, SEQUENCE))
     kinds = np.asarray(changes[KIND])
     whole = changes.drop_columns([each for each in BESIDE if each in changes.column_names])
     columns = [each.combine_chunks() for each in whole.columns]
-    if not (order[1:] >= order[:-1]).all():
-        positions = np.argsort(order, kind="stable")
+    if sequence.any() or not is_ascending(order):
+        positions = np.lexsort((sequence, order))
         columns, kinds = take(columns, positions), kinds[positions]
     keep = accepted(sink, kinds)
     if keep is not None:

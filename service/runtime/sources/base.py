@@ -166,6 +166,10 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]
         """A processing time that the source itself sets for the epoch (a testing aid), or None."""
         return None
 
+    def is_last(self, end: Offset) -> bool:
+        """Whether nothing comes after an epoch that ends here, ever."""
+        return False
+
     # what Spark asks
 
     def initialOffset(self) -> Offset:
@@ -212,7 +216,8 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]
 
     def _ticks(self, task: Task, rows: int) -> list[ControlRow]:
         end = None if task.part else task.end
-        note = to_note(SourceNote(self.spec.table, task.part, rows, end))
+        is_last = end is not None and self.is_last(end)
+        note = to_note(SourceNote(self.spec.table, task.part, rows, end, is_last))
         ticks = [ControlRow(TICK, task.part % self.spec.partitions, note)]
         if task.part == 0:
             ticks += [ControlRow(TICK, each) for each in range(1, self.spec.partitions)]

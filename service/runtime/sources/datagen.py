@@ -132,6 +132,11 @@ class DatagenReader(ChangeReader):
         due = due if rows_max is None else min(due, start["rows"] + rows_max)
         return {"rows": max(due, start["rows"]), "base": start["base"]}
 
+    def is_last(self, end: Offset) -> bool:
+        """Whether all rows that were asked for have come."""
+        total = rows_total(self.spec.options)
+        return total is not None and end["rows"] >= total
+
     def cuts(self, start: Offset, end: Offset) -> list[list[Any]]:
         """Equal runs of positions, one a task, each in pieces of a batch's size."""
         first, last = start["rows"], end["rows"]

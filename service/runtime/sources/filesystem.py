@@ -7,17 +7,21 @@ all its files, so it is unique and does not depend on how an epoch is cut into t
 A file ends where it ended when it was discovered, so that an epoch that runs again reads the same.
 One that grows after that fails the query: its tail is never left out without a word.
 
-Testing aid: with option `testing.time-field` = "t", lines carry their time in ms since the start in
-that field; each run of equal times is an epoch by itself, and its processing time is the pipeline's
-first start plus that time instead of the clock. For a pipeline with this one source only, in a
-format of JSON, and only where the settings allow it.
+Testing aid: with options `testing.time-field` = "t" and `testing.epochs` = "[[0, 1700000000000],
+[null, 1700000000000], [5, 1700000000005]]" the n-th epoch has the next lines whose field `t` is the
+n-th mark, or none where that is null, and its processing time is the one beside it. Sources with
+the same epochs go in step, and have ended after the last mark. Only in formats of JSON, and only
+where the settings allow it.
 """
 
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from service.plan.durations import parse_duration_ms
 from service.runtime.connections import redis_of
@@ -28,7 +32,7 @@ from service.runtime.sources.base import ChangeReader, Chunk, Offset
 from service.runtime.sources.file_formats import FileCut, open_format
 from service.runtime.sources.file_log import FileLog, LoggedFile
 from service.runtime.sources.timed_lines import time_in
-from service.runtime.table_options import TIME_FIELD
+from service.runtime.table_options import EPOCHS, TIME_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,16 +54,16 @@ class FileReader(ChangeReader):
     def first_offset(self) -> Offset:
         """The first file that will be found."""
         first: Offset = {"file": 0, "at": 0}
-        if TIME_FIELD in self.spec.options:
-            first |= {"base": int(time.time() * 1000), "t": -1}
+        if EPOCHS in self.spec.options:
+            first["epochs"] = 0
         return first
 
     def advance(self, start: Offset, rows_max: int | None) -> Offset:
         """On through known and new files until the limit of rows or bytes is reached."""
         self._discover()
         files = self._file_log().files(start["file"])
-        if TIME_FIELD in self.spec.options:
-            return self._advance_by_time(start, files)
+        if EPOCHS in self.spec.options:
+            return self._advance_by_mark(start, files)
         number, at = start["file"], start["at"]
         rows, room = 0, _EPOCH_BYTES_MAX
         while number < len(files) and (rows_max is None or rows < rows_max) and room > 0:
@@ -89,12 +93,25 @@ class FileReader(ChangeReader):
         yield from self._format.read(path, cut)
 
     def time_of(self, end: Offset) -> int | None:
-        """The time that the lines carry, where the testing aid is on."""
-        return int(end["base"]) + int(end["t"]) if "base" in end else None
+        """The time that the epoch was given, where the testing aid is on."""
+        if "epochs" not in end:
+            return None
+        return int(self._epochs[max(0, end["epochs"] - 1)][1])
+
+    def is_last(self, end: Offset) -> bool:
+        """Whether the testing aid has no more lines to come."""
+        if "epochs" not in end:
+            return False
+        return all(mark is None for mark, _ in self._epochs[end["epochs"] :])
 
     def _tick(self, start: Offset) -> int:
-        # With times from the lines the clock must not make epochs of its own.
-        return 0 if TIME_FIELD in self.spec.options else super()._tick(start)
+        # With epochs that are given the clock must not make any of its own.
+        return 0 if EPOCHS in self.spec.options else super()._tick(start)
+
+    @cached_property
+    def _epochs(self) -> list[tuple[int | None, int]]:
+        """Mark and time of each epoch, as the testing aid gives them."""
+        return [(mark, time_ms) for mark, time_ms in orjson.loads(self.spec.options[EPOCHS])]
 
     def _file_log(self) -> FileLog:
         if self._log is None:
@@ -162,18 +179,18 @@ class FileReader(ChangeReader):
             work.append(mine)
         return work
 
-    def _advance_by_time(self, start: Offset, files: Sequence[LoggedFile]) -> Offset:
-        """To the end of the run of lines with the same time; a file ends a run too."""
-        number, at = start["file"], start["at"]
-        if number >= len(files):
-            return {each: start[each] for each in ("file", "at", "base", "t")}
-        field, found = self.spec.options[TIME_FIELD], None
+    def _advance_by_mark(self, start: Offset, files: Sequence[LoggedFile]) -> Offset:
+        """Over the next lines that carry the mark of the next epoch, in one file."""
+        number, at, done = start["file"], start["at"], start["epochs"]
+        if done >= len(self._epochs):
+            return {each: start[each] for each in ("file", "at", "epochs")}
+        mark, after = self._epochs[done][0], {"epochs": done + 1}
+        if mark is None or number >= len(files):
+            return {"file": number, "at": at, **after}
         with open(self._path(files[number]), "rb") as handle:
             handle.seek(at)
             for line in handle:
-                moment = time_in(line, field)
-                if None not in (found, moment) and moment != found:
-                    return {"file": number, "at": at, "base": start["base"], "t": found}
-                found, at = found if moment is None else moment, at + len(line)
-        last = max(start["t"], 0) if found is None else found
-        return {"file": number + 1, "at": 0, "base": start["base"], "t": last}
+                if time_in(line, self.spec.options[TIME_FIELD]) not in (None, mark):
+                    return {"file": number, "at": at, **after}
+                at += len(line)
+        return {"file": number + 1, "at": 0, **after}

@@ -26,6 +26,10 @@ class ValuesReader(ChangeReader):
         """All rows at once."""
         return {"rows": int(self.spec.options["rows"])}
 
+    def is_last(self, end: Offset) -> bool:
+        """There is one epoch of rows."""
+        return True
+
     def cuts(self, start: Offset, end: Offset) -> list[list[Any]]:
         """One cut with all rows."""
         return [[end["rows"]]] if end["rows"] > start["rows"] else []

@@ -84,3 +84,19 @@ Builder = Callable[[StatefulNode], "OperatorSpec"]
 
 BUILDERS: Final[dict[str, Builder]] = {}
 """By the node's type without `stream-exec-`: `group-aggregate`, `join`, ..."""
+
+IdentityNodes = Callable[["CompiledPlan"], "frozenset[int]"]
+
+IDENTITIES: Final[tuple[IdentityNodes, ...]] = ()
+"""Each tells nodes that pass on what they get, since a later node does their work: an epoch is a
+bundle, so what a local aggregation would save is saved by the global one."""
+
+
+def identity_nodes(plan: CompiledPlan) -> frozenset[int]:
+    """Ids of the nodes of a plan that pass on what they get, by `IDENTITIES`."""
+    return frozenset().union(*(each(plan) for each in IDENTITIES))
+
+
+def is_run(node: ExecNode) -> bool:
+    """Whether a node is run by an operator that a builder makes."""
+    return node.node_type.short in BUILDERS

@@ -172,13 +172,17 @@ def test_a_partitioned_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_testing_aid_needs_the_setting(tmp_path: Path) -> None:
-    document = plan_of(FILES | {"testing.time-field": "t"})
+    document = plan_of(FILES | {"testing.time-field": "t", "testing.epochs": "[]"})
 
     error = refused(tmp_path, document, InvalidTableOption)
     assert "TAILRACE_EXECUTION__TESTING_OPTIONS_ENABLED" in error.hint
     check(tmp_path, document, testing_options_enabled=True)
     with pytest.raises(InvalidTableOption, match="lines of JSON"):
-        check(tmp_path, plan_of(CSV | {"testing.time-field": "t"}), testing_options_enabled=True)
+        check(
+            tmp_path,
+            plan_of(CSV | {"testing.time-field": "t", "testing.epochs": "[]"}),
+            testing_options_enabled=True,
+        )
 
 
 @pytest.mark.parametrize(

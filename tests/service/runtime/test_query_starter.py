@@ -159,11 +159,11 @@ def test_a_ttl_that_is_switched_on_is_told_with_its_time(
     runs = [ledgers.open_run("p", {"3": [each]}, 4) for each in (without, with_ttl, with_ttl)]
     others = ledgers.open_run("q", {"3": [with_ttl]}, 4)
 
-    before, switched, kept = (each.ttl_enabled_ms["3"] for each in runs)
+    before, switched, kept = (each.states["3"][0].enabled_ms for each in runs)
     assert before is None
     assert switched is not None
     assert kept == switched
-    assert others.ttl_enabled_ms == {"3": None}
+    assert others.states["3"][0].enabled_ms is None
 
 
 def test_an_extension_of_lives_reaches_the_options_of_the_next_run(

@@ -81,6 +81,7 @@ def rows(number: int, changes: list[Change], *, sinks: int = 1, first: int = 0) 
         "_order": pa.array(range(first, first + count), pa.int64()),
         "_note": pa.nulls(count, pa.string()),
         "_time": pa.array([7] * count, pa.int64()),
+        "_seq": pa.array([0] * count, pa.int64()),
     }
     values = [{"f0": each[1], "f1": each[2]} for each in changes]
     for at in range(sinks):
@@ -97,6 +98,7 @@ def notes(*texts: tuple[int, str | None], sinks: int = 1) -> pa.RecordBatch:
         "_order": pa.array(range(len(texts)), pa.int64()),
         "_note": pa.array([note for _, note in texts], pa.string()),
         "_time": pa.array([7] * len(texts), pa.int64()),
+        "_seq": pa.nulls(len(texts), pa.int64()),
     }
     columns |= {f"s{at}": pa.nulls(len(texts), STRUCT) for at in range(sinks)}
     return pa.RecordBatch.from_pydict(columns)

@@ -50,7 +50,7 @@ def make_reader(
     }
     spec = SourceSpec.from_json(SourceSpec(**{**values, **changes}).to_json())
     control = [KIND, ORDER, NOTE]
-    if "testing.time-field" in spec.options:
+    if "testing.epochs" in spec.options:
         control.append("_time")
     schema = wire_struct([parse_type(each) for each in spec.types], control)
     return reader_class(connector)(spec, schema)

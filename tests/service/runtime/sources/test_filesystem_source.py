@@ -226,34 +226,34 @@ def test_parquet_is_cut_by_rows(
     assert rows == [(0, n, f"k{n}") for n in [*range(25), 0, 1, 2]]
 
 
-def test_each_time_of_the_time_field_is_an_epoch_of_its_own(
+def test_epochs_that_are_given_have_their_lines_and_times(
     redis_client: redis.Redis, tmp_path: Path
 ) -> None:
-    times = [0, 0, 300, 3000]
-    write(tmp_path, "in/a.jsonl", b"".join(line(n, t=t) for n, t in enumerate(times)))
-    options = {**JSON, "testing.time-field": "t"}
+    marks = [0, 0, 300, 3000]
+    write(tmp_path, "in/a.jsonl", b"".join(line(n, t=t) for n, t in enumerate(marks)))
+    options = given([0, 10], [None, 11], [7, 12], [300, 12], [3000, 20], [None, 21])
     reader = make_reader(redis_client, tmp_path, options=options, tick_interval_ms=1_000)
-    base = reader.initialOffset()["base"]
 
     epochs = read_all(reader)
 
-    assert next([row[1] for row in each.rows] for each in epochs) == [0, 1]
-    assert [min(each.times) - epochs[0].end["base"] for each in epochs] == [0, 300, 3000]
-    assert all(len(each.times) == 1 for each in epochs)
-    assert abs(epochs[0].end["base"] - base) < 60_000
+    assert [[row[1] for row in each.rows] for each in epochs] == [[0, 1], [], [], [2], [3], []]
+    assert [each.times for each in epochs] == [{10}, {11}, {12}, {12}, {20}, {21}]
+    assert [orjson.loads(each.notes[0])["is_last"] for each in epochs] == [False] * 4 + [True] * 2
 
 
-def test_a_line_without_a_time_is_a_dead_letter_and_ends_no_epoch(
+def test_a_line_without_a_mark_is_a_dead_letter_and_ends_no_epoch(
     redis_client: redis.Redis, tmp_path: Path
 ) -> None:
     bad = [b"{oops\n", b"[]\n", line(9), line(9, t="0"), line(9, t=True), b"\n"]
     content = [bad[0], line(1, t=5), *bad[1:3], line(2, t=5), *bad[3:], line(3, t=7)]
     write(tmp_path, "in/a.jsonl", b"".join(content))
-    write(tmp_path, "in/b.jsonl", bad[0])
-    options = {**JSON, "testing.time-field": "t"}
+    options = given([5, 1], [7, 2])
 
     epochs = read_all(make_reader(redis_client, tmp_path, options=options))
 
-    assert [[row[1] for row in each.rows] for each in epochs] == [[1, 2], [3], []]
-    assert [len(each.dead) for each in epochs] == [5, 0, 1]
-    assert [each.end["t"] for each in epochs] == [5, 7, 7]
+    assert [[row[1] for row in each.rows] for each in epochs] == [[1, 2], [3]]
+    assert [len(each.dead) for each in epochs] == [5, 0]
+
+
+def given(*epochs: list[int | None]) -> dict[str, str]:
+    return {**JSON, "testing.time-field": "t", "testing.epochs": orjson.dumps(epochs).decode()}

@@ -1,0 +1,284 @@
+"""Plans without Spark: every node of a plan by hand, a line of input at a time.
+
+The order of things is Flink's with one task a node: a line goes through the whole plan, then the
+watermarks move on node by node, each after what came out of the nodes before it. So a recorded
+changelog is to be met exactly, whatever it says of watermarks. Where operators bundle (mini-batch),
+all lines of one time are one epoch.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from operators.expressions import compile_predicate, compile_rex
+
+from operators.changelog import Change, RowKind
+from operators.keyed import WATERMARK_MAX, WATERMARK_MIN
+from operators.testing.harness import MaterializerHarness
+from operators.testing.operator_harness import Of, OperatorHarness
+from operators.upsert_materializer import MaterializerSpec
+from service.plan.nodes import (
+    Calc,
+    DropUpdateBefore,
+    ExecNode,
+    Sink,
+    TableScan,
+    Union,
+    Values,
+    WatermarkAssigner,
+)
+from service.runtime.connectors import scan_columns, sink_spec, table_names
+from service.runtime.dataflow_errors import SinkRefused
+from service.runtime.operators import stateful_nodes
+from service.runtime.specs import identity_nodes
+from state.codec import RowCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import redis
+
+    from service.plan import CompiledPlan
+    from service.runtime.operators import OperatorInfo
+    from service.runtime.records import RunOptions
+    from service.runtime.sinks.spec import SinkSpec
+
+START_MS = 1_700_000_000_000
+"""What the lines' `t` is counted from."""
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of an input file."""
+
+    t_ms: int
+    table: str
+    """Name of the table, as its file is named."""
+    content: Mapping[str, Any]
+
+
+class PlanHarness:
+    """A plan over lines of input; `collected` is what each sink took.
+
+    Args:
+        plan: It was checked.
+        options: Of the pipeline.
+        client: Where state is kept; None: on the heap.
+    """
+
+    def __init__(
+        self, plan: CompiledPlan, options: RunOptions, client: redis.Redis | None = None
+    ) -> None:
+        self.collected: dict[int, list[Change]] = {}
+        """By sink node."""
+        self._plan = plan
+        self._client = client
+        self._now_ms = START_MS
+        self._watermarks: dict[int, int] = {}
+        self._names = table_names(plan)
+        self._operators = {each.node_id: each for each in stateful_nodes(plan, options)}
+        self._identities = identity_nodes(plan)
+        self._harnesses: dict[int, OperatorHarness | MaterializerHarness] = {
+            node: self._harness(each) for node, each in self._operators.items()
+        }
+        self._tables = {
+            node.id: node.view.table.name for node in plan.nodes if isinstance(node.view, TableScan)
+        }
+        self._codecs = {
+            node.id: _scan_codec(node.view)
+            for node in plan.nodes
+            if isinstance(node.view, TableScan)
+        }
+        self._steps = {node.id: self._step(node) for node in plan.nodes}
+        self._bundles = any(
+            getattr(each.spec, "bundles", False) for each in self._operators.values()
+        )
+
+    def run(self, lines: Sequence[Line]) -> None:
+        """Run all lines, then the end of all inputs."""
+        self._epoch([], first=True)
+        waiting: list[Line] = []
+        for line in sorted(lines, key=lambda each: each.t_ms):
+            if waiting and (not self._bundles or waiting[-1].t_ms != line.t_ms):
+                self._epoch(waiting)
+                waiting = []
+            waiting.append(line)
+        if waiting:
+            self._epoch(waiting)
+        self._epoch([], is_end=True)
+
+    def close(self) -> None:
+        """Close the connections that were opened."""
+        for each in self._harnesses.values():
+            each.close()
+
+    def _epoch(self, lines: Sequence[Line], *, first: bool = False, is_end: bool = False) -> None:
+        if lines and START_MS + lines[-1].t_ms > self._now_ms:
+            self._now_ms = START_MS + lines[-1].t_ms
+        for harness in self._harnesses.values():
+            harness.now_ms = self._now_ms
+        outputs: dict[int, list[Change]] = {}
+        for node in self._plan.nodes:
+            sources = [each.id for each in self._plan.inputs(node.id)]
+            if not sources:
+                outputs[node.id] = self._read(node, lines, first=first)
+                self._watermarks[node.id] = WATERMARK_MAX if is_end else WATERMARK_MIN
+                if isinstance(node.view, TableScan) and node.view.watermark is not None:
+                    raise NotImplementedError("a watermark that was pushed into a source")
+                continue
+            given = [outputs[each] for each in sources]
+            least = min(self._watermarks[each] for each in sources)
+            before = self._watermarks.get(node.id, WATERMARK_MIN)
+            outputs[node.id], watermark = self._steps[node.id](given, least)
+            self._watermarks[node.id] = max(before, watermark)
+
+    def _read(self, node: ExecNode, lines: Sequence[Line], *, first: bool) -> list[Change]:
+        if isinstance(node.view, Values):
+            if not first:
+                return []
+            rows = [[compile_rex(each)(()) for each in row] for row in node.view.rows]
+            return [Change(RowKind.INSERT, tuple(row)) for row in rows]
+        assert isinstance(node.view, TableScan)
+        codec = self._codecs[node.id]
+        found = []
+        for line in lines:
+            if line.table == self._tables[node.id]:
+                data = {name: line.content["data"].get(name) for name in codec.names}
+                kind = RowKind.from_short(line.content["op"])
+                found.append(Change(kind, tuple(codec.decode_json(data))))
+        return found
+
+    def _step(self, node: ExecNode) -> Step:
+        view = node.view
+        if node.id in self._operators and not isinstance(view, Sink):
+            return _operator_step(self._harnesses[node.id])
+        match view:
+            case Calc():
+                return self._calc(view)
+            case WatermarkAssigner():
+                return self._assigner(view)
+            case DropUpdateBefore():
+                return _passing(lambda each: each.kind is not RowKind.UPDATE_BEFORE)
+            case Union():
+                return _union
+            case Sink():
+                return self._sink(node, view)
+            case _:
+                return _passing(lambda _: True)
+
+    def _calc(self, view: Calc) -> Step:
+        now = self._now
+        condition = view.condition and compile_predicate(view.condition, now_ms=now)
+        projection = [compile_rex(each, now_ms=now) for each in view.projection]
+
+        def step(given: Sequence[Sequence[Change]], watermark: int) -> Stepped:
+            out = [
+                Change(each.kind, tuple(value(each.row) for value in projection))
+                for each in given[0]
+                if condition is None or condition(each.row)
+            ]
+            return out, watermark
+
+        return step
+
+    def _assigner(self, view: WatermarkAssigner) -> Step:
+        value = compile_rex(view.expression, now_ms=self._now)
+        reached = WATERMARK_MIN
+
+        def step(given: Sequence[Sequence[Change]], watermark: int) -> Stepped:
+            nonlocal reached
+            for each in given[0]:
+                if (time := value(each.row)) is not None:
+                    reached = max(reached, _milliseconds(time))
+            return list(given[0]), max(
+                reached, watermark if watermark == WATERMARK_MAX else reached
+            )
+
+        return step
+
+    def _sink(self, node: ExecNode, view: Sink) -> Step:
+        name = self._names[view.table.identifier]
+        spec = sink_spec(node, view, name=name, files_root="/")
+        required = [
+            at
+            for at, column in enumerate(view.table.schema.persisted)
+            if column.type is not None and not column.type.nullable
+        ]
+        materialized = (
+            _operator_step(self._harnesses[node.id]) if node.id in self._harnesses else None
+        )
+        collected = self.collected.setdefault(node.id, [])
+
+        def step(given: Sequence[Sequence[Change]], watermark: int) -> Stepped:
+            changes = list(given[0])
+            for each in changes:
+                if any(each.row[at] is None for at in required):
+                    raise SinkRefused("[tailrace:sink-refused] a column is null")
+            if materialized is not None:
+                changes, watermark = materialized([changes], watermark)
+            collected.extend(_accepted(spec, changes))
+            return [], watermark
+
+        return step
+
+    def _harness(self, info: OperatorInfo) -> OperatorHarness | MaterializerHarness:
+        make: Any = (
+            MaterializerHarness if isinstance(info.spec, MaterializerSpec) else OperatorHarness
+        )
+        if self._client is None:
+            return make.on_heap(info.spec)
+        return make.on_redis(info.spec, self._client, pipeline=f"plan-harness-{info.node_id}")
+
+    def _now(self) -> int:
+        return self._now_ms
+
+
+Stepped = tuple[list[Change], int]
+"""What a node emits, and the watermark after it."""
+Step = "Callable[[Sequence[Sequence[Change]], int], Stepped]"
+
+
+def _operator_step(harness: OperatorHarness | MaterializerHarness) -> Any:
+    def step(given: Sequence[Sequence[Change]], watermark: int) -> Stepped:
+        if isinstance(harness, MaterializerHarness):
+            numbered = list(enumerate(given[0]))
+            return [each.change for each in harness.run_epoch(numbered)], watermark
+        changes = [Of(at, change) for at, side in enumerate(given) for change in side]
+        after = max(watermark, harness.watermark_ms)
+        return harness.run_epoch(changes, watermark_ms=after), after
+
+    return step
+
+
+def _passing(keeps: Callable[[Change], bool]) -> Any:
+    def step(given: Sequence[Sequence[Change]], watermark: int) -> Stepped:
+        return [each for each in given[0] if keeps(each)], watermark
+
+    return step
+
+
+def _union(given: Sequence[Sequence[Change]], watermark: int) -> Stepped:
+    return [each for side in given for each in side], watermark
+
+
+def _accepted(spec: SinkSpec, changes: Sequence[Change]) -> list[Change]:
+    if spec.mode == "append":
+        for each in changes:
+            if each.kind is not RowKind.INSERT:
+                raise SinkRefused(f"sink {spec.table} takes inserts only and got {each.kind.short}")
+    if spec.mode == "upsert":
+        return [each for each in changes if each.kind is not RowKind.UPDATE_BEFORE]
+    return list(changes)
+
+
+def _scan_codec(scan: TableScan) -> RowCodec:
+    columns = [each for each in scan_columns(scan) if each.type is not None]
+    return RowCodec([each.type for each in columns if each.type], [each.name for each in columns])
+
+
+def _milliseconds(time: dt.datetime) -> int:
+    in_utc = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+    return (in_utc - _EPOCH) // dt.timedelta(milliseconds=1)
