@@ -21,9 +21,10 @@ from service.plan.explanation import Explanation, explain
 from service.plan.findings import Finding, validate
 from service.plan.keys import upsert_keys
 from service.plan.nodes import Edge, ExecNode, StateMetadata
-from service.plan.support import Unsupported, unsupported
+from service.plan.support import RUN_WITHOUT_VIEW, Unsupported, unsupported
 
 __all__ = [
+    "RUN_WITHOUT_VIEW",
     "ChangelogMode",
     "CompiledPlan",
     "DurationError",

@@ -27,6 +27,7 @@ from service.plan.nodes import (
     DropUpdateBefore,
     Exchange,
     ExecNode,
+    Expand,
     MaterializeStrategy,
     Sink,
     StateMetadata,
@@ -266,6 +267,18 @@ def _read_calc(
     return Calc(projection, condition)
 
 
+def _read_expand(
+    node: JsonObject, output: LogicalType, _: Mapping[str, Mapping[str, Any]] | None
+) -> Expand:
+    width = len(output.children)
+    projections = []
+    for entry, path in node.items("projects"):
+        if not isinstance(entry, list) or len(entry) != width:
+            raise InvalidExpression(f"a projection must list {width} expressions", path=path)
+        projections.append(tuple(parse_rex(e, f"{path}/{i}") for i, e in enumerate(entry)))
+    return Expand(tuple(projections))
+
+
 def _read_exchange(
     node: JsonObject, _: LogicalType, __: Mapping[str, Mapping[str, Any]] | None
 ) -> Exchange:
@@ -346,6 +359,7 @@ _VIEWS: dict[
     "stream-exec-table-source-scan": _read_scan,
     "stream-exec-values": _read_values,
     "stream-exec-calc": _read_calc,
+    "stream-exec-expand": _read_expand,
     "stream-exec-exchange": _read_exchange,
     "stream-exec-watermark-assigner": _read_watermark_assigner,
     "stream-exec-drop-update-before": lambda *_: DropUpdateBefore(),

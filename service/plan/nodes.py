@@ -74,6 +74,13 @@ class Calc:
 
 
 @dataclass(frozen=True, slots=True)
+class Expand:
+    """Gives several rows for each: one for every projection, in this order."""
+
+    projections: tuple[tuple[Rex, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """Brings rows together as the next node needs them."""
 
@@ -120,7 +127,15 @@ class Sink:
 
 
 NodeView: TypeAlias = (
-    TableScan | Values | Calc | Exchange | WatermarkAssigner | DropUpdateBefore | Union | Sink
+    TableScan
+    | Values
+    | Calc
+    | Expand
+    | Exchange
+    | WatermarkAssigner
+    | DropUpdateBefore
+    | Union
+    | Sink
 )
 
 

@@ -22,6 +22,9 @@ SOURCE_ABILITIES = frozenset(
 """What a plan may hand to a source. Filter and limit only save work, since a Calc and a Limit
 above do it again; ReadingMetadata stands there without keys too, and only then it is taken; no node
 that we run asks for a watermark."""
+RUN_WITHOUT_VIEW: frozenset[str] = frozenset({"mini-batch-assigner"})
+"""Nodes without a typed view that are run: by operators that `service.runtime.specs` builds, or
+because they ask for nothing here."""
 SINK_ABILITIES = frozenset({"TargetColumnWriting"})
 """It names the columns that the statement named; all are written."""
 
@@ -45,6 +48,8 @@ def unsupported(plan: CompiledPlan) -> list[Unsupported]:
 
 def _of_node(node: ExecNode) -> Iterator[Unsupported]:
     match node.view:
+        case None if node.node_type.short in RUN_WITHOUT_VIEW:
+            pass
         case None:
             reason = f"nodes of type {node.type} are not run yet"
             yield Unsupported(node.id, node.type_text, node.path, reason)

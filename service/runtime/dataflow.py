@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from service.plan import unsupported
-from service.plan.nodes import Calc, ExecNode, Sink, TableScan, Values
+from service.plan.nodes import Calc, ExecNode, Expand, Sink, TableScan, Values, WatermarkAssigner
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.dataflow_errors import DataflowError, UnsupportedNode
+from service.runtime.event_time import EventTimes, assigner_name, event_times
 from service.runtime.expressions import check as check_expression
 from service.runtime.node_options import check_configuration
 from service.runtime.operators import OperatorInfo, stateful_nodes
@@ -100,7 +101,20 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
     _check_nodes(
         plan, str(settings.files.root), allow_testing=settings.execution.testing_options_enabled
     )
-    stateful_nodes(plan)
+    _check_event_time(plan, event_times(plan, stateful_nodes(plan)))
+
+
+def _check_event_time(plan: CompiledPlan, times: EventTimes) -> None:
+    """The watermarks that operators wait for must be computed; others may be what they will."""
+    for node in plan.nodes:
+        if assigner_name(node) in times.assigners:
+            match node.view:
+                case WatermarkAssigner(expression=expression):
+                    check_expression(expression)
+                case TableScan(watermark=expression) if expression is not None:
+                    check_expression(expression)
+                case _:
+                    pass
 
 
 def start_query(spark: SparkSession, job: PipelineJob) -> Any:
@@ -197,6 +211,10 @@ def _check_node(
         case Calc(projection=projection, condition=condition):
             for rex in (*projection, *(() if condition is None else (condition,))):
                 check_expression(rex)
+        case Expand(projections=projections):
+            for projection in projections:
+                for rex in projection:
+                    check_expression(rex)
         case Values(rows=rows):
             for row in rows:
                 for literal in row:

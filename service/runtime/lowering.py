@@ -6,6 +6,7 @@ Each node becomes a DataFrame of wire columns, in the plan's order:
                          so a source of ours that gives them alone stands beside it
     values               numbered blanks of a source, filled with the node's literals
     calc                 filter, then projection, both on the JVM and for changes only
+    expand               a row for every projection
     exchange             nothing: operators and sinks bring together what they need
     watermark-assigner   where an operator asks for event time: each task notes how far it came
     drop-update-before   a filter
@@ -41,10 +42,12 @@ from operators.wire import (
     input_column,
 )
 from operators.worker import MapTask, OperatorTask, TaskSettings
+from service.plan import RUN_WITHOUT_VIEW
 from service.plan.nodes import (
     Calc,
     DropUpdateBefore,
     Exchange,
+    Expand,
     Sink,
     TableScan,
     Union,
@@ -66,6 +69,7 @@ from service.runtime.wire_columns import (
     brought_together,
     control_columns,
     data_columns,
+    is_control,
     keep_changes_where,
     only_in_changes,
     spark_type,
@@ -178,6 +182,8 @@ class _Lowering:
                 return self._values(node, view)
             case Calc():
                 return _calc(self._input(node), view, len(node.output_type.children))
+            case Expand(projections=projections):
+                return _expanded(self._input(node), projections, node.output_type.children)
             case Union():
                 return _union(self._inputs(node))
             case DropUpdateBefore():
@@ -186,6 +192,8 @@ class _Lowering:
             case WatermarkAssigner(expression=expression):
                 return self._assigned(node, self._input(node), expression)
             case Exchange():
+                return self._input(node)
+            case None if node.node_type.short in RUN_WITHOUT_VIEW:
                 return self._input(node)
             case Sink() | None:
                 raise AssertionError(f"node {node.id} was checked to be none of these")
@@ -355,6 +363,26 @@ def _calc(frame: DataFrame, calc: Calc, width: int) -> DataFrame:
     columns = [only_in_changes(to_column(each, inputs)) for each in calc.projection]
     assert len(columns) == width
     return frame.select(*_named(columns), *control_columns())
+
+
+def _expanded(
+    frame: DataFrame, projections: Sequence[Sequence[Rex]], types: Sequence[LogicalType]
+) -> DataFrame:
+    """A row for every projection; a control row stays one. Order numbers make room for all."""
+    inputs = data_columns(len(frame.columns) - len(control_columns()))
+    row = wire_struct(types, ())
+    count = len(projections)
+    rows = [
+        F.struct(*_named([to_column(each, inputs) for each in projection])).cast(row)
+        for projection in projections
+    ]
+    empty = F.array(F.lit(None).cast(row))
+    several = F.posexplode(F.when(is_control(), empty).otherwise(F.array(*rows)))
+    spread = frame.select(several.alias("_place", "_row"), *control_columns())
+    own = F.when(F.col(KIND) == F.lit(TICK), F.col(ORDER))
+    order = own.otherwise(F.col(ORDER) * F.lit(count) + F.col("_place"))
+    columns = [F.col("_row").getField(field_name(at)) for at in range(len(types))]
+    return spread.withColumn(ORDER, order).select(*_named(columns), *control_columns())
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

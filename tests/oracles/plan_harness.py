@@ -23,6 +23,7 @@ from service.plan.nodes import (
     Calc,
     DropUpdateBefore,
     ExecNode,
+    Expand,
     Sink,
     TableScan,
     Union,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     import redis
 
     from service.plan import CompiledPlan
+    from service.plan.rex import Rex
     from service.runtime.operators import OperatorInfo
     from service.runtime.records import RunOptions
     from service.runtime.sinks.spec import SinkSpec
@@ -158,6 +160,8 @@ class PlanHarness:
         match view:
             case Calc():
                 return self._calc(view)
+            case Expand(projections=projections):
+                return self._expand(projections)
             case WatermarkAssigner():
                 return self._assigner(view)
             case DropUpdateBefore():
@@ -179,6 +183,19 @@ class PlanHarness:
                 Change(each.kind, tuple(value(each.row) for value in projection))
                 for each in given[0]
                 if condition is None or condition(each.row)
+            ]
+            return out, watermark
+
+        return step
+
+    def _expand(self, projections: Sequence[Sequence[Rex]]) -> Step:
+        every = [[compile_rex(e, now_ms=self._now) for e in each] for each in projections]
+
+        def step(given: Sequence[Sequence[Change]], watermark: int) -> Stepped:
+            out = [
+                Change(each.kind, tuple(value(each.row) for value in projection))
+                for each in given[0]
+                for projection in every
             ]
             return out, watermark
 
