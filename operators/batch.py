@@ -89,7 +89,8 @@ class EpochOutput:
     statistics: dict[str, int]
     """rows_in, rows_out, orphans, keys (touched), expired (entries dropped), migrations (layouts
     changed), reads, writes, commands, round_trips, commit_ns, epoch_ns (all of it); where the
-    controller ran: in_flight_peak, batches, requests, cache_hits (changes that never waited)."""
+    controller ran: in_flight_peak, active_peak, blocking_peak, blocking_keys_peak, batches,
+    requests, cache_hits (changes that never waited)."""
 
 
 def _joined(first: pa.Array, second: pa.Array) -> pa.Array:

@@ -353,6 +353,9 @@ def _gauges(of: ControllerStatistics) -> dict[str, int]:
     """What is shown of the controller: sums and peaks of the epoch."""
     return {
         "in_flight_peak": of.in_flight_peak,
+        "active_peak": of.active_peak,
+        "blocking_peak": of.blocking_peak,
+        "blocking_keys_peak": of.blocking_keys_peak,
         "batches": of.batches,
         "requests": of.requests,
         "cache_hits": of.never_waited,

@@ -30,6 +30,20 @@ if TYPE_CHECKING:
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _UNMATCHED = "unmatched"
 _NAMESPACE = "tailrace"
+_PEAKS = {
+    "in_flight_peak": "Most changes in flight in the last epoch, added up over its tasks.",
+    "active_peak": "Most state requests that gathered for a batch in the last epoch.",
+    "blocking_peak": "Most changes that waited for their key in the last epoch.",
+    "blocking_keys_peak": "Most keys that changes waited for in the last epoch.",
+}
+"""What operators tell of their controller, by name in progress records."""
+_COUNTS = {
+    "batches": ("state_batches", "Batches of state requests."),
+    "requests": ("state_requests", "State requests that were sent."),
+    "cache_hits": ("cache_hits", "Changes that never waited for state."),
+    "round_trips": ("state_round_trips", "Round trips to the state backend."),
+}
+"""What is counted: the metric's name and text, by name in progress records."""
 
 
 class Telemetry:
@@ -62,6 +76,14 @@ class Telemetry:
         self._orphans = self._counter(
             "operator_orphans", "Retractions that matched nothing.", "pipeline", "operator"
         )
+        self._peaks = {
+            name: self._gauge(f"operator_{name}", text, "pipeline", "operator")
+            for name, text in _PEAKS.items()
+        }
+        self._counts = {
+            name: self._counter(f"operator_{label}", text, "pipeline", "operator")
+            for name, (label, text) in _COUNTS.items()
+        }
         self._commits = self._histogram(
             "operator_commit_seconds",
             "Time that an epoch's commit took an operator, added up over its tasks.",
@@ -112,6 +134,11 @@ class Telemetry:
                 self._closes.labels(pipeline).observe(close_ms / 1_000)
             for node, statistics in each.get("nodes", {}).items():
                 self._orphans.labels(pipeline, node).inc(statistics.get("orphans", 0))
+                for name, peak in self._peaks.items():
+                    if name in statistics:
+                        peak.labels(pipeline, node).set(statistics[name])
+                for name, count in self._counts.items():
+                    count.labels(pipeline, node).inc(statistics.get(name, 0))
                 commit_s = statistics.get("commit_ms", 0) / 1_000
                 self._commits.labels(pipeline, node).observe(commit_s)
 

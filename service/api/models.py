@@ -255,6 +255,10 @@ class Operator(BaseModel):
     ttl_ms: int | None
     keys: int
     orphans: int
+    last_epoch: dict[str, float] = Field(
+        description="What it did in the last closed epoch, added up over its tasks: changes, state "
+        "reads and writes, round trips, and peaks and counts of its controller."
+    )
 
 
 class OperatorList(_List):

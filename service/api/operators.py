@@ -86,6 +86,7 @@ def _shown(operator: OperatorContents) -> dict[str, Any]:
         **_spec(operator.spec),
         "keys": keys,
         "orphans": orphan_count,
+        "last_epoch": operator.last_epoch(),
     }
 
 

@@ -52,6 +52,12 @@ class OperatorContents:
     spec: MaterializerSpec | OperatorSpec
     inspector: OperatorInspector
     states: StateInspector
+    slot: SlotReader
+
+    def last_epoch(self) -> dict[str, float]:
+        """What the operator did in the last closed epoch, as the progress record has it."""
+        _, found = self.slot.progress(None, 1)
+        return dict(found[0]["nodes"].get(self.id, {})) if found else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +260,7 @@ def _operator(
             options.max_parallelism,
             extension_ms=options.ttl_extension_ms,
         ),
+        slot=slot,
     )
 
 

@@ -30,6 +30,7 @@ class ActiveBuffer:
         "_waiting",
         "deadline_ms",
         "is_full",
+        "peak",
         "sequence",
     )
 
@@ -40,6 +41,8 @@ class ActiveBuffer:
         self._waiting: list[RecordContext] = []
         self.sequence = 0
         """How many batches have been taken."""
+        self.peak = 0
+        """The most requests that gathered."""
         self.is_full = False
         """Whether a whole batch waits."""
         self.deadline_ms: int | None = None
@@ -61,6 +64,7 @@ class ActiveBuffer:
 
     def take(self) -> list[RecordContext]:
         """Remove a batch: the oldest requests, at most `batch_max`."""
+        self.peak = max(self.peak, len(self._waiting))
         batch = self._waiting[: self._batch_max]
         del self._waiting[: self._batch_max]
         self.sequence += 1
@@ -85,11 +89,15 @@ class ActiveBuffer:
 class BlockingBuffer:
     """Records that wait for their key, a queue for each."""
 
-    __slots__ = ("_count", "_queues")
+    __slots__ = ("_count", "_queues", "keys_peak", "peak")
 
     def __init__(self) -> None:
         self._queues: dict[bytes, deque[RecordContext]] = {}
         self._count = 0
+        self.peak = 0
+        """The most records that waited at a time."""
+        self.keys_peak = 0
+        """The most keys that records waited for at a time."""
 
     def __len__(self) -> int:
         return self._count
@@ -103,6 +111,8 @@ class BlockingBuffer:
         """Put a record behind those of its key, before those of lower priority."""
         self._count += 1
         queue = self._queues.setdefault(context.key, deque())
+        self.peak = max(self.peak, self._count)
+        self.keys_peak = max(self.keys_peak, len(self._queues))
         if not queue or queue[-1].priority >= context.priority:
             queue.append(context)
             return

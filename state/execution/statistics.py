@@ -25,6 +25,12 @@ class ControllerStatistics:
     """Non-records that wait for records before them."""
     in_flight_peak: int
     """The most records that were in flight at a time."""
+    active_peak: int
+    """The most requests that gathered for a batch."""
+    blocking_peak: int
+    """The most records that waited for their key at a time."""
+    blocking_keys_peak: int
+    """The most keys that records waited for at a time."""
     completed: int
     """Records and turns of timers that ended."""
     never_waited: int
