@@ -28,7 +28,8 @@ NEVER_IN_THE_SERVICE = (
     "operators.testing",
     "state.testing",
     # Turned into an ExpressionError, with its place in the plan, by whoever catches it.
-    "service.runtime.expressions.literals",
+    "operators.expressions.literals",
+    "operators.expressions.java_patterns",
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from operators.expressions import FUNCTIONS as IN_PYTHON
 from service.plan.errors import InvalidExpression
 from service.plan.rex import parse_rex
 from service.runtime.expressions import (
@@ -309,3 +310,9 @@ def test_the_table_of_functions_is_complete_for_reference_pages() -> None:
         assert row.name == name
         assert 0 <= row.least <= row.most
         assert row.group
+
+
+def test_operators_compute_the_same_functions_in_python() -> None:
+    columns = {name: (row.least, row.most) for name, row in FUNCTIONS.items()}
+
+    assert {name: (row.least, row.most) for name, row in IN_PYTHON.items()} == columns

@@ -1,0 +1,305 @@
+r"""CAST and TRY_CAST, and the conversions that other functions apply to their operands.
+
+    from \\ to     integer     FLOAT DOUBLE   DECIMAL       BOOLEAN     string     date and time
+    integer       wraps       Java           NULL if over  <> 0        digits     -
+    FLOAT DOUBLE  saturates*  Java           NULL if over  <> 0        Java       -
+    DECIMAL       wraps       nearest        HALF_UP       <> 0        plain      -
+    BOOLEAN       1, 0        1, 0           1, 0          same        TRUE       -
+    string        parsed      parsed         parsed        parsed      length     parsed
+    DATE          -           -              -             -           ISO        midnight
+    TIMESTAMP     -           -              -             -           all digits digits cut
+
+    * to TINYINT and SMALLINT through INT, whose low bits remain.
+A text that cannot be parsed ends the query for CAST and gives NULL for TRY_CAST; what is NULL
+above is NULL for both. CHAR(n) is cut and padded with blanks, VARCHAR(n) cut.
+
+Source: Flink's `casting` rules (2.3).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from operators.expressions import instants, parsing
+from operators.expressions.decimals import fitted, whole_part
+from operators.expressions.errors import EvaluationFailed
+from operators.expressions.floats import (
+    double,
+    double_decimal,
+    double_text,
+    float32,
+    float_text,
+    single,
+)
+from operators.expressions.integers import WRAPPERS
+from operators.expressions.site import Site, Value, constant, lifted
+from operators.expressions.units import from_units, to_units
+from state.types import (
+    BINARY_ROOTS,
+    INTEGER_BITS,
+    LENGTH_MAX,
+    STRING_ROOTS,
+    TIMESTAMP_ROOTS,
+    LogicalType,
+    TypeRoot,
+    format_type,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from decimal import Decimal
+
+    from operators.expressions.representation import Convert
+
+_FLOATING = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
+_TOTAL_FOR_TEXT = STRING_ROOTS | BINARY_ROOTS
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+
+
+def cast(site: Site) -> Value:
+    """CAST(x AS type), where the type is the call's own."""
+    return _cast(site, site[0], site.type, trying=False)
+
+
+def try_cast(site: Site) -> Value:
+    """TRY_CAST(x AS type)."""
+    return _cast(site, site[0], site.type, trying=True)
+
+
+def convert(site: Site, value: Value, target: LogicalType) -> Value:
+    """An operand in the type that the function computes in; strings keep their length."""
+    source = value.type.root
+    if source is not TypeRoot.NULL:
+        strings = source in STRING_ROOTS and target.root in STRING_ROOTS
+        if strings or (source in BINARY_ROOTS and target.root in BINARY_ROOTS):
+            return value
+        if _same_values(value.type, target):
+            return value
+    found = _cast(site, value, target, trying=False)
+    if not value.is_constant or value.constant is None:
+        return found
+    try:
+        return constant(found.run(()), target)
+    except EvaluationFailed:
+        return found
+
+
+def _same_values(source: LogicalType, target: LogicalType) -> bool:
+    """Whether no value needs a change."""
+    if source.root is not target.root:
+        return False
+    if source.root in TIMESTAMP_ROOTS:
+        return (source.precision or 0) <= (target.precision or 0)
+    if source.root in STRING_ROOTS | BINARY_ROOTS:
+        return (source.length or 0) <= (target.length or 0)
+    if source.root is TypeRoot.DECIMAL:
+        return (source.precision, source.scale) == (target.precision, target.scale)
+    if len(source.children) != len(target.children):
+        return False
+    return all(map(_same_values, source.children, target.children))
+
+
+def _cast(site: Site, value: Value, target: LogicalType, *, trying: bool) -> Value:
+    source = value.type
+    if source.root is TypeRoot.NULL:
+        return constant(None, target)
+    fixed_width = target.root in (TypeRoot.CHAR, TypeRoot.BINARY)
+    if _same_values(source, target) and not (fixed_width and source.length != target.length):
+        return Value(value.run, target, column=value.column)
+    found = _converter(source, target)
+    if found is None:
+        site.refuse(f"no conversion from {format_type(source)} to {format_type(target)}")
+    if source.root in STRING_ROOTS and not trying and target.root not in _TOTAL_FOR_TEXT:
+        found = _strict(found, f"a text is no {format_type(target.with_nullable(True))}")
+    return Value(lifted(found, value), target)
+
+
+def _strict(parse: Convert, message: str) -> Convert:
+    def parsed(text: str) -> Any:
+        found = parse(text)
+        if found is None:
+            raise EvaluationFailed(message)
+        return found
+
+    return parsed
+
+
+def _converter(source: LogicalType, target: LogicalType) -> Convert | None:
+    """From a value of one type to one of the other, or to None; None if there is none."""
+    root = target.root
+    if root in STRING_ROOTS:
+        text = _to_text(source)
+        return None if text is None else _with_length(text, source, target)
+    if source.root in STRING_ROOTS:
+        return _from_text(target)
+    if root in INTEGER_BITS:
+        return _to_integer(source, target)
+    if root in _FLOATING:
+        return _to_floating(source, target)
+    if root is TypeRoot.DECIMAL:
+        return _to_decimal(source, target)
+    if root is TypeRoot.BOOLEAN:
+        return _is_not_zero if _is_number(source) else None
+    if root is TypeRoot.DATE:
+        return _to_date(source)
+    if root in TIMESTAMP_ROOTS:
+        return _to_timestamp(source, target)
+    if root in BINARY_ROOTS and source.root in BINARY_ROOTS:
+        return _binary(target)
+    return None
+
+
+def _is_not_zero(number: Any) -> bool:
+    return bool(number != 0)
+
+
+def _is_number(logical: LogicalType) -> bool:
+    return logical.root in INTEGER_BITS or logical.root in (*_FLOATING, TypeRoot.DECIMAL)
+
+
+def _to_integer(source: LogicalType, target: LogicalType) -> Convert | None:
+    wrap = WRAPPERS[target.root]
+    if source.root is TypeRoot.BOOLEAN:
+        return int
+    if source.root in INTEGER_BITS:
+        return wrap
+    if source.root in _FLOATING:
+        wide = 64 if target.root is TypeRoot.BIGINT else 32
+        saturate = _saturated(wide)
+        return saturate if INTEGER_BITS[target.root] == wide else lambda x: wrap(saturate(x))
+    if source.root is TypeRoot.DECIMAL:
+        return lambda x: wrap(whole_part(x))
+    return None
+
+
+def _saturated(bits: int) -> Callable[[float], int]:
+    """Java's (int) or (long) of a number: the nearest bound where it is over, 0 for NaN."""
+    least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+    def saturate(number: float) -> int:
+        if math.isfinite(number):
+            return max(least, min(most, int(number)))
+        if number != number:
+            return 0
+        return most if number > 0 else least
+
+    return saturate
+
+
+def _to_floating(source: LogicalType, target: LogicalType) -> Convert | None:
+    if not _is_number(source) and source.root is not TypeRoot.BOOLEAN:
+        return None
+    if target.root is TypeRoot.DOUBLE:
+        return double
+    if source.root in INTEGER_BITS:
+        return single
+    return _single_by_double
+
+
+def _single_by_double(number: float | Decimal | bool) -> float:
+    return float32(float(number))
+
+
+def _to_decimal(source: LogicalType, target: LogicalType) -> Convert | None:
+    fit = fitted(target)
+    if source.root in _FLOATING:
+        return lambda x: fit(double_decimal(x)) if math.isfinite(x) else None
+    if _is_number(source) or source.root is TypeRoot.BOOLEAN:
+        return fit
+    return None
+
+
+def _to_date(source: LogicalType) -> Convert | None:
+    if source.root is TypeRoot.TIMESTAMP:
+        return instants.truncated_day
+    # The other kind of timestamp is taken apart by the calendar, before 1970 too.
+    if source.root is TypeRoot.TIMESTAMP_LTZ:
+        return lambda micros: micros // instants.MICROS_PER_DAY
+    return None
+
+
+def _to_timestamp(source: LogicalType, target: LogicalType) -> Convert | None:
+    if source.root is TypeRoot.DATE:
+        return lambda days: days * instants.MICROS_PER_DAY
+    if source.root not in TIMESTAMP_ROOTS:
+        return None
+    if (source.precision or 0) <= (target.precision or 0):
+        return _same
+    return instants.with_precision(target) or _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _from_text(target: LogicalType) -> Convert | None:
+    root = target.root
+    if root in INTEGER_BITS:
+        return parsing.to_integer(target)
+    if root in _FLOATING:
+        return parsing.to_floating(target)
+    if root is TypeRoot.DECIMAL:
+        return parsing.to_decimal(target)
+    if root is TypeRoot.BOOLEAN:
+        return parsing.to_boolean
+    if root is TypeRoot.DATE:
+        return parsing.to_date
+    if root in TIMESTAMP_ROOTS:
+        return parsing.to_timestamp(target)
+    if root not in BINARY_ROOTS:
+        return None
+    cut = _binary(target)
+    return lambda text: cut(text.encode())
+
+
+def _to_text(source: LogicalType) -> Convert | None:
+    root = source.root
+    if root in STRING_ROOTS:
+        return _same
+    if root is TypeRoot.BOOLEAN:
+        return lambda x: "TRUE" if x else "FALSE"
+    if root in BINARY_ROOTS:
+        return _decoded
+    if root in TIMESTAMP_ROOTS:
+        return instants.timestamp_text(source.precision or 0)
+    if root is TypeRoot.DATE:
+        return instants.date_text
+    if root is TypeRoot.DECIMAL:
+        return lambda x: format(x, "f")
+    if root in INTEGER_BITS:
+        return str
+    if root in _FLOATING:
+        return float_text if root is TypeRoot.FLOAT else double_text
+    return None
+
+
+def _decoded(data: bytes) -> str:
+    # Java puts one mark in place of half a surrogate pair, Python one for each of its bytes.
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}".encode(), data).decode(errors="replace")
+
+
+def _with_length(text: Convert, source: LogicalType, target: LogicalType) -> Convert:
+    length = target.length or 0
+    if source.root in BINARY_ROOTS and length < LENGTH_MAX:
+        # Flink has made a Java string of it, which it then cuts.
+        return _with_units(target)
+    if target.root is TypeRoot.CHAR:
+        return lambda x: text(x)[:length].ljust(length)
+    known = source.length if source.root in STRING_ROOTS else None
+    if length >= LENGTH_MAX or (known is not None and known <= length):
+        return text
+    return lambda x: text(x)[:length]
+
+
+def _with_units(target: LogicalType) -> Callable[[bytes], str]:
+    length, width = target.length or 0, (target.length or 0) * (target.root is TypeRoot.CHAR)
+    return lambda data: from_units(to_units(_decoded(data))[:length].ljust(width))
+
+
+def _binary(target: LogicalType) -> Callable[[bytes], bytes]:
+    length = target.length or 0
+    if target.root is TypeRoot.BINARY:
+        return lambda data: data[:length].ljust(length, b"\x00")
+    return lambda data: data[:length]

@@ -1,0 +1,120 @@
+"""Arrays, maps and rows: making them and taking them apart.
+
+Their elements are values as rows have them; they change form when they are taken out.
+
+Source: Flink `ScalarOperatorGens` (2.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from operators.expressions.casts import convert
+from operators.expressions.representation import to_inside, to_row
+from operators.expressions.site import Site, Value, lifted
+from state.types import INTEGER_BITS, MAP_ROOTS, LogicalType, TypeRoot
+
+if TYPE_CHECKING:
+    from operators.expressions.representation import Row, Run
+
+_NUMBERED = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
+_EXACT_KEYS = frozenset({*INTEGER_BITS, TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BOOLEAN,
+                         TypeRoot.DECIMAL, TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP,
+                         TypeRoot.TIMESTAMP_LTZ, TypeRoot.BINARY, TypeRoot.VARBINARY})  # fmt: skip
+"""Types whose values are equal in Python where they are in Flink."""
+
+
+def _element(site: Site, value: Value, logical: LogicalType) -> Run:
+    """The operand as an element of this type."""
+    converted = convert(site, value, logical)
+    outside = to_row(logical)
+    return converted.run if outside is None else lifted(outside, converted)
+
+
+def _taken(run: Run, logical: LogicalType) -> Run:
+    """An element in the form that expressions compute with."""
+    inside = to_inside(logical)
+    return run if inside is None else lifted(inside, Value(run, logical))
+
+
+def array(site: Site) -> Run:
+    """ARRAY[...]."""
+    element = site.type.children[0]
+    runs = [_element(site, value, element) for value in site.operands]
+    return lambda row: [run(row) for run in runs]
+
+
+def map_of(site: Site) -> Run:
+    """MAP[key, value, ...]; the keys must be different literals."""
+    if len(site) % 2:
+        site.malformed("MAP needs pairs of keys and values")
+    key_type, value_type = site.type.children
+    keys = []
+    for index in range(0, len(site), 2):
+        if not site[index].is_literal or site[index].literal is None:
+            site.refuse("a key must be a literal")
+        keys.append(site[index].literal)
+    if len(set(keys)) != len(keys):
+        site.refuse("a key stands there twice")
+    pairs = [
+        (_element(site, site[at], key_type), _element(site, site[at + 1], value_type))
+        for at in range(0, len(site), 2)
+    ]
+    return lambda row: [(key(row), value(row)) for key, value in pairs]
+
+
+def row_of(site: Site) -> Run:
+    """ROW(...), with the declared names."""
+    if len(site) != len(site.type.children):
+        site.malformed("ROW needs an operand for each field")
+    pairs = zip(site.operands, site.type.children, strict=True)
+    runs = [_element(site, value, kind) for value, kind in pairs]
+    return lambda row: tuple([run(row) for run in runs])
+
+
+def item(site: Site) -> Run:
+    """collection[x]: an element from 1, or the value of a key; NULL where there is none."""
+    value, key = site.operands
+    if value.type.root is TypeRoot.MAP:
+        key_type, value_type = value.type.children
+        if key_type.root not in _EXACT_KEYS:
+            site.refuse_types()
+        found = Value(_element(site, key, key_type), key_type)
+        return _taken(lifted(_value_of, value, found), value_type)
+    if value.type.root is not TypeRoot.ARRAY or key.type.root not in _NUMBERED:
+        site.refuse_types()
+    return _taken(lifted(_element_at, value, key), value.type.children[0])
+
+
+def _value_of(pairs: list[tuple[Any, Any]], key: Any) -> Any:
+    for name, value in pairs:
+        if name == key:
+            return value
+    return None
+
+
+def _element_at(elements: list[Any], index: int) -> Any:
+    return elements[index - 1] if 1 <= index <= len(elements) else None
+
+
+def cardinality(site: Site) -> Run:
+    """CARDINALITY: the number of elements or pairs."""
+    if site[0].type.root is not TypeRoot.ARRAY and site[0].type.root not in MAP_ROOTS:
+        site.refuse_types()
+    return lifted(len, site[0])
+
+
+def array_contains(site: Site) -> Run:
+    """ARRAY_CONTAINS(array, x), x not NULL."""
+    if site[0].type.root is not TypeRoot.ARRAY:
+        site.refuse_types()
+    element = site[0].type.children[0]
+    if site[1].type.nullable or element.root not in _EXACT_KEYS:
+        site.refuse("the element looked for may be NULL, or is not exact")
+    sought, elements = _element(site, site[1], element), site[0].run
+
+    def run(row: Row) -> bool | None:
+        found = elements(row)
+        return None if found is None else sought(row) in found
+
+    return run

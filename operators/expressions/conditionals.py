@@ -1,0 +1,103 @@
+"""CASE, IF, COALESCE, GREATEST and the like: one of the operands, in the declared type.
+
+Source: Flink `IfCallGen`, `CoalesceFunction`, `GreatestFunction` (2.3).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from operators.expressions.casts import convert
+from operators.expressions.comparison import FLOATING, align, compared
+from operators.expressions.site import Site, Value, lifted
+from state.types import STRING_ROOTS, TypeRoot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from operators.expressions.representation import Row, Run
+
+
+def case(site: Site) -> Value:
+    """CASE: condition, result, condition, result, ..., otherwise."""
+    if len(site) % 2 == 0:
+        site.malformed("CASE needs pairs of operands and one more")
+    results = [convert(site, value, site.type).run for value in site.operands[1:-1:2]]
+    conditions = [value.run for value in site.operands[:-1:2]]
+    otherwise = convert(site, site[-1], site.type).run
+    if len(results) == 1:
+        return Value(_choice(conditions[0], results[0], otherwise), site.type)
+    branches = list(zip(conditions, results, strict=True))
+
+    def run(row: Row) -> Any:
+        for condition, result in branches:
+            if condition(row) is True:
+                return result(row)
+        return otherwise(row)
+
+    return Value(run, site.type)
+
+
+def _choice(condition: Run, then: Run, otherwise: Run) -> Run:
+    return lambda row: then(row) if condition(row) is True else otherwise(row)
+
+
+def if_else(site: Site) -> Value:
+    """IF(condition, then, else): else where the condition is NULL."""
+    condition, then, otherwise = site.operands
+    then, otherwise = (convert(site, value, site.type) for value in (then, otherwise))
+    return Value(_choice(condition.run, then.run, otherwise.run), site.type)
+
+
+def coalesce(site: Site) -> Value:
+    """COALESCE and IFNULL: the first operand that is not NULL."""
+    runs = [convert(site, value, site.type).run for value in site.operands]
+
+    def run(row: Row) -> Any:
+        for operand in runs:
+            value = operand(row)
+            if value is not None:
+                return value
+        return None
+
+    return Value(run, site.type)
+
+
+def null_if(site: Site) -> Value:
+    """NULLIF(x, y): NULL where both are equal."""
+    equal = compared("=", *align(site, site[0], site[1]))
+    result = convert(site, site[0], site.type).run
+    return Value(lambda row: None if equal(row) is True else result(row), site.type)
+
+
+def extreme(*, greatest: bool) -> Callable[[Site], Value]:
+    """The builder of GREATEST and LEAST: NULL if any operand is; NaN is above all."""
+    choose = max if greatest else min
+
+    def build(site: Site) -> Value:
+        if site.type.root is TypeRoot.BOOLEAN or not _is_ordered(site):
+            site.refuse_types()
+        values = [convert(site, value, site.type) for value in site.operands]
+        if len(values) == 1:
+            return values[0]
+        if site.type.root in FLOATING:
+            return Value(lifted(lambda *xs: choose(xs, key=_java_order), *values), site.type)
+        return Value(lifted(choose, *values), site.type)
+
+    return build
+
+
+def _is_ordered(site: Site) -> bool:
+    """Whether all operands are of the result's kind, apart from NULL and lengths."""
+    roots = {value.type.root for value in site.operands} - {TypeRoot.NULL}
+    if site.type.root in STRING_ROOTS:
+        return roots <= STRING_ROOTS
+    return not roots & STRING_ROOTS
+
+
+def _java_order(value: float) -> tuple[bool, float, float]:
+    """By Java's total order: NaN is the greatest, -0.0 is below 0.0."""
+    if value != value:
+        return True, 0.0, 0.0
+    return False, value, math.copysign(1.0, value)

@@ -1,0 +1,177 @@
+"""LIKE and the functions of regular expressions; patterns must be literals.
+
+A pattern is Java's; where Python's engine is not sure to mean the same it is refused
+(`java_patterns`). LIKE is string comparison where the pattern allows, else a regular expression:
+its `_` does not match a line break, `%` does.
+
+Source: Flink `SqlLikeUtils`, `LikeCallGen`, `SqlFunctionUtils` (2.3), checked by running it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from operators.expressions.java_patterns import JavaPattern, PatternDiffers, translated
+from operators.expressions.site import Site, Value, lifted
+from operators.expressions.units import from_units, split_at
+from state.types import STRING_ROOTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from operators.expressions.representation import Run
+
+_ONE = "[^\\n\\r\\u0085\\u2028\\u2029]"
+"""What `_` matches: any character but the ends of lines that Java knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wildcard:
+    many: bool
+
+
+def _subject(site: Site) -> Value:
+    if site[0].type.root not in STRING_ROOTS:
+        site.refuse_types()
+    return site[0]
+
+
+def like(site: Site) -> Run:
+    """LIKE with an optional escape character."""
+    escape = site.text(2, "the escape character") if len(site) > 2 else None
+    parts = _parse(site, site.text(1, "the pattern"), escape)
+    subject = _subject(site)
+    match parts:
+        case []:
+            return lifted(lambda x: x == "", subject)
+        case [str(text)]:
+            return lifted(lambda x: x == text, subject)
+        case [str(text), _Wildcard(many=True)]:
+            return lifted(lambda x: x.startswith(text), subject)
+        case [_Wildcard(many=True), str(text)]:
+            return lifted(lambda x: x.endswith(text), subject)
+        case [_Wildcard(many=True), str(text), _Wildcard(many=True)]:
+            return lifted(lambda x: text in x, subject)
+        case _:
+            pass
+    found = re.compile("".join(map(_expression, parts)))
+    return lifted(lambda x: found.fullmatch(x) is not None, subject)
+
+
+def _expression(part: str | _Wildcard) -> str:
+    if isinstance(part, str):
+        return re.escape(part)
+    return "(?s:.*)" if part.many else _ONE
+
+
+def _parse(site: Site, pattern: str, escape: str | None) -> list[str | _Wildcard]:
+    """The pattern as literal runs and wildcards; runs of `%` are one."""
+    if escape is not None and len(escape) != 1:
+        site.malformed("the escape must be one character")
+    parts: list[str | _Wildcard] = []
+    letters = iter(pattern)
+    for letter in letters:
+        literal = letter
+        if letter == escape:
+            literal = next(letters, "")
+            if literal not in {"%", "_", escape}:
+                site.refuse("an escape character must stand before %, _ or itself")
+        elif letter in "%_":
+            wildcard = _Wildcard(many=letter == "%")
+            if not (parts and parts[-1] == wildcard and wildcard.many):
+                parts.append(wildcard)
+            continue
+        if parts and isinstance(parts[-1], str):
+            parts[-1] += literal
+        else:
+            parts.append(literal)
+    return parts
+
+
+def _pattern(site: Site) -> re.Pattern[str]:
+    return _translated(site).python
+
+
+def _translated(site: Site) -> JavaPattern:
+    try:
+        return translated(site.text(1, "the pattern"))
+    except PatternDiffers as error:
+        site.refuse(f"the pattern differs from Java's or is none: {error}")
+
+
+def _found(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """The matches as Java goes through them: after an empty one it looks from the next UTF-16 unit.
+
+    Python would look once more from the same place, for a match that is not empty. A character of
+    two units is then two characters of the match's `string`; all before it stay where they are.
+    """
+    start = 0
+    while start <= len(text):
+        found = pattern.search(text, start)
+        if found is None:
+            return
+        yield found
+        start = found.end()
+        if start == found.start():
+            text = split_at(text, start)
+            start += 1
+
+
+def regexp(site: Site) -> Run:
+    """REGEXP: whether the pattern is found anywhere; an empty one never is."""
+    subject = _subject(site)
+    if not site.text(1, "the pattern"):
+        return lifted(lambda _: False, subject)
+    pattern = _pattern(site)
+    return lifted(lambda x: pattern.search(x) is not None, subject)
+
+
+def regexp_replace(site: Site) -> Run:
+    """REGEXP_REPLACE: every match becomes the replacement, which is taken literally."""
+    pattern, by = _pattern(site), site.text(2, "the replacement")
+
+    def replaced(text: str) -> str:
+        pieces: list[str] = []
+        end = 0
+        for found in _found(pattern, text):
+            pieces += [found.string[end : found.start()], by]
+            end, text = found.end(), found.string
+        return from_units("".join([*pieces, text[end:]]))
+
+    return lifted(replaced, _subject(site))
+
+
+def regexp_extract(site: Site) -> Run:
+    """REGEXP_EXTRACT(x, pattern[, group]): NULL where nothing is found."""
+    java = _translated(site)
+    pattern = java.python
+    index = site.whole(2, "the number of the group") if len(site) > 2 else 0
+    if not 0 <= index <= pattern.groups:
+        return lambda _: None
+    if index in java.unsure:
+        site.refuse("the group is repeated, or inside of (?!")
+
+    def extracted(text: str) -> str | None:
+        found = pattern.search(text)
+        return None if found is None else found[index]
+
+    return lifted(extracted, _subject(site))
+
+
+def regexp_count(site: Site) -> Run:
+    """REGEXP_COUNT: the number of matches."""
+    pattern = _pattern(site)
+    return lifted(lambda x: sum(1 for _ in _found(pattern, x)), _subject(site))
+
+
+def regexp_substr(site: Site) -> Run:
+    """REGEXP_SUBSTR: the first match, or NULL."""
+    pattern = _pattern(site)
+
+    def substring(text: str) -> str | None:
+        found = pattern.search(text)
+        return None if found is None else found[0]
+
+    return lifted(substring, _subject(site))
