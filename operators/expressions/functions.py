@@ -171,7 +171,7 @@ def _strings() -> list[Function]:
         Function("REGEXP_SUBSTR", 2, 2, patterns.regexp_substr),
         Function("ASCII", 1, 1, of_text(strings.ascii_code)),
         Function("CHR", 1, 1, strings.character),
-        Function("HASH_CODE", 1, 1, of_text(strings.hash_code)),
+        Function("HASH_CODE", 1, 1, strings.hash_code),
         Function("MD5", 1, 1, of_text(strings.digest("md5"))),
         Function("SHA1", 1, 1, of_text(strings.digest("sha1"))),
         *(

@@ -203,14 +203,28 @@ def character(site: Site) -> Run:
     return lifted(lambda n: chr(n & 0xFF) if n >= 0 else "", site[0])
 
 
-def hash_code(text: str) -> int:
-    """HASH_CODE: the absolute value of Java's String.hashCode, over UTF-16 units."""
+def hash_code(site: Site) -> Run:
+    """HASH_CODE: the absolute value of Java's hashCode of a string or an integer."""
+    root = site[0].type.root
+    if root is TypeRoot.BIGINT:
+        return lifted(lambda n: _absolute((n ^ ((n % (1 << 64)) >> 32)) & 0xFFFFFFFF), site[0])
+    if root in INTEGER_BITS:
+        return lifted(_absolute, site[0])
+    return lifted(_text_hash, _text(site, 0))
+
+
+def _text_hash(text: str) -> int:
+    """Of a string, over UTF-16 units."""
     units = memoryview(text.encode("utf-16-le")).cast("H")
     total = 0
     for unit in units:
         total = (total * 31 + unit) & 0xFFFFFFFF
-    # The absolute value of the smallest INT is itself, as in Java.
-    return _wrap_int(abs(_wrap_int(total)))
+    return _absolute(total)
+
+
+def _absolute(number: int) -> int:
+    """The absolute value of an INT; that of the smallest is itself, as in Java."""
+    return _wrap_int(abs(_wrap_int(number)))
 
 
 def digest(algorithm: str) -> Callable[[str], str]:

@@ -16,6 +16,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from operators.spec import OperatorSpec
 from service.plan import unsupported
 from service.plan.nodes import Calc, ExecNode, Expand, Sink, TableScan, Values, WatermarkAssigner
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
@@ -25,6 +26,7 @@ from service.runtime.expressions import check as check_expression
 from service.runtime.node_options import check_configuration
 from service.runtime.operators import OperatorInfo, stateful_nodes
 from service.runtime.spark_configuration import SPEC_OPTION
+from service.runtime.specs import identity_nodes, is_run
 from state.types import LogicalTypeError, arrow_type
 
 if TYPE_CHECKING:
@@ -101,7 +103,22 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
     _check_nodes(
         plan, str(settings.files.root), allow_testing=settings.execution.testing_options_enabled
     )
-    _check_event_time(plan, event_times(plan, stateful_nodes(plan)))
+    operators = stateful_nodes(plan)
+    _check_operators(plan, operators)
+    _check_event_time(plan, event_times(plan, operators))
+
+
+def _check_operators(plan: CompiledPlan, operators: Sequence[OperatorInfo]) -> None:
+    """See that what operators emit can cross from one stage to the next."""
+    for each in operators:
+        if isinstance(each.spec, OperatorSpec):
+            for kind in each.spec.output.types:
+                try:
+                    arrow_type(kind)
+                except LogicalTypeError as error:
+                    place = plan.node(each.node_id)
+                    path = f"{place.path}/outputType"
+                    raise UnsupportedNode(str(error), node_id=place.id, path=path) from error
 
 
 def _check_event_time(plan: CompiledPlan, times: EventTimes) -> None:
@@ -179,23 +196,30 @@ def _check_nodes(plan: CompiledPlan, files_root: str, *, allow_testing: bool) ->
             path=finding.path,
         )
     names = table_names(plan)
+    identities = identity_nodes(plan)
     for node in plan.nodes:
         try:
+            if node.id not in identities and not is_run(node):
+                _check_columns(node)
             _check_node(node, names, files_root, allow_testing=allow_testing)
         except DataflowError as error:
             error.node_id = node.id if error.node_id is None else error.node_id
             raise
 
 
-def _check_node(
-    node: ExecNode, names: dict[str, str], files_root: str, *, allow_testing: bool
-) -> None:
-    check_configuration(node)
+def _check_columns(node: ExecNode) -> None:
+    """See that rows of the node can be; of operators their specs say what they emit."""
     for column in node.output_type.children:
         try:
             arrow_type(column)
         except LogicalTypeError as error:
             raise UnsupportedNode(str(error), path=f"{node.path}/outputType") from error
+
+
+def _check_node(
+    node: ExecNode, names: dict[str, str], files_root: str, *, allow_testing: bool
+) -> None:
+    check_configuration(node)
     match node.view:
         case TableScan(table=table) as scan:
             columns = scan_columns(scan)

@@ -8,6 +8,11 @@ is refused by name.
     table.exec.sink.type-length-enforcer   IGNORE (default), TRIM_PAD or ERROR
     table.exec.sink.upsert-materialize-strategy.adaptive.threshold.high, .low
                                            rows of a history; the pipeline's own options win
+    table.exec.mini-batch.enabled          whether operators emit once a key and bundle: an epoch
+                                           is a bundle, so sizes and latencies say nothing here
+    table.exec.rank.topn-cache-size        an epoch's state is in memory; nothing depends on it
+    table.exec.deduplicate.*               see `service.runtime.specs.deduplicate`
+    table.local-time-zone                  of windows: UTC
 
 Source: Flink `ExecutionConfigOptions` (2.3), whose enumerations are read without regard to case.
 """
@@ -22,7 +27,7 @@ from service.plan.properties import pointer_token
 from service.runtime.dataflow_errors import InvalidNodeOption, UnsupportedNode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from service.plan.nodes import ExecNode
 
@@ -46,6 +51,46 @@ _ENUMERATIONS: Mapping[str, tuple[str, ...]] = {
     STRATEGY_OPTION: ("LEGACY", "VALUE", "MAP", "ADAPTIVE"),
 }
 _NUMBERS = (HIGH_OPTION, LOW_OPTION)
+_BOOLEAN = ("TRUE", "FALSE")
+_BUNDLES: Mapping[str, tuple[str, ...] | None] = {
+    "table.exec.mini-batch.enabled": _BOOLEAN,
+    "table.exec.mini-batch.size": None,
+    "table.exec.mini-batch.allow-latency": None,
+}
+_DEDUPLICATION: Mapping[str, tuple[str, ...] | None] = {
+    "table.exec.deduplicate.insert-update-after-sensitive-enabled": _BOOLEAN,
+    "table.exec.deduplicate.mini-batch.compact-changes-enabled": _BOOLEAN,
+    "table.exec.deduplicate.mini-batch.compact-changes": _BOOLEAN,
+}
+_RANKING: Mapping[str, tuple[str, ...] | None] = {"table.exec.rank.topn-cache-size": None}
+_ZONE: Mapping[str, tuple[str, ...] | None] = {"table.local-time-zone": None}
+_CLEANUP: Mapping[str, tuple[str, ...] | None] = {
+    "table.exec.interval-join.min-cleanup-interval": None
+}
+_OF_OPERATORS: Mapping[str, Mapping[str, tuple[str, ...] | None]] = {
+    "changelog-normalize": _BUNDLES,
+    "deduplicate": {**_BUNDLES, **_DEDUPLICATION},
+    "global-group-aggregate": _BUNDLES,
+    "global-window-aggregate": _ZONE,
+    "group-aggregate": _BUNDLES,
+    "incremental-group-aggregate": _BUNDLES,
+    "interval-join": _CLEANUP,
+    "join": _BUNDLES,
+    "limit": _RANKING,
+    "local-group-aggregate": _BUNDLES,
+    "local-window-aggregate": _ZONE,
+    "mini-batch-assigner": _BUNDLES,
+    "multi-join": _BUNDLES,
+    "rank": {**_BUNDLES, **_RANKING},
+    "sort-limit": _RANKING,
+    "window-aggregate": _ZONE,
+    "window-deduplicate": _ZONE,
+    "window-join": _ZONE,
+    "window-rank": _ZONE,
+    "window-table-function": _ZONE,
+}
+"""Options of nodes that operators run, with the values they may have; None: any, or the builder of
+the operator looks at it."""
 
 
 def enumerated(node: ExecNode, name: str) -> str:
@@ -82,19 +127,25 @@ def check_configuration(node: ExecNode) -> None:
         UnsupportedNode: an option is none that is honoured.
         InvalidNodeOption: it has a value that Flink does not know.
     """
-    sink = node.view if isinstance(node.view, Sink) else None
-    keeper = sink if sink and sink.require_upsert_materialize else None
-    known = [*_ENUMERATIONS, *_NUMBERS] if sink else []
+    if isinstance(node.view, Sink):
+        _check_sink(node, node.view)
+        return
+    known = _OF_OPERATORS.get(node.node_type.short, {})
+    for name, value in node.configuration.items():
+        if name not in known:
+            raise _not_honoured(node, name, known)
+        values = known[name]
+        if values is not None and value.upper() not in values:
+            message = f'option "{name}" has no such value'
+            raise _refused(node, name, message, ", ".join(values).lower())
+
+
+def _check_sink(node: ExecNode, sink: Sink) -> None:
+    keeper = sink if sink.require_upsert_materialize else None
+    known = [*_ENUMERATIONS, *_NUMBERS]
     for name in node.configuration:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1, cutoff=0.75)
-            hint = f'did you mean "{near[0]}"?' if near else "compile the plan without it"
-            raise UnsupportedNode(
-                f'option "{name}" of {node.type} is not honoured',
-                hint=hint,
-                node_id=node.id,
-                path=_place(node, name),
-            )
+            raise _not_honoured(node, name, known)
         if name in _NUMBERS:
             threshold(node, name)
             continue
@@ -102,6 +153,16 @@ def check_configuration(node: ExecNode) -> None:
         if name == STRATEGY_OPTION and keeper is not None and value != keeper.strategy:
             message = f'option "{name}" and the plan\'s upsertMaterializeStrategy differ'
             raise _refused(node, name, message, f"the plan says {keeper.strategy}")
+
+
+def _not_honoured(node: ExecNode, name: str, known: Iterable[str]) -> UnsupportedNode:
+    near = difflib.get_close_matches(name, list(known), 1, cutoff=0.75)
+    return UnsupportedNode(
+        f'option "{name}" of {node.type} is not honoured',
+        hint=f'did you mean "{near[0]}"?' if near else "compile the plan without it",
+        node_id=node.id,
+        path=_place(node, name),
+    )
 
 
 def _refused(node: ExecNode, name: str, message: str, hint: str) -> InvalidNodeOption:

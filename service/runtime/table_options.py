@@ -44,6 +44,8 @@ _CONNECTORS: Mapping[str, Mapping[str, Values]] = {
         "path": None,
         "format": None,
         "changelog-mode": None,
+        # A delete may lack all columns but the key's, whatever this says.
+        "key-only-deletes": frozenset({"true", "false"}),
         "source.monitor-interval": None,
         TIME_FIELD: None,
         EPOCHS: None,

@@ -92,7 +92,7 @@ def _table(rows: SinkRows, changes: Iterable[Change]) -> Counter[bytes]:
     for kind, row in changes:
         if kind in ("+I", "+U"):
             table[rows.key_of(row)] = row
-        elif kind == "-D":
+        else:
             table.pop(rows.key_of(row), None)
     return Counter(table.values())
 

@@ -12,9 +12,8 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from operators.expressions import compile_predicate, compile_rex
-
 from operators.changelog import Change, RowKind
+from operators.expressions import compile_predicate, compile_rex
 from operators.keyed import WATERMARK_MAX, WATERMARK_MIN
 from operators.testing.harness import MaterializerHarness
 from operators.testing.operator_harness import Of, OperatorHarness
@@ -96,7 +95,7 @@ class PlanHarness:
         }
         self._steps = {node.id: self._step(node) for node in plan.nodes}
         self._bundles = any(
-            getattr(each.spec, "bundles", False) for each in self._operators.values()
+            node.configuration.get("table.exec.mini-batch.enabled") == "true" for node in plan.nodes
         )
 
     def run(self, lines: Sequence[Line]) -> None:
@@ -286,8 +285,6 @@ def _accepted(spec: SinkSpec, changes: Sequence[Change]) -> list[Change]:
         for each in changes:
             if each.kind is not RowKind.INSERT:
                 raise SinkRefused(f"sink {spec.table} takes inserts only and got {each.kind.short}")
-    if spec.mode == "upsert":
-        return [each for each in changes if each.kind is not RowKind.UPDATE_BEFORE]
     return list(changes)
 
 

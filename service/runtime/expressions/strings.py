@@ -222,7 +222,12 @@ def character(site: Site) -> Column:
 
 
 def hash_code(site: Site) -> Column:
-    """HASH_CODE: the absolute value of Java's String.hashCode, over UTF-16 units."""
+    """HASH_CODE: the absolute value of Java's hashCode of a string or an integer."""
+    number, root = site[0].column, site[0].type.root
+    if root is TypeRoot.BIGINT:
+        return _absolute(number.bitwiseXOR(sf.shiftrightunsigned(number, 32)))
+    if root in INTEGER_BITS:
+        return _absolute(number)
     return _bound_text(site, 0, _hash_code)
 
 
@@ -231,10 +236,13 @@ def _hash_code(text: Column) -> Column:
         sf.split(text, "", -1)
     )
     total = sf.aggregate(characters, sf.lit(0).cast(LONG), _hash_step)
-    signed = sf.shiftright(sf.shiftleft(total, 32), 32)
-    # The absolute value of the smallest INT is itself, as in Java.
-    found = sf.when(signed == -(1 << 31), signed).otherwise(sf.abs(signed))
-    return sf.when(text.isNotNull(), found.cast(_INT))
+    return sf.when(text.isNotNull(), _absolute(total))
+
+
+def _absolute(number: Column) -> Column:
+    """The absolute value of the last 32 bits; that of the smallest INT is itself, as in Java."""
+    signed = sf.shiftright(sf.shiftleft(number.cast(LONG), 32), 32)
+    return sf.when(signed == -(1 << 31), signed).otherwise(sf.abs(signed)).cast(_INT)
 
 
 def _hash_step(total: Column, letter: Column) -> Column:

@@ -16,21 +16,17 @@ if TYPE_CHECKING:
     from service.runtime.sinks.spec import SinkSpec
 
 
-def accepted(spec: SinkSpec, kinds: np.ndarray) -> np.ndarray | None:
-    """Which changes the sink takes, or None for all of them.
+def check_kinds(spec: SinkSpec, kinds: np.ndarray) -> None:
+    """See that a sink of inserts gets nothing else.
 
     Raises:
-        SinkRefused: the sink takes inserts only and there is another kind.
+        SinkRefused: it does.
     """
     if spec.mode == "append":
         others = np.flatnonzero(kinds != RowKind.INSERT)
         if others.size:
             short = RowKind(int(kinds[others[0]])).short
             raise SinkRefused(f"sink {spec.table} takes inserts only and got {short}")
-        return None
-    if spec.mode == "upsert" and (kinds == RowKind.UPDATE_BEFORE).any():
-        return np.asarray(kinds != RowKind.UPDATE_BEFORE)
-    return None
 
 
 def last_of_each(keys: pa.Array) -> np.ndarray:

@@ -24,7 +24,8 @@ class SinkSpec:
     """Types of the columns, as a plan writes them."""
     primary_key: tuple[int, ...]
     mode: Mode
-    """append: inserts only, an update is an error; upsert: no -U; retract: all kinds."""
+    """append: inserts only, an update is an error; upsert: by primary key, so a -U may be
+    missing; retract: all kinds."""
     options: dict[str, str] = field(default_factory=dict)
     operator: str = field(default="", repr=False)
     """The stateful operator that the rows go through first, an `OperatorTask` as JSON; if any."""

@@ -14,9 +14,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from operators.changelog import RowKind
 from service.runtime.connections import ledger_of
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.rows import last_of_each, take
@@ -28,6 +25,7 @@ from state.types import parse_type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     import pyarrow as pa
 
     from service.runtime.sinks.spec import SinkSpec, WriterSpec
@@ -84,21 +82,24 @@ class RedisTable(StagedSink):
     """The table as of the last closed epoch; only the last change of each key is written."""
 
     def writes(self, columns: Sequence[pa.Array], kinds: np.ndarray) -> list[Write]:
-        """Rows that are, put; rows that are gone, deleted."""
+        """Rows that are, put; rows that are gone, deleted.
+
+        A -U whose +U follows says nothing; one that stands alone is a row that is gone: a filter
+        took its +U away. Flink's own upsert sinks (Kafka, JDBC) take it so, too.
+        """
         spec = self._spec
         key_codec = RowCodec(
             [parse_type(spec.types[each]) for each in spec.primary_key],
             [spec.names[each] for each in spec.primary_key],
         )
-        # A -U says nothing that its +U does not say again.
-        told = np.flatnonzero(kinds != RowKind.UPDATE_BEFORE)
-        keys = key_codec.encode_columns(take([columns[each] for each in spec.primary_key], told))
+        keys = key_codec.encode_columns([columns[each] for each in spec.primary_key])
         last = last_of_each(keys)
-        gone = kinds[told[last]] == RowKind.DELETE
+        # Kinds 1 and 3 retract.
+        gone = (kinds[last] & 1) == 1
         present = last[~gone]
         pairs: list[bytes] = [b""] * (2 * len(present))
         pairs[0::2] = take([keys], present)[0].to_pylist()
-        pairs[1::2] = self._codec.encode_json_lines(None, take(columns, told[present]))
+        pairs[1::2] = self._codec.encode_json_lines(None, take(columns, present))
         name = table_name(spec.table).encode()
         return [HashPut(name, pairs), HashDelete(name, take([keys], last[gone])[0].to_pylist())]
 

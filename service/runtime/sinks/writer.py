@@ -37,7 +37,7 @@ from operators.wire import (
 )
 from operators.worker import OperatorTask
 from service.runtime.sinks.message import PartMessage
-from service.runtime.sinks.rows import accepted, take
+from service.runtime.sinks.rows import check_kinds, take
 from service.runtime.sinks.tables import open_sink
 
 if TYPE_CHECKING:
@@ -121,13 +121,10 @@ def _write_sink(
     if sequence.any() or not is_ascending(order):
         positions = np.lexsort((sequence, order))
         columns, kinds = take(columns, positions), kinds[positions]
-    keep = accepted(sink, kinds)
-    if keep is not None:
-        columns, kinds = [each.filter(pa.array(keep)) for each in columns], kinds[keep]
-    if len(kinds):
-        target = open_sink(spec, number)
-        message.staged[number] = target.stage(*place, columns, kinds)
-        message.rows[number] = len(kinds)
+    check_kinds(sink, kinds)
+    target = open_sink(spec, number)
+    message.staged[number] = target.stage(*place, columns, kinds)
+    message.rows[number] = len(kinds)
 
 
 def _read_control(message: PartMessage, control: pa.Table, dead_letters_max: int) -> None:
