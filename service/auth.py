@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/docs", "/v1/openapi.json"})
 OPEN_PREFIX = "/docs/problems/"
-READING_POSTS = frozenset({"/v1/plans/validate", "/v1/plans/explain"})
+READING_POSTS = frozenset({"/v1/plans/diff", "/v1/plans/validate", "/v1/plans/explain"})
 PRINCIPAL = "tailrace.principal"
 """Where the ASGI scope holds the caller's name, empty when no keys are set."""
 

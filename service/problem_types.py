@@ -184,10 +184,34 @@ PATH_OUTSIDE_ROOT = ProblemType(
 PLAN_URI_REFUSED = ProblemType(
     "plan-uri-refused",
     422,
-    "the plan cannot be read from this address",
-    "`plan_uri` has a scheme that is not enabled, names no regular file, is larger than a body may "
-    "be, or did not answer with a document in time.",
+    "the plan cannot be read from or written to this address",
+    "`plan_uri`, or the address in a statement, lies in no folder that `files.plan_locations` "
+    "lists, names no regular file, holds more than a body may, or was not answered in time. "
+    "http addresses are only read.",
     "Post the plan inline as `plan`, or correct the address.",
+)
+PLAN_EXISTS = ProblemType(
+    "plan-exists",
+    409,
+    "there is something at the plan's address",
+    "COMPILE PLAN does not overwrite a plan unless `table.plan.force-recompile` is `true`, and "
+    "never overwrites what is no plan.",
+    "Remove the file, write `IF NOT EXISTS`, or set the option.",
+)
+SESSION_NOT_FOUND = ProblemType(
+    "session-not-found",
+    404,
+    "there is no session of this name",
+    "No session of this name exists, or it was not used for `limits.session_ttl_ms`.",
+    "Name it at `POST /v1/statements`: a session begins with its first declaration or option.",
+)
+SESSION_LIMIT = _retry(
+    "session-limit",
+    429,
+    "there are as many sessions as may be, or this one is full",
+    "`limits.sessions_max` sessions exist, or what the session declares is larger than "
+    "`limits.session_size_max_bytes`.",
+    "Close a session with `DELETE /v1/sessions/{session}`, drop tables, or raise the limit.",
 )
 
 # Of pipelines.

@@ -8,7 +8,7 @@ the error trees of all packages keeps that from happening by oversight.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -54,6 +54,7 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     api.IdempotencyInProgress: kinds.IDEMPOTENCY_IN_PROGRESS,
     api.IdempotencyMismatch: kinds.IDEMPOTENCY_MISMATCH,
     api.PlanUriRefused: kinds.PLAN_URI_REFUSED,
+    api.PlanExists: kinds.PLAN_EXISTS,
     api.TokenNotFound: kinds.TOKEN_NOT_FOUND,
     api.TokenGone: kinds.TOKEN_GONE,
     api.NotIngress: kinds.NOT_INGRESS,
@@ -93,6 +94,8 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     lifecycle.StartFailed: kinds.PIPELINE_FAILED,
     lifecycle.QueryStillRunning: kinds.PIPELINE_CONFLICT,
     lifecycle.SupervisorClosed: kinds.SPARK_UNAVAILABLE,
+    lifecycle.SqlSessionError: kinds.SESSION_LIMIT,
+    lifecycle.SqlSessionNotFound: kinds.SESSION_NOT_FOUND,
     inspection.InspectionError: kinds.INTERNAL,
     inspection.OperatorNotFound: kinds.OPERATOR_NOT_FOUND,
     inspection.TableNotFound: kinds.TABLE_NOT_FOUND,
@@ -175,6 +178,9 @@ def problem_of(error: BaseException) -> Problem:
     """What an error is over HTTP; of an internal one only the title gets out."""
     if isinstance(error, HTTPException):
         return _of_framework(error)
+    if isinstance(error, api.StatementFailed) and error.__cause__ is not None:
+        cause = problem_of(error.__cause__)
+        return replace(cause, members={**cause.members, **error.members})
     kind = problem_type_of(error)
     code = str(getattr(error, "code", kind.slug))
     if kind.is_internal:

@@ -14,6 +14,7 @@ import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -28,6 +29,8 @@ DAY_MS = 24 * HOUR_MS
 KIB = 1024
 MIB = 1024 * KIB
 
+REMOTE_SCHEMES = ("https", "http", "s3", "gs", "hdfs")
+"""Where plans may be, besides files below the root."""
 _API_KEY = re.compile(r"[A-Za-z0-9._-]{1,64}:(read|operate):[0-9a-f]{64}")
 
 
@@ -119,19 +122,39 @@ class FilesSettings(_Group):
 
     root: Path = Field(
         default=Path("data/files"),
-        description="Folder below which every file of a source, sink or plan_uri lies.",
+        description="Folder below which every file of a source, sink or plan lies.",
     )
-    http_plan_uris_enabled: bool = Field(
-        default=False,
-        description="Whether plan_uri may be an http(s) address; off, as it lets clients "
-        "make the service call others.",
+    plan_locations: tuple[str, ...] = Field(
+        default=(),
+        description="Remote folders that plan URIs may name: a JSON array of https, http, s3, gs "
+        "and hdfs addresses such as s3://bucket/plans; none by default, as they let clients make "
+        "the service call others.",
     )
-    http_plan_timeout_ms: int = Field(
+    plan_s3_endpoint: str = Field(
+        default="",
+        pattern=r"^(https?://[A-Za-z0-9.:\[\]-]+)?$",
+        description="Address of an object store that speaks S3, such as http://minio:9000; "
+        "empty: Amazon's.",
+    )
+    plan_timeout_ms: int = Field(
         default=5 * SECOND_MS,
         ge=100,
         le=MINUTE_MS,
-        description="Longest wait for such a plan, in ms.",
+        description="Longest wait for a remote plan, in ms.",
     )
+
+    @field_validator("plan_locations")
+    @classmethod
+    def _folders(cls, locations: tuple[str, ...]) -> tuple[str, ...]:
+        for location in locations:
+            parts = urlsplit(location)
+            if parts.scheme not in REMOTE_SCHEMES or not parts.hostname:
+                raise ValueError(
+                    f"a plan location is an address with scheme {', '.join(REMOTE_SCHEMES)}"
+                )
+            if parts.query or parts.fragment or "@" in parts.netloc:
+                raise ValueError("a plan location has no user, query or fragment")
+        return locations
 
 
 class ExecutionSettings(_Group):
@@ -247,6 +270,24 @@ class LimitSettings(_Group):
         default=100, ge=1, le=100_000, description="Pipelines that may exist at a time."
     )
     labels_max: int = Field(default=32, ge=0, le=1_000, description="Labels of one pipeline.")
+    statements_max: int = Field(
+        default=1_000, ge=1, le=100_000, description="Statements of one script."
+    )
+    sessions_max: int = Field(
+        default=1_000, ge=0, le=1_000_000, description="Named sessions that may exist at a time."
+    )
+    session_size_max_bytes: int = Field(
+        default=MIB,
+        ge=KIB,
+        le=256 * MIB,
+        description="Text of the declarations and options that one session keeps, in bytes.",
+    )
+    session_ttl_ms: int = Field(
+        default=DAY_MS,
+        ge=SECOND_MS,
+        le=365 * DAY_MS,
+        description="Time after its last use when a session is forgotten, in ms.",
+    )
     page_size_default: int = Field(
         default=100, ge=1, le=10_000, description="Items of a page when the request names no limit."
     )

@@ -7,7 +7,9 @@
     │   ├── Unauthenticated, Forbidden
     │   ├── PreconditionFailed
     │   └── IdempotencyInProgress, IdempotencyMismatch
-    ├── PlanUriRefused           the plan cannot be had from its address
+    ├── PlanUriRefused           the plan cannot be had from its address, or not written there
+    ├── PlanExists               the address of a plan to write is taken
+    ├── StatementFailed          a statement of a script; those before it have taken effect
     ├── TokenRefused             TokenNotFound, TokenGone
     └── IngressRefused
         ├── NotIngress, MalformedChanges, BacklogFull
@@ -121,6 +123,18 @@ class PlanUriRefused(ApiError):
     """The plan cannot be had from its address."""
 
     code = "api.plan-uri-refused"
+
+
+class PlanExists(ApiError):
+    """There is something at the address where a plan is to be written."""
+
+    code = "api.plan-exists"
+
+
+class StatementFailed(ApiError):
+    """A statement of a script failed, for the reason that is the cause; it is answered as that."""
+
+    code = "api.statement-failed"
 
 
 class TokenRefused(ApiError):

@@ -22,11 +22,13 @@ PipelineState = Literal[
 ]
 
 
-class _Request(BaseModel):
+class RequestBody(BaseModel):
+    """Of all requests: what is not known is refused."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class PlanBody(_Request):
+class PlanBody(RequestBody):
     """A compiled plan, inline or by address: exactly one of the two."""
 
     plan: dict[str, Any] | str | None = Field(
@@ -36,8 +38,8 @@ class PlanBody(_Request):
         default=None,
         min_length=1,
         max_length=2_048,
-        description="A file below the files root, as a path or `file:` address; http(s) addresses "
-        "only where the settings enable them.",
+        description="A file below the files root, as a path or `file:` address; https, http, s3, "
+        "gs and hdfs addresses only in folders that the settings list.",
         examples=["plans/latest_flight.plan.json"],
     )
 
@@ -52,7 +54,7 @@ class PlanBody(_Request):
         return self.plan, self.plan_uri
 
 
-class SqlBody(_Request):
+class SqlBody(RequestBody):
     """A script to compile; nothing is stored."""
 
     sql: str = Field(
@@ -61,7 +63,7 @@ class SqlBody(_Request):
     )
 
 
-class OptionsBody(_Request):
+class OptionsBody(RequestBody):
     """How the pipeline runs; what is not named is taken from the settings."""
 
     trigger_interval_ms: int | None = Field(
@@ -122,7 +124,7 @@ class PipelineBody(PlanBody):
         return self.plan, self.plan_uri, self.sql
 
 
-class PipelinePatch(_Request):
+class PipelinePatch(RequestBody):
     """What may change of a pipeline (RFC 7396): a member that is not there stays as it is.
 
     Options take effect at the next start of the query; `null` takes an option back to its default,
@@ -146,6 +148,10 @@ class Problem(BaseModel):
     node_id: int | None = Field(default=None, description="The plan's node that is meant.")
     path: str | None = Field(default=None, description="JSON pointer into the plan.")
     errors: list[dict[str, Any]] | None = None
+    statement: int | None = Field(default=None, description="Of a script: which one, from 1.")
+    results: list[dict[str, Any]] | None = Field(
+        default=None, description="Of the script's statements before it, which took effect."
+    )
 
 
 class Finding(BaseModel):
@@ -214,7 +220,7 @@ class PipelineList(_List):
     items: list[Pipeline]
 
 
-class TtlExtensionBody(_Request):
+class TtlExtensionBody(RequestBody):
     """How much longer everything is to live."""
 
     by_ms: int = Field(

@@ -25,7 +25,7 @@ from service.api.errors import InvalidParameter
 from service.api.etags import expected_version, reply
 from service.api.models import Pipeline, PipelineBody, PipelineList, PipelinePatch
 from service.api.paging import cursor_text, page_body, text
-from service.api.plan_documents import compiled, document_of
+from service.api.plan_documents import compiled_whole, document_of
 from service.api.plans import options_of
 from service.api.representations import pipeline_reply, represent, suits
 from service.plan import load_plan
@@ -74,7 +74,7 @@ async def create(
         if body.sql is None:
             document = await document_of(body, services.settings)
         else:
-            document = await compiled(body.sql)
+            document = await compiled_whole(body.sql)
         options = options_of(body.options).settled(services.settings.execution)
         plan = await in_thread(admit, document, options, services.settings)
         record = await in_thread(

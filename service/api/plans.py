@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
@@ -12,13 +12,17 @@ from service.api.deps import JsonBody, ServicesDep, describe, in_thread, preferr
 from service.api.etags import reply, tagged
 from service.api.models import PlanCheck, PlanCheckBody, SqlBody
 from service.api.plan_documents import compiled, document_of
-from service.plan import explain, load_plan
+from service.api.plan_models import PlanDiff, PlanDiffBody
+from service.plan import diff, explain, load_plan
 from service.runtime.admission import findings, storable
 from service.runtime.records import PipelineOptions
 
 if TYPE_CHECKING:
+    from service.api.deps import Services
     from service.api.models import OptionsBody
-    from service.plan import Explanation
+    from service.api.plan_models import PlanSource
+    from service.plan import CompiledPlan, Explanation, PlanDifference
+    from service.plan.nodes import ExecNode
     from service.runtime.admission import Finding, PlanDocument
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
@@ -65,6 +69,31 @@ async def compile_plan(request: Request, body: SqlBody) -> Response:
 
 
 @router.post(
+    "/diff",
+    response_model=PlanDiff,
+    dependencies=[JsonBody],
+    responses=describe(
+        problem.PIPELINE_NOT_FOUND,
+        problem.PLAN_INVALID,
+        problem.PLAN_URI_REFUSED,
+        problem.SQL_INVALID,
+        problem.PATH_OUTSIDE_ROOT,
+    ),
+)
+async def diff_plans(request: Request, body: PlanDiffBody, services: ServicesDep) -> Response:
+    """How one plan differs from another, and what becomes of state if it takes its place.
+
+    Nodes are told apart by id and type, by which state is found, too.
+    """
+    before, before_ttl_ms = await _plan_of(body.before, services)
+    after, after_ttl_ms = await _plan_of(body.after, services)
+    found = await in_thread(
+        diff, before, after, before_ttl_ms=before_ttl_ms, after_ttl_ms=after_ttl_ms
+    )
+    return reply(request, _difference(found))
+
+
+@router.post(
     "/explain",
     dependencies=[JsonBody],
     responses={
@@ -96,6 +125,50 @@ async def explain_plan(request: Request, body: PlanCheckBody, services: Services
 def options_of(body: OptionsBody) -> PipelineOptions:
     """The options that a request names."""
     return PipelineOptions(**body.model_dump(exclude_none=True))
+
+
+async def _plan_of(source: PlanSource, services: Services) -> tuple[CompiledPlan, int]:
+    """The plan that a body brings or names, and the time to live where it says none."""
+    options = options_of(source.options)
+    document: PlanDocument
+    if source.pipeline is not None:
+        record = await in_thread(services.registry.get, source.pipeline)
+        document = record.plan
+        given = {name: value for name, value in asdict(options).items() if value is not None}
+        options = replace(record.options, **given)
+    elif source.sql is not None:
+        document = await compiled(source.sql)
+    else:
+        document = await document_of(source, services.settings)
+    plan = await in_thread(load_plan, storable(document))
+    return plan, options.resolved(services.settings.execution).default_ttl_ms
+
+
+def _difference(found: PlanDifference) -> dict[str, Any]:
+    return {
+        "equal": found.is_empty,
+        "keeps_state": found.keeps_state,
+        "added": [_node(each) for each in found.added],
+        "removed": [_node(each) for each in found.removed],
+        "changed": [asdict(each) for each in found.changed],
+        "renumbered": [{"before": old_id, "after": new_id} for old_id, new_id in found.renumbered],
+        "state": [asdict(each) for each in found.states],
+        "ttl": [
+            {
+                "node_id": each.node_id,
+                "type": each.type,
+                "name": each.name,
+                "input": each.index,
+                "before_ms": each.before_ms,
+                "after_ms": each.after_ms,
+            }
+            for each in found.ttls
+        ],
+    }
+
+
+def _node(node: ExecNode) -> dict[str, Any]:
+    return {"node_id": node.id, "type": node.type_text, "description": node.description}
 
 
 def _explained(document: PlanDocument, default_ttl_ms: int) -> Explanation:

@@ -59,6 +59,6 @@ async def dead_letters(
 
 @router.get("/plan", responses=describe(problem.PIPELINE_NOT_FOUND))
 async def plan(request: Request, record: RecordDep) -> Response:
-    """The compiled plan as it was posted."""
+    """The compiled plan as it was posted, with the times to live that were changed since."""
     document: dict[str, Any] = record.plan
     return reply(request, document, version=record.version)

@@ -9,11 +9,14 @@ durations         times to live
 changelog_modes, keys      what an edge carries, and what tells its rows apart
 support           what we cannot run yet
 explanation, findings      the same for people
+diff, ttl_edit    what a change of a plan means for state; changing a time to live
+restore           tables of which a plan has only the names, from a catalogue
 errors            the tree of what can be wrong
 """
 
 from service.plan.changelog_mode import ChangelogMode
 from service.plan.changelog_modes import changelog_modes
+from service.plan.diff import PlanDifference, diff
 from service.plan.document import CompiledPlan, PlanLimits, check_document, load_plan
 from service.plan.durations import format_duration_ms, parse_duration_ms
 from service.plan.errors import DurationError, PlanError
@@ -22,6 +25,7 @@ from service.plan.findings import Finding, validate
 from service.plan.keys import upsert_keys
 from service.plan.nodes import Edge, ExecNode, StateMetadata
 from service.plan.support import RUN_WITHOUT_VIEW, Unsupported, unsupported
+from service.plan.ttl_edit import with_ttls
 
 __all__ = [
     "RUN_WITHOUT_VIEW",
@@ -32,12 +36,14 @@ __all__ = [
     "ExecNode",
     "Explanation",
     "Finding",
+    "PlanDifference",
     "PlanError",
     "PlanLimits",
     "StateMetadata",
     "Unsupported",
     "changelog_modes",
     "check_document",
+    "diff",
     "explain",
     "format_duration_ms",
     "load_plan",
@@ -45,4 +51,5 @@ __all__ = [
     "unsupported",
     "upsert_keys",
     "validate",
+    "with_ttls",
 ]

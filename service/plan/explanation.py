@@ -17,6 +17,8 @@ from service.plan.support import Unsupported, unsupported
 from state.types import format_type
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from service.plan.changelog_mode import ChangelogMode
     from service.plan.document import CompiledPlan
     from service.plan.nodes import ExecNode
@@ -32,6 +34,21 @@ class Explanation:
     """The same as a JSON value."""
     warnings: tuple[Finding, ...]
     unsupported: tuple[Unsupported, ...]
+    plain_tree: str
+    """The tree as Flink's `CompiledPlan.explain` has it, without what we know besides."""
+    tree_with_modes: str
+    """The same with the changes that each node sends, as `EXPLAIN CHANGELOG_MODE` has it."""
+    notes: tuple[str, ...]
+    """States, warnings and what cannot be run, each with its heading."""
+
+    def sections(self, *, has_modes: bool) -> str:
+        """The text of `EXPLAIN PLAN`: Flink's section, then ours."""
+        tree = self.tree_with_modes if has_modes else self.plain_tree
+        parts = [f"== Optimized Execution Plan ==\n{tree}"]
+        for note in self.notes:
+            heading, _, lines = note.partition("\n")
+            parts.append(f"== {heading.removesuffix(':')} ==\n{lines}")
+        return "\n\n".join(parts) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +67,22 @@ def explain(plan: CompiledPlan, *, default_ttl_ms: int = 0) -> Explanation:
     facts = _facts(plan, default_ttl_ms)
     warnings = tuple(validate(plan))
     missing = tuple(unsupported(plan))
-    parts = ["\n".join(_tree(facts, plan)), "\n".join(_state_lines(facts))]
+    notes = ["\n".join(_state_lines(facts))]
     if warnings:
-        parts.append("\n".join(["Warnings:", *(_warning_line(each) for each in warnings)]))
+        notes.append("\n".join(["Warnings:", *(_warning_line(each) for each in warnings)]))
     if missing:
-        parts.append("\n".join(["Not run yet:", *(_missing_line(each) for each in missing)]))
-    text = "\n\n".join(part for part in parts if part) + "\n"
-    return Explanation(text, _document(plan, facts, warnings, missing), warnings, missing)
+        notes.append("\n".join(["Not run yet:", *(_missing_line(each) for each in missing)]))
+    said = tuple(note for note in notes if note)
+    text = "\n\n".join([_tree(facts, plan, _braced), *said]) + "\n"
+    return Explanation(
+        text,
+        _document(plan, facts, warnings, missing),
+        warnings,
+        missing,
+        _tree(facts, plan, _plain),
+        _tree(facts, plan, _with_mode),
+        said,
+    )
 
 
 def _facts(plan: CompiledPlan, default_ttl_ms: int) -> dict[int, _Facts]:
@@ -76,7 +102,7 @@ def _facts(plan: CompiledPlan, default_ttl_ms: int) -> dict[int, _Facts]:
     return facts
 
 
-def _tree(facts: dict[int, _Facts], plan: CompiledPlan) -> list[str]:
+def _tree(facts: dict[int, _Facts], plan: CompiledPlan, line: Callable[[_Facts], str]) -> str:
     """The trees of all sinks, as Flink draws them; a node that is used twice is drawn once.
 
     Without recursion: a plan may be as deep as it has nodes.
@@ -93,13 +119,28 @@ def _tree(facts: dict[int, _Facts], plan: CompiledPlan) -> list[str]:
                 lines.append(f"{lead}Reused(node={node_id})")
                 continue
             drawn.add(node_id)
-            lines.append(f"{lead}{facts[node_id].node.description} {_braces(facts[node_id])}")
+            lines.append(lead + line(facts[node_id]))
             inputs = facts[node_id].inputs
             last = len(inputs) - 1
             for at, each in reversed(list(enumerate(inputs))):
                 arm, stem = ("+- ", "   ") if at == last else (":- ", ":  ")
                 pending.append((each, below + arm, below + stem))
-    return lines
+    return "\n".join(lines)
+
+
+def _plain(facts: _Facts) -> str:
+    return facts.node.description
+
+
+def _with_mode(facts: _Facts) -> str:
+    is_sink = facts.node.type.endswith("-sink")
+    mode = f"changelogMode=[{'NONE' if is_sink else facts.mode.short}]"
+    name, bracket, rest = facts.node.description.removesuffix(")").partition("(")
+    return f"{name}({rest}{', ' if bracket and rest else ''}{mode})"
+
+
+def _braced(facts: _Facts) -> str:
+    return f"{facts.node.description} {_braces(facts)}"
 
 
 def _braces(facts: _Facts) -> str:

@@ -109,8 +109,8 @@ class RedisTable:
 class Contents:
     """What one pipeline consists of."""
 
-    made_of: tuple[str, RunOptions]
-    """Id and options in force of the record: its plan never changes."""
+    made_of: tuple[str, int, RunOptions]
+    """The record's id and version of its plan, and the options in force, with that of theirs."""
     operators: tuple[OperatorContents, ...]
     sources: tuple[SourceTable, ...]
     sinks: tuple[SinkTable, ...]
@@ -223,13 +223,13 @@ class ContentsCache:
         for each in dropped:
             each.reader.close()
 
-    def _key(self, record: PipelineRecord) -> tuple[str, RunOptions]:
-        return record.id, record.in_force(self._execution)
+    def _key(self, record: PipelineRecord) -> tuple[str, int, RunOptions]:
+        return record.id, record.plan_version, record.in_force(self._execution)
 
     def _make(self, record: PipelineRecord) -> Contents:
-        plan = load_plan(record.plan)
+        plan = load_plan(record.plan_in_force)
         made_of = self._key(record)
-        options = made_of[1]
+        options = made_of[2]
         reader = CommittedReader(self._client, record.name)
         found = stateful_nodes(plan, options, orphans_max=self._execution.orphans_max)
         slot = SlotReader(self._client, record.name)

@@ -11,6 +11,10 @@
     │   ├── PipelineNotFound
     │   ├── TooManyPipelines
     │   └── VersionConflict       the record was changed since it was read
+    ├── SqlSessionError           asked wrongly of the named SQL sessions
+    │   ├── SqlSessionNotFound
+    │   ├── SqlSessionFull        it would hold more than it may
+    │   └── TooManySqlSessions
     ├── RegistryUnavailable       Redis does not answer: ask again later
     ├── RegistryCorrupt           a record that we did not write: keep the evidence
     ├── SparkUnavailable          the Connect server does not answer: ask again later
@@ -100,6 +104,30 @@ class VersionConflict(RegistryError):
         super().__init__(message, hint=hint)
         self.expected = expected
         self.found = found
+
+
+class SqlSessionError(LifecycleError):
+    """Asked wrongly of the named SQL sessions."""
+
+    code = "sql-session"
+
+
+class SqlSessionNotFound(SqlSessionError):
+    """No session has this name, or it was not used for too long."""
+
+    code = "sql-session.not-found"
+
+
+class SqlSessionFull(SqlSessionError):
+    """The session would hold more than it may."""
+
+    code = "sql-session.full"
+
+
+class TooManySqlSessions(SqlSessionError):
+    """There are as many sessions as there may be."""
+
+    code = "sql-session.too-many"
 
 
 class RegistryUnavailable(LifecycleError):

@@ -77,7 +77,9 @@ class DataflowStarter:
     def options(self, record: PipelineRecord, run: Run) -> RunOptions:
         """The record's options, complete by the settings, and what the run found."""
         options = record.options.resolved(self._settings.execution)
-        return replace(options, ttl_extension_ms=run.ttl_extension_ms)
+        return replace(
+            options, ttl_extension_ms=run.ttl_extension_ms, plan_version=record.plan_version
+        )
 
     def states(self, record: PipelineRecord) -> States:
         """What the record's stateful operators keep.

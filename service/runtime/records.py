@@ -73,6 +73,8 @@ class RunOptions:
     default_ttl_ms: int
     ttl_extension_ms: int = 0
     """By how much all lives were extended before the run: no option, `state.registry` has it."""
+    plan_version: int = 1
+    """Of the plan that the run was started with: no option, the record has it."""
     emit_expired: bool = False
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = None
     """None: as the plan says."""
@@ -127,12 +129,14 @@ class PipelineRecord:
     id: str
     """Unlike the name never used again; names the checkpoint folder."""
     plan: dict[str, Any]
-    """Flink's compiled plan as it was posted."""
+    """Flink's compiled plan as it was posted; later only times to live change in it."""
     options: PipelineOptions = PipelineOptions()
     labels: Mapping[str, str] = field(default_factory=dict)
     desired: Desired = Desired.STOPPED
     version: int = 1
     """Rises with every change of what was asked for."""
+    plan_version: int = 1
+    """The version that changed the plan last."""
     created_ms: int = 0
     updated_ms: int = 0
     query: QueryHandle | None = None
@@ -142,10 +146,20 @@ class PipelineRecord:
     run_options: RunOptions | None = None
     """Options of the last run that was started, which made the state as it is; None before any.
     Written by the supervisor; does not count as a change."""
+    run_plan: dict[str, Any] | None = None
+    """The plan of that run, if it was changed since then."""
 
     def in_force(self, execution: ExecutionSettings) -> RunOptions:
         """The options that count now: those of the last run, not those that wait for the next."""
         return self.run_options or self.options.resolved(execution)
+
+    @property
+    def plan_in_force(self) -> dict[str, Any]:
+        """The plan that counts now: that of the last run, not one that waits for the next."""
+        run = self.run_options
+        if run is None or run.plan_version == self.plan_version or self.run_plan is None:
+            return self.plan
+        return self.run_plan
 
 
 def to_hash(record: PipelineRecord) -> dict[str, bytes]:
@@ -158,12 +172,15 @@ def to_hash(record: PipelineRecord) -> dict[str, bytes]:
         "labels": dict(record.labels),
         "desired": record.desired.value,
         "version": record.version,
+        "plan_version": record.plan_version,
         "created_ms": record.created_ms,
         "updated_ms": record.updated_ms,
     }
     for name in ("query", "failure", "run_options"):
         if (part := getattr(record, name)) is not None:
             values[name] = asdict(part)
+    if record.run_plan is not None:
+        values["run_plan"] = record.run_plan
     return {name: orjson.dumps(value) for name, value in values.items()}
 
 

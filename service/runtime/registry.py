@@ -223,18 +223,19 @@ class Registry:
         options: PipelineOptions | None = None,
         labels: Mapping[str, str] | None = None,
         desired: Desired | str | None = None,
+        plan: dict[str, Any] | None = None,
     ) -> PipelineRecord:
         """Change what is wanted of a pipeline; what is None stays.
 
-        Nothing is written, and the version stays, where nothing differs. The plan never changes: a
-        pipeline's state belongs to it.
+        Nothing is written, and the version stays, where nothing differs. A pipeline's state belongs
+        to its plan, so a changed one must find the same state (`service.plan.with_ttls`).
 
         Raises:
             PipelineNotFound: no pipeline has this name.
             VersionConflict: its version is not `expected_version`.
             RegistryUnavailable: Redis does not answer.
         """
-        given: dict[str, Any] = {"options": options, "labels": labels}
+        given: dict[str, Any] = {"options": options, "labels": labels, "plan": plan}
         given["desired"] = None if desired is None else Desired(desired)
 
         def change(transaction: Pipeline) -> PipelineRecord:
@@ -243,6 +244,8 @@ class Registry:
             if wanted == record:
                 return record
             wanted = replace(wanted, version=record.version + 1, updated_ms=self._clock())
+            if wanted.plan != record.plan:
+                wanted = replace(wanted, plan_version=wanted.version, run_plan=record.plan_in_force)
             transaction.multi()
             transaction.hset(pipeline_key(name), mapping=cast("Any", to_hash(wanted)))
             return wanted

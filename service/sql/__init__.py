@@ -13,6 +13,8 @@ physical/                           nodes for relations; changes, phases, sinks;
 to_plan, to_json                    the document: ids, edges, types
 options                             what SET may change about a plan
 session                             statements one after the other; `compile_script`
+named_session                       a session that outlives its request, as text
+show, explain, logical_text         what SHOW, DESCRIBE and EXPLAIN answer
 errors                              the tree of what can be wrong, with line and column
 """
 

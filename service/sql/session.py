@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from service.sql.algebra import Sink
 from service.sql.binder.query import QueryBinder
-from service.sql.catalogue import CatalogTable, Catalogue, View
+from service.sql.catalogue import CatalogTable, Catalogue, Column, View
 from service.sql.ddl import create_table
-from service.sql.errors import SqlError, SqlTooLarge, ValidationError
+from service.sql.errors import SqlError, SqlTooLarge, UnsupportedSql, ValidationError
 from service.sql.options import Options
 from service.sql.physical.changelog import infer_changes
 from service.sql.physical.convert import convert
@@ -22,11 +23,17 @@ from service.sql.statements import (
     CompilePlan,
     CreateTable,
     CreateView,
+    Describe,
     Drop,
     ExecuteInserts,
+    ExecutePlan,
+    Explain,
     Insert,
+    ListOptions,
+    Query,
     ResetOption,
     SetOption,
+    Show,
     Statement,
     parse_script,
 )
@@ -90,10 +97,16 @@ class Session:
             case CompilePlan() | ExecuteInserts():
                 planned = self.plan(statement.inserts)
                 return PlannedStatement(statement, planned.document, planned.modes)
+            case ListOptions() | Show() | Describe() | Explain() | ExecutePlan():
+                raise UnsupportedSql(
+                    "a script of a plan cannot show, explain or execute",
+                    statement.position,
+                    hint="post it to /v1/statements",
+                )
         return None
 
-    def plan(self, inserts: Sequence[Insert]) -> PlannedNodes:
-        """The plan of INSERT statements that run together.
+    def plan(self, inserts: Sequence[Insert | Query]) -> PlannedNodes:
+        """The plan of INSERT statements that run together; of a query: with a sink that is none.
 
         Raises:
             SqlError: There is none.
@@ -109,7 +122,7 @@ class Session:
                 hint="split it over views and statements",
             ) from problem
 
-    def _sink(self, insert: Insert, options: Options) -> Node:
+    def _sink(self, insert: Insert | Query, options: Options) -> Node:
         """The nodes of one INSERT."""
         try:
             return self._planned(insert, options)
@@ -118,14 +131,29 @@ class Session:
                 problem.position = insert.position
             raise
 
-    def _planned(self, insert: Insert, options: Options) -> Node:
+    def bound(self, insert: Insert | Query) -> Sink:
+        """What an INSERT means, before any rule.
+
+        Raises:
+            SqlError: It means nothing.
+        """
+        if isinstance(insert, Query):
+            relation = QueryBinder(self.catalogue, insert.query).bind()
+            columns = tuple(map(Column, relation.row.names, relation.row.types))
+            # All kinds of change, as for a client that reads the rows.
+            takes_all = {"changelog-mode": "retract"}
+            nobody = CatalogTable(("", "", "*query*"), columns, (), "", None, takes_all)
+            return Sink(relation, nobody, None, None)
         table = self.catalogue.find(insert.names, insert.position)
         if not isinstance(table, CatalogTable):
             raise ValidationError(f"{'.'.join(insert.names)} is a view", insert.position)
         query = QueryBinder(self.catalogue, insert.query).bind()
-        sink = bind_sink(query, table, insert.columns, insert.conflict, insert.position)
+        return bind_sink(query, table, insert.columns, insert.conflict, insert.position)
+
+    def _planned(self, insert: Insert | Query, options: Options) -> Node:
+        sink = self.bound(insert)
         below = convert(rewrite(sink.input, options), options)
-        spec = SinkSpec(table, sink.conflict, sink.target_columns)
+        spec = SinkSpec(sink.table, sink.conflict, sink.target_columns)
         node = Node(spec, (below,), below.row)
         node = infer_changes(node, options)
         node = with_retractions(settle_lookups(node, options))

@@ -23,6 +23,24 @@ if TYPE_CHECKING:
 
 SCRIPT_CHARACTERS_MAX = 1024 * 1024
 ConflictBehavior = Literal["DEDUPLICATE", "ERROR", "NOTHING"]
+ExplainDetail = Literal["CHANGELOG_MODE", "ESTIMATED_COST", "PLAN_ADVICE"]
+ShowKind = Literal[
+    "TABLES",
+    "VIEWS",
+    "CATALOGS",
+    "DATABASES",
+    "CURRENT CATALOG",
+    "CURRENT DATABASE",
+    "CREATE TABLE",
+    "CREATE VIEW",
+    "COLUMNS",
+]
+_OF_ALL: tuple[ShowKind, ...] = (
+    "TABLES", "VIEWS", "CATALOGS", "DATABASES", "CURRENT CATALOG", "CURRENT DATABASE",
+)  # fmt: skip
+_OF_ONE: tuple[ShowKind, ...] = ("CREATE TABLE", "CREATE VIEW", "COLUMNS")
+_QUERY_WORDS = ("SELECT", "WITH", "VALUES", "(")
+_DETAILS: tuple[ExplainDetail, ...] = ("CHANGELOG_MODE", "ESTIMATED_COST", "PLAN_ADVICE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +53,18 @@ class SetOption:
 
 
 @dataclass(frozen=True, slots=True)
+class ListOptions:
+    """SET without a key: the options that are set."""
+
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
 class ResetOption:
     """RESET ['key']; None: all of them."""
 
     key: str | None
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +112,14 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
+class Query:
+    """A SELECT whose rows nobody takes: only to be explained."""
+
+    query: Fragment
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
 class CompilePlan:
     """COMPILE [AND EXECUTE] PLAN 'uri' [IF NOT EXISTS] FOR inserts."""
 
@@ -104,13 +138,74 @@ class ExecuteInserts:
     position: Position
 
 
+@dataclass(frozen=True, slots=True)
+class ExecutePlan:
+    """EXECUTE PLAN 'uri'."""
+
+    uri: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """SHOW ..: what there is, or how one table or view was declared."""
+
+    what: ShowKind
+    names: tuple[str, ...]
+    """The table or view; empty where the statement is about all of them."""
+    pattern: str | None
+    """LIKE: `%` is any text, `_` any character."""
+    is_negated: bool
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """DESCRIBE [EXTENDED] table or view; DESC."""
+
+    names: tuple[str, ...]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """EXPLAIN [details] [PLAN FOR] inserts or query, or EXPLAIN [details] PLAN [FOR] 'uri'."""
+
+    details: frozenset[ExplainDetail]
+    subjects: tuple[Insert, ...] | tuple[Query]
+    """Empty where a plan is explained."""
+    uri: str | None
+    position: Position
+
+
 Statement: TypeAlias = (
-    SetOption | ResetOption | CreateTable | CreateView | Drop | CompilePlan | ExecuteInserts
+    SetOption
+    | ListOptions
+    | ResetOption
+    | CreateTable
+    | CreateView
+    | Drop
+    | CompilePlan
+    | ExecuteInserts
+    | ExecutePlan
+    | Show
+    | Describe
+    | Explain
 )
 
 
 def parse_script(text: str) -> Iterator[Statement]:
     """The statements of a script, in order; one that is wrong ends the iteration.
+
+    Raises:
+        SqlError: See `parse_with_text`.
+    """
+    for statement, _ in parse_with_text(text):
+        yield statement
+
+
+def parse_with_text(text: str) -> Iterator[tuple[Statement, Fragment]]:
+    """The statements of a script with their text; one that is wrong ends the iteration.
 
     Raises:
         SqlTooLarge: The script has more than `SCRIPT_CHARACTERS_MAX` characters.
@@ -128,10 +223,15 @@ def parse_script(text: str) -> Iterator[Statement]:
         depth = max(depth + _opens(token), 0)
         if token.token_type is TokenType.SEMICOLON and depth == 0:
             if at > begin:
-                yield _statement(Cursor(fragment, tokens[begin:at]))
+                yield _with_text(Cursor(fragment, tokens[begin:at]))
             begin = at + 1
     if begin < len(tokens):
-        yield _statement(Cursor(fragment, tokens[begin:]))
+        yield _with_text(Cursor(fragment, tokens[begin:]))
+
+
+def _with_text(cursor: Cursor) -> tuple[Statement, Fragment]:
+    text = cursor.slice(0, len(cursor.tokens))
+    return _statement(cursor), text
 
 
 def _opens(token: Token) -> int:
@@ -158,14 +258,17 @@ def _statement(cursor: Cursor) -> Statement:
 def _set(cursor: Cursor) -> Statement:
     position = cursor.position()
     cursor.expect("SET")
+    if cursor.is_done:
+        return ListOptions(position)
     key = cursor.text()
     cursor.expect("=")
     return SetOption(key, cursor.text(), position)
 
 
 def _reset(cursor: Cursor) -> Statement:
+    position = cursor.position()
     cursor.expect("RESET")
-    return ResetOption(None if cursor.is_done else cursor.text())
+    return ResetOption(None if cursor.is_done else cursor.text(), position)
 
 
 def _create(cursor: Cursor) -> Statement:
@@ -211,14 +314,69 @@ def _compile(cursor: Cursor) -> Statement:
 def _execute(cursor: Cursor) -> Statement:
     position = cursor.position()
     cursor.expect("EXECUTE")
-    if cursor.looking_at("PLAN"):
-        raise UnsupportedSql("EXECUTE PLAN is not supported here", position)
+    if cursor.take("PLAN"):
+        return ExecutePlan(cursor.text(), position)
     return ExecuteInserts(_inserts(cursor), position)
 
 
 def _run(cursor: Cursor) -> Statement:
     position = cursor.position()
     return ExecuteInserts(_inserts(cursor), position)
+
+
+def _show(cursor: Cursor) -> Statement:
+    position = cursor.position()
+    cursor.expect("SHOW")
+    for what in _OF_ONE:
+        if cursor.take(*what.split()):
+            if what == "COLUMNS" and not cursor.take("FROM"):
+                cursor.expect("IN")
+            return Show(what, cursor.names(), *_like(cursor, what == "COLUMNS"), position)
+    for kind in _OF_ALL:
+        if cursor.take(*kind.split()):
+            return Show(kind, (), *_like(cursor, kind in ("TABLES", "VIEWS")), position)
+    raise UnsupportedSql(
+        f"SHOW {cursor.word} is not supported",
+        position,
+        hint=f"one of {', '.join((*_OF_ALL, *_OF_ONE))}",
+    )
+
+
+def _like(cursor: Cursor, is_allowed: bool) -> tuple[str | None, bool]:
+    """The pattern of a LIKE, and whether NOT stands before it."""
+    if not is_allowed or cursor.is_done:
+        return None, False
+    is_negated = cursor.take("NOT")
+    cursor.expect("LIKE")
+    return cursor.text(), is_negated
+
+
+def _describe(cursor: Cursor) -> Statement:
+    position = cursor.position()
+    if not cursor.take("DESC"):
+        cursor.expect("DESCRIBE")
+    cursor.take("EXTENDED")
+    return Describe(cursor.names(), position)
+
+
+def _explain(cursor: Cursor) -> Statement:
+    position = cursor.position()
+    cursor.expect("EXPLAIN")
+    details: set[ExplainDetail] = set()
+    while found := next((each for each in _DETAILS if cursor.take(each)), None):
+        details.add(found)
+        if not cursor.take(","):
+            break
+    chosen = frozenset(details)
+    if cursor.take("PLAN"):
+        is_for = cursor.take("FOR")
+        if not is_for or not cursor.word:
+            return Explain(chosen, (), cursor.text(), position)
+    if any(cursor.looking_at(word) for word in _QUERY_WORDS):
+        found_at = cursor.position()
+        return Explain(chosen, (Query(cursor.rest(), found_at),), None, position)
+    cursor.take("EXECUTE")
+    return Explain(chosen, _inserts(cursor), None, position)
 
 
 def _inserts(cursor: Cursor) -> tuple[Insert, ...]:
@@ -269,8 +427,12 @@ _READERS: dict[str, Callable[[Cursor], Statement]] = {
     "CREATE": _create,
     "DROP": _drop,
     "COMPILE": _compile,
+    "DESC": _describe,
+    "DESCRIBE": _describe,
     "EXECUTE": _execute,
+    "EXPLAIN": _explain,
     "INSERT": _run,
+    "SHOW": _show,
     "BEGIN": _run,
     "STATEMENT": _run,
 }

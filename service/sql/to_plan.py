@@ -15,7 +15,7 @@ from service.sql.physical.nodes import ExchangeSpec, MultiJoinSpec, SinkSpec
 from service.sql.to_json import row_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from service.sql.options import Options
     from service.sql.physical.nodes import Node
@@ -30,6 +30,8 @@ class PlannedNodes:
     document: dict[str, Any]
     modes: dict[int, tuple[str, ...]]
     """The kinds of change that each node sends, by its id; of a sink: none."""
+    nodes: Mapping[int, Node]
+    """What the document was made of, by the nodes' ids."""
 
 
 def to_plan(sinks: Sequence[Node], options: Options) -> PlannedNodes:
@@ -38,7 +40,7 @@ def to_plan(sinks: Sequence[Node], options: Options) -> PlannedNodes:
     for sink in sinks:
         writer.add(sink)
     document = {"flinkVersion": FLINK_VERSION, "nodes": writer.nodes, "edges": writer.edges}
-    return PlannedNodes(document, writer.modes)
+    return PlannedNodes(document, writer.modes, writer.by_id)
 
 
 class _Writer:
@@ -46,6 +48,7 @@ class _Writer:
         self.nodes: list[dict[str, Any]] = []
         self.edges: list[dict[str, Any]] = []
         self.modes: dict[int, tuple[str, ...]] = {}
+        self.by_id: dict[int, Node] = {}
         self._options = options
         self._ids: dict[tuple[object, ...], int] = {}
 
@@ -58,6 +61,7 @@ class _Writer:
             return known
         made = len(self.nodes) + 1
         self._ids[identity] = made
+        self.by_id[made] = node
         is_sink = isinstance(node.spec, SinkSpec)
         self.modes[made] = () if is_sink else tuple(node.changes.names)
         kind, own = properties(node, self._options)

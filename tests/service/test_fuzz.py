@@ -53,12 +53,40 @@ KNOWN = {
     "key": "N1",
     "slug": "internal",
     "state": "calls",
+    "session": "known",
 }
 PLANS: list[Any] = [
     flights_plan(),
     flights_plan(source=INGRESS),
     flights_plan(sink={"connector": "print"}),
 ]
+TABLES = """
+CREATE TABLE s (id INT NOT NULL, v STRING, PRIMARY KEY (id) NOT ENFORCED)
+  WITH ('connector' = 'ingress', 'format' = 'changelog-json');
+CREATE TABLE t (id INT NOT NULL, v STRING, PRIMARY KEY (v) NOT ENFORCED)
+  WITH ('connector' = 'redis');
+"""
+INSERT = "INSERT INTO t SELECT id, v FROM s ON CONFLICT DO DEDUPLICATE"
+SCRIPTS = [
+    f"{TABLES} {INSERT}",
+    f"{TABLES} COMPILE PLAN 'fuzz.json' FOR {INSERT}; EXPLAIN PLAN 'fuzz.json'",
+    f"{TABLES} COMPILE AND EXECUTE PLAN 'a/fuzz.json' IF NOT EXISTS FOR {INSERT}",
+    f"{TABLES} EXPLAIN CHANGELOG_MODE, ESTIMATED_COST, PLAN_ADVICE {INSERT}; DESCRIBE s; SET",
+    f"{TABLES} SHOW TABLES NOT LIKE '%%'; SHOW CREATE TABLE s; SHOW COLUMNS IN s LIKE '_'",
+    "EXECUTE PLAN 'fuzz.json'",
+    "EXECUTE PLAN '../fuzz.json'",
+    "EXECUTE PLAN 'http://127.0.0.1:1/fuzz.json'",
+    "SET 'table.exec.state.ttl' = 'x'; EXECUTE PLAN 'fuzz.json'",
+    "SET '\x00' = '\ufffe'; SET; RESET '\x00'; DROP TABLE IF EXISTS a.b.c",
+    "SHOW CREATE VIEW nosuch",
+    ";;;",
+]
+_TTLS = st.dictionaries(
+    st.sampled_from(["sinkMaterializeState", "leftState", ""]),
+    # Long enough that what the pipeline holds stays.
+    st.sampled_from(["0 ms", "1000000 d", "PT-1S", "9" * 90, "\x00", "१ d"]),
+    min_size=1,
+)
 DELETING = "DELETE"
 _LINES = st.lists(
     st.one_of(
@@ -124,6 +152,7 @@ def address(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory)
             flights.run_epoch(*[("+I", flight(f"f{n}")) for n in range(3)])
             flights.run_epoch(("-D", flight("f2")), ("-D", flight("f9", "N9")))
             write_states(client, "p")
+            app.post("/v1/statements", {"sql": TABLES, "session": "known"})
         with Server(create_app(settings, opener_with(StandInSpark()))) as url:
             yield url
 
@@ -149,9 +178,23 @@ def _with_known(case: Any, draw: Any) -> None:
             continue
         if name in KNOWN and draw(st.booleans()):
             case.path_parameters[name] = KNOWN[name]
-    if isinstance(case.body, dict) and "plan" in case.body and draw(st.booleans()):
-        case.body["plan"] = draw(st.sampled_from(PLANS))
-        case.body.pop("plan_uri", None)
+    if isinstance(case.body, dict):
+        _with_known_body(case.body, draw)
+
+
+def _with_known_body(body: dict[str, Any], draw: Any) -> None:
+    """Put what means something in the place of half of the generated members of a body."""
+    if "plan" in body and draw(st.booleans()):
+        body["plan"] = draw(st.sampled_from(PLANS))
+        body.pop("plan_uri", None)
+    if "sql" in body and draw(st.booleans()):
+        body["sql"] = draw(st.sampled_from(SCRIPTS))
+    if "states" in body and draw(st.booleans()):
+        body["states"] = draw(_TTLS)
+    for name in ("before", "after"):
+        if name in body and draw(st.booleans()):
+            ways = [{"plan": draw(st.sampled_from(PLANS))}, {"pipeline": "p"}, {"sql": SCRIPTS[0]}]
+            body[name] = draw(st.sampled_from(ways))
 
 
 @pytest.mark.parametrize("operation", operations(), ids=lambda each: each.label)
@@ -204,5 +247,5 @@ def test_the_pipeline_with_state_is_still_there(address: str) -> None:
 
 
 def test_every_operation_was_fuzzed() -> None:
-    assert len(operations()) > 25
+    assert len(operations()) > 31
     assert len(lists()) == 10

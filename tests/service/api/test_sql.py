@@ -56,3 +56,13 @@ def test_sql_and_a_plan_are_one_too_many(app: AppClient) -> None:
 
     assert_problem(app.post(PATH, body), 422, "invalid-request")
     assert_problem(app.post(PATH, {"name": "p"}), 422, "invalid-request")
+
+
+def test_a_pipeline_of_temporary_tables_is_whole(app: AppClient) -> None:
+    """A plan has only their names; nobody could read it again without the script."""
+    script = SCRIPT.replace("CREATE TABLE", "CREATE TEMPORARY TABLE")
+
+    answer = app.post(PATH, {"name": "p", "sql": script})
+
+    assert answer.status_code == 201, answer.text
+    assert app.json(f"{PATH}/p/plan") == app.post(COMPILE, {"sql": SCRIPT}).json()

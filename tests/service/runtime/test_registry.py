@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -161,6 +162,25 @@ def test_only_one_of_two_changes_of_the_same_version_is_made(registry: Registry)
     (winner,) = set(outcomes) - {"refused"}
     assert outcomes.count("refused") == 1
     assert registry.get("p").labels == {"by": winner}
+
+
+def test_a_changed_plan_counts_from_the_next_run_on(registry: Registry) -> None:
+    other = {**PLAN, "nodes": [{"id": 1}]}
+    third = {**PLAN, "nodes": [{"id": 2}]}
+    options = PipelineOptions().resolved(ExecutionSettings())
+    registry.create("p", PLAN)
+    never_run = registry.update("p", plan=other)
+    assert (never_run.plan_version, never_run.plan_in_force) == (2, other)
+
+    registry.note_query("p", HANDLE, replace(options, plan_version=2))
+    assert registry.update("p", labels={"a": "b"}).plan_version == 2
+    registry.update("p", plan=third)
+    registry.update("p", plan=PLAN)
+
+    changed = registry.get("p")
+    assert (changed.plan, changed.plan_version, changed.plan_in_force) == (PLAN, 5, other)
+    registry.note_query("p", HANDLE, replace(options, plan_version=5))
+    assert registry.get("p").plan_in_force == PLAN
 
 
 def test_list_goes_by_name_page_after_page(registry: Registry) -> None:

@@ -1,0 +1,129 @@
+"""`/v1/pipelines/{p}/operators/{op}/ttl`: one operator's times to live, by the state's name.
+
+A change is one of the plan that the registry keeps, as if its file had been edited (FLIP-292). As
+options, it counts from the next start of the query on; `POST .../restart` applies it. Nothing
+stored is rewritten: elements keep their times of access, and live as long as the new time says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request, Response
+
+from service import problem_types as problem
+from service.api.deps import (
+    IdempotencyDep,
+    JsonBody,
+    OperatorPath,
+    RecordDep,
+    ServicesDep,
+    contents_of,
+    describe,
+    in_thread,
+)
+from service.api.errors import PreconditionFailed
+from service.api.etags import expected_version, reply
+from service.api.plan_models import OperatorTtl, OperatorTtlPatch
+from service.plan import format_duration_ms, load_plan, with_ttls
+from service.plan.state_ttl import state_ttls
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.api.deps import Services
+    from service.plan.state_ttl import StateTtl
+    from service.runtime.records import PipelineRecord
+
+router = APIRouter(prefix="/v1/pipelines/{pipeline}/operators/{operator}/ttl", tags=["state"])
+
+_NOT_FOUND = (problem.PIPELINE_NOT_FOUND, problem.OPERATOR_NOT_FOUND)
+
+
+@router.get("", response_model=OperatorTtl, responses=describe(*_NOT_FOUND))
+async def get(
+    request: Request, record: RecordDep, operator: OperatorPath, services: ServicesDep
+) -> Response:
+    """How long an operator's states live: as the plan says, and in the run that was last."""
+    node_id = (await contents_of(services, record)).operator(operator).node_id
+    shown = await in_thread(_shown, services, record, operator, node_id)
+    return reply(request, shown, version=record.version)
+
+
+@router.patch(
+    "",
+    response_model=OperatorTtl,
+    dependencies=[JsonBody],
+    responses=describe(
+        *_NOT_FOUND, problem.PRECONDITION_FAILED, problem.INVALID_REQUEST, problem.PLAN_INVALID
+    ),
+)
+async def patch(
+    request: Request,
+    record: RecordDep,
+    operator: OperatorPath,
+    body: OperatorTtlPatch,
+    services: ServicesDep,
+    idempotency: IdempotencyDep,
+) -> Response:
+    """Change how long states live, from the next start of the query on; others stay as they are."""
+
+    async def act() -> Response:
+        expected = expected_version(request)
+        if expected not in (None, record.version):
+            raise PreconditionFailed(f"the pipeline has version {record.version}, not {expected}")
+        node_id = (await contents_of(services, record)).operator(operator).node_id
+        plan = await in_thread(_edited, services, record, node_id, body.states)
+        changed = await in_thread(
+            services.registry.update,
+            record.name,
+            # The plan was made of the one that was read, so nobody may have written in between.
+            expected_version=record.version,
+            plan=plan,
+        )
+        shown = await in_thread(_shown, services, changed, operator, node_id)
+        return reply(request, shown, version=changed.version)
+
+    return await idempotency.run(act)
+
+
+def _edited(
+    services: Services, record: PipelineRecord, node_id: int, ttls: Mapping[str, str]
+) -> dict[str, Any]:
+    options = record.options.resolved(services.settings.execution)
+    plan = load_plan(record.plan)
+    edited = with_ttls(plan, node_id, ttls, default_ttl_ms=options.default_ttl_ms)
+    # What is kept must load: nobody would look at it again before the next start.
+    load_plan(edited)
+    return edited
+
+
+def _shown(
+    services: Services, record: PipelineRecord, operator: str, node_id: int
+) -> dict[str, Any]:
+    execution = services.settings.execution
+    waiting = record.options.resolved(execution)
+    wanted = _states(record.plan, node_id, waiting.default_ttl_ms)
+    running = record.in_force(execution)
+    in_force = _states(record.plan_in_force, node_id, running.default_ttl_ms)
+    return {
+        "operator": operator,
+        "node_id": node_id,
+        "states": [
+            {
+                "name": state.name,
+                "input": state.index,
+                "ttl": format_duration_ms(state.ttl_ms),
+                "ttl_ms": state.ttl_ms,
+                "origin": state.origin,
+                "in_force_ms": now.ttl_ms if record.run_options is not None else None,
+            }
+            for state, now in zip(wanted, in_force, strict=True)
+        ],
+    }
+
+
+def _states(document: dict[str, Any], node_id: int, default_ttl_ms: int) -> tuple[StateTtl, ...]:
+    plan = load_plan(document)
+    node = plan.node(node_id)
+    return state_ttls(node, len(plan.input_edges(node_id)), default_ttl_ms=default_ttl_ms)

@@ -1,0 +1,118 @@
+"""Bodies and answers about changes of plans: times to live, and what differs between two plans."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, StringConstraints
+
+from service.api.models import OptionsBody, PipelineName, PlanBody, RequestBody
+
+Duration = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+StateName = Annotated[str, StringConstraints(max_length=255)]
+
+
+class OperatorTtlPatch(RequestBody):
+    """Times to live by the state's name."""
+
+    states: dict[StateName, Duration] = Field(
+        min_length=1,
+        max_length=1_000,
+        description="As plans write them: `36 h`, `7 d`, `PT1H`; `0 ms` keeps for ever.",
+        examples=[{"sinkMaterializeState": "36 h"}],
+    )
+
+
+class OperatorStateTtl(BaseModel):
+    """How long one state of an operator lives."""
+
+    name: str
+    input: int = Field(description="Of which input of the operator it is, from 0.")
+    ttl: str
+    ttl_ms: int = Field(description="0: for ever. Counts from the next start on.")
+    origin: Literal["plan", "default"]
+    in_force_ms: int | None = Field(description="In the last run; null before the first.")
+
+
+class OperatorTtl(BaseModel):
+    """How long the states of an operator live."""
+
+    operator: str
+    node_id: int
+    states: list[OperatorStateTtl]
+
+
+class PlanSource(PlanBody):
+    """A plan: inline, by address, as SQL, or that of a pipeline; exactly one of the four."""
+
+    sql: str | None = Field(
+        default=None, min_length=1, description="A script of Flink SQL that asks for one plan."
+    )
+    pipeline: PipelineName | None = Field(
+        default=None, description="The name of a pipeline; its options count too."
+    )
+    options: OptionsBody = Field(
+        default_factory=OptionsBody, description="`default_ttl_ms` counts where a plan says none."
+    )
+
+    def _ways(self) -> tuple[object, ...]:
+        return self.plan, self.plan_uri, self.sql, self.pipeline
+
+
+class PlanDiffBody(RequestBody):
+    """Two plans to compare."""
+
+    before: PlanSource = Field(description="The plan that state was made with.")
+    after: PlanSource = Field(description="The plan that would take its place.")
+
+
+class DiffNode(BaseModel):
+    """A node that one plan has and the other has not."""
+
+    node_id: int
+    type: str
+    description: str
+
+
+class ChangedNode(BaseModel):
+    """A node of both plans that differs."""
+
+    node_id: int
+    type: str
+    properties: list[str]
+
+
+class NodeState(BaseModel):
+    """What becomes of a node's state."""
+
+    node_id: int
+    type: str
+    fate: Literal["kept", "migrated", "dropped", "new"]
+    names: list[str]
+    reason: str
+
+
+class ChangedTtl(BaseModel):
+    """A state whose time to live differs; 0 is for ever."""
+
+    node_id: int
+    type: str
+    name: str
+    input: int
+    before_ms: int
+    after_ms: int
+
+
+class PlanDiff(BaseModel):
+    """How one plan differs from another."""
+
+    equal: bool = Field(description="Whether they do the same, whatever their text.")
+    keeps_state: bool = Field(description="Whether no state of the plan before is dropped.")
+    added: list[DiffNode]
+    removed: list[DiffNode]
+    changed: list[ChangedNode]
+    renumbered: list[dict[str, int]] = Field(
+        description="Nodes that differ in nothing but their ids, by which state is found."
+    )
+    state: list[NodeState]
+    ttl: list[ChangedTtl]

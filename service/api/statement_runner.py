@@ -1,0 +1,292 @@
+"""A script of statements, run one after the other: the counterpart of Flink's SQL gateway.
+
+    declarations, SET     change the session
+    SHOW, DESCRIBE        read it
+    EXPLAIN               plans or reads a plan, and stores nothing
+    COMPILE PLAN          writes a plan's file
+    INSERT, EXECUTE ..    start a pipeline, as `POST /v1/pipelines` does
+
+The whole script is parsed before its first statement runs. After that a statement that fails ends
+the script; what those before it did stays, and the answer lists it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+import orjson
+
+from service.api.deps import in_thread
+from service.api.errors import StatementFailed
+from service.api.plan_documents import plan_at
+from service.api.plan_locations import plan_exists, write_plan
+from service.plan import explain
+from service.plan.restore import RestoreObjects, restored
+from service.plan.tables import parse_identifier
+from service.runtime.admission import admit, storable
+from service.sql.errors import SqlTooLarge, ValidationError
+from service.sql.explain import explain_statement
+from service.sql.options import Options
+from service.sql.show import describe, options_listing, show, text_listing
+from service.sql.statements import (
+    CompilePlan,
+    CreateTable,
+    CreateView,
+    Describe,
+    Drop,
+    ExecuteInserts,
+    ExecutePlan,
+    Explain,
+    ListOptions,
+    ResetOption,
+    SetOption,
+    Show,
+    parse_with_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.api.deps import Services
+    from service.plan import CompiledPlan
+    from service.runtime.admission import PlanDocument
+    from service.runtime.records import PipelineOptions
+    from service.runtime.sql_sessions import SqlSessions
+    from service.sql.named_session import NamedSession
+    from service.sql.show import Listing
+    from service.sql.source_text import Fragment
+    from service.sql.statements import Statement
+
+_OK = text_listing("result", ["OK"])
+_FORCE = "table.plan.force-recompile"
+_NAME = "pipeline.name"
+_TTL = "table.exec.state.ttl"
+_RESTORE = "table.plan.restore.catalog-objects"
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9_-]+")
+_NAME_LENGTH_MAX = 63
+_TITLES: dict[type[object], str] = {
+    SetOption: "SET",
+    ListOptions: "SET",
+    ResetOption: "RESET",
+    Describe: "DESCRIBE",
+    ExecutePlan: "EXECUTE PLAN",
+    Explain: "EXPLAIN",
+}
+
+
+class StatementRunner:
+    """Runs the statements of one request in a session.
+
+    Args:
+        services: Of the application.
+        session: What is declared and set so far; statements change it.
+        options: Of the pipelines that are started.
+        sessions: Where the session is kept; None: it ends with the request.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        session: NamedSession,
+        options: PipelineOptions,
+        sessions: SqlSessions | None = None,
+    ) -> None:
+        self._services = services
+        self._settings = services.settings
+        self._session = session
+        self._pipeline_options = options
+        self._sessions = sessions
+
+    async def run(self, sql: str) -> list[dict[str, Any]]:
+        """What each statement of a script did.
+
+        Raises:
+            SqlError: The script cannot be parsed; nothing was run.
+            StatementFailed: A statement failed; its cause says why.
+        """
+        statements = await in_thread(self._parsed, sql)
+        results: list[dict[str, Any]] = []
+        for number, (statement, text) in enumerate(statements, start=1):
+            try:
+                results.append(await self._run(statement, text))
+            except Exception as cause:
+                # Whatever it was: the client must learn what took effect before it.
+                raise StatementFailed(
+                    "a statement failed", statement=number, results=results
+                ) from cause
+        return results
+
+    def _parsed(self, sql: str) -> list[tuple[Statement, Fragment]]:
+        limit = self._settings.limits.statements_max
+        found = []
+        for each in parse_with_text(sql):
+            found.append(each)
+            if len(found) > limit:
+                raise SqlTooLarge(f"the script has more than {limit} statements", each[0].position)
+        return found
+
+    async def _run(self, statement: Statement, text: Fragment) -> dict[str, Any]:
+        catalogue = self._session.session.catalogue
+        more: dict[str, Any] = {}
+        listing: Listing = _OK
+        match statement:
+            case ListOptions():
+                listing = options_listing(self._session.options)
+            case Show():
+                listing = await in_thread(show, statement, catalogue)
+            case Describe():
+                listing = await in_thread(describe, statement, catalogue)
+            case Explain():
+                listing = text_listing("result", [await self._explained(statement)])
+            case CompilePlan():
+                more = await self._compile(statement, text)
+            case ExecutePlan(uri):
+                plan = await self._plan_at(uri)
+                more = {"pipeline": await self._start(plan), "plan_uri": uri}
+            case ExecuteInserts():
+                more = {"pipeline": await self._start(await self._planned(statement, text))}
+            case _:
+                await in_thread(self._declare, statement, text)
+        return _result(statement, listing, **more)
+
+    def _declare(self, statement: Statement, text: Fragment) -> None:
+        if self._sessions is not None:
+            self._sessions.check_size(self._session.saved(), text.text)
+        self._session.run(statement, text)
+
+    async def _compile(self, statement: CompilePlan, text: Fragment) -> dict[str, Any]:
+        """COMPILE PLAN, and COMPILE AND EXECUTE PLAN, which runs a plan that is there already."""
+        uri = statement.uri
+        replaces = Options(self._session.options).flag(_FORCE, default=False)
+        keeps = statement.executes or statement.if_absent
+        if keeps and await plan_exists(uri, self._settings):
+            found: dict[str, Any] = {"plan_uri": uri, "plan_written": False}
+            if statement.executes:
+                found["pipeline"] = await self._start(await self._plan_at(uri))
+            return found
+        document = await self._planned(statement, text)
+        await write_plan(uri, plan_text(document), self._settings, replaces=replaces)
+        found = {"plan_uri": uri, "plan_written": True}
+        if statement.executes:
+            found["pipeline"] = await self._start(document)
+        return found
+
+    async def _planned(
+        self, statement: CompilePlan | ExecuteInserts, text: Fragment
+    ) -> dict[str, Any]:
+        planned = await in_thread(self._session.run, statement, text)
+        assert planned is not None, "both ask for a plan"
+        return planned.document
+
+    async def _plan_at(self, uri: str) -> PlanDocument:
+        return await plan_at(uri, self._settings)
+
+    async def _explained(self, statement: Explain) -> str:
+        if statement.uri is None:
+            return await in_thread(
+                explain_statement, self._session.session, statement.subjects, statement.details
+            )
+        document = await self._plan_at(statement.uri)
+        return await in_thread(self._plan_explained, document, statement)
+
+    def _plan_explained(self, document: PlanDocument, statement: Explain) -> str:
+        plan = self._whole(document)
+        ttl_ms = self._options().resolved(self._settings.execution).default_ttl_ms
+        has_modes = "CHANGELOG_MODE" in statement.details
+        return explain(plan, default_ttl_ms=ttl_ms).sections(has_modes=has_modes)
+
+    async def _start(self, document: PlanDocument) -> dict[str, str]:
+        """A pipeline of a plan, started."""
+        services = self._services
+        plan = await in_thread(self._whole, document)
+        options = self._options().settled(self._settings.execution)
+        plan = await in_thread(admit, dict(plan.document), options, self._settings)
+        name = self._session.options.get(_NAME) or pipeline_name(plan)
+        record = await in_thread(
+            services.registry.create,
+            name,
+            dict(plan.document),
+            options=options,
+            desired="RUNNING",
+        )
+        await services.supervisor.apply(record.name)
+        return {"name": record.name, "href": f"/v1/pipelines/{record.name}"}
+
+    def _whole(self, document: PlanDocument) -> CompiledPlan:
+        """The plan with the tables of the session in it."""
+        objects = self._session.options.get(_RESTORE, "ALL").upper()
+        if objects not in get_args(RestoreObjects):
+            raise ValidationError(
+                f"option {_RESTORE} cannot be {objects!r}",
+                hint=f"one of {', '.join(get_args(RestoreObjects))}",
+            )
+        tables = self._session.tables()
+        return restored(storable(document), tables, cast("RestoreObjects", objects))
+
+    def _options(self) -> PipelineOptions:
+        """Those of the request; the session's TTL counts where the plan and they say none."""
+        given = self._pipeline_options
+        if given.default_ttl_ms is not None or _TTL not in self._session.options:
+            return given
+        return replace(given, default_ttl_ms=Options(self._session.options).duration_ms(_TTL))
+
+
+def plan_text(document: Mapping[str, Any]) -> bytes:
+    """A plan as its file holds it: for people, too."""
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def pipeline_name(plan: CompiledPlan) -> str:
+    """The name of a pipeline that none was given to: after its sinks, as Flink names jobs.
+
+    Flink has the catalogue and database in it, and any characters; ours is part of addresses.
+    """
+    tables = []
+    for sink in plan.sinks:
+        table = sink.raw.get("dynamicTableSink", {}).get("table", {})
+        names = parse_identifier(str(table.get("identifier", "")))
+        tables.append(names[-1] if names else "table")
+    joined = _NOT_IN_NAMES.sub("-", "_".join(tables).lower())
+    return f"insert-into_{joined}"[:_NAME_LENGTH_MAX]
+
+
+def _result(
+    statement: Statement,
+    listing: Listing,
+    *,
+    plan_uri: str | None = None,
+    plan_written: bool | None = None,
+    pipeline: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    has_content = listing is not _OK or pipeline is not None
+    return {
+        "statement": _title(statement),
+        "position": {"line": statement.position.line, "column": statement.position.column},
+        "result_kind": "SUCCESS_WITH_CONTENT" if has_content else "SUCCESS",
+        "columns": [{"name": name, "type": kind} for name, kind in listing.columns],
+        "rows": [list(row) for row in listing.rows],
+        "plan_uri": plan_uri,
+        "plan_written": plan_written,
+        "pipeline": pipeline,
+    }
+
+
+def _title(statement: Statement) -> str:
+    """A statement's first words."""
+    match statement:
+        case CreateTable():
+            return "CREATE TABLE"
+        case CreateView():
+            return "CREATE VIEW"
+        case Drop(kind):
+            return f"DROP {kind}"
+        case Show(what):
+            return f"SHOW {what}"
+        case CompilePlan():
+            return "COMPILE AND EXECUTE PLAN" if statement.executes else "COMPILE PLAN"
+        case ExecuteInserts(inserts):
+            return "INSERT" if len(inserts) == 1 else "EXECUTE STATEMENT SET"
+        case _:
+            return _TITLES[type(statement)]

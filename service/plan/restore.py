@@ -1,0 +1,78 @@
+"""Plans made whole by a catalogue: what `table.plan.restore.catalog-objects` says of their tables.
+
+A plan may hold no more than the names of its tables, as it always does for temporary ones. Where a
+session knows them, their description is put into the plan, so that it means the same without the
+session. Options are merged, the catalogue's win.
+
+Source: Flink `ContextResolvedTableJsonDeserializer` (2.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from service.plan.document import load_plan
+from service.plan.tables import parse_identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.plan.document import CompiledPlan
+
+RestoreObjects = Literal["ALL", "ALL_ENFORCED", "IDENTIFIER"]
+
+_HOLDERS = ("scanTableSource", "dynamicTableSink", "lookupTableSource")
+
+
+def restored(
+    source: str | bytes | Mapping[str, Any],
+    catalog: Mapping[str, Mapping[str, Any]],
+    objects: RestoreObjects = "ALL",
+) -> CompiledPlan:
+    """The plan with its tables as the catalogue has them.
+
+    Args:
+        source: The document.
+        catalog: Tables by identifier, each as a plan writes a `resolvedTable`.
+        objects: ALL: plan and catalogue together; ALL_ENFORCED: the plan's description alone;
+            IDENTIFIER: the catalogue's alone.
+
+    Raises:
+        UnresolvedTable: Neither has a table that the plan needs.
+        SchemaMismatch: Plan and catalogue describe different tables.
+        PlanError: Anything else that is wrong with the plan.
+    """
+    if objects == "ALL_ENFORCED":
+        return load_plan(source)
+    plan = load_plan(source, catalog=catalog)
+    by_names = {parse_identifier(identifier): table for identifier, table in catalog.items()}
+    document = _rebuilt(dict(plan.document), by_names, is_enforced=objects == "IDENTIFIER")
+    return load_plan(document)
+
+
+def _rebuilt(value: Any, catalog: Mapping[Any, Mapping[str, Any]], *, is_enforced: bool) -> Any:
+    """The value with the tables in it described; depth is bounded by the plan's reader."""
+    if isinstance(value, list):
+        return [_rebuilt(each, catalog, is_enforced=is_enforced) for each in value]
+    if not isinstance(value, dict):
+        return value
+    made = {key: _rebuilt(each, catalog, is_enforced=is_enforced) for key, each in value.items()}
+    for holder in _HOLDERS:
+        spec = made.get(holder)
+        if isinstance(spec, dict) and isinstance(spec.get("table"), dict):
+            table = _described(spec["table"], catalog, is_enforced=is_enforced)
+            made[holder] = {**spec, "table": table}
+    return made
+
+
+def _described(
+    table: dict[str, Any], catalog: Mapping[Any, Mapping[str, Any]], *, is_enforced: bool
+) -> dict[str, Any]:
+    given = table.get("resolvedTable")
+    known = catalog.get(parse_identifier(str(table.get("identifier", ""))))
+    if known is None:
+        return {k: v for k, v in table.items() if k != "resolvedTable" or not is_enforced}
+    if not isinstance(given, dict) or is_enforced:
+        return {**table, "resolvedTable": dict(known)}
+    options = {**(given.get("options") or {}), **known.get("options", {})}
+    return {**table, "resolvedTable": {**given, "options": options}}

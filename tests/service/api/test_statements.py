@@ -1,0 +1,364 @@
+"""Scripts of statements over HTTP: what they declare, show, compile, explain and start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from service.settings import LimitSettings
+from tests.oracles import RECORDED
+from tests.service.api.test_pipelines import PATH
+from tests.service.app_client import until
+from tests.service.test_app import assert_problem
+
+if TYPE_CHECKING:
+    import redis
+
+    from tests.service.app_client import AppClient
+
+URL = "/v1/statements"
+SESSIONS = "/v1/sessions"
+TABLES = """
+CREATE TABLE s (id INT NOT NULL, v STRING, PRIMARY KEY (id) NOT ENFORCED)
+  WITH ('connector' = 'ingress', 'format' = 'changelog-json');
+CREATE TABLE t (id INT NOT NULL, v STRING, PRIMARY KEY (v) NOT ENFORCED)
+  WITH ('connector' = 'redis');
+"""
+INSERT = "INSERT INTO t SELECT id, v FROM s ON CONFLICT DO DEDUPLICATE"
+
+RESTORE = "SET 'table.plan.restore.catalog-objects' = 'x'"
+FORCE = "SET 'table.plan.force-recompile' = 'x'"
+
+
+def run(app: AppClient, sql: str, **more: Any) -> list[dict[str, Any]]:
+    """The results of a script that must succeed."""
+    answer = app.post(URL, {"sql": sql, **more})
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["results"]
+    return found
+
+
+def rows(app: AppClient, sql: str, **more: Any) -> list[list[Any]]:
+    """The rows of a script's last statement."""
+    found: list[list[Any]] = run(app, sql, **more)[-1]["rows"]
+    return found
+
+
+def failed(app: AppClient, sql: str, status: int, slug: str, **more: Any) -> dict[str, Any]:
+    """The problem of a script that must fail."""
+    return assert_problem(app.post(URL, {"sql": sql, **more}), status, slug)
+
+
+def plan_of(app: AppClient, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = app.json(f"{PATH}/{name}/plan")
+    return found
+
+
+def test_each_statement_has_a_result_with_its_place(app: AppClient) -> None:
+    found = run(app, "SET 'a' = 'b';\nSHOW TABLES;\n  RESET; SET")
+
+    assert [(each["statement"], each["result_kind"]) for each in found] == [
+        ("SET", "SUCCESS"),
+        ("SHOW TABLES", "SUCCESS_WITH_CONTENT"),
+        ("RESET", "SUCCESS"),
+        ("SET", "SUCCESS_WITH_CONTENT"),
+    ]
+    assert found[2]["position"] == {"line": 3, "column": 3}
+    assert found[0]["columns"] == [{"name": "result", "type": "STRING"}]
+    assert found[0]["rows"] == [["OK"]]
+    assert found[1]["rows"] == found[3]["rows"] == []
+
+
+def test_a_script_has_a_catalogue_of_its_own(app: AppClient) -> None:
+    assert rows(app, TABLES + "SHOW TABLES") == [["s"], ["t"]]
+    assert rows(app, TABLES + "DROP TABLE s; SHOW TABLES") == [["t"]]
+    assert rows(app, "SHOW TABLES") == []
+
+
+def test_an_insert_starts_a_pipeline_and_says_where_it_is(app: AppClient) -> None:
+    result = run(app, f"{TABLES} {INSERT}")[-1]
+
+    assert result["statement"] == "INSERT"
+    assert result["pipeline"] == {"name": "insert-into_t", "href": f"{PATH}/insert-into_t"}
+    until(lambda: app.json(result["pipeline"]["href"])["status"]["state"] == "RUNNING")
+    compiled = app.post("/v1/plans/compile", {"sql": f"{TABLES} {INSERT}"}).json()
+    assert plan_of(app, "insert-into_t") == compiled
+
+
+def test_a_pipeline_bears_the_name_and_options_that_are_asked_for(app: AppClient) -> None:
+    sql = f"{TABLES} SET 'pipeline.name' = 'mine'; {INSERT}"
+    run(app, sql, options={"max_parallelism": 4})
+
+    assert app.json(f"{PATH}/mine")["options"]["max_parallelism"] == 4
+    problem = failed(app, sql, 409, "pipeline-exists")
+    assert problem["statement"] == 4
+    assert [each["statement"] for each in problem["results"]] == [
+        "CREATE TABLE", "CREATE TABLE", "SET",
+    ]  # fmt: skip
+    failed(app, f"{TABLES} SET 'pipeline.name' = 'Not Mine'; {INSERT}", 422, "invalid-request")
+
+
+def test_a_statement_set_is_one_pipeline(app: AppClient) -> None:
+    more = TABLES + "CREATE TABLE u (v STRING) WITH ('connector' = 'print');"
+    inserts = f"BEGIN {INSERT}; INSERT INTO u SELECT v FROM s; END"
+    result = run(app, f"{more} EXECUTE STATEMENT SET {inserts}")[-1]
+
+    assert result["statement"] == "EXECUTE STATEMENT SET"
+    assert result["pipeline"]["name"] == "insert-into_t_u"
+    set_first = run(app, f"{more} SET 'pipeline.name' = 'b'; BEGIN STATEMENT SET; {INSERT}; END;")
+    assert set_first[-1]["pipeline"]["name"] == "b"
+
+
+def test_a_temporary_table_is_in_the_plan_that_runs(app: AppClient) -> None:
+    """A plan names it only, as Flink's does; what runs must not depend on the session."""
+    tables = TABLES.replace("CREATE TABLE", "CREATE TEMPORARY TABLE")
+    run(app, f"{tables} COMPILE PLAN 'p.json' FOR {INSERT}; {INSERT}")
+
+    source = plan_of(app, "insert-into_t")["nodes"][0]["scanTableSource"]["table"]
+    assert source["resolvedTable"]["options"]["connector"] == "ingress"
+    written = orjson.loads((app.settings.files.root / "p.json").read_bytes())
+    assert "resolvedTable" not in written["nodes"][0]["scanTableSource"]["table"]
+    failed(app, "EXECUTE PLAN 'p.json'", 422, "plan-invalid")
+    run(app, f"{tables} SET 'pipeline.name' = 'again'; EXECUTE PLAN 'p.json'")
+    assert plan_of(app, "again") == plan_of(app, "insert-into_t")
+
+
+def test_a_plan_is_overwritten_only_where_that_is_asked_for(app: AppClient) -> None:
+    file = app.settings.files.root / "plans" / "a.json"
+    other = INSERT.replace("id, v", "id + 1, v")
+    first = run(app, f"{TABLES} COMPILE PLAN 'plans/a.json' FOR {INSERT}")[-1]
+    text = file.read_text()
+    kept = run(app, f"{TABLES} COMPILE PLAN 'plans/a.json' IF NOT EXISTS FOR {other}")[-1]
+
+    assert (first["plan_uri"], first["plan_written"]) == ("plans/a.json", True)
+    assert (kept["rows"], kept["plan_written"]) == ([["OK"]], False)
+    problem = failed(app, f"{TABLES} COMPILE PLAN 'plans/a.json' FOR {other}", 409, "plan-exists")
+    assert "force-recompile" in problem["hint"]
+    assert file.read_text() == text
+    force = "SET 'table.plan.force-recompile' = 'true';"
+    run(app, f"{TABLES} {force} COMPILE PLAN 'plans/a.json' FOR {other}")
+    assert file.read_text() != text
+    assert [each.name for each in file.parent.iterdir()] == ["a.json"]
+
+
+def test_what_is_no_plan_is_never_overwritten(app: AppClient) -> None:
+    file = app.settings.files.root / "rows.jsonl"
+    file.write_text('{"op":"+I","data":{}}')
+
+    force = "SET 'table.plan.force-recompile' = 'true';"
+    failed(app, f"{TABLES} {force} COMPILE PLAN 'rows.jsonl' FOR {INSERT}", 409, "plan-exists")
+
+    assert file.read_text() == '{"op":"+I","data":{}}'
+
+
+def test_compile_and_execute_runs_the_plan_that_is_there(app: AppClient) -> None:
+    """As in Flink: the statement beside an existing plan is ignored, even with force-recompile."""
+    run(app, f"{TABLES} COMPILE PLAN 'a.json' FOR {INSERT}")
+    other = INSERT.replace("FROM s", "FROM s WHERE id > 5")
+    force = "SET 'table.plan.force-recompile' = 'true';"
+    there = run(app, f"{TABLES} {force} COMPILE AND EXECUTE PLAN 'a.json' FOR {other}")[-1]
+    name = "SET 'pipeline.name' = 'other';"
+    new = run(app, f"{TABLES} {name} COMPILE AND EXECUTE PLAN 'b.json' FOR {other}")[-1]
+
+    assert there["plan_written"] is False
+    assert new["plan_written"] is True
+    root = app.settings.files.root
+    assert plan_of(app, "insert-into_t") == orjson.loads((root / "a.json").read_bytes())
+    assert plan_of(app, "other") == orjson.loads((root / "b.json").read_bytes())
+    assert plan_of(app, "other") != plan_of(app, "insert-into_t")
+
+
+def test_state_of_which_a_plan_says_nothing_lives_as_the_session_says(app: AppClient) -> None:
+    run(app, f"{TABLES} COMPILE PLAN 'a.json' FOR {INSERT}")
+    file = app.settings.files.root / "a.json"
+    plan = orjson.loads(file.read_bytes())
+    del plan["nodes"][-1]["state"]
+    file.write_bytes(orjson.dumps(plan))
+
+    run(app, "SET 'table.exec.state.ttl' = '2 h'; EXECUTE PLAN 'a.json'")
+
+    [operator] = app.json(f"{PATH}/insert-into_t/operators")["items"]
+    assert operator["ttl_ms"] == 7_200_000
+
+
+@pytest.mark.parametrize(
+    ("sql", "slug", "status"),
+    [
+        ("EXECUTE PLAN 'absent.json'", "plan-uri-refused", 422),
+        ("EXECUTE PLAN '../x.json'", "path-outside-root", 422),
+        ("EXECUTE PLAN 'https://example.test/x.json'", "plan-uri-refused", 422),
+        (f"COMPILE PLAN '../x.json' FOR {INSERT}", "path-outside-root", 422),
+        (f"COMPILE PLAN 's3://bucket/x.json' FOR {INSERT}", "plan-uri-refused", 422),
+        ("EXPLAIN PLAN 'absent.json'", "plan-uri-refused", 422),
+        ("SELECT 1", "sql-invalid", 422),
+        ("EXPLAIN SELECT nosuch FROM s", "sql-invalid", 422),
+        ("SHOW JARS", "sql-invalid", 422),
+        ("DESCRIBE nosuch", "sql-invalid", 422),
+        ("INSERT INTO t SELECT id, v FROM s", "sql-invalid", 422),
+        (f"{RESTORE}; EXECUTE PLAN 'ok.json'", "sql-invalid", 422),
+        (f"{FORCE}; COMPILE PLAN 'c' FOR {INSERT}", "sql-invalid", 422),
+        ("'", "sql-invalid", 422),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused(app: AppClient, sql: str, slug: str, status: int) -> None:
+    run(app, f"{TABLES} COMPILE PLAN 'ok.json' FOR {INSERT}")
+
+    failed(app, TABLES + sql, status, slug)
+
+    assert app.json(PATH)["items"] == []
+
+
+def test_nothing_runs_of_a_script_that_cannot_be_parsed(app: AppClient) -> None:
+    problem = failed(app, f"{TABLES} {INSERT};\nSELECT 1", 422, "sql-invalid")
+
+    assert problem["detail"].startswith("line 7, column 1: ")
+    assert "results" not in problem
+    assert app.json(PATH)["items"] == []
+
+
+def test_a_script_has_at_most_so_many_statements(make_app: Any) -> None:
+    app = make_app(limits=LimitSettings(statements_max=2))
+
+    assert len(run(app, "SET; SET;")) == 2
+    failed(app, "SET; SET; SET", 422, "sql-invalid")
+
+
+def test_a_request_is_done_once_for_each_idempotency_key(app: AppClient) -> None:
+    headers = {"Idempotency-Key": "k"}
+    first = app.post(URL, {"sql": f"{TABLES} {INSERT}"}, headers=headers)
+    again = app.post(URL, {"sql": f"{TABLES} {INSERT}"}, headers=headers)
+
+    assert first.status_code == again.status_code == 200
+    assert again.json() == first.json()
+    assert len(app.json(PATH)["items"]) == 1
+
+
+# Sessions.
+
+
+def test_a_named_session_goes_on_in_the_next_request(app: AppClient) -> None:
+    view = "CREATE VIEW big AS SELECT id, v FROM s WHERE id > 5;"
+    run(app, f"SET 'table.exec.state.ttl' = '1 h'; {TABLES} {view}", session="mine")
+
+    assert rows(app, "SHOW TABLES", session="mine") == [["big"], ["s"], ["t"]]
+    assert rows(app, "SET", session="mine") == [["table.exec.state.ttl", "1 h"]]
+    run(app, f"{INSERT.replace('FROM s', 'FROM big')}", session="mine")
+    assert plan_of(app, "insert-into_t")["nodes"][-1]["state"][0]["ttl"] == "1 h"
+    run(app, "DROP VIEW big; RESET 'table.exec.state.ttl'", session="mine")
+    shown = app.json(f"{SESSIONS}/mine")
+    assert shown["tables"] == [f"default_catalog.default_database.{name}" for name in "st"]
+    assert (shown["views"], shown["options"]) == ([], [])
+    assert shown["expires_at"] is not None
+    assert rows(app, "SHOW TABLES", session="other") == []
+
+
+def test_a_view_outlives_its_table_as_in_flink(app: AppClient) -> None:
+    run(app, f"{TABLES} CREATE VIEW w AS SELECT v FROM s; DROP TABLE s", session="a")
+
+    assert rows(app, "SHOW VIEWS", session="a") == [["w"]]
+    failed(app, "DESCRIBE w", 422, "sql-invalid", session="a")
+
+
+def test_what_was_declared_before_a_failure_stays(app: AppClient) -> None:
+    problem = failed(
+        app, f"{TABLES} DROP TABLE nosuch; SHOW TABLES", 422, "sql-invalid", session="a"
+    )
+
+    assert (problem["statement"], len(problem["results"])) == (3, 2)
+    assert rows(app, "SHOW TABLES", session="a") == [["s"], ["t"]]
+
+
+def test_a_session_is_closed_and_then_unknown(app: AppClient) -> None:
+    run(app, TABLES, session="a")
+
+    assert app.request("DELETE", f"{SESSIONS}/a").status_code == 204
+    assert_problem(app.request("DELETE", f"{SESSIONS}/a"), 404, "session-not-found")
+    assert_problem(app.get(f"{SESSIONS}/a"), 404, "session-not-found")
+    run(app, "SET 'a' = 'b'; RESET", session="empty")
+    assert_problem(app.get(f"{SESSIONS}/empty"), 404, "session-not-found")
+
+
+def test_there_are_at_most_so_many_sessions_and_none_is_too_large(make_app: Any) -> None:
+    app = make_app(limits=LimitSettings(sessions_max=1, session_size_max_bytes=1_024))
+    run(app, "SET 'a' = 'b'", session="a")
+
+    answer = app.post(URL, {"sql": "SET 'a' = 'b'", "session": "b"})
+    assert_problem(answer, 429, "session-limit")
+    assert "retry-after" in answer.headers
+    large = f"SET 'a' = '{'x' * 2_000}'"
+    failed(app, large, 429, "session-limit", session="a")
+    assert rows(app, "SET", session="a") == [["a", "b"]]
+
+
+def test_a_session_is_forgotten_when_nobody_uses_it(
+    make_app: Any, redis_client: redis.Redis
+) -> None:
+    app = make_app(limits=LimitSettings(session_ttl_ms=60_000))
+    run(app, TABLES, session="a")
+
+    left_ms = redis_client.pttl("tailrace:sql-session:{a}")
+    assert 50_000 < left_ms <= 60_000  # type: ignore[operator]  # redis-py types sync and async as one
+
+
+def test_secrets_of_a_session_are_masked(app: AppClient) -> None:
+    table = "CREATE TABLE k (a INT) WITH ('connector' = 'kafka', 'properties.password' = 'hush')"
+    run(app, f"SET 'my.secret' = 'hush'; {table}", session="a")
+
+    for answer in (
+        app.post(URL, {"sql": "SET; SHOW CREATE TABLE k", "session": "a"}),
+        app.get(f"{SESSIONS}/a"),
+    ):
+        assert answer.status_code == 200
+        assert "hush" not in answer.text
+        assert "******" in answer.text
+
+
+# The examples of FLIP-292, as recorded from Flink 2.3.
+
+COMPILED = ("001", "002", "005", "007", "009")
+
+
+def query(number: str) -> tuple[str, dict[str, Any]]:
+    """The SQL of a case, and the plan that Flink made of it."""
+    [folder] = (RECORDED / "plans").glob(f"{number}_*")
+    plan = folder / "plan.json"
+    found = orjson.loads(plan.read_bytes()) if plan.exists() else {}
+    return (folder / "query.sql").read_text(), found
+
+
+@pytest.mark.parametrize("number", COMPILED)
+def test_flip_292_compile_explain_edit_explain(app: AppClient, number: str) -> None:
+    sql, recorded = query(number)
+    result = run(app, sql)[-1]
+    assert (result["statement"], result["plan_uri"]) == ("COMPILE PLAN", "plan.json")
+    file = app.settings.files.root / "plan.json"
+    plan = orjson.loads(file.read_bytes())
+    assert [node["type"] for node in plan["nodes"]] == [node["type"] for node in recorded["nodes"]]
+
+    [[before]] = rows(app, "EXPLAIN PLAN 'plan.json'")
+    for node, flink in zip(plan["nodes"], recorded["nodes"], strict=True):
+        assert node["description"] == flink["description"]
+        assert node["description"] in before
+    for node in plan["nodes"]:
+        for entry in node.get("state", ()):
+            entry["ttl"] = "36 h"
+    file.write_bytes(orjson.dumps(plan))
+    [[after]] = rows(app, "EXPLAIN CHANGELOG_MODE PLAN 'plan.json'")
+
+    assert "== State ==" in before
+    assert "ttl 36 h (from 36 h in the plan)" in after
+    assert "ttl 36 h" not in before
+    assert "changelogMode=[NONE])\n" in after
+    assert "changelogMode" not in before
+
+
+def test_flip_292_example_2_on_changelogs_asks_for_a_conflict_clause(app: AppClient) -> None:
+    sql, _ = query("00A")
+
+    problem = failed(app, sql, 422, "sql-invalid")
+
+    assert "upsert key that differs from the primary key" in problem["detail"]
+    assert "ON CONFLICT DO DEDUPLICATE" in problem["detail"]
+    assert problem["statement"] == len(problem["results"]) + 1
