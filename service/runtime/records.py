@@ -120,6 +120,29 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class SavepointOrder:
+    """A savepoint that is to be taken."""
+
+    id: str
+    filter_expired: bool
+    """Whether it leaves out what is past its life."""
+    ordered_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOrder:
+    """What a pipeline is made of, besides its plan."""
+
+    pipeline: str
+    """The name of the pipeline whose savepoint it is."""
+    savepoint: str
+    allow_non_restored_state: bool = False
+    """Whether state that the plan has no operator for is left behind."""
+    done: bool = False
+    """Set by the supervisor; the pipeline does not start before."""
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineRecord:
     """A pipeline as the registry has it."""
 
@@ -142,6 +165,10 @@ class PipelineRecord:
     run_options: RunOptions | None = None
     """Options of the last run that was started, which made the state as it is; None before any.
     Written by the supervisor; does not count as a change."""
+    savepoint: SavepointOrder | None = None
+    """The savepoint that is to be taken next; does not count as a change."""
+    restore: RestoreOrder | None = None
+    """The savepoint that the pipeline begins with."""
 
     def in_force(self, execution: ExecutionSettings) -> RunOptions:
         """The options that count now: those of the last run, not those that wait for the next."""
@@ -161,7 +188,7 @@ def to_hash(record: PipelineRecord) -> dict[str, bytes]:
         "created_ms": record.created_ms,
         "updated_ms": record.updated_ms,
     }
-    for name in ("query", "failure", "run_options"):
+    for name in ("query", "failure", "run_options", "savepoint", "restore"):
         if (part := getattr(record, name)) is not None:
             values[name] = asdict(part)
     return {name: orjson.dumps(value) for name, value in values.items()}
@@ -177,6 +204,7 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
         values = {key.decode(): orjson.loads(value) for key, value in stored.items()}
         query, failure = values.pop("query", None), values.pop("failure", None)
         run = values.pop("run_options", None)
+        savepoint, restore = values.pop("savepoint", None), values.pop("restore", None)
         return PipelineRecord(
             **{
                 **values,
@@ -186,6 +214,8 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
             query=None if query is None else QueryHandle(**query),
             failure=None if failure is None else Failure(**failure),
             run_options=None if run is None else RunOptions(**_known(RunOptions, run)),
+            savepoint=None if savepoint is None else SavepointOrder(**savepoint),
+            restore=None if restore is None else RestoreOrder(**restore),
         )
     except (TypeError, ValueError, KeyError) as error:
         raise RegistryCorrupt(
