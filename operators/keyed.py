@@ -190,6 +190,12 @@ class KeyedOperator(ABC):
     processing_timers: TimersDescriptor | None = None
     """Timers that wait for the epoch's time; None: there are none."""
 
+    @property
+    def states(self) -> tuple[StateDescriptor, ...]:
+        """All that it keeps, timers too."""
+        timers = (self.event_timers, self.processing_timers)
+        return (*self.descriptors, *(each for each in timers if each is not None))
+
     @abstractmethod
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles for an epoch. Called once, before anything else of it."""

@@ -253,6 +253,32 @@ PIPELINE_CONFLICT = ProblemType(
     "Bring the pipeline into the state that is needed first.",
 )
 
+SAVEPOINT_NOT_FOUND = ProblemType(
+    "savepoint-not-found",
+    404,
+    "there is no savepoint of this id",
+    "No savepoint of this id exists for the pipeline's name, or, where it is to be restored, it "
+    "was not taken to its end.",
+    "`GET /v1/pipelines/{pipeline}/savepoints` lists them, also of a pipeline that was deleted.",
+)
+SAVEPOINT_UNUSABLE = ProblemType(
+    "savepoint-unusable",
+    409,
+    "the savepoint cannot be used here",
+    "Its files are not what was written, it is of another format version, or it does not fit the "
+    "plan: it has state that no operator keeps, or keeps in another form, or it was taken of other "
+    "sources. `detail` says which. Nothing was restored.",
+    "Use another savepoint or correct the plan; `allow_non_restored_state` drops state that no "
+    "operator keeps.",
+)
+SAVEPOINT_LIMIT = _retry(
+    "savepoint-limit",
+    429,
+    "the pipeline has as many savepoints as it may have",
+    "There are `savepoints.per_pipeline_max` savepoints of pipelines of this name.",
+    "Delete one that is no longer needed, or raise the limit.",
+)
+
 # Of what a pipeline holds.
 OPERATOR_NOT_FOUND = ProblemType(
     "operator-not-found",
@@ -347,7 +373,8 @@ STATE_LOST = ProblemType(
     "state and checkpoint do not belong together",
     "Redis holds another epoch than the query's checkpoint: Redis was lost or restored from an "
     "older dump, or the checkpoint was rewound. The pipeline is not run on wrong state.",
-    "Restore the Redis that belongs to the checkpoint, or delete the pipeline and create it anew.",
+    "Restore the Redis that belongs to the checkpoint, or delete the pipeline and create it anew "
+    "with `restore`, from the savepoint that `status.error` names.",
 )
 STATE_CONFLICT = _retry(
     "state-conflict",

@@ -157,6 +157,21 @@ class FilesSettings(_Group):
         return locations
 
 
+class SavepointSettings(_Group):
+    """Where savepoints are kept."""
+
+    folder: Path = Field(
+        default=Path("data/savepoints"),
+        description="Folder of all savepoints, one a pipeline in it; deleting leaves them there.",
+    )
+    per_pipeline_max: int = Field(
+        default=100,
+        ge=1,
+        le=100_000,
+        description="Savepoints that a pipeline may have at a time; none is removed by itself.",
+    )
+
+
 class ExecutionSettings(_Group):
     """How pipelines run; the options of a pipeline override those that it names."""
 
@@ -390,6 +405,7 @@ class Settings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     http: HttpSettings = HttpSettings()
     files: FilesSettings = FilesSettings()
+    savepoints: SavepointSettings = SavepointSettings()
     execution: ExecutionSettings = ExecutionSettings()
     limits: LimitSettings = LimitSettings()
     auth: AuthSettings = AuthSettings()

@@ -12,15 +12,16 @@ from service.api.deps import Services
 from service.runtime.collector import Collector
 from service.runtime.contents import ContentsCache
 from service.runtime.gateway import SparkGateway
-from service.runtime.query_starter import keeper_ports
+from service.runtime.query_starter import DataflowStarter, keeper_ports
 from service.runtime.registry import Registry
+from service.runtime.savepoints import Savepoints
 from service.runtime.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from service.api.deps import SparkProbe
-    from service.runtime.keeper import KeeperPorts
+    from service.runtime.keeper_ports import KeeperPorts
     from service.settings import RedisSettings, Settings
     from service.telemetry import Telemetry
 
@@ -73,6 +74,7 @@ async def serving(
             telemetry=telemetry,
             contents=contents,
             collector=collector,
+            savepoints=Savepoints(settings, client, DataflowStarter(settings)),
         )
     finally:
         await supervisor.close()

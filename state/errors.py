@@ -15,6 +15,11 @@
     ├── InvalidTtl                 a time to live, or how it is cleaned up, makes no sense
     ├── InvalidThresholds          the thresholds of a layout leave no gap
     ├── InvalidName                a state cannot have this name
+    ├── SavepointError             something about a savepoint; never raised itself
+    │   ├── SavepointCorrupt       its files are not what was written: nothing was restored
+    │   ├── SavepointMismatch      it does not fit the pipeline: nothing was restored
+    │   ├── SavepointTargetInUse   the pipeline to restore into has state already
+    │   └── SavepointIncomplete    a restore began and did not end: restore again
     ├── OperatorFailed             an operator's own code raised: the task fails
     └── InvariantViolation         our bug: stop, keep the evidence
 
@@ -101,7 +106,8 @@ class StateLost(StateError):
     def __init__(self, message: str) -> None:
         super().__init__(
             message,
-            hint="restore the redis that belongs to the checkpoint, or create the pipeline anew",
+            hint="restore the redis that belongs to the checkpoint, or create the pipeline anew, "
+            "from a savepoint if there is one",
         )
 
 
@@ -139,6 +145,39 @@ class InvalidName(StateError, ValueError):
     """No name for a state: it is no ASCII identifier, or one of those that we keep for us."""
 
     code = "state-invalid-name"
+
+
+class SavepointError(StateError):
+    """What errors of savepoints have in common."""
+
+    code = "savepoint"
+
+
+class SavepointCorrupt(SavepointError):
+    """A file of a savepoint is missing, cut off or changed; nothing was restored from it."""
+
+    code = "savepoint-corrupt"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="use another savepoint, or a copy of this one")
+
+
+class SavepointMismatch(SavepointError):
+    """A savepoint does not fit the pipeline that it is to be restored into."""
+
+    code = "savepoint-mismatch"
+
+
+class SavepointTargetInUse(SavepointError):
+    """The pipeline that a savepoint is to be restored into has state; nothing was touched."""
+
+    code = "savepoint-target-in-use"
+
+
+class SavepointIncomplete(SavepointError):
+    """A restore into the pipeline began and did not end: what is there is no state."""
+
+    code = "savepoint-incomplete"
 
 
 class OperatorFailed(StateError):

@@ -49,7 +49,8 @@ class Extensible(Protocol):
 
 
 VERSION: Final = 1
-_EXTENSION: Final = b"extension_ms"
+EXTENSION: Final = b"extension_ms"
+"""The field of `extension_ms`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ def registered_states(ledger: Registered) -> list[RegisteredState]:
         StateUnavailable, StateAccessDenied, IncarnationChanged: As everywhere.
     """
     held = ledger.registered()
-    return [_read(field, held[field]) for field in sorted(held) if field != _EXTENSION]
+    return [read_registered(field, held[field]) for field in sorted(held) if field != EXTENSION]
 
 
 def extend_ttl(ledger: Extensible, by_ms: int) -> int:
@@ -149,29 +150,35 @@ def extend_ttl(ledger: Extensible, by_ms: int) -> int:
     """
     if by_ms < 0:
         raise InvalidTtl(f"lives cannot be extended by {by_ms} ms")
-    return ledger.add_registered(_EXTENSION, by_ms)
+    return ledger.add_registered(EXTENSION, by_ms)
 
 
 def extension_ms(ledger: Registered) -> int:
     """By how much lives were extended so far: `TtlClock.extension_ms` of a run that opens now."""
-    return int(ledger.registered().get(_EXTENSION, b"0"))
+    return int(ledger.registered().get(EXTENSION, b"0"))
+
+
+def as_registered(node: str, descriptor: StateDescriptor) -> RegisteredState:
+    """What is remembered of a state that is used for the first time."""
+    ttl = replace(descriptor.ttl, cleanup=DISABLED.cleanup)
+    return RegisteredState(
+        node, descriptor.name, descriptor.kind, descriptor.codecs, ttl, None, ttl.is_enabled
+    )
 
 
 def _next(
     known: dict[bytes, RegisteredState], node: str, descriptor: StateDescriptor, clock: TtlClock
 ) -> RegisteredState:
     """What is to be remembered of a state, given what is."""
-    ttl = replace(descriptor.ttl, cleanup=DISABLED.cleanup)
-    state = RegisteredState(
-        node, descriptor.name, descriptor.kind, descriptor.codecs, ttl, None, ttl.is_enabled
-    )
+    state = as_registered(node, descriptor)
+    ttl = state.ttl
     before = known.get(state.field)
     if before is None:
         return state
     if (before.kind, before.codecs) != (state.kind, state.codecs):
         raise CodecMismatch(
-            f"state {state.name!r} of {node} is stored as {_form(before)}, "
-            f"it is asked for as {_form(state)}",
+            f"state {state.name!r} of {node} is stored as {form_of(before)}, "
+            f"it is asked for as {form_of(state)}",
             hint="give the state another name, or restore a savepoint that was converted",
         )
     is_switched_on = ttl.is_enabled and not before.ttl.is_enabled
@@ -182,11 +189,17 @@ def _next(
     )
 
 
-def _form(state: RegisteredState) -> str:
+def form_of(state: RegisteredState | StateDescriptor) -> str:
+    """Kind and codecs, for messages."""
     return f"{state.kind} of {', '.join(state.codecs) or 'nothing'}"
 
 
-def _read(field: bytes, text: bytes) -> RegisteredState:
+def read_registered(field: bytes, text: bytes) -> RegisteredState:
+    """One entry of the registry, the counterpart of `RegisteredState.to_json`.
+
+    Raises:
+        FormatVersionMismatch, StateCorrupt: It cannot be read.
+    """
     try:
         held: dict[str, Any] = orjson.loads(text)
         version = held["version"]

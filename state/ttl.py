@@ -86,8 +86,6 @@ class Cleanup:
     """Whether each epoch removes some of what is due, touched or not."""
     background_keys_max: int = 1_000
     """How many keys an epoch removes so, in each key group; also its share of a sweep."""
-    in_savepoints: bool = False
-    """Whether savepoints leave out what is expired."""
     by_timer: bool = False
     """Whether each epoch removes all that is due, without a bound: FLIP-25's exact clean-up."""
 

@@ -18,6 +18,7 @@ from service.api.body_guard import is_json
 from service.api.errors import NotAcceptable, UnsupportedMediaType
 from service.api.idempotency import Idempotency, idempotency_of
 from service.api.paging import Page, page_of
+from service.runtime.errors import SavepointPending
 from service.runtime.inspection import OperatorInspector
 from service.runtime.records import PipelineRecord
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from service.runtime.collector import Collector
     from service.runtime.contents import Contents, ContentsCache
     from service.runtime.registry import Registry
+    from service.runtime.savepoints import Savepoints
     from service.runtime.supervisor import PipelineStatus
     from service.settings import Settings
     from service.telemetry import Telemetry
@@ -42,6 +44,9 @@ class PipelineSupervisor(Protocol):
 
     async def apply(self, name: str) -> None:
         """Bring the query to the pipeline's desired state."""
+
+    async def wake(self, name: str) -> None:
+        """Look at what is wanted now, without another attempt of one that failed."""
 
     async def restart(self, name: str) -> None:
         """Stop the query and start it again from its checkpoint."""
@@ -72,6 +77,7 @@ class Services:
     telemetry: Telemetry
     contents: ContentsCache
     collector: Collector
+    savepoints: Savepoints
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -104,7 +110,15 @@ RecordDep = Annotated[PipelineRecord, Depends(record_of)]
 
 
 async def contents_of(services: Services, record: PipelineRecord) -> Contents:
-    """What a pipeline consists of; in a thread only where its plan has to be read."""
+    """What a pipeline consists of; in a thread only where its plan has to be read.
+
+    Raises:
+        SavepointPending: it is being restored, and what is there is no state yet.
+    """
+    if record.restore is not None and not record.restore.done:
+        raise SavepointPending(
+            f'pipeline "{record.name}" is being restored', hint="try again when it is through"
+        )
     kept = services.contents.kept(record)
     return kept if kept is not None else await in_thread(services.contents.of, record)
 

@@ -105,6 +105,20 @@ class PlanCheckBody(PlanBody):
     options: OptionsBody = Field(default_factory=OptionsBody)
 
 
+class RestoreBody(RequestBody):
+    """The savepoint that a pipeline begins with."""
+
+    savepoint: str = Field(
+        pattern=r"^([a-z0-9][a-z0-9_-]{0,62}/)?(latest|[0-9]{8}t[0-9]{9}-[0-9a-f]{8})$",
+        description="`<pipeline>/<id>`, without the name one of a pipeline that had the same; "
+        "`latest` in place of an id takes the newest.",
+        examples=["latest-flight/latest"],
+    )
+    allow_non_restored_state: bool = Field(
+        default=False, description="Whether state that no operator of the plan keeps is dropped."
+    )
+
+
 class PipelineBody(PlanBody):
     """A pipeline to create."""
 
@@ -119,6 +133,9 @@ class PipelineBody(PlanBody):
     options: OptionsBody = Field(default_factory=OptionsBody)
     labels: dict[Label, LabelValue] = Field(default_factory=dict)
     start: bool = Field(default=False, description="Whether to start it at once.")
+    restore: RestoreBody | None = Field(
+        default=None, description="Go on where a savepoint stands, in place of beginning anew."
+    )
 
     def _ways(self) -> tuple[object, ...]:
         return self.plan, self.plan_uri, self.sql
@@ -194,6 +211,48 @@ class Status(BaseModel):
     error: StatusError | None
 
 
+class Restore(BaseModel):
+    """What a pipeline was restored from, or is being restored from."""
+
+    savepoint: str
+    allow_non_restored_state: bool
+    done: bool = Field(description="Until then it neither runs nor can be looked into.")
+
+
+class SavepointBody(RequestBody):
+    """How a savepoint is taken."""
+
+    stop: bool = Field(default=False, description="Whether the pipeline stays stopped behind it.")
+    filter_expired: bool = Field(
+        default=True, description="Whether what is past its life is left out."
+    )
+
+
+class SavedState(BaseModel):
+    """A state in a savepoint."""
+
+    operator: str
+    name: str
+    kind: str
+    keys: int = Field(description="Timers, where it is one of timers.")
+    expired: int = Field(description="Elements that were left out.")
+
+
+class Savepoint(BaseModel):
+    """All that a pipeline keeps, as of one epoch."""
+
+    id: str
+    pipeline: str
+    state: Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
+    ordered_at: str
+    epoch: int | None
+    filtered: bool | None = Field(description="Whether what was past its life was left out.")
+    max_parallelism: int | None
+    size_bytes: int | None
+    states: list[SavedState]
+    error: StatusError | None
+
+
 class Pipeline(BaseModel):
     """A pipeline: what was asked for, and what it does."""
 
@@ -205,6 +264,7 @@ class Pipeline(BaseModel):
     options: dict[str, Any]
     labels: dict[str, str]
     flink_version: str | None
+    restore: Restore | None = Field(description="The savepoint that it began with.")
     created_at: str
     updated_at: str
 
@@ -218,6 +278,12 @@ class PipelineList(_List):
     """A page of pipelines, by name."""
 
     items: list[Pipeline]
+
+
+class SavepointList(_List):
+    """A page of savepoints, newest first."""
+
+    items: list[Savepoint]
 
 
 class TtlExtensionBody(RequestBody):

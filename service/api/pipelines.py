@@ -15,6 +15,7 @@ from service import problem_types as problem
 from service.api.deps import (
     IdempotencyDep,
     JsonBody,
+    NamePath,
     PageDep,
     RecordDep,
     ServicesDep,
@@ -23,11 +24,12 @@ from service.api.deps import (
 )
 from service.api.errors import InvalidParameter
 from service.api.etags import expected_version, reply
-from service.api.models import Pipeline, PipelineBody, PipelineList, PipelinePatch
+from service.api.models import Pipeline, PipelineBody, PipelineList, PipelinePatch, Savepoint
 from service.api.paging import cursor_text, page_body, text
 from service.api.plan_documents import compiled_whole, document_of
 from service.api.plans import options_of
 from service.api.representations import pipeline_reply, represent, suits
+from service.api.savepoints import new_order, ordered, restore_order, savepoint_reply
 from service.plan import load_plan
 from service.runtime.admission import admit, admit_options
 
@@ -59,6 +61,8 @@ _PLAN_PROBLEMS = (
         *_PLAN_PROBLEMS,
         problem.IDEMPOTENCY_MISMATCH,
         problem.PIPELINE_LIMIT,
+        problem.SAVEPOINT_NOT_FOUND,
+        problem.SAVEPOINT_UNUSABLE,
     ),
 )
 async def create(
@@ -66,7 +70,8 @@ async def create(
 ) -> Response:
     """Create a pipeline from a compiled plan, or from the SQL of one.
 
-    The plan is checked as `POST /v1/plans/validate` does; what would not run is refused.
+    The plan is checked as `POST /v1/plans/validate` does; what would not run is refused. With
+    `restore` it goes on where a savepoint stands, once `restore.done` says that all of it is there.
     """
     _check_labels(body.labels, services)
 
@@ -75,8 +80,17 @@ async def create(
             document = await document_of(body, services.settings)
         else:
             document = await compiled_whole(body.sql)
-        options = options_of(body.options).settled(services.settings.execution)
+        options = options_of(body.options)
+        restore = None
+        if body.restore is not None:
+            restore, options = await in_thread(
+                restore_order, services, body.name, body.restore, options
+            )
+        options = options.settled(services.settings.execution)
         plan = await in_thread(admit, document, options, services.settings)
+        if restore is not None:
+            resolved = options.resolved(services.settings.execution)
+            await in_thread(services.savepoints.check, restore, plan, resolved)
         record = await in_thread(
             services.registry.create,
             body.name,
@@ -84,6 +98,7 @@ async def create(
             options=options,
             labels=dict(body.labels),
             desired="RUNNING" if body.start else "STOPPED",
+            restore=restore,
         )
         await services.supervisor.apply(record.name)
         location = {"Location": f"/v1/pipelines/{record.name}"}
@@ -157,24 +172,47 @@ async def patch(
     "/{pipeline}",
     status_code=204,
     response_class=Response,
-    responses=describe(problem.PIPELINE_NOT_FOUND, problem.PRECONDITION_FAILED),
+    responses={
+        202: {"model": Savepoint, "description": "The savepoint that it leaves behind."},
+        **describe(
+            problem.PIPELINE_NOT_FOUND,
+            problem.PIPELINE_CONFLICT,
+            problem.PRECONDITION_FAILED,
+            problem.SAVEPOINT_LIMIT,
+        ),
+    },
 )
 async def delete(
     request: Request,
-    record: RecordDep,
+    pipeline: NamePath,
     services: ServicesDep,
     state: Annotated[
-        Literal["drop"],
-        Query(description="Its state in Redis and its checkpoint go too."),
+        Literal["drop", "keep"],
+        Query(
+            description="`drop`: its state in Redis and its checkpoint go too. `keep`: a savepoint "
+            "is taken first, unfiltered, from which a pipeline can be created again."
+        ),
     ] = "drop",
 ) -> Response:
-    """Stop a pipeline and delete it; the name is free once its query and state are gone."""
-    await in_thread(
-        services.registry.delete, record.name, expected_version=expected_version(request)
+    """Stop a pipeline and delete it; the name is free once its query and state are gone.
+
+    `drop` also ends the wait for a savepoint that a deleted pipeline cannot leave behind.
+    """
+    order = None
+    if state == "keep":
+        await in_thread(services.savepoints.store.check_room, pipeline)
+        order = new_order(filter_expired=False)
+    record = await in_thread(
+        services.registry.delete,
+        pipeline,
+        expected_version=expected_version(request),
+        keep=order,
     )
     await services.supervisor.forget(record.name)
     services.contents.forget(record)
-    return Response(status_code=204)
+    if order is None:
+        return Response(status_code=204)
+    return savepoint_reply(request, ordered(record.name, order), status=202)
 
 
 @router.post(

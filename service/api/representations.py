@@ -41,8 +41,20 @@ def represent(record: PipelineRecord, services: Services) -> dict[str, Any]:
         "options": _options(record, services),
         "labels": dict(sorted(record.labels.items())),
         "flink_version": record.plan.get("flinkVersion"),
+        "restore": _restore(record),
         "created_at": iso(record.created_ms),
         "updated_at": iso(record.updated_ms),
+    }
+
+
+def _restore(record: PipelineRecord) -> dict[str, Any] | None:
+    order = record.restore
+    if order is None:
+        return None
+    return {
+        "savepoint": f"{order.pipeline}/{order.savepoint}",
+        "allow_non_restored_state": order.allow_non_restored_state,
+        "done": order.done,
     }
 
 

@@ -136,6 +136,7 @@ def _start_service(options: DemoOptions, redis_url: str, remote: str) -> subproc
         "TAILRACE_SPARK__REMOTE": remote,
         "TAILRACE_SPARK__CHECKPOINT_FOLDER": str((options.folder / "checkpoints").absolute()),
         "TAILRACE_FILES__ROOT": str((options.folder / "files").absolute()),
+        "TAILRACE_SAVEPOINTS__FOLDER": str((options.folder / "savepoints").absolute()),
         "TAILRACE_HTTP__PORT": str(options.port),
     }
     with (options.folder / "service.log").open("ab") as log:

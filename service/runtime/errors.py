@@ -10,6 +10,8 @@
     │   ├── PipelineExists
     │   ├── PipelineNotFound
     │   ├── TooManyPipelines
+    │   ├── SavepointPending      a savepoint or restore of the pipeline is not through yet
+    │   ├── TooManySavepoints
     │   └── VersionConflict       the record was changed since it was read
     ├── SqlSessionError           asked wrongly of the named SQL sessions
     │   ├── SqlSessionNotFound
@@ -22,6 +24,8 @@
     ├── WorkersDiffer             Spark's Python workers have another version of this package
     ├── QueryFailed               Spark ended a query with an error
     ├── QueryStillRunning         a query did not end in time after it was told to
+    ├── SavepointNotFound         no savepoint has this id
+    ├── SavepointFailed           a savepoint could not be taken; the pipeline goes on
     ├── StartFailed               the pipeline could not be turned into a query
     └── SupervisorClosed          asked after the service began to stop
 Each has a stable `code`; `message` and `hint` may be shown to users: they name no row values.
@@ -128,6 +132,34 @@ class TooManySqlSessions(SqlSessionError):
     """There are as many sessions as there may be."""
 
     code = "sql-session.too-many"
+
+
+class SavepointPending(RegistryError):
+    """A savepoint or a restore of the pipeline is still under way."""
+
+    code = "pipeline.savepoint-pending"
+
+
+class TooManySavepoints(RegistryError):
+    """A pipeline has as many savepoints as it may have."""
+
+    code = "savepoint.too-many"
+
+
+class SavepointNotFound(LifecycleError):
+    """No savepoint has this id, or it was not taken to its end."""
+
+    code = "savepoint.not-found"
+
+
+class SavepointFailed(LifecycleError):
+    """A savepoint could not be taken; `code` is of the instance: that of the cause."""
+
+    code = "savepoint.failed"
+
+    def __init__(self, message: str, *, code: str = "savepoint.failed", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
 
 
 class RegistryUnavailable(LifecycleError):

@@ -3,7 +3,8 @@
 A `PipelineKeeper` is one asyncio task. Each step reads what is wanted, compares it with what is and
 does one thing; then it waits for an order, or for the time of the next step. It never trusts an
 order's content, only the registry: orders may come twice, late, or be lost with the process.
-Changed options do not end a query; they count from its next start on.
+Changed options do not end a query; they count from its next start on. A savepoint is taken between
+two runs, and one that a deleted pipeline is to leave behind before anything of it goes.
 
 | wanted           | is                       | step                     | then                |
 |------------------|--------------------------|--------------------------|---------------------|
@@ -18,6 +19,8 @@ Changed options do not end a query; they count from its next start on.
 | RUNNING          | given up                 | wait for an order, try   | FAILED              |
 | STOPPED          | query                    | stop it, see its end     | STOPPING, STOPPED   |
 | STOPPED          | no query                 | wait for an order        | STOPPED             |
+| either, restore  | nothing yet              | restore its savepoint    | as wanted           |
+| either, savepoint| anything                 | stop; take the savepoint | as wanted           |
 | deleted          | anything                 | stop; drop all it has    | STOPPING, task ends |
 | any              | Spark or Redis is away   | back off, uncounted      | RESTARTING          |
 
@@ -29,9 +32,8 @@ a query whose checkpoint another one starts on, and the raised run counter fence
 from __future__ import annotations
 
 import asyncio
-import random
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import structlog
@@ -41,127 +43,26 @@ from service.runtime.errors import (
     PipelineNotFound,
     QueryFailed,
     RegistryUnavailable,
+    SavepointFailed,
     SparkUnavailable,
     StartFailed,
 )
 from service.runtime.gateway import QueryState
 from service.runtime.launcher import package_version
 from service.runtime.records import Desired, Failure, PipelineRecord, QueryHandle, RunOptions
-from service.runtime.status import (
-    PERMANENT_CODES,
-    PipelineState,
-    PipelineStatus,
-    RestartLimits,
-    StatusError,
-)
-from state.errors import StateError, StateUnavailable
+from service.runtime.status import PERMANENT_CODES, PipelineState, PipelineStatus, StatusError
+from state.errors import StateError, StateLost, StateUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
-    from service.runtime.gateway import QueryLook, StartedQuery
-    from service.runtime.registry import Registry
-    from state.descriptors import StateDescriptor
+    from service.runtime.keeper_ports import KeeperPorts
+    from service.runtime.records import SavepointOrder
 
 log = structlog.get_logger(__name__)
 
 _AWAY = (SparkUnavailable, RegistryUnavailable, StateUnavailable)
 """A neighbour does not answer: nothing is known to be wrong with the pipeline."""
-
-
-class Queries(Protocol):
-    """What a keeper needs of Spark; `SparkGateway`."""
-
-    async def start(self, starter: Callable[[Any], Any]) -> StartedQuery:
-        """Start a query."""
-
-    async def look(self, handle: QueryHandle) -> QueryLook:
-        """What became of a query."""
-
-    async def stop(self, handle: QueryHandle, timeout_ms: int) -> None:
-        """End a query and wait until it is over."""
-
-    async def stop_named(self, name: str) -> None:
-        """End the queries of this name that nobody noted."""
-
-
-States: TypeAlias = "Mapping[str, Sequence[StateDescriptor]]"
-"""The states of each stateful operator, by its id."""
-
-
-class QueryStarter(Protocol):
-    """What turns a record into a query; `dataflow` behind it. Its calls block."""
-
-    def options(self, record: PipelineRecord, run: Run) -> RunOptions:
-        """The options that `start` starts the record's query with."""
-
-    def states(self, record: PipelineRecord) -> States:
-        """What the stateful operators keep; raises StartFailed where there can be no query."""
-
-    def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
-        """Start the query, named as the pipeline, on the checkpoint of the record's id.
-
-        Raises StartFailed where no other attempt would succeed.
-        """
-
-    def discard(self, record: PipelineRecord) -> None:
-        """Remove the checkpoint of a pipeline that is deleted."""
-
-
-class PipelineLedgers(Protocol):
-    """What a keeper needs of keyed state, for pipelines by name. Its calls block."""
-
-    def open_run(self, name: str, states: States, max_parallelism: int) -> Run:
-        """Begin a run: fence the one before, settle its last epoch, register its states."""
-
-    def epoch(self, name: str) -> int:
-        """The last closed epoch; 0 before the first."""
-
-    def drop(self, name: str) -> None:
-        """Remove all state but the run counter."""
-
-
-class Clock(Protocol):
-    """Time as keepers see it, so that tests can move it."""
-
-    def now_ms(self) -> int:
-        """The time of day, ms since 1970."""
-
-    def elapsed_ms(self) -> int:
-        """A time that never jumps."""
-
-    async def wait(self, event: asyncio.Event, timeout_ms: int | None) -> None:
-        """Return when the event is set, or after the time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run of a pipeline's query."""
-
-    number: int
-    incarnation: str | None
-    """Which process Redis is, read before the run was opened: tasks refuse another one."""
-    states: States = field(default_factory=dict)
-    """By operator: what it keeps, with what is known of its past."""
-    ttl_extension_ms: int = 0
-    """By how much all lives were extended, in processing time."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeeperPorts:
-    """What every keeper works with."""
-
-    registry: Registry
-    queries: Queries
-    starter: QueryStarter
-    ledgers: PipelineLedgers
-    clock: Clock
-    limits: RestartLimits
-    look_interval_ms: int
-    stop_timeout_ms: int
-    max_parallelism: int
-    """For records that were created without one."""
-    chance: Callable[[], float] = random.random
 
 
 class PipelineKeeper:
@@ -187,6 +88,10 @@ class PipelineKeeper:
         """Look at the registry now; a failed pipeline is tried again."""
         self._restart_ordered |= restart
         self._retry_ordered = True
+        self._orders.set()
+
+    def wake(self) -> None:
+        """Look at the registry now; a failed pipeline stays as it is."""
         self._orders.set()
 
     async def run(self) -> None:
@@ -216,6 +121,10 @@ class PipelineKeeper:
             return await self._delete()
         if not self._settled_past:
             await self._settle_past(record)
+        if record.restore is not None and not record.restore.done:
+            return await self._restore(record)
+        if record.savepoint is not None:
+            return await self._take_savepoint(record, record.savepoint)
         if record.desired is Desired.STOPPED:
             return await self._rest(record)
         if self._retry_ordered:
@@ -327,6 +236,29 @@ class PipelineKeeper:
         self._query = None
         await self._note_query(None)
 
+    async def _restore(self, record: PipelineRecord) -> int:
+        """Give the pipeline what its savepoint has; until then it is not started."""
+        if self._retry_ordered:
+            await self._forgive()
+        if self.status.state is PipelineState.FAILED:
+            return _UNTIL_ORDER
+        await self._blocking(self._ports.savepoints.restore, record)
+        await self._blocking(self._ports.registry.note_restored, self.name)
+        self._log.info("pipeline restored")
+        self._settled_past = False
+        return _AT_ONCE
+
+    async def _take_savepoint(self, record: PipelineRecord, order: SavepointOrder) -> int:
+        """Between two runs; a savepoint that cannot be taken is no failure of the pipeline."""
+        await self._stop()
+        try:
+            await self._blocking(self._ports.savepoints.save, record, order)
+            self._log.info("savepoint taken", savepoint=order.id)
+        except SavepointFailed as error:
+            self._log.warning("savepoint failed", savepoint=order.id, code=error.code)
+        await self._blocking(self._ports.registry.note_savepoint, self.name, order)
+        return _AT_ONCE
+
     async def _delete(self) -> int:
         """End and remove what a deleted pipeline has; a crash in between begins again."""
         record = await self._blocking(self._ports.registry.deleted, self.name)
@@ -335,6 +267,9 @@ class PipelineKeeper:
             self._query = self._query or record.query
             await self._stop()
             await self._ports.queries.stop_named(self.name)
+            if record.savepoint is not None:
+                await self._blocking(self._ports.savepoints.save, record, record.savepoint)
+                await self._blocking(self._ports.registry.note_kept, self.name)
             await self._blocking(self._ports.starter.discard, record)
         # State last: were it dropped while a query still wrote, something would be left of it.
         if await self._blocking(self._ports.registry.is_deleting, self.name):
@@ -354,6 +289,8 @@ class PipelineKeeper:
 
     async def _failed(self, code: str, message: str, *, permanent: bool = False) -> int:
         """Count a failure; decide between another attempt and giving up."""
+        if code == StateLost.code:
+            message = await self._with_savepoint(message)
         error = StatusError(code, message)
         if self.status.state is PipelineState.STOPPING:
             # A query that does not end: the stop is tried again, nothing is started beside it.
@@ -372,6 +309,11 @@ class PipelineKeeper:
         self._become(PipelineState.RESTARTING, error=error)
         self._log.warning("pipeline restarts", code=code, attempt=attempt, delay_ms=delay)
         return delay
+
+    async def _with_savepoint(self, message: str) -> str:
+        """A message with the savepoint to go back to."""
+        latest = await self._blocking(self._ports.savepoints.latest, self.name)
+        return f"{message}; {latest or 'there is no savepoint'}"
 
     async def _note_failure(self, failure: Failure) -> int:
         """Keep a failure where a restarted service finds it; without Redis it only stays here."""

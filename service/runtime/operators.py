@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from operators.spec import RowSpec
 from operators.upsert_materializer import MaterializerSpec
 from service.plan.nodes import Sink
 from service.runtime.node_options import HIGH_OPTION, LOW_OPTION, threshold
@@ -39,7 +40,14 @@ class OperatorInfo:
         """What it keeps, as the pipeline remembers it."""
         if isinstance(self.spec, MaterializerSpec):
             return (self.spec.descriptor,)
-        return self.spec.operator().descriptors
+        return self.spec.operator().states
+
+    @property
+    def key(self) -> RowSpec:
+        """The columns that its state is kept by; of several inputs those of the first."""
+        if isinstance(self.spec, MaterializerSpec):
+            return RowSpec(types=self.spec.types, names=self.spec.names).part(self.spec.key)
+        return self.spec.inputs[0].key_row
 
     def with_past(self, states: Sequence[StateDescriptor]) -> OperatorInfo:
         """The operator, told what is known of its states' past (`state.registry`)."""

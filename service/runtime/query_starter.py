@@ -24,8 +24,9 @@ from service.runtime.dataflow import PipelineJob, start_query, stateful_nodes
 from service.runtime.dataflow_errors import DataflowError
 from service.runtime.errors import StartFailed
 from service.runtime.expressions.errors import ExpressionError
-from service.runtime.keeper import KeeperPorts, Run
+from service.runtime.keeper_ports import KeeperPorts, Run
 from service.runtime.launcher import package_version
+from service.runtime.savepoints import Savepoints
 from service.runtime.status import RestartLimits
 from service.runtime.supervisor import SystemClock
 from state.backends.names import slot_prefix
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.plan import CompiledPlan
-    from service.runtime.keeper import Queries, States
+    from service.runtime.keeper_ports import Queries, States
     from service.runtime.records import PipelineRecord, RunOptions
     from service.runtime.registry import Registry
     from service.settings import RedisSettings, Settings
@@ -55,11 +56,13 @@ def keeper_ports(
 ) -> KeeperPorts:
     """What the supervisor's keepers work with in the service."""
     execution = settings.execution
+    starter = DataflowStarter(settings)
     return KeeperPorts(
         registry=registry,
         queries=queries,
-        starter=DataflowStarter(settings),
+        starter=starter,
         ledgers=RedisLedgers(client, settings.redis),
+        savepoints=Savepoints(settings, client, starter),
         clock=SystemClock(),
         limits=RestartLimits.of(execution),
         look_interval_ms=execution.supervise_interval_ms,
@@ -87,8 +90,14 @@ class DataflowStarter:
         Raises:
             StartFailed: the plan, or the options on it, cannot run.
         """
-        plan = self._plan(record)
-        options = record.options.resolved(self._settings.execution)
+        return self.states_of(self._plan(record), record.options.resolved(self._settings.execution))
+
+    def states_of(self, plan: CompiledPlan, options: RunOptions) -> States:
+        """What the stateful operators of a plan keep.
+
+        Raises:
+            StartFailed: the options on it cannot run.
+        """
         found = _refused(lambda: stateful_nodes(plan, options))
         return {each.id: each.states for each in found}
 

@@ -122,6 +122,29 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class SavepointOrder:
+    """A savepoint that is to be taken."""
+
+    id: str
+    filter_expired: bool
+    """Whether it leaves out what is past its life."""
+    ordered_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOrder:
+    """What a pipeline is made of, besides its plan."""
+
+    pipeline: str
+    """The name of the pipeline whose savepoint it is."""
+    savepoint: str
+    allow_non_restored_state: bool = False
+    """Whether state that the plan has no operator for is left behind."""
+    done: bool = False
+    """Set by the supervisor; the pipeline does not start before."""
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineRecord:
     """A pipeline as the registry has it."""
 
@@ -148,6 +171,10 @@ class PipelineRecord:
     Written by the supervisor; does not count as a change."""
     run_plan: dict[str, Any] | None = None
     """The plan of that run, if it was changed since then."""
+    savepoint: SavepointOrder | None = None
+    """The savepoint that is to be taken next; does not count as a change."""
+    restore: RestoreOrder | None = None
+    """The savepoint that the pipeline begins with."""
 
     def in_force(self, execution: ExecutionSettings) -> RunOptions:
         """The options that count now: those of the last run, not those that wait for the next."""
@@ -176,7 +203,7 @@ def to_hash(record: PipelineRecord) -> dict[str, bytes]:
         "created_ms": record.created_ms,
         "updated_ms": record.updated_ms,
     }
-    for name in ("query", "failure", "run_options"):
+    for name in ("query", "failure", "run_options", "savepoint", "restore"):
         if (part := getattr(record, name)) is not None:
             values[name] = asdict(part)
     if record.run_plan is not None:
@@ -194,6 +221,7 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
         values = {key.decode(): orjson.loads(value) for key, value in stored.items()}
         query, failure = values.pop("query", None), values.pop("failure", None)
         run = values.pop("run_options", None)
+        savepoint, restore = values.pop("savepoint", None), values.pop("restore", None)
         return PipelineRecord(
             **{
                 **values,
@@ -203,6 +231,8 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
             query=None if query is None else QueryHandle(**query),
             failure=None if failure is None else Failure(**failure),
             run_options=None if run is None else RunOptions(**_known(RunOptions, run)),
+            savepoint=None if savepoint is None else SavepointOrder(**savepoint),
+            restore=None if restore is None else RestoreOrder(**restore),
         )
     except (TypeError, ValueError, KeyError) as error:
         raise RegistryCorrupt(

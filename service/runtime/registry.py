@@ -32,6 +32,7 @@ from service.runtime.errors import (
     PipelineNotFound,
     RegistryCorrupt,
     RegistryUnavailable,
+    SavepointPending,
     TooManyPipelines,
     VersionConflict,
 )
@@ -41,7 +42,9 @@ from service.runtime.records import (
     PipelineOptions,
     PipelineRecord,
     QueryHandle,
+    RestoreOrder,
     RunOptions,
+    SavepointOrder,
     from_hash,
     to_hash,
 )
@@ -59,6 +62,8 @@ __all__ = [
     "QueryHandle",
     "RecordPage",
     "Registry",
+    "RestoreOrder",
+    "SavepointOrder",
 ]
 
 PIPELINES = "tailrace:pipelines"
@@ -131,8 +136,9 @@ class Registry:
         options: PipelineOptions | None = None,
         labels: Mapping[str, str] | None = None,
         desired: Desired | str = Desired.STOPPED,
+        restore: RestoreOrder | None = None,
     ) -> PipelineRecord:
-        """Add a pipeline.
+        """Add a pipeline, empty or with the state of a savepoint.
 
         Raises:
             InvalidPipelineName: the name is not of the right form.
@@ -151,6 +157,7 @@ class Registry:
             desired=Desired(desired),
             created_ms=now,
             updated_ms=now,
+            restore=restore,
         )
         fields = to_hash(record)
 
@@ -252,8 +259,51 @@ class Registry:
 
         return self._transact(change, pipeline_key(name))
 
-    def delete(self, name: str, expected_version: int | None = None) -> PipelineRecord:
+    def order_savepoint(
+        self,
+        name: str,
+        order: SavepointOrder,
+        *,
+        stop: bool,
+        expected_version: int | None = None,
+    ) -> PipelineRecord:
+        """Ask for a savepoint; with `stop` the pipeline is not started again behind it.
+
+        Raises:
+            PipelineNotFound: no pipeline has this name.
+            VersionConflict: its version is not `expected_version`.
+            SavepointPending: another one, or a restore, is not through yet.
+            RegistryUnavailable: Redis does not answer.
+        """
+
+        def change(transaction: Pipeline) -> PipelineRecord:
+            record = _read(transaction, name, expected_version)
+            _check_settled(record)
+            wanted = replace(record, savepoint=order)
+            if stop and record.desired is not Desired.STOPPED:
+                now = self._clock()
+                version = record.version + 1
+                wanted = replace(wanted, desired=Desired.STOPPED, version=version, updated_ms=now)
+            transaction.multi()
+            transaction.hset(pipeline_key(name), mapping=cast("Any", to_hash(wanted)))
+            return wanted
+
+        return self._transact(change, pipeline_key(name))
+
+    def delete(
+        self,
+        name: str,
+        expected_version: int | None = None,
+        *,
+        keep: SavepointOrder | None = None,
+    ) -> PipelineRecord:
         """Take a pipeline out of sight; the supervisor then ends it and calls `bury`.
+
+        Args:
+            name: The pipeline's.
+            expected_version: What its version must be.
+            keep: The savepoint to take before anything of it is dropped. Without one, a pipeline
+                that is being deleted with one is dropped all the same.
 
         Returns:
             The record as it was.
@@ -261,18 +311,29 @@ class Registry:
         Raises:
             PipelineNotFound: no pipeline has this name.
             VersionConflict: its version is not `expected_version`.
+            SavepointPending: it is to be kept, and another savepoint, or a restore, is not through.
             RegistryUnavailable: Redis does not answer.
         """
 
         def remove(transaction: Pipeline) -> PipelineRecord:
+            going = cast("dict[bytes, bytes]", transaction.hgetall(deleted_key(name)))
+            if keep is None and b"savepoint" in going:
+                transaction.multi()
+                transaction.hdel(deleted_key(name), "savepoint")
+                return from_hash(name, going)
             record = _read(transaction, name, expected_version)
+            if keep is not None:
+                _check_settled(record)
+            wanted = replace(record, savepoint=keep)
             transaction.multi()
+            transaction.hdel(pipeline_key(name), "savepoint")
+            transaction.hset(pipeline_key(name), mapping=cast("Any", to_hash(wanted)))
             transaction.rename(pipeline_key(name), deleted_key(name))
             transaction.zrem(PIPELINES, name)
             transaction.zadd(DELETIONS, {name: 0})
             return record
 
-        return self._transact(remove, pipeline_key(name))
+        return self._transact(remove, pipeline_key(name), deleted_key(name))
 
     def deleted(self, name: str) -> PipelineRecord | None:
         """The record of a pipeline that is being deleted; None when nothing of it is left to end.
@@ -311,6 +372,34 @@ class Registry:
     def note_failure(self, name: str, failure: Failure | None) -> None:
         """Keep or clear why a pipeline has failed; a pipeline that is gone is left alone."""
         self._note(name, failure=failure)
+
+    def note_savepoint(self, name: str, order: SavepointOrder) -> None:
+        """Forget an order of a savepoint that was carried out, or failed, unless it is another."""
+
+        def write(transaction: Pipeline) -> None:
+            held = transaction.hget(pipeline_key(name), "savepoint")
+            transaction.multi()
+            if held is not None and orjson.loads(cast("bytes", held)).get("id") == order.id:
+                transaction.hdel(pipeline_key(name), "savepoint")
+
+        self._transact(write, pipeline_key(name))
+
+    def note_kept(self, name: str) -> None:
+        """Forget the order of a savepoint that a pipeline which is being deleted left behind."""
+        with _translated():
+            self._redis.hdel(deleted_key(name), "savepoint")
+
+    def note_restored(self, name: str) -> None:
+        """Keep that a pipeline has the state of its savepoint; one that is gone is left alone."""
+
+        def write(transaction: Pipeline) -> None:
+            held = transaction.hget(pipeline_key(name), "restore")
+            transaction.multi()
+            if held is not None:
+                done = {**orjson.loads(cast("bytes", held)), "done": True}
+                transaction.hset(pipeline_key(name), "restore", cast("Any", orjson.dumps(done)))
+
+        self._transact(write, pipeline_key(name))
 
     def session_id(self) -> str | None:
         """The Spark Connect session that the service used last."""
@@ -362,6 +451,19 @@ def _read(transaction: Pipeline, name: str, expected_version: int | None) -> Pip
             hint="read it again and repeat the change",
         )
     return record
+
+
+def _check_settled(record: PipelineRecord) -> None:
+    """See that neither a savepoint nor a restore of a pipeline is under way."""
+    if record.savepoint is not None:
+        raise SavepointPending(
+            f'savepoint "{record.savepoint.id}" of the pipeline is being taken',
+            hint="wait until it is COMPLETED or FAILED",
+        )
+    if record.restore is not None and not record.restore.done:
+        raise SavepointPending(
+            f'pipeline "{record.name}" is being restored', hint="try again when it is through"
+        )
 
 
 def not_found(name: str) -> PipelineNotFound:

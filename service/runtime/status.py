@@ -13,6 +13,10 @@ PERMANENT_CODES = frozenset(
     {
         "malformed-change",
         "query.start-failed",
+        "savepoint-corrupt",
+        "savepoint-mismatch",
+        "savepoint-target-in-use",
+        "savepoint.not-found",
         "sink-refused",
         "source-changed",
         "state-access-denied",

@@ -18,7 +18,8 @@ import anyio.to_thread
 import structlog
 
 from service.runtime.errors import RegistryCorrupt, RegistryUnavailable, SupervisorClosed
-from service.runtime.keeper import KeeperPorts, PipelineKeeper, Run
+from service.runtime.keeper import PipelineKeeper
+from service.runtime.keeper_ports import KeeperPorts, Run
 from service.runtime.registry import now_ms
 from service.runtime.status import PipelineState, PipelineStatus, StatusError
 
@@ -91,6 +92,14 @@ class Supervisor:
             SupervisorClosed: the service is stopping.
         """
         self._keeper(name).order()
+
+    async def wake(self, name: str) -> None:
+        """Look at what the registry says of a pipeline now; a failed one stays as it is.
+
+        Raises:
+            SupervisorClosed: the service is stopping.
+        """
+        self._keeper(name).wake()
 
     async def restart(self, name: str) -> None:
         """End the pipeline's query and start it again from its checkpoint.

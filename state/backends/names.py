@@ -11,7 +11,9 @@ from __future__ import annotations
 
 REGISTRY = b"registry"
 """What a pipeline remembers of its states, in its slot: see `state.registry`."""
-RESERVED = frozenset({b"meta", b"pending", b"run", b"marker", b"stages", REGISTRY})
+RESTORING = b"restoring"
+"""What an unfinished restore left in the pipeline's slot: see `state.savepoint`."""
+RESERVED = frozenset({b"meta", b"pending", b"run", b"marker", b"stages", REGISTRY, RESTORING})
 """Names that belong to the protocol; no operator or sink may write them."""
 
 

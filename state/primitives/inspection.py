@@ -8,10 +8,13 @@ of which nothing else is there is `Expired`, which is not the same as unknown.
     list                            its elements, oldest first; the key of each is its number
     map                             its entries by the bytes of their keys
     sorted_map                      its elements in order; the key is the ordered text
+    multiset                        its rows, oldest first; the key of each is its sequence number,
+                                    and its time is that of its write, with TTL or without
     timers                          of a key: the namespace and time of each
 
 A page begins after a place, the text that the page before gave. Reading a page of a spread list or
-map reads all of its fields' names; of a spread sorted map it is one range.
+map reads all of its fields' names; of a spread sorted map it is one range, of a spread multiset as
+many blocks as the page needs.
 """
 
 from __future__ import annotations
@@ -24,9 +27,11 @@ import orjson
 from state.backends.interface import HashGet, HashScan, LexRange, SortedRange
 from state.errors import StateCorrupt
 from state.multiset.history import KeySummary, glob_prefix
+from state.multiset.spread import BLOCK_ENTRIES, SpreadNames
 from state.primitives.layout import read_collection, rows_name
+from state.primitives.multiset_text import read_block, read_header, read_lines
 from state.primitives.sorted_text import LAST, entry_of_line, entry_of_member
-from state.ttl import TtlRules, unstamped
+from state.ttl import TtlRules, stamped, unstamped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +42,8 @@ if TYPE_CHECKING:
 
 _PLAIN = frozenset({"value", "reducing", "aggregating"})
 _EVER = float("inf")
+_BLOCKS_PER_READ = 64
+_CUT_OFF = "it was truncated, or something else wrote to this state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +53,12 @@ class StateElement:
     place: str
     """Unique in its key's state; a page may begin after it."""
     key: Any
-    """User key of a map, ordered text of a sorted map, number in a list; None in a value."""
+    """User key of a map, ordered text of a sorted map, number in a list or multiset; None in a
+    value."""
     value: Any
     """A JSON value."""
     stamp_ms: int | None
-    """Its last counting access; None without TTL."""
+    """Its last counting access; None without TTL, but in a multiset."""
     expires_ms: int | None
     """When it will be past its life if nothing touches it, in the time that the TTL counts."""
 
@@ -146,7 +154,11 @@ def _stored(
     """Layout and stored elements behind a place, in their order."""
     if kind in _PLAIN:
         return "packed", [] if after else [("0", None, text)]
+    if kind == "multiset":
+        return _history(view, name, key_group, key, text, after)
     header, lines = read_collection(text)
+    if not (header.is_spread or lines):
+        raise StateCorrupt("a packed collection is empty", hint=_CUT_OFF)
     layout = "spread" if header.is_spread else "packed"
     if kind == "sorted_map":
         if header.is_spread:
@@ -165,6 +177,50 @@ def _stored(
         pairs = list(_packed_pairs(kind, header.next_number, lines))
     of_kind = _of_list(pairs, after) if kind == "list" else _of_map(pairs, after)
     return layout, of_kind
+
+
+def _history(
+    view: StateView, name: bytes, key_group: int, key: bytes, text: bytes, after: str
+) -> tuple[str, Iterable[_Stored]]:
+    """Layout and rows of a multiset behind a place."""
+    first, *lines = text.split(b"\n")
+    header = read_header(first)
+    if header.is_spread == bool(lines):
+        raise StateCorrupt(
+            "a packed history is empty, or lines follow the header of a spread one", hint=_CUT_OFF
+        )
+    if after and not after.isdecimal():
+        return "spread" if header.is_spread else "packed", ()
+    last = int(after) if after else 0
+    if not header.is_spread:
+        entries = iter(read_lines(lines, header.following).items())
+        return "packed", _of_history(entries, last)
+    names = SpreadNames.of(key, name)
+    blocks = _spread_entries(view, names, key_group, header.following, last // BLOCK_ENTRIES)
+    return "spread", _of_history(blocks, last)
+
+
+def _of_history(entries: Iterator[tuple[int, tuple[int, bytes]]], last: int) -> Iterator[_Stored]:
+    for number, (ms, row) in entries:
+        if number > last:
+            yield str(number), number, stamped(row, ms)
+
+
+def _spread_entries(
+    view: StateView, names: SpreadNames, key_group: int, following: int, block: int
+) -> Iterator[tuple[int, tuple[int, bytes]]]:
+    """Entries of a spread history from a block on, some blocks in memory at a time."""
+    while True:
+        order = SortedRange(key_group, names.order, block, _EVER, _BLOCKS_PER_READ)
+        fields = [member for member, _ in view.fetch([order])[0]]
+        if not fields:
+            return
+        texts = view.fetch([HashGet(key_group, names.blocks, fields)])[0]
+        for field, text in zip(fields, texts, strict=True):
+            if text is None:
+                raise StateCorrupt("a block of a spread history is missing")
+            yield from read_block(int(field), text, following).items()
+        block = int(fields[-1]) + 1
 
 
 def _packed_pairs(

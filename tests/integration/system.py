@@ -68,6 +68,7 @@ class System:
             "TAILRACE_SPARK__REMOTE": self.spark.remote,
             "TAILRACE_SPARK__CHECKPOINT_FOLDER": str(self.folder / "checkpoints"),
             "TAILRACE_FILES__ROOT": str(self.files),
+            "TAILRACE_SAVEPOINTS__FOLDER": str(self.folder / "savepoints"),
             "TAILRACE_HTTP__PORT": str(self.port),
             "TAILRACE_EXECUTION__TRIGGER_INTERVAL_MS": "0",
             "TAILRACE_EXECUTION__RESTART_BACKOFF_MIN_MS": "100",

@@ -15,7 +15,7 @@ import pytest
 from service.runtime import gateway as gateway_module
 from service.runtime.errors import SparkUnavailable, WorkersDiffer
 from service.runtime.gateway import QueryState, SparkGateway
-from service.runtime.keeper import KeeperPorts, Run
+from service.runtime.keeper_ports import KeeperPorts, Run
 from service.runtime.launcher import EmbeddedSpark
 from service.runtime.registry import Registry
 from service.runtime.status import RestartLimits
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import redis
 
-    from service.runtime.keeper import States
-    from service.runtime.records import PipelineRecord, RunOptions
+    from service.runtime.keeper_ports import States
+    from service.runtime.records import PipelineRecord, RunOptions, SavepointOrder
     from service.runtime.supervisor import PipelineStatus
 
 LIMIT_S = 240
@@ -91,6 +91,19 @@ class CountedRuns:
         self.runs.pop(name)
 
 
+class NoSavepoints:
+    """None is asked for here."""
+
+    def save(self, record: PipelineRecord, order: SavepointOrder) -> None:
+        raise AssertionError("no savepoint was ordered")
+
+    def restore(self, record: PipelineRecord) -> None:
+        raise AssertionError("no restore was ordered")
+
+    def latest(self, name: str) -> str | None:
+        return None
+
+
 class Service:
     """Gateway and supervisor as the service wires them."""
 
@@ -108,6 +121,7 @@ class Service:
             queries=self.gateway,
             starter=self.starter,
             ledgers=self.ledgers,
+            savepoints=NoSavepoints(),
             clock=SystemClock(),
             limits=LIMITS,
             look_interval_ms=50,

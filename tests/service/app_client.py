@@ -21,7 +21,14 @@ from service.runtime.errors import SparkUnavailable
 from service.runtime.gateway import QueryLook, QueryState, StartedQuery
 from service.runtime.query_starter import DataflowStarter, keeper_ports
 from service.runtime.registry import Registry
-from service.settings import FilesSettings, LimitSettings, RedisSettings, Settings, SparkSettings
+from service.settings import (
+    FilesSettings,
+    LimitSettings,
+    RedisSettings,
+    SavepointSettings,
+    Settings,
+    SparkSettings,
+)
 from service.wiring import redis_client, serving
 
 if TYPE_CHECKING:
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.api.deps import Services
-    from service.runtime.keeper import Run
+    from service.runtime.keeper_ports import Run
     from service.runtime.records import PipelineRecord, QueryHandle
     from service.telemetry import Telemetry
 
@@ -84,6 +91,7 @@ def settings_for(redis_url: str, folder: Path, **groups: Any) -> Settings:
         "files": FilesSettings(root=folder / "files"),
         "spark": SparkSettings(checkpoint_folder=folder / "checkpoints", call_timeout_ms=1_000),
         "limits": LimitSettings(),
+        "savepoints": SavepointSettings(folder=folder / "savepoints"),
     }
     (folder / "files").mkdir(exist_ok=True)
     return Settings(_env_file=None, **{**defaults, **groups})

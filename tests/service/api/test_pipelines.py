@@ -273,15 +273,6 @@ def test_a_deleted_pipeline_is_gone_and_its_name_free_again(app: AppClient) -> N
     until(lambda: app.post(PATH, body()).status_code == 201)
 
 
-def test_state_cannot_be_kept_on_deletion(app: AppClient) -> None:
-    app.post(PATH, body())
-
-    kept = app.request("DELETE", f"{PATH}/p", params={"state": "keep"})
-
-    assert_problem(kept, 422, "invalid-request")
-    assert app.request("DELETE", f"{PATH}/p", params={"state": "drop"}).status_code == 204
-
-
 def test_unknown_pipelines_are_a_problem_everywhere(app: AppClient) -> None:
     for path in ("", "/plan", "/progress", "/dead-letters", "/operators", "/tables", "/tables/t"):
         assert_problem(app.get(f"{PATH}/absent{path}"), 404, "pipeline-not-found")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from service.runtime.errors import SparkUnavailable, StartFailed
+from service.runtime.errors import SavepointFailed, SparkUnavailable, StartFailed
 from service.runtime.gateway import QueryLook, QueryState, StartedQuery
-from service.runtime.keeper import Run
+from service.runtime.keeper_ports import Run
 from service.settings import ExecutionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from service.runtime.keeper import States
-    from service.runtime.records import PipelineRecord, QueryHandle, RunOptions
+    from service.runtime.keeper_ports import States
+    from service.runtime.records import PipelineRecord, QueryHandle, RunOptions, SavepointOrder
 
 HANG_LIMIT_S = 20
 ACTIVE = QueryLook(QueryState.ACTIVE)
@@ -177,3 +177,34 @@ class FakeLedgers:
 
     def drop(self, name: str) -> None:
         self.dropped.append(name)
+
+
+class FakeSavepoints:
+    """Notes what was taken and restored, and whether a query ran meanwhile."""
+
+    def __init__(self, queries: FakeQueries) -> None:
+        self.log: list[str] = []
+        self.save_error: Exception | None = None
+        self.restore_error: Exception | None = None
+        self.last: str | None = None
+        self._queries = queries
+
+    def save(self, record: PipelineRecord, order: SavepointOrder) -> None:
+        assert not self._queries.alive, "a savepoint beside a query"
+        self.log.append(f"save {order.id}")
+        if self.save_error is not None:
+            raise self.save_error
+
+    def restore(self, record: PipelineRecord) -> None:
+        assert record.restore is not None
+        assert not self._queries.alive
+        self.log.append(f"restore {record.restore.savepoint}")
+        if self.restore_error is not None:
+            raise self.restore_error
+
+    def latest(self, name: str) -> str | None:
+        return self.last
+
+
+def savepoint_failed() -> SavepointFailed:
+    return SavepointFailed("no room", code="savepoint.files")

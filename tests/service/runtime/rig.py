@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from service.runtime.gateway import QueryLook, QueryState
-from service.runtime.keeper import KeeperPorts
+from service.runtime.keeper_ports import KeeperPorts
 from service.runtime.registry import Registry
 from service.runtime.spark_errors import QueryError
 from service.runtime.status import RestartLimits
@@ -15,6 +15,7 @@ from tests.service.runtime.fakes import (
     HANG_LIMIT_S,
     FakeLedgers,
     FakeQueries,
+    FakeSavepoints,
     FakeStarter,
     ManualClock,
 )
@@ -37,6 +38,7 @@ class Rig:
         self.queries = FakeQueries()
         self.starter = FakeStarter()
         self.ledgers = FakeLedgers()
+        self.savepoints = FakeSavepoints(self.queries)
         self.registry = Registry(client, 10)
         self.supervisor = Supervisor(self.ports(), scan_interval_ms=10**9)
 
@@ -46,6 +48,7 @@ class Rig:
             queries=self.queries,
             starter=self.starter,
             ledgers=self.ledgers,
+            savepoints=self.savepoints,
             clock=self.clock,
             limits=LIMITS,
             look_interval_ms=LOOK_MS,

@@ -12,7 +12,7 @@ import redis
 from operators.worker import OperatorTask
 from service.runtime.connections import redis_of
 from service.runtime.errors import StartFailed
-from service.runtime.keeper import Run
+from service.runtime.keeper_ports import Run
 from service.runtime.query_starter import DataflowStarter, RedisLedgers
 from service.runtime.records import PipelineOptions, PipelineRecord
 from service.runtime.sinks.spec import WriterSpec

@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from state.backends.interface import HashPut
+from state.backends.interface import HashDelete, HashPut
 from state.descriptors import JSON, SortedMapDescriptor, StateDescriptor, TimersDescriptor
 from state.errors import StateCorrupt
 from state.lexicographic import lexicographic_codec
+from state.multiset.spread import SpreadNames
 from state.primitives.inspection import Expired, StateContent, read_state
 from state.registry import registered_states
 from state.testing.sessions import LAYOUTS
 from state.testing.stand import NODE
-from state.ttl import TtlClock, TtlConfig
+from state.ttl import DISABLED, TtlClock, TtlConfig
 from state.types import parse_type
 from tests.state.primitives.driver import Driver, descriptor
+from tests.state.primitives.multisets import multiset
 
 if TYPE_CHECKING:
     from state.testing.stand import Stand
@@ -100,6 +102,60 @@ def test_a_sorted_map_in_order_with_several_values_a_key(stand: Stand, layout: s
     assert content.layout == layout
     assert paged(of, 1) == pairs(content)
     assert seen(of, 1100) == Expired("sorted_map", 4)
+
+
+@LAYOUT
+@pytest.mark.parametrize("ttl", [TTL, DISABLED])
+def test_a_multiset_of_any_name_oldest_row_first(stand: Stand, layout: str, ttl: TtlConfig) -> None:
+    of = driver(stand, multiset(ttl, name="state"), layout)
+    rows = [[key, 0] for key in range(40)]
+    of.together(1000, *(lambda state, row=row: state.append(row) for row in rows[:20]))
+    of.together(1050, *(lambda state, row=row: state.append(row) for row in rows[20:]))
+    of.at(1050, lambda state: state.remove([3, 0]))
+    left = [(n, row) for n, row in enumerate(rows, 1) if n != 4]
+
+    content = seen(of, 1050)
+    assert (content.kind, content.layout) == ("multiset", layout)
+    assert pairs(content) == left
+    first = content.elements[0]
+    assert (first.stamp_ms, first.expires_ms) == (1000, 1100 if ttl is TTL else None)
+    for limit in (1, 7, 39):
+        assert paged(of, limit) == left
+    assert pairs(seen(of, 1100)) == (left[19:] if ttl is TTL else left)
+    if ttl is TTL:
+        assert seen(of, 1150) == Expired("multiset", 39)
+    assert pairs(seen(of, 1050, after="no number")) == []
+
+
+@pytest.mark.parametrize(
+    "stored", [b"41", b"41\t=7", b"41\n3\t16", b"x\n3\t16\t[1]", b"spread\t0\t1"]
+)
+def test_a_multiset_that_was_cut_off_is_told(stand: Stand, stored: bytes) -> None:
+    of = driver(stand, multiset(name="state"))
+    of.store(HashPut(b"state", [KEY, stored]))
+
+    with pytest.raises(StateCorrupt):
+        seen(of, 0)
+
+
+def test_a_spread_multiset_without_one_of_its_blocks_is_told(stand: Stand) -> None:
+    of = driver(stand, multiset(name="state"), "spread")
+    of.together(0, *(lambda state, n=n: state.append([n]) for n in range(40)))
+    of.store(HashDelete(SpreadNames.of(KEY, b"state").blocks, [b"1"]))
+
+    with pytest.raises(StateCorrupt, match="missing"):
+        seen(of, 0)
+
+
+@pytest.mark.parametrize("kind", ["list", "map"])
+def test_a_packed_collection_that_was_cut_at_its_first_line_is_told(
+    stand: Stand, kind: str
+) -> None:
+    of = driver(stand, descriptor(kind))
+    of.store(HashPut(b"state", [KEY, b"packed\t1\t3"]))
+
+    with pytest.raises(StateCorrupt, match="empty"):
+        seen(of, 0)
 
 
 def test_timers_of_a_key_by_time(stand: Stand) -> None:

@@ -1,0 +1,127 @@
+"""What of a query's checkpoint goes into a savepoint, and what a restored one is made of.
+
+Spark keeps in it, by batch (an epoch is a batch + 1),
+
+    offsets/<batch>    where each source was to be read to, written before the batch runs
+    commits/<batch>    that the batch is through
+    sources/<n>/..     what a source of Spark's own remembers, such as where it began
+    metadata           the query's id
+
+To go on behind an epoch it needs the offsets of that epoch's batch and of the one before, and that
+the batch is through. Nothing of a later batch may go along: state does not know of it.
+
+What is hard is a query that ended between the two: our sinks have closed the epoch, and Spark has
+not written its commit. Running the batch once more, as Spark would, needs its input once more,
+which a restored pipeline need not have; so the commit is written here. It says nothing but that the
+batch is through, as our queries have neither state nor watermarks of Spark's.
+
+The id is a new one: Spark ends a query when another one of its id starts.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from state.errors import SavepointCorrupt, StateLost
+from state.savepoint import sync_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+FOLDER: Final = "checkpoint"
+"""Where it lies in a savepoint."""
+_COMMIT: Final = b'v1\n{"nextBatchWatermarkMs":0}'
+_LOGS: Final = ("offsets", "commits")
+
+
+def save_checkpoint(checkpoint: Path, folder: Path, epoch: int) -> list[str]:
+    """Copy what a restored query needs to go on behind an epoch.
+
+    Args:
+        checkpoint: The query's, which is over.
+        folder: The savepoint's.
+        epoch: The last closed one.
+
+    Returns:
+        The files, relative to the savepoint's folder; none before the first epoch.
+
+    Raises:
+        StateLost: The checkpoint is of another epoch than the state.
+        OSError: A file cannot be read or written.
+    """
+    if epoch == 0:
+        return []
+    batch = epoch - 1
+    committed = max(_batches(checkpoint / "commits"), default=-1)
+    if not (checkpoint / "offsets" / str(batch)).is_file() or not batch - 1 <= committed <= batch:
+        raise StateLost(
+            f"the state was closed at epoch {epoch}, the checkpoint has come to epoch "
+            f"{committed + 1}"
+        )
+    target = folder / FOLDER
+    for log in _LOGS:
+        (target / log).mkdir(parents=True)
+        for number in (batch - 1, batch):
+            source = checkpoint / log / str(number)
+            if source.is_file():
+                shutil.copyfile(source, target / log / str(number))
+    if committed < batch:
+        (target / "commits" / str(batch)).write_bytes(_COMMIT)
+    if (checkpoint / "sources").is_dir():
+        shutil.copytree(checkpoint / "sources", target / "sources")
+    for each in _files(target):
+        _sync(each)
+    return [str(each.relative_to(folder)) for each in _files(target)]
+
+
+def restore_checkpoint(folder: Path, files: Sequence[str], checkpoint: Path) -> None:
+    """Make the checkpoint of a restored query, all at once; in the place of one that is there.
+
+    Args:
+        folder: The savepoint's.
+        files: As `save_checkpoint` told; none: the query begins at its sources' beginnings.
+        checkpoint: Where the query will look for it.
+
+    Raises:
+        SavepointCorrupt: A file would lie outside of it.
+        OSError: A file cannot be read or written.
+    """
+    fresh = checkpoint.with_name(f".{checkpoint.name}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    if not files:
+        return
+    fresh.mkdir(parents=True)
+    for name in files:
+        target = fresh / (folder / name).relative_to(folder / FOLDER)
+        if fresh.resolve() not in target.resolve().parents:
+            raise SavepointCorrupt("the savepoint names a file outside of its checkpoint")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / name, target)
+    (fresh / "metadata").write_bytes(orjson.dumps({"id": str(uuid.uuid4())}))
+    for each in _files(fresh):
+        _sync(each)
+    fresh.rename(checkpoint)
+    sync_folder(checkpoint.parent)
+
+
+def _batches(folder: Path) -> Iterator[int]:
+    if folder.is_dir():
+        yield from (int(each.name) for each in folder.iterdir() if each.name.isdecimal())
+
+
+def _files(folder: Path) -> list[Path]:
+    """Files, without the checksums that a file system of Hadoop's may put beside them."""
+    found = (each for each in folder.rglob("*") if each.is_file())
+    return sorted(each for each in found if not each.name.endswith(".crc"))
+
+
+def _sync(path: Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,321 @@
+"""Savepoints of pipelines: state, the slot and the checkpoint of one epoch, in one folder.
+
+`state.savepoint` saves and restores what operators keep. Here is added what a pipeline needs
+besides, to go on exactly where the savepoint stands:
+
+- the checkpoint's offsets of that epoch (`checkpoints`), by which sources go on;
+- what sources keep in the pipeline's slot: logs of files and of Kafka's partitions, and the changes
+  that ingress has taken in and no closed epoch has read;
+- what sinks keep there: tables of the `redis` connector, and the lines of `print`. They live and
+  die with their pipeline, so a restored one without them would show tables that lack rows. Files of
+  sinks, and all that lies elsewhere, are no part of it, as in Flink;
+- dead letters, and sums over all epochs. Progress of single epochs stays behind.
+
+Whether an element is past its life is asked as of the epoch's own time, not of the clock: of a
+pipeline that stands still nothing expires, so a downtime can still be made up for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import redis
+
+from operators.upsert_materializer import MaterializerSpec
+from service.plan import load_plan
+from service.plan.errors import PlanError
+from service.plan.nodes import Sink, TableScan
+from service.runtime.checkpoints import FOLDER, restore_checkpoint, save_checkpoint
+from service.runtime.connectors import table_names
+from service.runtime.errors import LifecycleError, SavepointFailed, SavepointNotFound
+from service.runtime.launcher import package_version
+from service.runtime.operators import stateful_nodes
+from service.runtime.savepoint_store import SavepointStore, ordered_ms
+from service.runtime.slot_keys import (
+    DEAD_COUNT_NAME,
+    DEAD_NAME,
+    TOTALS_NAME,
+    files_key,
+    ingress_key,
+    places_key,
+    print_name,
+    slot_key,
+    table_name,
+)
+from service.runtime.table_reader import SlotReader, key_names
+from state.backends.transport import ClientSettings, RedisTransport
+from state.errors import (
+    IncarnationChanged,
+    SavepointMismatch,
+    StateError,
+    StateUnavailable,
+)
+from state.key_groups import key_group
+from state.multiset.strategy import Strategy
+from state.registry import extension_ms
+from state.savepoint import (
+    Expiry,
+    SaveOptions,
+    StateSaver,
+    read_manifest,
+    restore_state,
+    restored_states,
+    saved_file,
+)
+from state.ttl import TtlClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from service.plan import CompiledPlan
+    from service.runtime.operators import OperatorInfo
+    from service.runtime.query_starter import DataflowStarter
+    from service.runtime.records import PipelineRecord, RestoreOrder, RunOptions, SavepointOrder
+    from service.settings import Settings
+    from state.savepoint import Manifest
+
+
+class Savepoints:
+    """Takes and restores savepoints; see `SavepointWork`. Its calls block."""
+
+    def __init__(self, settings: Settings, client: redis.Redis, starter: DataflowStarter) -> None:
+        self.store = SavepointStore(settings.savepoints)
+        self._settings = settings
+        self._client = client
+        self._starter = starter
+
+    def save(self, record: PipelineRecord, order: SavepointOrder) -> None:
+        """Take a savepoint of a pipeline whose query is over; nothing to do if it is there.
+
+        Raises:
+            SavepointFailed: It cannot be taken, as the savepoint then tells.
+            StateUnavailable: Redis does not answer: ask again.
+        """
+        if self.store.is_there(record.name, order.id):
+            return
+        try:
+            self._save(record, order)
+        except IncarnationChanged as error:
+            raise StateUnavailable("redis restarted while a savepoint was taken") from error
+        except redis.RedisError as error:
+            raise StateUnavailable("redis does not answer") from error
+        except StateUnavailable:
+            raise
+        except (StateError, LifecycleError, PlanError, OSError) as error:
+            failure = _failure(error)
+            with contextlib.suppress(OSError):
+                self.store.fail(record.name, order.id, failure)
+            raise failure from error
+
+    def restore(self, record: PipelineRecord) -> None:
+        """Give a pipeline that never ran what its record says; nothing to do if it has it.
+
+        Raises:
+            SavepointNotFound, SavepointError, StateError, StartFailed: It cannot be restored.
+            SavepointFailed: A file cannot be read or written.
+        """
+        try:
+            if record.restore is not None:
+                self._restore(record, record.restore)
+        except (PlanError, OSError) as error:
+            raise _failure(error) from error
+
+    def latest(self, name: str) -> str | None:
+        """The words for the newest savepoint of a pipeline, if there is one."""
+        try:
+            found = self.store.resolve(name, "latest")
+            manifest = self.store.get(name, found).manifest
+        except (SavepointNotFound, StateError, OSError):
+            return None
+        epoch = manifest.epoch if manifest is not None else 0
+        return f"the latest savepoint is {name}/{found}, of epoch {epoch}"
+
+    def check(self, order: RestoreOrder, plan: CompiledPlan, options: RunOptions) -> None:
+        """See whether a plan can go on with a savepoint, as far as its manifest tells.
+
+        Raises:
+            SavepointNotFound: There is none.
+            SavepointMismatch, SavepointCorrupt: It does not fit, or cannot be used.
+        """
+        manifest = self.manifest(order)
+        _check_sources(manifest, plan)
+        wanted = self._starter.states_of(plan, options)
+        with _as_mismatch():
+            restored_states(
+                manifest, wanted, allow_non_restored_state=order.allow_non_restored_state
+            )
+
+    def manifest(self, order: RestoreOrder) -> Manifest:
+        """The manifest of the savepoint that is to be restored.
+
+        Raises:
+            SavepointNotFound: There is none.
+            SavepointMismatch, SavepointCorrupt: It cannot be used.
+        """
+        with _as_mismatch():
+            return read_manifest(self.store.folder(order.pipeline, order.savepoint))
+
+    def _restore(self, record: PipelineRecord, order: RestoreOrder) -> None:
+        wanted = self._starter.states(record)
+        folder = self.store.folder(order.pipeline, order.savepoint)
+        manifest = read_manifest(folder)
+        plan = load_plan(record.plan)
+        options = record.options.resolved(self._settings.execution)
+        _check_sources(manifest, plan)
+        files = [each.path for each in manifest.attachments if each.path.startswith(f"{FOLDER}/")]
+        checkpoint = self._starter.checkpoint(record)
+        with self._transport() as transport:
+            restore_state(
+                transport,
+                record.name,
+                folder,
+                manifest,
+                wanted=wanted,
+                max_parallelism=options.max_parallelism,
+                place=_place(stateful_nodes(plan, options), options.max_parallelism),
+                allow_non_restored_state=order.allow_non_restored_state,
+                before_end=partial(restore_checkpoint, folder, files, checkpoint),
+            )
+
+    def _save(self, record: PipelineRecord, order: SavepointOrder) -> None:
+        plan = load_plan(record.plan)
+        # What there is was made by the last run, whatever the next one will be.
+        options = record.in_force(self._settings.execution)
+        states = self._starter.states_of(plan, options)
+        operators = stateful_nodes(plan, options)
+        hidden = self.store.begin(record.name, order.id)
+        with self._transport() as transport:
+            saver = StateSaver(transport, record.name, states, options.max_parallelism)
+            marker = saver.marker
+            files = save_checkpoint(self._starter.checkpoint(record), hidden, marker.epoch)
+            save_options = SaveOptions(
+                clock=self._clock(record.name, marker.epoch) if order.filter_expired else None,
+                expiry={each.id: _expiry(each) for each in operators},
+                slot=_slot(record.name, plan, orjson.loads(marker.offsets)),
+            )
+            about = {
+                "pipeline_id": record.id,
+                "ordered_ms": ordered_ms(order.id),
+                "flink_version": plan.document.get("flinkVersion"),
+                "version": package_version(),
+                "sources": _sources(plan),
+            }
+            attachments = [saved_file(hidden, each) for each in files]
+            saver.save(order.id, hidden, save_options, attachments=attachments, about=about)
+        self.store.end(record.name, order.id, hidden)
+
+    def _clock(self, name: str, epoch: int) -> TtlClock | None:
+        """The time of an epoch, as its progress record has it; None if that is gone."""
+        slot = SlotReader(self._client, name)
+        _, records = slot.progress(None, 1)
+        if not records or records[0]["epoch"] != epoch:
+            return None
+        return TtlClock(records[0]["time_ms"], extension_ms=extension_ms(slot))
+
+    def _transport(self) -> contextlib.closing[RedisTransport]:
+        settings = self._settings.redis
+        return contextlib.closing(
+            RedisTransport(
+                ClientSettings(
+                    settings.url,
+                    connect_timeout_ms=settings.connect_timeout_ms,
+                    socket_timeout_ms=settings.socket_timeout_ms,
+                )
+            )
+        )
+
+
+def _expiry(operator: OperatorInfo) -> Expiry:
+    spec = operator.spec
+    if not isinstance(spec, MaterializerSpec):
+        return Expiry.ENTRY
+    if spec.emit_expired:
+        return Expiry.EMITTED
+    return Expiry.WHOLE if spec.strategy is Strategy.LEGACY else Expiry.ENTRY
+
+
+def _slot(pipeline: str, plan: CompiledPlan, offsets: Mapping[str, Any]) -> dict[str, str]:
+    """What lies in the pipeline's slot and belongs to an epoch; of ingress, what is not read."""
+    names = table_names(plan)
+    prefix = slot_key(pipeline, "")
+    found = {each.removeprefix(prefix): "" for each in key_names(pipeline)}
+    found |= dict.fromkeys((DEAD_NAME, DEAD_COUNT_NAME, TOTALS_NAME), "")
+    for node in plan.nodes:
+        if isinstance(node.view, TableScan):
+            table = names[node.view.table.identifier]
+            consumed = offsets.get(table, {}).get("id", "")
+            for key, after in (
+                (files_key(pipeline, table), ""),
+                (places_key(pipeline, table), ""),
+                (ingress_key(pipeline, table), consumed),
+            ):
+                found[key.removeprefix(prefix)] = after
+        elif isinstance(node.view, Sink):
+            table = names[node.view.table.identifier]
+            found |= {table_name(table): "", print_name(table): ""}
+    return found
+
+
+def _sources(plan: CompiledPlan) -> list[list[str]]:
+    """Name and connector of each table that is read, in the plan's order: that of the offsets."""
+    names = table_names(plan)
+    return [
+        [names[node.view.table.identifier], node.view.table.options.get("connector", "")]
+        for node in plan.nodes
+        if isinstance(node.view, TableScan)
+    ]
+
+
+def _check_sources(manifest: Manifest, plan: CompiledPlan) -> None:
+    """See that the offsets of a savepoint are those of the plan's sources.
+
+    Raises:
+        SavepointMismatch: They are of others.
+    """
+    saved = [list(each) for each in manifest.about.get("sources", [])]
+    if saved != _sources(plan) and manifest.epoch:
+        raise SavepointMismatch(
+            "the savepoint was taken of a plan that reads "
+            f"{_named(saved)}, this one reads {_named(_sources(plan))}",
+            hint="a changed plan must read the same tables in the same order",
+        )
+
+
+def _named(sources: list[list[str]]) -> str:
+    return ", ".join(f"{name} ({connector})" for name, connector in sources) or "nothing"
+
+
+def _place(operators: list[OperatorInfo], max_parallelism: int) -> Callable[[str, bytes], int]:
+    """The key group of an operator's key, from its canonical text."""
+    keyed = {each.id: (each.key.types, each.key.codec()) for each in operators}
+
+    def place(node: str, key: bytes) -> int:
+        types, codec = keyed[node]
+        return key_group(types, codec.decode(key), max_parallelism)
+
+    return place
+
+
+@contextlib.contextmanager
+def _as_mismatch() -> Iterator[None]:
+    """Errors of a savepoint's form as ones of the request: it is the savepoint that was named."""
+    try:
+        yield
+    except StateError as error:
+        if error.code.startswith("savepoint"):
+            raise
+        raise SavepointMismatch(error.message, hint=error.hint) from error
+
+
+def _failure(error: Exception) -> SavepointFailed:
+    """Why a savepoint was not taken, in words for users."""
+    if isinstance(error, OSError):
+        return SavepointFailed(
+            f"files of the savepoint or checkpoint cannot be used: {error.strerror}",
+            code="savepoint.files",
+        )
+    code = str(getattr(error, "code", SavepointFailed.code))
+    return SavepointFailed(str(error), code=code, hint=str(getattr(error, "hint", "")))

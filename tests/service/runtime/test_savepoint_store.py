@@ -1,0 +1,143 @@
+"""The folder of savepoints and the copies of checkpoints, by themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.runtime.checkpoints import restore_checkpoint, save_checkpoint
+from service.runtime.errors import SavepointFailed, SavepointNotFound, TooManySavepoints
+from service.runtime.savepoint_store import SavepointStore, new_id, ordered_ms
+from service.settings import SavepointSettings
+from state.errors import SavepointCorrupt, StateLost
+from state.savepoint import MANIFEST
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SavepointStore:
+    return SavepointStore(SavepointSettings(folder=tmp_path / "root", per_pipeline_max=3))
+
+
+def _complete(store: SavepointStore, savepoint: str) -> None:
+    hidden = store.begin("p", savepoint)
+    (hidden / MANIFEST).write_bytes(b"{}")
+    store.end("p", savepoint, hidden)
+
+
+def test_ids_sort_by_time_and_tell_it() -> None:
+    ids = [new_id(ms) for ms in (0, 999, 1_000, 1_700_000_000_123)]
+
+    assert ids == sorted(ids)
+    assert [ordered_ms(each) for each in ids] == [0, 999, 1_000, 1_700_000_000_123]
+    assert new_id(5) != new_id(5)
+
+
+def test_one_appears_as_a_whole_and_what_dead_processes_left_goes(store: SavepointStore) -> None:
+    first, second, third = (new_id(ms) for ms in (1, 2, 3))
+    (store.begin("p", first) / "part").write_bytes(b"half")
+    assert store.ids("p") == []
+    with pytest.raises(SavepointNotFound):
+        store.resolve("p", first)
+
+    _complete(store, second)
+    hidden = store.begin("p", third)
+
+    assert [each.name for each in hidden.parent.iterdir() if each.name.startswith(".")] == [
+        f".{third}"
+    ]
+    assert store.ids("p") == [second]
+    assert store.resolve("p", "latest") == second
+    assert store.ids("other") == store.ids("..") == []
+
+
+def test_a_failed_one_tells_why_and_is_not_the_latest(store: SavepointStore) -> None:
+    older, newer = new_id(1), new_id(2)
+    _complete(store, older)
+    store.fail("p", newer, SavepointFailed("no room", code="savepoint.files"))
+
+    assert store.get("p", newer).failure == {"code": "savepoint.files", "message": "no room"}
+    assert store.resolve("p", "latest") == older
+    assert not store.is_there("p", newer)
+    with pytest.raises(SavepointNotFound):
+        store.resolve("p", newer)
+    # The same one may be tried again: a pipeline that is to be kept does.
+    _complete(store, newer)
+    assert store.resolve("p", "latest") == newer
+
+
+def test_room_is_limited_and_deleting_makes_some(store: SavepointStore) -> None:
+    ids = [new_id(ms) for ms in range(3)]
+    for each in ids:
+        store.check_room("p")
+        _complete(store, each)
+    with pytest.raises(TooManySavepoints):
+        store.check_room("p")
+
+    store.delete("p", ids[0])
+    store.check_room("p")
+    with pytest.raises(SavepointNotFound):
+        store.delete("p", ids[0])
+
+
+@pytest.mark.parametrize("strange", ["", ".", "..", "../p", "latest/..", "19700101T000000000-0"])
+def test_what_is_no_id_is_not_found(store: SavepointStore, strange: str) -> None:
+    for call in (store.get, store.resolve, store.delete, store.folder):
+        with pytest.raises(SavepointNotFound):
+            call("p", strange)
+        with pytest.raises(SavepointNotFound):
+            call(strange, new_id(1))
+
+
+def _checkpoint(folder: Path, offsets: int, commits: int) -> Path:
+    for log, count in (("offsets", offsets), ("commits", commits)):
+        (folder / log).mkdir(parents=True)
+        for batch in range(count):
+            (folder / log / str(batch)).write_text(f"{log} {batch}")
+            (folder / log / f".{batch}.crc").write_text("of the file system")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("epoch", "offsets", "commits"), [(3, 2, 2), (3, 3, 1), (3, 4, 4), (1, 0, 0)]
+)
+def test_a_checkpoint_of_another_epoch_is_refused(
+    tmp_path: Path, epoch: int, offsets: int, commits: int
+) -> None:
+    checkpoint = _checkpoint(tmp_path / "checkpoint", offsets, commits)
+
+    with pytest.raises(StateLost, match=f"closed at epoch {epoch}"):
+        save_checkpoint(checkpoint, tmp_path, epoch)
+
+
+@pytest.mark.parametrize(("offsets", "commits"), [(3, 3), (4, 3), (3, 2), (4, 2)])
+def test_nothing_behind_the_epoch_goes_along(tmp_path: Path, offsets: int, commits: int) -> None:
+    checkpoint = _checkpoint(tmp_path / "first", offsets, commits)
+    (tmp_path / "saved").mkdir()
+
+    files = save_checkpoint(checkpoint, tmp_path / "saved", 3)
+
+    logs = ["commits/1", "commits/2", "offsets/1", "offsets/2"]
+    assert files == [f"checkpoint/{each}" for each in logs]
+    target = tmp_path / "second"
+    (target / "old").mkdir(parents=True)
+    restore_checkpoint(tmp_path / "saved", files, target)
+    found = sorted(str(each.relative_to(target)) for each in target.rglob("*") if each.is_file())
+    assert found == [*logs[:2], "metadata", *logs[2:]]
+    assert (target / "offsets" / "2").read_text() == "offsets 2"
+
+
+def test_before_the_first_epoch_there_is_nothing_to_take(tmp_path: Path) -> None:
+    assert save_checkpoint(tmp_path / "absent", tmp_path, 0) == []
+
+    restore_checkpoint(tmp_path, [], tmp_path / "second")
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_file_outside_of_the_checkpoint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("x")
+    with pytest.raises(SavepointCorrupt):
+        restore_checkpoint(tmp_path, ["checkpoint/../../outside"], tmp_path / "second")
