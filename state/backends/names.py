@@ -11,7 +11,9 @@ from __future__ import annotations
 
 REGISTRY = b"registry"
 """What a pipeline remembers of its states, in its slot: see `state.registry`."""
-RESERVED = frozenset({b"meta", b"pending", b"run", b"marker", b"stages", REGISTRY})
+OFFERED = b"offered"
+"""What a commit brings; it is there inside the transaction of the commit only."""
+RESERVED = frozenset({b"meta", b"pending", OFFERED, b"run", b"marker", b"stages", REGISTRY})
 """Names that belong to the protocol; no operator or sink may write them."""
 
 
