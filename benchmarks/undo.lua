@@ -1,7 +1,7 @@
 #!lua name=tailrace_bench_undo
 -- The protocol that was not chosen, for `bench_epoch_protocol.py`: state is written at the commit,
 -- and T:undo keeps what takes it back. Only what the benchmark needs: HSET, HDEL, ZADD, ZREM.
--- KEYS  T:meta, T:undo     ARGV  epoch, chunk ...
+-- KEYS  T:meta, T:undo     ARGV  epoch, item ...
 
 local function prefix_of(keys) return string.sub(keys[1], 1, -5) end
 
@@ -52,8 +52,15 @@ local function commit(keys, args)
     return redis.error_reply('FENCED')
   end
   local decoded, undo = {}, {}
-  for at = 2, #args do
-    for _, command in ipairs(cmsgpack.unpack(args[at])) do
+  local at = 2
+  while args[at] do
+    local commands = cmsgpack.unpack(args[at])
+    at = at + 1
+    for _, command in ipairs(commands) do
+      for place = 4, #command, 2 do
+        -- A long value follows its chunk.
+        if command[place] == false then command[place], at = args[at], at + 1 end
+      end
       decoded[#decoded + 1] = command
       -- Taken back in reverse order; the benchmark's commands touch different members.
       for _, each in ipairs(inverse(prefix, command)) do table.insert(undo, 1, each) end

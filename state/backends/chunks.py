@@ -1,10 +1,13 @@
-"""Writes on the way to Redis: checked, counted, and packed into chunks of commands.
+"""Writes on the way to Redis: checked, counted, and packed into items, chunks of commands first.
 
 A chunk is a msgpack array of commands, each `[COMMAND, name, argument, ...]`:
 
     HSET name field value ...      HDEL name field ...       HINCRBY name field by
     ZADD name score member ...     ZREM name member ...      ZREMRANGEBYLEX name from to
     XADD name max_length id [field, value, ...] ...          INCRBY name by      UNLINK name
+
+Values of HSET that are longer than 255 bytes are not in the chunk: `false` stands for each, and
+they follow it in their order, an item each. So a long value is handed on, and never unpacked.
 
 A command has at most 4,000 arguments, since Lua unpacks them on a stack of 8,000, and a chunk about
 as many over all its commands. Byte strings are packed in msgpack's old raw type, which is the one
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 ARGUMENTS_MAX = 4_000
 CHUNK_BYTES_MAX = 64 * 1024 * 1024
 """A chunk that would be larger is split, while it holds more than one command or pair."""
+INLINE_BYTES_MAX = 255
+"""Longer values follow their chunk."""
 INTEGER_MAX = 2**53
 """Beyond it a number of Lua is not exact."""
 
@@ -90,7 +95,7 @@ def encode_chunks(writes: Sequence[Write]) -> tuple[list[bytes], int]:
     """Pack writes; writes that do nothing vanish.
 
     Returns:
-        The chunks, and how many fields, members or entries they write.
+        The items, and how many fields, members or entries they write.
 
     Raises:
         InvariantViolation: A write is malformed.
@@ -146,17 +151,31 @@ def _pieces(command: bytes, name: bytes, arguments: Sequence[Any]) -> Iterator[_
 
 
 def _packed(commands: list[_Command]) -> list[bytes]:
-    chunk: bytes = msgpack.packb(commands, use_bin_type=False)
+    values: list[bytes] = []
+    skeletons = [_without_long_values(each, values) for each in commands]
+    chunk: bytes = msgpack.packb(skeletons, use_bin_type=False)
     if len(chunk) <= CHUNK_BYTES_MAX:
-        return [chunk]
+        return [chunk, *values]
     if len(commands) > 1:
         middle = len(commands) // 2
         return _packed(commands[:middle]) + _packed(commands[middle:])
     head, arguments = commands[0][:2], commands[0][2:]
     middle = len(arguments) // 4 * 2
     if head[0] == b"XADD" or middle == 0:
-        return [chunk]
+        return [chunk, *values]
     return _packed([head + arguments[:middle]]) + _packed([head + arguments[middle:]])
+
+
+def _without_long_values(command: _Command, values: list[bytes]) -> _Command:
+    """The command with `False` for each long value, which is appended to `values`."""
+    if command[0] != b"HSET" or max(map(len, command[3::2])) <= INLINE_BYTES_MAX:
+        return command
+    short: _Command = list(command)
+    for place in range(3, len(command), 2):
+        if len(command[place]) > INLINE_BYTES_MAX:
+            values.append(command[place])
+            short[place] = False
+    return short
 
 
 def _require(holds: bool, otherwise: str) -> None:

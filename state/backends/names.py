@@ -13,7 +13,9 @@ REGISTRY = b"registry"
 """What a pipeline remembers of its states, in its slot: see `state.registry`."""
 RESTORING = b"restoring"
 """What an unfinished restore left in the pipeline's slot: see `state.savepoint`."""
-RESERVED = frozenset({b"meta", b"pending", b"run", b"marker", b"stages", REGISTRY, RESTORING})
+OFFERED = b"offered"
+"""What a commit brings; it is there inside the transaction of the commit only."""
+RESERVED = frozenset({b"meta", b"pending", OFFERED, b"run", b"marker", b"stages", REGISTRY, RESTORING})
 """Names that belong to the protocol; no operator or sink may write them."""
 
 

@@ -4,15 +4,21 @@
 --
 -- Key groups     KEYS  T:meta, T:pending          T = tailrace:{pipeline:node:key group}
 --   begin        ARGV  epoch, run                 an attempt of an epoch wants to read
---   commit       ARGV  epoch, run, chunk ...      and leaves what it wants to write
+--   commit       ARGV  epoch, run, item ...       and leaves what it wants to write
+--   commit       KEYS  T:offered, too; ARGV epoch, run, number of items: they are in this list,
+--                      which the same transaction filled
 --   promote      ARGV  marker                     carry out pending writes up to this epoch
 --   own          ARGV  run, marker                a new run takes the key group over
 -- The pipeline   KEYS  P:run, P:marker, P:stages  P = tailrace:{pipeline}
---   close        ARGV  run, epoch, offsets, chunk ...   apply effects and set the marker
+--   close        ARGV  run, epoch, offsets, item ...    apply effects and set the marker
 -- State keys are named inside, from the prefix of the first key, so they share its hash tag and slot.
 --
 -- T:meta is a hash: format; epoch, the last applied one; pending, the epoch whose writes wait in
--- the list T:pending, and chunks, their number; run, the newest run that was here.
+-- the list T:pending, and chunks, the number of its items; run, the newest run that was here.
+--
+-- Writes are items: a chunk of commands, packed, then the long values of its commands as they are
+-- (state/backends/chunks.py). Lua takes some two nanoseconds for each byte of each string that it
+-- is given, so bytes come into Lua once only, to be written where they belong.
 --
 -- What holds:
 --   a state key changes only when its epoch is closed: by promote with the marker, by own with the
@@ -27,8 +33,9 @@
 --   CORRUPT <text>  what is stored is not ours    CLOSED <epoch>  the marker is elsewhere
 --   OFFSETS         closed with other offsets     RUN <run>       another run owns the pipeline
 --   STAGED <found>  a staged list is not whole    UNBEGUN         an earlier epoch still waits
+--   FORMAT <found> <ours>   what is stored has another format
 
-local FORMAT = '1'
+local FORMAT = '2'
 local PIECE = 4000
 
 -- Which type a command needs; UNLINK takes any.
@@ -48,25 +55,36 @@ local function read_meta(key)
     if redis.call('EXISTS', key) == 1 then return nil, fail('CORRUPT', 'meta has no format') end
     return { epoch = 0, run = -1 }
   end
+  if held[1] ~= FORMAT then return nil, fail('FORMAT', held[1] .. ' ' .. FORMAT) end
   local meta = {
     epoch = tonumber(held[2]), pending = tonumber(held[3] or ''),
     chunks = tonumber(held[4] or ''), run = tonumber(held[5]),
   }
-  if held[1] ~= FORMAT or not meta.epoch or not meta.run then
-    return nil, fail('CORRUPT', 'meta is of another format')
-  end
+  if not meta.epoch or not meta.run then return nil, fail('CORRUPT', 'meta is not whole') end
   return meta
 end
 
--- Chunks to one list of commands. A chunk is an array of commands, or a single one.
-local function decode(chunks, commands)
-  for _, chunk in ipairs(chunks) do
-    local is_good, held = pcall(cmsgpack.unpack, chunk)
+-- Items to one list of commands. A chunk is an array of commands, or a single one; each `false`
+-- among the values of its commands stands for one of the items behind it.
+local function decode(items, commands)
+  local at = 1
+  while items[at] do
+    local is_good, held = pcall(cmsgpack.unpack, items[at])
     if not is_good or type(held) ~= 'table' then return fail('CORRUPT', 'a chunk is not msgpack') end
     if type(held[1]) == 'string' then held = { held } end
+    at = at + 1
     for _, command in ipairs(held) do
       if type(command) ~= 'table' or not (TYPE_OF[command[1]] or command[1] == 'STAGED') then
         return fail('CORRUPT', 'a chunk holds no such command')
+      end
+      if command[1] == 'HSET' then
+        for place = 4, #command, 2 do
+          if not command[place] then
+            if not items[at] then return fail('CORRUPT', 'a chunk lacks a value') end
+            command[place] = items[at]
+            at = at + 1
+          end
+        end
       end
       commands[#commands + 1] = command
     end
@@ -186,32 +204,57 @@ local function begin(keys, args)
 end
 
 -- The same epoch was committed already: by an attempt of this run, since a new one discards it.
-local function compare(keys, chunks)
+local function compare(keys, items)
   local held = redis.call('LRANGE', keys[2], 0, -1)
-  if #held ~= #chunks then return fail('IMPURE') end
-  for at, chunk in ipairs(chunks) do
-    if held[at] ~= chunk then return fail('IMPURE') end
+  if #held ~= #items then return fail('IMPURE') end
+  for at, item in ipairs(items) do
+    if held[at] ~= item then return fail('IMPURE') end
   end
   return redis.status_reply('ALREADY')
 end
 
-local function commit(keys, args)
+-- What a commit brings, as arguments.
+local function given(args)
+  local items = { unpack(args, 3, math.min(#args, PIECE)) }
+  for at = PIECE + 1, #args do items[#items + 1] = args[at] end
+  return items
+end
+
+local function keep(keys, items)
+  redis.call('UNLINK', keys[2])
+  for at = 1, #items, PIECE do
+    redis.call('RPUSH', keys[2], unpack(items, at, math.min(#items, at + PIECE - 1)))
+  end
+  return #items
+end
+
+local function checked_commit(keys, args)
   local epoch, run = tonumber(args[1]), tonumber(args[2])
   local meta, problem = read_meta(keys[1])
   problem = problem or fence(meta, epoch, run)
   if problem then return problem end
   -- Without a begin of this run there is nothing to write to: it was dropped or lost meanwhile.
   if meta.run < run then return fail('GONE') end
-  local chunks = { unpack(args, 3, math.min(#args, PIECE)) }
-  for at = PIECE + 1, #args do chunks[#chunks + 1] = args[at] end
-  if meta.pending == epoch then return compare(keys, chunks) end
-  if meta.pending then return fail('UNBEGUN') end
-  redis.call('UNLINK', keys[2])
-  for at = 1, #chunks, PIECE do
-    redis.call('RPUSH', keys[2], unpack(chunks, at, math.min(#chunks, at + PIECE - 1)))
+  if meta.pending == epoch then
+    return compare(keys, keys[3] and redis.call('LRANGE', keys[3], 0, -1) or given(args))
   end
-  redis.call('HSET', keys[1], 'pending', epoch, 'chunks', #chunks)
+  if meta.pending then return fail('UNBEGUN') end
+  local count = tonumber(args[3])
+  if not keys[3] then
+    count = keep(keys, given(args))
+  elseif redis.call('LLEN', keys[3]) ~= count then
+    return fail('CORRUPT', 'a commit was not offered whole')
+  else
+    redis.call('RENAME', keys[3], keys[2])
+  end
+  redis.call('HSET', keys[1], 'pending', epoch, 'chunks', count)
   return redis.status_reply('OK')
+end
+
+local function commit(keys, args)
+  local reply = checked_commit(keys, args)
+  if keys[3] then redis.call('UNLINK', keys[3]) end
+  return reply
 end
 
 local function promote(keys, args)

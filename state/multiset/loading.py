@@ -2,9 +2,9 @@
 
     1   the value of every touched key (packed: its whole history); the keys due to expire; once
         after TTL was switched on, one more for keys that no index of expiry has yet
-    2   spread histories: the index of the match columns in question, and which blocks are the
-        newest or hold what is past its time; values of the keys that are due
-    3   those blocks, and the blocks of the entries found in the index
+    2   spread histories: the buckets of the index for the match columns in question, and which
+        blocks are the newest or hold what is past its time; values of the keys that are due
+    3   those blocks, and the blocks of the entries found in the index, but those that go as a whole
     4   rarely, after the kernel has run: which blocks are the newest, further back
     5   these blocks
 
@@ -59,7 +59,7 @@ class Histories:
     packed: PackedHistories
     """Entries of packed histories and of the blocks that were read, past their time or not."""
     packed_entry: Integers
-    """Per loaded entry: its place in `packed`."""
+    """Per loaded entry: its place in `packed`; -1 for one that goes and was not read."""
     spread: dict[int, SpreadHistory]
     """By key."""
     was_stored: NDArray[np.bool_]
@@ -200,7 +200,7 @@ class HistoryLoader:
         ]
         prober = self._prober()
         # A due key may be spread: with its value comes what is needed then.
-        probes = prober.probes([*open_, *due], self._until_ms)
+        probes = prober.probes([*open_, *due], values, self._until_ms)
         first_probe = len(reads)
         reads += [read for probe in probes for read in probe.reads]
         if not reads:
@@ -295,9 +295,9 @@ class HistoryLoader:
         vanished, vanished_place = self._vanished(size, shown)
         shown[vanished] = GONE
         following[size == 0] = 1
-        entry_key, sequence, packed_entry = _sorted_entries(
-            owner[kept], packed.sequence[kept], kept, is_sorted=not spread
-        )
+        parts = [(owner[kept], packed.sequence[kept], kept)]
+        parts += [_unread_entries(history) for history in spread.values()]
+        entry_key, sequence, packed_entry = _sorted_entries(parts, is_sorted=not spread)
         if self._policy.emit_expired:
             remains = vanished[size[vanished] > 0]
             shown[remains] = sequence[entry_key.searchsorted(remains, side="right") - 1]
@@ -445,12 +445,20 @@ def _whole_written_ms(packed: PackedHistories) -> Integers:
     return np.where(packed.list_written_ms >= 0, packed.list_written_ms, whole)
 
 
+def _unread_entries(history: SpreadHistory) -> tuple[Integers, Integers, Integers]:
+    """Key, number and place, which is -1, of each entry in a block that needed not be read."""
+    unread = history.unread[~np.isin(history.unread, np.array([*history.blocks], np.int64))]
+    sequence = (unread[:, None] * BLOCK_ENTRIES + np.arange(BLOCK_ENTRIES)).ravel()
+    return np.full(sequence.size, history.key), sequence, np.full(sequence.size, -1)
+
+
 def _sorted_entries(
-    key: Integers, sequence: Integers, place: Integers, *, is_sorted: bool
+    parts: Sequence[tuple[Integers, Integers, Integers]], *, is_sorted: bool
 ) -> tuple[Integers, Integers, Integers]:
     """Keys, sequence numbers and places, by key and sequence number."""
     if is_sorted:
-        return key, sequence, place
+        return parts[0]
+    key, sequence, place = (np.concatenate(column) for column in zip(*parts, strict=True))
     by_key = np.lexsort((sequence, key))
     return key[by_key], sequence[by_key], place[by_key]
 

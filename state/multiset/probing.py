@@ -15,12 +15,20 @@ import numpy as np
 
 from state.backends.interface import HashGet, SortedRange, SortedTop
 from state.errors import StateCorrupt
+from state.multiset.index import (
+    LINE_BYTES,
+    buckets_for,
+    buckets_of,
+    digests_of,
+    find_digests,
+    numbers_in,
+    origin_of,
+    parse_lines,
+)
 from state.multiset.spread import (
     BLOCK_ENTRIES,
     SpreadNames,
     block_of,
-    index_fields,
-    parse_index,
     parse_numbers,
 )
 from state.multiset.text import Header, is_spread, parse_header
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from state.backends.interface import Read
+    from state.multiset.index import Characters
     from state.multiset.kernel import Groups, KeyedChanges
 
     Integers = NDArray[np.int64]
@@ -55,7 +64,7 @@ class Matching(Protocol):
         """Canonical match columns of canonical rows."""
 
     def index_of_groups(self, groups: Integers) -> pa.BinaryArray:
-        """Match columns of groups, with long texts by their digest: see `spread.index_fields`."""
+        """Match columns of groups, with long texts by their digest: see `state.multiset.index`."""
 
     def index_of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
         """The same of canonical rows."""
@@ -89,11 +98,49 @@ class Touched:
         return self.changes.key[self.groups.first]
 
     @cached_property
+    def group_retractions(self) -> Integers:
+        """Per group: how many retractions it has."""
+        start = self.groups.start
+        retractions: Integers = np.diff(start) - self.group_additions
+        return retractions
+
+    @cached_property
+    def group_additions(self) -> Integers:
+        """Per group: how many additions it has."""
+        added = np.append(0, np.cumsum(self.groups.accumulates))
+        additions: Integers = np.diff(added[self.groups.start])
+        return additions
+
+    @cached_property
     def group_retracts(self) -> NDArray[np.bool_]:
         """Per group: whether it has a retraction."""
-        retracts = np.zeros(self.groups.start.size - 1, np.bool_)
-        retracts[self.groups.of_change[~self.changes.accumulates]] = True
+        retracts: NDArray[np.bool_] = self.group_retractions > 0
         return retracts
+
+
+@dataclass(slots=True)
+class KnownIndex:
+    """The buckets of one index that were read."""
+
+    read: list[int]
+    """Their numbers."""
+    lines: Characters
+    bucket: Integers
+    """Per line: the number of its bucket."""
+
+    @classmethod
+    def of(cls, read: list[int], texts: Sequence[bytes | None]) -> KnownIndex:
+        """From the texts of buckets."""
+        known = [text or b"" for text in texts]
+        counts = [len(text) // LINE_BYTES for text in known]
+        return cls(read, parse_lines(known), np.repeat(np.array(read, np.int64), counts))
+
+    def learn(self, read: Sequence[int], texts: Sequence[bytes | None]) -> None:
+        """Take more buckets."""
+        more = KnownIndex.of(list(read), texts)
+        self.read += more.read
+        self.lines = np.concatenate([self.lines, more.lines])
+        self.bucket = np.concatenate([self.bucket, more.bucket])
 
 
 @dataclass(slots=True)
@@ -104,11 +151,15 @@ class SpreadHistory:
     header: Header
     groups: Integers
     """The groups of changes that were looked up in its index."""
-    fields: list[bytes]
-    """Their index fields."""
+    digests: Characters
+    """Their digests."""
+    index: KnownIndex
+    found_line: Integers
     found_group: Integers
     found: Integers
-    """Sequence numbers found in the index, and the group of each."""
+    """Lines of the index that groups match, the group of each and its sequence number."""
+    unread: Integers
+    """Blocks that are not read, since the epoch removes all sixteen entries that they can have."""
     top: Integers
     """Numbers of the newest blocks, newest first."""
     due: Integers
@@ -136,7 +187,9 @@ class Probe:
 
     key: int
     groups: Integers
-    fields: list[bytes]
+    digests: Characters
+    buckets: list[int]
+    """Which of the index are read."""
     reads: list[Read]
 
 
@@ -151,36 +204,59 @@ class SpreadProber:
         self._keys = keys
         self._key_groups = key_groups
 
-    def probes(self, keys: Sequence[int], until_ms: int | None) -> list[Probe]:
-        """What to read of these histories; entries written until then are past their time."""
+    def probes(
+        self, keys: Sequence[int], values: Sequence[bytes | None], until_ms: int | None
+    ) -> list[Probe]:
+        """What to read of these histories; entries written until then are past their time.
+
+        Args:
+            keys: Keys whose value is known to be a header, or that no change of the epoch touches.
+            values: The value of each key, as far as it is known.
+            until_ms: None without a TTL.
+        """
         if not keys:
             return []
         first = np.asarray(keys, np.int64)
         low = self._touched.group_key.searchsorted(first)
         high = self._touched.group_key.searchsorted(first + 1)
         ranges = [np.arange(a, b) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
-        fields: list[bytes] = []
+        digests = digests_of(())
         if int((high - low).sum()):
-            fields = index_fields(bytes_of(self._matching.index_of_groups(np.concatenate(ranges))))
+            matches = self._matching.index_of_groups(np.concatenate(ranges))
+            digests = digests_of(bytes_of(matches))
         ends = np.cumsum(high - low).tolist()
         return [
-            self._probe(key, groups, fields[end - groups.size : end], until_ms)
+            self._probe(key, values[key], groups, digests[end - groups.size : end], until_ms)
             for key, groups, end in zip(keys, ranges, ends, strict=True)
         ]
 
     def _probe(
-        self, key: int, groups: Integers, fields: list[bytes], until_ms: int | None
+        self,
+        key: int,
+        value: bytes | None,
+        groups: Integers,
+        digests: Characters,
+        until_ms: int | None,
     ) -> Probe:
         key_group, names = self._place(key)
         window = min(self._retractions(key) + 1, _WINDOW)
+        buckets = [] if value is None else self._buckets(parse_header(value), groups, digests)
         reads: list[Read] = [
-            HashGet(key_group, names.index, fields),
+            HashGet(key_group, names.index, [b"%d" % bucket for bucket in buckets]),
             SortedTop(key_group, names.order, window),
         ]
         if until_ms is not None:
             reads.append(SortedRange(key_group, names.stamps, -EVER, float(until_ms), None))
             reads.append(SortedRange(key_group, names.stamps, float(until_ms + 1), EVER, 1))
-        return Probe(key, groups, fields, reads)
+        return Probe(key, groups, digests, buckets, reads)
+
+    def _buckets(self, header: Header, groups: Integers, digests: Characters) -> list[int]:
+        """Buckets to read: those of the groups, and those that the epoch may have to split."""
+        count = header.buckets
+        wanted = set(buckets_of(digests, count).tolist())
+        additions = self._touched.group_additions[groups].sum()
+        coming = range(count, buckets_for((header.size or 0) + int(additions)))
+        return sorted(wanted.union(origin_of(bucket, count) for bucket in coming))
 
     def take(
         self,
@@ -197,21 +273,39 @@ class SpreadProber:
             value = values[probe.key]
             if value is None or not is_spread(value):
                 continue
-            owner, numbers = parse_index(own[0])
+            index = KnownIndex.of(probe.buckets, own[0])
+            row = find_digests(probe.digests, index.lines)
+            line = (row >= 0).nonzero()[0]
+            found, found_group = numbers_in(index.lines[line]), probe.groups[row[line]]
             has_ttl = len(own) > 2
             history = SpreadHistory(
                 key=probe.key,
                 header=parse_header(value),
                 groups=probe.groups,
-                fields=probe.fields,
-                found_group=probe.groups[owner],
-                found=numbers,
+                digests=probe.digests,
+                index=index,
+                found_line=line,
+                found_group=found_group,
+                found=found,
+                unread=self._vanishing(found, found_group),
                 top=_members(own[1]),
                 due=_members(own[2] if has_ttl else ()),
                 oldest_ms=int(own[3][0][1]) if has_ttl and own[3] else None,
             )
             histories.append(history)
         return histories
+
+    def _vanishing(self, found: Integers, group: Integers) -> Integers:
+        """Blocks of which the epoch is sure to remove sixteen entries, all that they can have.
+
+        It is sure where a group is retracted as often as it has entries, and never added.
+        """
+        touched = self._touched
+        entries = np.bincount(group, minlength=touched.group_additions.size)
+        goes = (touched.group_additions == 0) & (touched.group_retractions >= entries)
+        block, count = np.unique(block_of(found[goes[group]]), return_counts=True)
+        blocks: Integers = block[count == BLOCK_ENTRIES]
+        return blocks
 
     def block_reads(self, histories: Sequence[SpreadHistory]) -> list[Read]:
         """Blocks that are needed and not there yet, one read a history; none if all are there."""
@@ -264,7 +358,8 @@ class SpreadProber:
 
     @staticmethod
     def _missing(history: SpreadHistory) -> list[int]:
-        wanted = np.concatenate([history.top, block_of(history.found), history.due])
+        named = np.setdiff1d(block_of(history.found), history.unread)
+        wanted = np.concatenate([history.top, named, history.due])
         return [block for block in np.unique(wanted).tolist() if block not in history.blocks]
 
     def _retractions(self, key: int) -> int:

@@ -4,20 +4,20 @@
     T:history:<key>:order   sorted set  numbers of the blocks with entries, scored by themselves
     T:history:<key>:blocks  hash        number of a block -> its entries, written like a packed
                                         history, with the block's number as header
-    T:history:<key>:index   hash        match columns -> sequence numbers of the entries that
-                                        match, oldest first, commas between
+    T:history:<key>:index   hash        number of a bucket -> a line for each of its entries, with a
+                                        digest of the match columns: see `index`
     T:history:<key>:stamps  sorted set  numbers of blocks, scored by the oldest ms in each
     T:history:expiry        sorted set  keys, scored by a ms before which nothing of the key was
                                         written; only with TTL
 
-Sixteen sequence numbers share a block: entry n is in block n // 16. A change needs the index of its
-match columns, the blocks of what it matches, and the last block, however long the history is. In
-the index, texts of more than 32 bytes stand by a digest that nobody can make collide, and so do
-match columns that are more than 64 bytes even so.
+Sixteen sequence numbers share a block: entry n is in block n // 16. A change needs the bucket of
+its match columns, the blocks of what it matches, and the last block, however long the history is. A
+block whose sixteen entries all go is not read.
 
-Why blocks: what an entry costs in Redis is fields, not bytes. With a field and a sorted set member
-for each entry, an epoch of 1,000 changes on one key wrote 3,000 fields; with blocks it is 1,000 of
-the index and some 60 blocks, and an entry takes a third of the memory.
+Why blocks and buckets: what an entry costs in Redis is fields, not bytes. With a field and a sorted
+set member for each entry, an epoch of 1,000 changes on one key wrote 3,000 fields; now it is some
+60 blocks and at most as many buckets as there are changes, and an entry takes a third of the
+memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -40,12 +40,11 @@ EXPIRY = b"history:expiry"
 something is due: so another TTL needs nothing written anew."""
 
 TEXT_BYTES_MAX = 32
-"""Longer texts stand in an index field by their digest."""
+"""Longer texts stand by their digest in what the index is made from."""
 
 BLOCK_ENTRIES = 16
 """Sequence numbers that share a block. Part of the stored format."""
 
-_FIELD_BYTES_MAX = 64
 _DIGEST_BYTES = 20
 
 
@@ -73,32 +72,6 @@ def block_of(sequence: NDArray[np.int64]) -> NDArray[np.int64]:
 def digest(text: bytes) -> str:
     """What stands for a long text: nobody can make two texts that have the same."""
     return "#" + blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def index_fields(matches: Iterable[bytes]) -> list[bytes]:
-    """The index fields of match columns: as they are, or their digest where they are long.
-
-    Args:
-        matches: Canonical, but with each text of more than `TEXT_BYTES_MAX` by its digest. (So
-            long columns that repeat are hashed once, and a text that looks like a digest is long
-            enough to be told by its own.)
-    """
-    return [
-        match if len(match) <= _FIELD_BYTES_MAX else digest(match).encode() for match in matches
-    ]
-
-
-def parse_index(
-    values: Sequence[bytes | None],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which value each sequence number comes from, and the numbers, value by value."""
-    known = [index for index, value in enumerate(values) if value is not None]
-    texts = [value for value in values if value is not None]
-    if not texts:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    numbers = parse_numbers(b",".join(texts).split(b","))
-    counts = np.fromiter((text.count(b",") + 1 for text in texts), np.int64, len(texts))
-    return np.repeat(np.array(known, np.int64), counts), numbers
 
 
 def parse_numbers(texts: Sequence[bytes]) -> NDArray[np.int64]:

@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from state.backends.interface import HashDelete, HashPut, SortedPut, SortedRemove
 from state.multiset.changes import differs
-from state.multiset.spread import STATE, SpreadNames, block_of, index_fields, parse_numbers
-from state.multiset.text import NEWEST, Header, before_rows, decimal_text, write_packed
+from state.multiset.index import (
+    buckets_for,
+    buckets_of,
+    digests_of,
+    lines_of,
+    numbers_in,
+    origin_of,
+    write_lines,
+)
+from state.multiset.spread import STATE, SpreadNames, block_of
+from state.multiset.text import NEWEST, Header, before_rows, write_packed
 from state.multiset.vectors import bytes_of
 
 if TYPE_CHECKING:
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
 
     from state.backends.interface import Write
     from state.multiset.changes import Groups, KeyedChanges, Outcome
+    from state.multiset.index import Characters
     from state.multiset.loading import Histories
     from state.multiset.probing import Matching, SpreadHistory
     from state.multiset.strategy import HistoryPolicy
@@ -103,13 +112,8 @@ class SpreadWriter:
         self._names = SpreadNames.of(epoch.histories.keys[key])
         self._writes: list[Write] = []
 
-    def change(self, looked_up: Sequence[tuple[bytes, bytes | None]]) -> list[Write]:
-        """Write what changed of a history that was spread and stays so.
-
-        Args:
-            looked_up: Index fields of expired entries that no change of the epoch looked up, with
-                their values.
-        """
+    def change(self) -> list[Write]:
+        """Write what changed of a history that was spread and stays so."""
         epoch = self._epoch
         history = epoch.histories.spread[self._key]
         mine = epoch.entries_of(self._key)
@@ -120,53 +124,58 @@ class SpreadWriter:
         kept = kept[np.isin(block_of(epoch.histories.entries.sequence[kept]), touched)]
         written = self._put_blocks(kept, history)
         self._drop_blocks(np.setdiff1d(touched, written))
-        self._change_index(history, np.concatenate([removed, history.expired]))
-        self._forget_expired(history, looked_up)
-        self._put_header()
+        self._put_header(self._change_index(history, np.append(removed, history.expired)))
         return self._writes
 
-    def _change_index(self, history: SpreadHistory, absent: Integers) -> None:
-        """Write the index fields of groups that gained or lost an entry."""
-        if not history.groups.size:
-            return
-        names, puts, first = self._names, self._puts, int(history.groups[0])
-        stays = ~np.isin(history.found, absent)
-        fresh = puts.is_new
-        group = np.concatenate([history.found_group[stays], puts.group[fresh]]) - first
-        numbers = np.concatenate([history.found[stays], puts.sequence[fresh]])
-        changed = np.zeros(history.groups.size, np.bool_)
-        changed[history.found_group[~stays] - first] = True
-        changed[puts.group[fresh] - first] = True
-        by_group = np.lexsort((numbers, group))
-        by_group = by_group[changed[group[by_group]]]
-        counts = np.bincount(group[by_group], minlength=changed.size)
-        texts = bytes_of(_joined_numbers(numbers[by_group], counts[counts > 0]))
-        filled = counts.nonzero()[0].tolist()
-        if filled:
-            flat = _interleaved([history.fields[g] for g in filled], texts)
-            self._writes.append(HashPut(names.index, flat))
-        emptied = (changed & (counts == 0)).nonzero()[0].tolist()
-        if emptied:
-            self._writes.append(HashDelete(names.index, [history.fields[g] for g in emptied]))
+    def _change_index(self, history: SpreadHistory, removed: Integers) -> int:
+        """Write the buckets that gained or lost a line, or are split as the history grew.
 
-    def _forget_expired(
-        self, history: SpreadHistory, looked_up: Sequence[tuple[bytes, bytes | None]]
-    ) -> None:
-        """Take expired entries out of index fields that no change of the epoch looked up."""
-        names, expired = self._names, set(history.expired.tolist())
-        emptied: list[bytes] = []
-        flat: list[bytes] = []
-        for field, value in looked_up:
-            numbers = [] if value is None else parse_numbers(value.split(b",")).tolist()
-            left = [b"%d" % number for number in numbers if number not in expired]
-            if left:
-                flat += (field, b",".join(left))
-            else:
-                emptied.append(field)
-        if flat:
-            self._writes.append(HashPut(names.index, flat))
+        Args:
+            history: What was read of it.
+            removed: Sequence numbers of entries that are gone.
+
+        Returns:
+            How many buckets there are now.
+        """
+        index, puts = history.index, self._puts
+        was = history.header.buckets
+        buckets = max(was, buckets_for(int(self._epoch.outcome.size[self._key])))
+        stays = np.ones(len(index.lines), np.bool_)
+        if history.expired.size:
+            stays = ~np.isin(numbers_in(index.lines), removed)
+        else:
+            stays[history.found_line[np.isin(history.found, removed)]] = False
+        fresh = puts.is_new.nonzero()[0]
+        first = int(history.groups[0]) if history.groups.size else 0
+        new = lines_of(history.digests[puts.group[fresh] - first], puts.sequence[fresh])
+        old_bucket, new_bucket = index.bucket.copy(), buckets_of(new, buckets)
+        changed = np.zeros(buckets, np.bool_)
+        changed[new_bucket] = changed[old_bucket[~stays]] = True
+        if buckets > was:
+            is_split = np.zeros(was, np.bool_)
+            is_split[[origin_of(each, was) for each in range(was, buckets)]] = True
+            splits = is_split[old_bucket].nonzero()[0]
+            split_bucket = buckets_of(index.lines.take(splits, axis=0), buckets)
+            changed[old_bucket[splits]] = changed[split_bucket] = True
+            old_bucket[splits] = split_bucket
+        # Lines of new entries last: their numbers are higher than all others.
+        bucket = np.concatenate([old_bucket, new_bucket])
+        chosen = changed[bucket]
+        chosen[: stays.size] &= stays
+        lines = np.concatenate([index.lines, new])
+        written = self._put_buckets(lines, bucket, chosen.nonzero()[0])
+        emptied = np.setdiff1d(changed[:was].nonzero()[0], written).tolist()
         if emptied:
-            self._writes.append(HashDelete(names.index, emptied))
+            self._writes.append(HashDelete(self._names.index, [b"%d" % each for each in emptied]))
+        return buckets
+
+    def _put_buckets(self, lines: Characters, bucket: Integers, chosen: Integers) -> Integers:
+        """Write the buckets of the chosen lines, and say which they are."""
+        numbers, texts = write_lines(lines, bucket, chosen)
+        if texts:
+            fields = [b"%d" % each for each in numbers.tolist()]
+            self._writes.append(HashPut(self._names.index, _interleaved(fields, texts)))
+        return numbers
 
     def whole(self, matching: Matching) -> list[Write]:
         """Write a history in full that was packed, or is new."""
@@ -179,24 +188,13 @@ class SpreadWriter:
             old = packed.rows(epoch.histories.packed_entry[kept])
             matches = pa.concat_arrays([matching.index_of_rows(old), matches])
             sequence = np.append(entries.sequence[kept], sequence)
-            groups = matches.dictionary_encode().indices.to_numpy()
-        else:
-            # Rows of one group match, and all of them are here.
-            groups = puts.group
         self._put_blocks(kept, None)
-        self._put_index(sequence, matches, groups)
-        self._put_header()
+        by_number = np.argsort(sequence)
+        lines = lines_of(digests_of(bytes_of(matches)), sequence)
+        buckets = buckets_for(sequence.size)
+        self._put_buckets(lines, buckets_of(lines, buckets), by_number)
+        self._put_header(buckets)
         return self._writes
-
-    def _put_index(self, sequence: Integers, matches: pa.BinaryArray, groups: Integers) -> None:
-        """Write a whole index; `groups` are equal where matches are."""
-        by_group = np.lexsort((sequence, groups))
-        ordered = groups[by_group]
-        starts = np.append(True, ordered[1:] != ordered[:-1]).nonzero()[0]
-        counts = np.diff(np.append(starts, groups.size))
-        texts = bytes_of(_joined_numbers(sequence[by_group], counts))
-        fields = index_fields(bytes_of(matches.take(pa.array(by_group[starts]))))
-        self._writes.append(HashPut(self._names.index, _interleaved(fields, texts)))
 
     def _put_blocks(self, kept: Integers, known: SpreadHistory | None) -> Integers:
         """Write the blocks of these loaded entries and of the epoch's puts.
@@ -245,26 +243,17 @@ class SpreadWriter:
         self._writes.append(SortedRemove(names.order, gone))
         self._writes.append(SortedRemove(names.stamps, gone))
 
-    def _put_header(self) -> None:
+    def _put_header(self, buckets: int) -> None:
         key, outcome = self._key, self._epoch.outcome
         shown = int(outcome.shown[key])
         header = Header(
             following=int(outcome.following[key]),
             shown=NEWEST if shown == int(outcome.newest[key]) else shown,
             size=int(outcome.size[key]),
+            buckets=buckets,
         )
         flat = [self._epoch.histories.keys[key], header.format()]
         self._writes.append(HashPut(STATE, flat))
-
-
-def _joined_numbers(numbers: Integers, counts: Integers) -> pa.BinaryArray:
-    """Runs of numbers as text with commas between; the runs' lengths are given, none is 0."""
-    text = decimal_text(numbers)
-    if counts.size == numbers.size:
-        return text
-    offsets = np.zeros(counts.size + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), text), b",")
 
 
 def _interleaved(left: Sequence[_T], right: Sequence[bytes]) -> list[_T | bytes]:

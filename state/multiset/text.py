@@ -12,11 +12,12 @@ gone (`!`) until the key's next emission. Mostly it is the newest entry: then th
 
 A history without entries is not stored. A spread history has in its place
 
-    spread <size> <next> [shown]
+    spread <size> <next> <buckets> [shown]
 
-and its entries in blocks (see `spread`), each written like a packed history, with the number of the
-block in the header's place. Numbers are decimal. Costs: parsing and writing take time in proportion
-to the bytes, without a loop over entries.
+with the number of buckets of its index (see `index`), and its entries in blocks (see `spread`),
+each written like a packed history, with the number of the block in the header's place. Numbers are
+decimal. Costs: parsing and writing take time in proportion to the bytes, without a loop over
+entries.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class Header:
     shown: int = NEWEST
     size: int | None = None
     """Entries of a spread history; None for a packed one, whose entries follow."""
+    buckets: int = 0
+    """Buckets of a spread history's index."""
 
     @property
     def is_spread(self) -> bool:
@@ -70,7 +73,7 @@ class Header:
         """The line."""
         fields = [b"%d" % self.following]
         if self.size is not None:
-            fields = [b"spread", b"%d" % self.size, *fields]
+            fields = [b"spread", b"%d" % self.size, *fields, b"%d" % self.buckets]
         if self.written_ms is not None:
             fields.append(b"%d" % self.written_ms)
         if self.shown != NEWEST:
@@ -86,9 +89,10 @@ def is_spread(value: bytes) -> bool:
 def parse_header(value: bytes) -> Header:
     """The header of a value; of a packed one only the first line is looked at."""
     fields = value.split(b"\n", 1)[0].split(b"\t")
-    size = None
+    size, buckets = None, 0
     if fields[0] == b"spread":
-        size, fields = int(fields[1]), fields[2:]
+        size, buckets = int(fields[1]), int(fields[3])
+        fields = [fields[2], *fields[4:]]
     following, shown, written_ms = int(fields[0]), NEWEST, None
     for field in fields[1:]:
         if field == b"!":
@@ -97,7 +101,7 @@ def parse_header(value: bytes) -> Header:
             shown = int(field[1:])
         else:
             written_ms = int(field)
-    return Header(following, written_ms, shown, size)
+    return Header(following, written_ms, shown, size, buckets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +221,6 @@ def packed_headers(
 def before_rows(sequence: Integers, written_ms: int) -> list[str | pa.Array]:
     """What a line, as in `PackedHistories`, has before its row."""
     return ["\n", pa.array(sequence).cast(pa.string()), f"\t{written_ms}\t"]
-
-
-def decimal_text(numbers: Integers) -> pa.BinaryArray:
-    """Decimal text of each number."""
-    return pa.array(numbers).cast(pa.string()).cast(pa.binary())
 
 
 def _parse_headers(

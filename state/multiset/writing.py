@@ -21,7 +21,8 @@ from state.backends.interface import (
     SortedRemove,
 )
 from state.multiset.changes import Report
-from state.multiset.spread import EXPIRY, STATE, SpreadNames, index_fields
+from state.multiset.index import buckets_of, digests_of
+from state.multiset.spread import EXPIRY, STATE, SpreadNames
 from state.multiset.spread_writing import EpochResult, Puts, Rows, SpreadWriter
 from state.multiset.strategy import Strategy
 from state.multiset.text import before_rows, packed_headers, parse_packed, write_packed
@@ -66,7 +67,6 @@ class HistoryWriter:
         )
         """Histories that change their layout."""
         self._scans: dict[int, dict[bytes, bytes]] = {}
-        self._expired_index: dict[int, list[tuple[bytes, bytes | None]]] = {}
         self._writes: dict[int, list[Write]] = {}
 
     # The last round trip before the commit.
@@ -89,16 +89,20 @@ class HistoryWriter:
         reads: list[Read] = [
             HashScan(self._key_group(key), self._names(key).blocks) for key in scans
         ]
-        open_ = [(each, self._stale_fields(each, matching)) for each in self._partly_expired()]
+        open_ = [(each, self._stale_buckets(each, matching)) for each in self._partly_expired()]
         reads += [
-            HashGet(self._key_group(each.key), self._names(each.key).index, fields)
-            for each, fields in open_
+            HashGet(
+                self._key_group(each.key),
+                self._names(each.key).index,
+                [b"%d" % bucket for bucket in buckets],
+            )
+            for each, buckets in open_
         ]
         replies = transaction.fetch(reads) if reads else []
         for key, reply in zip(scans, replies[: len(scans)], strict=True):
             self._scans[key] = reply
-        for (each, fields), reply in zip(open_, replies[len(scans) :], strict=True):
-            self._expired_index[each.key] = list(zip(fields, reply, strict=True))
+        for (each, buckets), reply in zip(open_, replies[len(scans) :], strict=True):
+            each.index.learn(buckets, reply)
 
     def _partly_expired(self) -> list[SpreadHistory]:
         """Spread histories that stay so and lost entries to their time."""
@@ -108,12 +112,12 @@ class HistoryWriter:
             if each.expired.size and self._to_spread[each.key]
         ]
 
-    def _stale_fields(self, history: SpreadHistory, matching: Matching) -> list[bytes]:
-        """Index fields of expired entries, but those that the epoch's changes looked up anyway."""
+    def _stale_buckets(self, history: SpreadHistory, matching: Matching) -> list[int]:
+        """Index buckets of expired entries, but those that were read anyway."""
         rows = self._epoch.histories.packed.rows(history.expired_place)
-        fields = index_fields(bytes_of(matching.index_of_rows(rows)))
-        known = set(history.fields)
-        return [field for field in dict.fromkeys(fields) if field not in known]
+        digests = digests_of(bytes_of(matching.index_of_rows(rows)))
+        buckets = buckets_of(digests, history.header.buckets).tolist()
+        return sorted(set(buckets).difference(history.index.read))
 
     # The writes.
 
@@ -125,9 +129,7 @@ class HistoryWriter:
             mine = puts.of_key(key)
             writer = SpreadWriter(self._epoch, key, mine, rows)
             self._writes.setdefault(self._key_group(key), []).extend(
-                writer.change(self._expired_index.get(key, ()))
-                if self._was_spread[key]
-                else writer.whole(matching)
+                writer.change() if self._was_spread[key] else writer.whole(matching)
             )
         self._write_emptied()
         if self._epoch.policy.ttl_ms:
@@ -182,9 +184,10 @@ class HistoryWriter:
 
         They are those of blocks that no change asked for, so the epoch did nothing to them.
         """
-        known = self._epoch.histories.spread[key].blocks
+        history = self._epoch.histories.spread[key]
         scan = {int(field): value for field, value in self._scans[key].items()}
-        packed = parse_packed([scan[block] for block in sorted(scan.keys() - known.keys())])
+        left = sorted(scan.keys() - history.blocks.keys() - set(history.unread.tolist()))
+        packed = parse_packed([scan[block] for block in left])
         return np.full(packed.sequence.size, key), packed.sequence, packed.lines
 
     def _put_values(self, keys: Integers, values: list[bytes]) -> None:

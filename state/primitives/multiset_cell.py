@@ -8,8 +8,10 @@ of it where the layout changes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from state.multiset.index import bucket_of, buckets_for, origin_of, write_bucket
 from state.multiset.spread import BLOCK_ENTRIES
 from state.multiset.text import Header
 from state.primitives.multiset_history import KnownHistory
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from state.primitives.multiset_history import Block
 
 _NOTHING: Final[Block] = {}
-_NO_NUMBERS: Final[list[int]] = []
 
 
 class MultisetCell(KnownHistory):
@@ -33,7 +34,7 @@ class MultisetCell(KnownHistory):
         """Remove what is expired: all of it, wherever it is.
 
         Cost: nothing where nothing is. Else a round trip for the blocks of expired entries that are
-        not known, one for their index fields, and one for each eightfold of due blocks.
+        not known, one for their buckets, and one for each eightfold of due blocks.
         """
         until_ms = self._until_ms
         if until_ms is None:
@@ -137,10 +138,13 @@ class MultisetCell(KnownHistory):
             if self._stored is not None:
                 batch.delete(key_group, state, self.key)
             return
-        header = Header(self.following, None, self._shown, self.size if spread else None)
+        header = Header(self.following, None, self._shown)
         if spread:
+            if not self._stays_spread:
+                self.buckets = buckets_for(self.size)
+            header = replace(header, size=self.size, buckets=self.buckets)
             self._write_blocks(batch)
-            self._write_fields(batch)
+            self._write_buckets(batch)
             text = header.format()
         else:
             text = write_lines(header.format(), self)
@@ -183,20 +187,34 @@ class MultisetCell(KnownHistory):
         if was_ms != oldest_ms:
             batch.score(self.key_group, self.names.stamps, b"%d" % number, oldest_ms)
 
-    def _write_fields(self, batch: WriteBatch) -> None:
-        """The difference between what index fields named and what they name."""
-        if not self._stays_spread and not self._has_all_fields:
+    def _write_buckets(self, batch: WriteBatch) -> None:
+        """Buckets that gained or lost a line, or were split."""
+        if not self._stays_spread and not self._has_all_digests:
             self._index_all()
-        before = (
-            self._fields_before if self._stays_spread else dict.fromkeys(self._fields, _NO_NUMBERS)
-        )
-        for field in sorted(before):
-            old, new = before[field], self._fields.get(field, ())
-            if new and new != old:
-                text = b",".join([b"%d" % each for each in new])
-                batch.put(self.key_group, self.names.index, field, text)
-            elif old and not new:
+        lines: dict[int, list[tuple[bytes, int]]] = {}
+        for digest, sequences in self._digests.items():
+            if not sequences:
+                continue
+            bucket = lines.setdefault(bucket_of(digest, self.buckets), [])
+            bucket += [(digest, sequence) for sequence in sequences]
+        changed = self._changed_buckets() if self._stays_spread else set(lines)
+        for number in sorted(changed):
+            field = b"%d" % number
+            if number in lines:
+                batch.put(self.key_group, self.names.index, field, write_bucket(lines[number]))
+            elif number < self._buckets_before:
                 batch.delete(self.key_group, self.names.index, field)
+
+    def _changed_buckets(self) -> set[int]:
+        changed = {
+            bucket_of(digest, self.buckets)
+            for digest, sequences in self._digests_before.items()
+            if sequences != self._digests.get(digest, [])
+        }
+        for number in range(self._buckets_before, self.buckets):
+            # What a bucket gave to a new one may have passed through others that are as new.
+            changed |= {number, origin_of(number, self._buckets_before)}
+        return changed
 
     def _spreads(self) -> bool:
         thresholds = self._handle.thresholds

@@ -3,11 +3,11 @@
 The stored form is that of `state.multiset`. Packed, all entries are in the value of the key.
 Spread, sixteen sequence numbers share a block, an index tells which entries match, and stamps tell
 which blocks hold the oldest (drawn in `state.multiset.spread`). Here a history is in blocks, in
-either layout.
+either layout, and digests of match columns say which entries match.
 
-What is hard is that a spread history is known in part only: some blocks, some index fields and some
-of the order of blocks, each as it is now and, where the epoch touched it, as it was. What an
-operation needs beside, it asks for by a `Look`, once an epoch.
+What is hard is that a spread history is known in part only: some blocks, some buckets of the index
+and some of the order of blocks, each as it is now and, where the epoch touched it, as it was. What
+an operation needs beside, it asks for by a `Look`, once an epoch.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from state.backends.interface import HashGet
 from state.errors import StateCorrupt
+from state.multiset.index import BUCKET_ENTRIES, bucket_of, origin_of, parse_bucket
 from state.multiset.spread import BLOCK_ENTRIES, SpreadNames
 from state.multiset.text import NEWEST
 from state.primitives.cells import UNKNOWN, Cell
 from state.primitives.multiset_look import Look, WholeHistory
 from state.primitives.multiset_order import BlockOrder
-from state.primitives.multiset_text import read_block, read_header, read_lines, read_numbers
+from state.primitives.multiset_text import read_block, read_header, read_lines, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,15 +41,17 @@ class KnownHistory(Cell):
 
     __slots__ = (
         "_blocks_before",
-        "_fields",
-        "_fields_before",
+        "_buckets_before",
+        "_digests",
+        "_digests_before",
         "_floor_ms",
         "_handle",
-        "_has_all_fields",
+        "_has_all_digests",
         "_is_changed",
         "_is_index_known",
         "_is_index_sure",
         "_is_wiped",
+        "_known_buckets",
         "_lacks_stamps",
         "_oldest",
         "_saw_all_stamps",
@@ -57,6 +60,7 @@ class KnownHistory(Cell):
         "_swept_ms",
         "_was_spread",
         "blocks",
+        "buckets",
         "following",
         "names",
         "newest_stored",
@@ -77,13 +81,20 @@ class KnownHistory(Cell):
         self.newest_stored = -1
         """The highest number that a stored block can have."""
         self.order = BlockOrder(-1)
-        self._fields: dict[bytes, list[int]] = {}
-        """Index fields that are known, as they are now."""
-        self._has_all_fields = False
+        self.buckets = 0
+        """How many buckets the index has now."""
+        self._buckets_before = 0
+        """How many are stored."""
+        self._known_buckets: set[int] = set()
+        """Stored buckets that were read."""
+        self._digests: dict[bytes, list[int]] = {}
+        """Digests that are known, each with the entries that it stands for now, oldest first."""
+        self._has_all_digests = False
         """Whether all of them are; they can be, once all blocks are."""
         self._blocks_before: dict[int, Block] = {}
         """What touched blocks held when the epoch began."""
-        self._fields_before: dict[bytes, list[int]] = {}
+        self._digests_before: dict[bytes, list[int]] = {}
+        """What touched digests stood for then."""
         self._stored: bytes | None = None
         """The stored value: a packed history or a header."""
         self._shown = NEWEST
@@ -134,6 +145,7 @@ class KnownHistory(Cell):
         if header.size is not None:
             self._was_spread, self._is_index_sure = True, False
             self.size = header.size
+            self.buckets = self._buckets_before = header.buckets
             self.newest_stored = (header.following - 1) // BLOCK_ENTRIES
             self.order = BlockOrder(self.newest_stored)
             return
@@ -185,17 +197,21 @@ class KnownHistory(Cell):
             StateCorrupt: There are more or fewer entries than the header says.
         """
         for field, text in blocks.items():
-            (number,) = read_numbers(field)
-            self.learn_block(number, text)
+            self.learn_block(read_number(field, "the name of a block"), text)
         self.order.is_whole = True
         found = sum(map(len, self.blocks.values()))
         if found != self.size:
             raise StateCorrupt(f"a history has {found} entries, its header says {self.size}")
 
-    def learn_field(self, field: bytes, text: bytes | None) -> None:
-        """Take what is stored of an index field, unless it is known."""
-        if field not in self._fields:
-            self._fields[field] = read_numbers(text)
+    def learn_bucket(self, number: int, text: bytes | None) -> None:
+        """Take a stored bucket of the index, unless it is known."""
+        if number in self._known_buckets or self._has_all_digests:
+            return
+        self._known_buckets.add(number)
+        for digest, sequence in parse_bucket(text):
+            if bucket_of(digest, self._buckets_before) != number:
+                raise StateCorrupt("a line of a history's index is in another's bucket")
+            self._digests.setdefault(digest, []).append(sequence)
 
     def learn_stamps(
         self, oldest: Sequence[tuple[bytes, float]], *, is_all: bool, are_lacking: bool
@@ -211,9 +227,19 @@ class KnownHistory(Cell):
             self.indexed_ms = indexed_ms
             self._is_index_known = True
 
-    def knows_field(self, field: bytes) -> bool:
-        """Whether it is known which entries an index field names."""
-        return self.is_complete or field in self._fields
+    def unknown_bucket(self, digest: bytes) -> int | None:
+        """The bucket that tells which entries a digest stands for; None if that is known."""
+        if self.is_complete:
+            return None
+        number = bucket_of(digest, self._buckets_before)
+        return None if number in self._known_buckets else number
+
+    def unknown_origin(self) -> int | None:
+        """The bucket to know before an entry is appended, as it is split; None if none is."""
+        if self.is_complete or self.size < BUCKET_ENTRIES * self.buckets:
+            return None
+        number = origin_of(self.buckets, self._buckets_before)
+        return None if number in self._known_buckets else number
 
     @property
     def wants_stamps(self) -> bool:
@@ -232,11 +258,11 @@ class KnownHistory(Cell):
 
     # Finding.
 
-    def numbers_of(self, field: bytes) -> list[int]:
-        """The entries that an index field names, oldest first; the field is known."""
-        if self.is_complete and not self._has_all_fields:
+    def numbers_of(self, digest: bytes) -> list[int]:
+        """The entries that a digest stands for, oldest first; its bucket is known."""
+        if self.is_complete and not self._has_all_digests:
             self._index_all()
-        return self._fields.setdefault(field, [])
+        return self._digests.setdefault(digest, [])
 
     async def newest(self) -> int | None:
         """The sequence number of the newest entry; None if there is none."""
@@ -313,15 +339,17 @@ class KnownHistory(Cell):
 
     # Changing.
 
-    def append(self, field: bytes, entry: Stored) -> None:
-        """Add an entry behind all others; its index field and block are known."""
+    def append(self, digest: bytes, entry: Stored) -> None:
+        """Add an entry behind all others; its bucket and block are known, and what is split."""
         sequence = self.following
         self.following += 1
         self.size += 1
-        if self._has_all_fields or not self.is_complete or self._stays_spread:
-            numbers = self.numbers_of(field)
-            self._touch_field(field)
+        if self._has_all_digests or not self.is_complete or self._stays_spread:
+            numbers = self.numbers_of(digest)
+            self._touch_digest(digest)
             numbers.append(sequence)
+        if self._stays_spread and self.size > BUCKET_ENTRIES * self.buckets:
+            self.buckets += 1
         self.put(sequence, entry)
 
     def put(self, sequence: int, entry: Stored) -> None:
@@ -331,10 +359,10 @@ class KnownHistory(Cell):
         self.order.fill(number)
         self._lower_floor((entry[0],))
 
-    def remove(self, sequence: int, field: bytes) -> None:
-        """Remove an entry; its index field and block are known."""
-        numbers = self.numbers_of(field)
-        self._touch_field(field)
+    def remove(self, sequence: int, digest: bytes) -> None:
+        """Remove an entry; its bucket and block are known."""
+        numbers = self.numbers_of(digest)
+        self._touch_digest(digest)
         number = sequence // BLOCK_ENTRIES
         self.entry(sequence)
         try:
@@ -352,26 +380,26 @@ class KnownHistory(Cell):
     def wipe(self) -> None:
         """Remove all entries, known or not; the next one has number 1 again."""
         self._change()
-        self._is_wiped = self._has_all_fields = True
+        self._is_wiped = self._has_all_digests = True
         self.size, self.following, self._shown = 0, 1, NEWEST
         self.blocks, self._blocks_before = {}, {}
-        self._fields, self._fields_before = {}, {}
+        self._digests, self._digests_before = {}, {}
         self.order = BlockOrder(-1)
         self._floor_ms = None
 
     async def forget(self, sequences: Sequence[int]) -> None:
-        """Remove known entries by their numbers; a round trip if their index fields are unknown."""
+        """Remove known entries by their numbers; a round trip if their buckets are unknown."""
         if not sequences:
             return
         if len(sequences) == self.size:
             self.wipe()
             return
-        fields = [self._handle.field_of(self.entry(each)[1]) for each in sequences]
+        digests = [self._handle.digest_of(self.entry(each)[1]) for each in sequences]
         look = Look(self)
-        look.fields(fields)
+        look.digests(digests)
         await self.learn(look)
-        for sequence, field in zip(sequences, fields, strict=True):
-            self.remove(sequence, field)
+        for sequence, digest in zip(sequences, digests, strict=True):
+            self.remove(sequence, digest)
 
     async def give_stamps(self) -> None:
         """Where a TTL was switched on: give all blocks their stamps, once, if some lack them."""
@@ -386,15 +414,15 @@ class KnownHistory(Cell):
 
     @property
     def _stays_spread(self) -> bool:
-        """Whether stored blocks and index fields go on to be used, if the history is spread."""
+        """Whether stored blocks and buckets go on to be used, if the history is spread."""
         return self._was_spread and not self._is_wiped
 
     def _index_all(self) -> None:
-        """Know all index fields, from the rows."""
-        self._has_all_fields = True
-        self._fields = {}
+        """Know all digests, from the rows."""
+        self._has_all_digests = True
+        self._digests = {}
         for sequence, (_, row) in self:
-            self._fields.setdefault(self._handle.field_of(row), []).append(sequence)
+            self._digests.setdefault(self._handle.digest_of(row), []).append(sequence)
 
     def _touch_block(self, number: int) -> Block:
         self._change()
@@ -403,9 +431,9 @@ class KnownHistory(Cell):
             self._blocks_before[number] = dict(block)
         return block
 
-    def _touch_field(self, field: bytes) -> None:
-        if self._stays_spread and field not in self._fields_before:
-            self._fields_before[field] = list(self._fields[field])
+    def _touch_digest(self, digest: bytes) -> None:
+        if self._stays_spread and digest not in self._digests_before:
+            self._digests_before[digest] = list(self._digests[digest])
 
     def _lower_floor(self, stamps: Iterable[int]) -> None:
         held = () if self._floor_ms is None else (self._floor_ms,)

@@ -34,16 +34,25 @@ class Look:
 
     def __init__(self, cell: KnownHistory) -> None:
         self._cell = cell
-        self._fields: dict[bytes, None] = {}
+        self._buckets: set[int] = set()
         self._blocks: dict[int, bool] = {}
         """Each with whether it must be there."""
         self._below: int | None = None
         self._above: int | None = None
         self._stamps = 0
 
-    def fields(self, fields: Iterable[bytes]) -> None:
-        """Ask for index fields."""
-        self._fields.update((each, None) for each in fields if not self._cell.knows_field(each))
+    def digests(self, digests: Iterable[bytes]) -> None:
+        """Ask which entries digests stand for."""
+        for digest in digests:
+            self._bucket(self._cell.unknown_bucket(digest))
+
+    def origin(self) -> None:
+        """Ask for the bucket of the index that is split when an entry is appended, if one is."""
+        self._bucket(self._cell.unknown_origin())
+
+    def _bucket(self, number: int | None) -> None:
+        if number is not None:
+            self._buckets.add(number)
 
     def block(self, number: int, *, is_there: bool = True) -> None:
         """Ask for a block, which is known to be there or not."""
@@ -68,8 +77,9 @@ class Look:
         """The parts, those of each kind in one read."""
         key_group, names = self._cell.key_group, self._cell.names
         reads: list[Read] = []
-        if self._fields:
-            reads.append(HashGet(key_group, names.index, list(self._fields)))
+        if self._buckets:
+            wanted = [b"%d" % each for each in sorted(self._buckets)]
+            reads.append(HashGet(key_group, names.index, wanted))
         if self._blocks:
             reads.append(HashGet(key_group, names.blocks, [b"%d" % each for each in self._blocks]))
         if self._below is not None:
@@ -90,9 +100,9 @@ class Look:
             StateCorrupt: A block is not there that must be, or something is not as we write it.
         """
         cell, rest = self._cell, iter(replies)
-        if self._fields:
-            for field, text in zip(self._fields, next(rest), strict=True):
-                cell.learn_field(field, text)
+        if self._buckets:
+            for number, text in zip(sorted(self._buckets), next(rest), strict=True):
+                cell.learn_bucket(number, text)
         if self._blocks:
             for (number, is_there), text in zip(self._blocks.items(), next(rest), strict=True):
                 if text is None and is_there:

@@ -5,8 +5,8 @@ a `MultisetHandle` may read and change each other's histories. There, histories 
 parsed and written in columns; here, it is one history or one block, in plain Python, and what is
 stored is not trusted to be a history.
 
-An index field stands for the match columns of an entry. Texts of more than 32 bytes are in it by
-their digest, so what a history holds of long texts is stored once.
+A digest stands for the match columns of an entry (`state.multiset.index`). Texts of more than 32
+bytes are in what is digested by digests of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from state.errors import StateCorrupt
-from state.multiset.spread import TEXT_BYTES_MAX, digest, index_fields
+from state.multiset.index import digest_of
+from state.multiset.spread import TEXT_BYTES_MAX, digest
 from state.multiset.text import GONE, NEWEST, Header
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ def read_header(line: bytes) -> Header:
     Raises:
         StateCorrupt: It is no such line.
 
-    >>> read_header(b"spread\t100\t108\t=7")
-    Header(following=108, written_ms=None, shown=7, size=100)
+    >>> read_header(b"spread\t100\t108\t4\t=7")
+    Header(following=108, written_ms=None, shown=7, size=100, buckets=4)
     """
     words = line.split(b"\t")
     is_spread = words[0] == b"spread"
@@ -44,9 +45,9 @@ def read_header(line: bytes) -> Header:
     shown = NEWEST
     if words and words[-1][:1] in (b"=", b"!"):
         shown = _shown(words.pop())
-    numbers = [_number(each, "a header") for each in words]
-    if is_spread and len(numbers) == 2 and numbers[0] > 0:
-        return Header(numbers[1], None, shown, numbers[0])
+    numbers = [read_number(each, "a header") for each in words]
+    if is_spread and len(numbers) == 3 and numbers[0] > 0 and numbers[2] > 0:
+        return Header(numbers[1], None, shown, numbers[0], numbers[2])
     if not is_spread and 1 <= len(numbers) <= 2:
         return Header(numbers[0], numbers[1] if len(numbers) > 1 else None, shown)
     raise _corrupt("a header")
@@ -68,12 +69,12 @@ def read_lines(lines: Iterable[bytes], following: int) -> dict[int, Stored]:
         words = line.split(b"\t", 2)
         if len(words) != 3 or not words[2]:
             raise _corrupt("an entry")
-        sequence = _number(words[0], "an entry")
+        sequence = read_number(words[0], "an entry")
         if not before < sequence < following:
             raise StateCorrupt(
                 f"entry {sequence} of a history follows entry {before}, the next one is {following}"
             )
-        entries[sequence] = _number(words[1], "an entry"), words[2]
+        entries[sequence] = read_number(words[1], "an entry"), words[2]
         before = sequence
     return entries
 
@@ -99,32 +100,27 @@ def read_block(number: int, text: bytes, following: int) -> dict[int, Stored]:
     return read_lines(lines, following)
 
 
-def read_numbers(text: bytes | None) -> list[int]:
-    """The sequence numbers in an index field; none where it is absent.
-
-    Raises:
-        StateCorrupt: It holds something else.
-    """
-    return [] if text is None else [_number(each, "an index field") for each in text.split(b",")]
-
-
-def index_field(match: bytes) -> bytes:
-    r"""The index field of match columns.
+def match_digest(match: bytes) -> bytes:
+    """What stands for match columns in the index.
 
     Args:
         match: Their canonical bytes: an array of columns, or any other JSON.
+    """
+    return digest_of(shortened(match))
 
-    >>> index_field(b'[7,"short"]')
+
+def shortened(match: bytes) -> bytes:
+    r"""Match columns with a digest in the place of each long text.
+
+    >>> shortened(b'[7,"short"]')
     b'[7,"short"]'
-    >>> index_field(b'[7,"%b"]' % (b"long" * 9))
+    >>> shortened(b'[7,"%b"]' % (b"long" * 9))
     b'[7,"#4b62ac02de03b9bda0815a77acdfaf96bd33c664"]'
     """
-    if len(match) <= TEXT_BYTES_MAX:
-        return match
-    if match[:1] == b"[":
+    if len(match) > TEXT_BYTES_MAX and match[:1] == b"[":
         columns = [orjson.dumps(each) for each in orjson.loads(match)]
         match = b"[%b]" % b",".join(map(_short, columns))
-    return index_fields((match,))[0]
+    return match
 
 
 def _short(column: bytes) -> bytes:
@@ -134,10 +130,15 @@ def _short(column: bytes) -> bytes:
 
 
 def _shown(word: bytes) -> int:
-    return GONE if word == b"!" else _number(word[1:], "a header")
+    return GONE if word == b"!" else read_number(word[1:], "a header")
 
 
-def _number(word: bytes, where: str) -> int:
+def read_number(word: bytes, where: str) -> int:
+    """A number; `where` says in what it is.
+
+    Raises:
+        StateCorrupt: It is none.
+    """
     try:
         return int(word)
     except ValueError:

@@ -28,7 +28,7 @@ from state.multiset.spread import BLOCK_ENTRIES
 from state.primitives.cells import StateHandle
 from state.primitives.multiset_cell import MultisetCell
 from state.primitives.multiset_look import FEW_STAMPS, Look
-from state.primitives.multiset_text import index_field
+from state.primitives.multiset_text import match_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,15 +85,16 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
         size, is_empty  1, 1
         clear           1, 1                               1 and the structures, dropped
 
-    A new block, once in sixteen additions, writes a member of the order and one of the stamps,
-    and reads no block; an emptied one removes them. Where the newest blocks were emptied, two
-    of the order and a block are read in two more round trips. With a TTL, every operation but
-    `clear` and `entries` reads the two oldest stamps in the second round trip, and a change
-    writes one in the expiry index, and one for the block if its oldest stamp is another. What
-    is expired costs, once for each entry, its block and its index field.
+    The index is a bucket of it, of some 16 entries; once in 16 additions one more is split, which
+    is read, and both parts are written. A new block, once in sixteen additions, writes a member of
+    the order and one of the stamps, and reads no block; an emptied one removes them. Where the
+    newest blocks were emptied, two of the order and a block are read in two more round trips. With
+    a TTL, every operation but `clear` and `entries` reads the two oldest stamps in the second round
+    trip, and a change writes one in the expiry index, and one for the block if its oldest stamp is
+    another. What is expired costs its blocks and buckets.
 
-    A change does not depend on the length of a history; the bytes of an index field grow with the
-    number of copies of one row.
+    A change does not depend on the length of a history; the bytes of a bucket grow with the number
+    of copies of one row.
     """
 
     def __init__(self, session: StateSession, descriptor: MultisetDescriptor[T]) -> None:
@@ -107,17 +108,17 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
 
     async def append(self, row: T) -> Added:
         """Put a row at the end, even if an equal one is there."""
-        text, field = self._written(row)
-        cell = await self._ready(field, appends=True)
-        return self._append(cell, field, text)
+        text, digest = self._written(row)
+        cell = await self._ready(digest, appends=True)
+        return self._append(cell, digest, text)
 
     async def add(self, row: T) -> Added:
         """Put a row in the place of the oldest entry that it matches, else at the end."""
-        text, field = self._written(row)
-        cell = await self._ready(field, appends=True)
-        numbers = cell.numbers_of(field)
+        text, digest = self._written(row)
+        cell = await self._ready(digest, appends=True)
+        numbers = cell.numbers_of(digest)
         if not numbers:
-            return self._append(cell, field, text)
+            return self._append(cell, digest, text)
         sequence = numbers[0]
         await self._know(cell, sequence)
         cell.put(sequence, (self._stamp(cell.entry(sequence)[0]), text))
@@ -129,14 +130,14 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
         The order of calls is that of Flink's `StateChangeInfo`: nothing found, the only one, the
         newest one, another one.
         """
-        field = self._written(row)[1]
-        cell = await self._ready(field, reads_newest=True)
-        numbers = cell.numbers_of(field)
+        digest = self._written(row)[1]
+        cell = await self._ready(digest, reads_newest=True)
+        numbers = cell.numbers_of(digest)
         if not numbers:
             return NotFound(cell.size)
         sequence = numbers[0]
         is_newest = await cell.is_newest(sequence)
-        cell.remove(sequence, field)
+        cell.remove(sequence, digest)
         if not cell.size:
             return RemovedAll()
         result: Removal[T] = RemovedOther(cell.size)
@@ -149,9 +150,9 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
 
     async def find(self, row: T) -> SequencedRow[T] | None:
         """The oldest entry that a row matches; None if there is none."""
-        field = self._written(row)[1]
-        cell = await self._ready(field)
-        numbers = cell.numbers_of(field)
+        digest = self._written(row)[1]
+        cell = await self._ready(digest)
+        numbers = cell.numbers_of(digest)
         if not numbers:
             return None
         await self._know(cell, numbers[0])
@@ -198,19 +199,19 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
         """Remove all entries, however many."""
         (await self.loaded()).wipe()
 
-    def field_of(self, text: bytes) -> bytes:
-        """The index field of a canonical row."""
+    def digest_of(self, text: bytes) -> bytes:
+        """What stands for a canonical row in the index."""
         match = self._match
-        return index_field(text if match is None else self._match_of(self._codec.decode(text)))
+        return match_digest(text if match is None else self._match_of(self._codec.decode(text)))
 
     def _match_of(self, row: T) -> bytes:
         match = self._match
         return b"" if match is None else match.codec.encode(match.of(row))
 
     def _written(self, row: T) -> tuple[bytes, bytes]:
-        """Canonical row and index field of a given row."""
+        """Canonical row of a given row, and what stands for it in the index."""
         text = self._codec.encode(row)
-        return text, index_field(text if self._match is None else self._match_of(row))
+        return text, match_digest(text if self._match is None else self._match_of(row))
 
     def _stamp(self, old_ms: int | None = None) -> int:
         """The stamp that a write of now gives, to a new entry or in place of an old one."""
@@ -225,14 +226,14 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
             stamp_ms = session.clock.stamp(self.rules.config, session.event_ms)
         return stamp_ms
 
-    def _append(self, cell: MultisetCell, field: bytes, text: bytes) -> Added:
+    def _append(self, cell: MultisetCell, digest: bytes, text: bytes) -> Added:
         was_empty = not cell.size
-        cell.append(field, (self._stamp(), text))
+        cell.append(digest, (self._stamp(), text))
         return Added(was_empty, cell.size)
 
     async def _ready(
         self,
-        field: bytes | None = None,
+        digest: bytes | None = None,
         *,
         appends: bool = False,
         reads_newest: bool = False,
@@ -243,7 +244,7 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
         """The current key's cell without what is expired, and with what an operation needs at once.
 
         Args:
-            field: An index field.
+            digest: Of match columns.
             appends: The block that the next entry belongs to.
             reads_newest: The block that most likely has the newest entry.
             reads_oldest: Which blocks are the oldest.
@@ -253,10 +254,11 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
         cell = await self.loaded()
         if not cell.is_complete:
             look = Look(cell)
-            if field is not None:
-                look.fields((field,))
+            if digest is not None:
+                look.digests((digest,))
             if appends:
                 look.block(cell.following // BLOCK_ENTRIES, is_there=False)
+                look.origin()
             if reads_newest:
                 look.block(cell.newest_stored, is_there=False)
             if reads_oldest:

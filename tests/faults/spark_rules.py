@@ -5,7 +5,8 @@ before it runs; epoch e + 1 runs only after e was recorded; a task that fails is
 the same input, at most four times; a query that fails is started again, and runs the epoch that was
 planned and not recorded once more, with the same input.
 
-The operator counts what it sees of each key, keeps an order by last touch and a journal; the sink
+The operator counts what it sees of each key, keeps an order by last touch, a journal, and in two
+key groups a long text, so that one commit of each task is a transaction, the other none; the sink
 keeps a table of the counts, prints each row and counts epochs: structures where doing something
 twice, or not at all, shows.
 """
@@ -55,6 +56,15 @@ EPOCHS = 3
 
 TRANSIENT = (StateUnavailable, Fenced, IncarnationChanged, StagedWritesGone, ProcessDied)
 """What fails a task or a query and is answered by another attempt or run."""
+
+
+LONG = (0, 2)
+"""Key groups with so much to write that it does not go through a function's arguments."""
+
+
+def long_text(now: int) -> bytes:
+    """A text that says a count, longer than what is committed by one function call."""
+    return b"%06d" % now * 1_000
 
 
 def input_of(epoch: int) -> dict[int, int]:
@@ -154,6 +164,8 @@ def run_attempt(run: Run, epoch: int, task: int) -> ApplyStaged | None:
             HashAdd(b"totals", b"seen", seen),
             StreamAppend(b"journal", [[b"n", b"%d" % now]], 100),
         ]
+        if number in LONG:
+            writes[number].append(HashPut(b"long", [b"short", b"1", b"text", long_text(now)]))
         rows += [
             HashPut(b"table:counts", [key, b"%d" % now]),
             StreamAppend(b"print", [[key, b"%d" % now]], 100),
@@ -190,6 +202,10 @@ def expected(epochs: int = EPOCHS) -> dict[str, Any]:
     return {
         "counts": {KEYS[each]: b"%d" % counts[each] for each in KEYS if counts[each]},
         "totals": [{b"seen": b"%d" % counts[each]} if counts[each] else {} for each in KEYS],
+        "long": [
+            {b"short": b"1", b"text": long_text(counts[each])} if counts[each] else {}
+            for each in LONG
+        ],
         "journal": list(journal.values()),
         "order": list(order.values()),
         "table": {KEYS[each]: b"%d" % counts[each] for each in KEYS if counts[each]},
@@ -210,6 +226,7 @@ def found(
     return {
         "counts": {key: value for each in counts for key, value in each.items()},
         "totals": fetch([HashScan(each, b"totals") for each in groups]),
+        "long": fetch([HashScan(each, b"long") for each in LONG]),
         "journal": fetch([StreamScan(each, b"journal", None, 100) for each in groups]),
         "order": fetch([SortedTop(each, b"order", 100) for each in groups]),
         "table": slot(HashScan(0, b"table:counts")),

@@ -105,14 +105,15 @@ class TestRoundTrips:
         assert harness.statistics[-1]["round_trips"] == 4
         assert harness.statistics[-1]["reads"] == 1 + 2 + 1 + 2
 
-    @pytest.mark.parametrize("size", [30, 1000])
-    def test_reads_and_writes_do_not_grow_with_the_history(self, size: int):
+    @pytest.mark.parametrize(("size", "buckets"), [(30, 2), (1000, 4), (20_000, 4)])
+    def test_reads_and_writes_do_not_grow_with_the_history(self, size: int, buckets: int):
         harness = self.harness(Strategy.MAP, size)
 
         harness.run([*retracts(5, 6, 7), *adds(5000)])
 
-        # Four fields of the index, the first and the last block with their stamps, the header.
-        assert harness.statistics[-1]["writes"] == 4 + 2 * 2 + 1
+        # A bucket of the index for each change, of which a short history has no more than two; the
+        # first and the last block with their stamps, the header.
+        assert harness.statistics[-1]["writes"] == buckets + 2 * 2 + 1
 
     def test_an_epoch_that_misses_everything_writes_no_state(self):
         harness = self.harness(Strategy.VALUE, 3)
@@ -134,6 +135,57 @@ def test_a_long_history_retracted_from_its_end_asks_for_a_deeper_window(
     emissions = harness.run([*changes, *retracts(20, 3, 19)])
 
     assert first_difference(emissions, expect(spec, [*changes, *retracts(20, 3, 19)])) is None
+
+
+class TestBlocksThatGoAsAWhole:
+    """They are not read: the index alone says that all of their sixteen entries go."""
+
+    @pytest.mark.parametrize("spec", [SPEC, BY_ID], ids=["whole row", "upsert key"])
+    def test_they_cost_no_read(self, spec: MaterializerSpec):
+        harness = MaterializerHarness.on_heap(replace(spec, strategy=Strategy.MAP))
+        harness.run(adds(*range(1, 1000)))
+
+        harness.run(retracts(*range(16, 48)))
+
+        # The header, the two newest blocks by number and as they are, the buckets.
+        buckets = harness.statistics[-1]["reads"] - (1 + 2 + 2)
+        assert 1 < buckets <= 32
+        assert [each[0] for each in harness.history((1,))] == [*range(1, 16), *range(48, 1000)]
+
+    @pytest.mark.parametrize("spec", [SPEC, BY_ID], ids=["whole row", "upsert key"])
+    @pytest.mark.parametrize("epoch_changes", [None, 16, 40])
+    @pytest.mark.parametrize(
+        ("gone", "again"),
+        [
+            (range(16, 48), ()),
+            (range(16, 90), ()),
+            (range(99, 15, -1), ()),
+            (range(1, 96), ()),
+            (range(1, 100), ()),
+            (range(16, 64), range(20, 30)),
+            (range(99, 31, -1), range(40, 45)),
+        ],
+    )
+    def test_the_outcome_is_that_of_any_strategy(
+        self, spec: MaterializerSpec, epoch_changes: int | None, gone: range, again: range
+    ):
+        spec = replace(spec, strategy=Strategy.ADAPTIVE, high=60, low=30)
+        harness = MaterializerHarness.on_heap(spec)
+        # Some are added again or missed, some entries stand twice.
+        changes = [
+            *adds(*range(1, 100)),
+            Step(time_ms=1),
+            *retracts(*gone),
+            *adds(*again),
+            *retracts(*gone[:2]),
+            *adds(200, 200, 5),
+            Step(time_ms=2),
+            *retracts(*range(100), 200),
+        ]
+
+        emissions = harness.run(changes, epoch_changes=epoch_changes)
+
+        assert first_difference(emissions, expect(spec, changes)) is None
 
 
 @pytest.mark.parametrize("window", [1, 2, 16])

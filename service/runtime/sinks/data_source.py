@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter
 
+from service.runtime.helpers import settle
 from service.runtime.sinks.spec import WriterSpec
 from service.runtime.spark_configuration import SPEC_OPTION
 
@@ -34,6 +35,7 @@ class TailraceSink(DataSource):  # type: ignore[misc]
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> EpochWriter:
         """The writer that the spec describes."""
+        settle("make a writer")
         return EpochWriter(WriterSpec.from_json(self.options[SPEC_OPTION]))
 
 
@@ -57,6 +59,7 @@ class EpochWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         """Close the epoch."""
         from service.runtime.sinks.commit import close, sum_up
 
+        settle("commit")
         close(self.spec, batchId + 1, sum_up([each for each in messages if each is not None]))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

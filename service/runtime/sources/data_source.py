@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from service.runtime.helpers import settle
 from service.runtime.spark_configuration import SPEC_OPTION
 
 if TYPE_CHECKING:
@@ -48,4 +49,6 @@ class TailraceSource(DataSource):  # type: ignore[misc]
         from service.runtime.sources.spec import SourceSpec
 
         spec = SourceSpec.from_json(self.options[SPEC_OPTION])
-        return reader_class(spec.connector)(spec, schema)
+        reader = reader_class(spec.connector)(spec, schema)
+        settle("make a reader")
+        return reader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgpack
@@ -12,7 +13,13 @@ from state.backends.names import every_key_pattern, key_group_prefix, slot_prefi
 from state.backends.redis import RedisBackend
 from state.backends.transport import RedisTransport
 from state.epochs import EpochLedger
-from state.errors import Fenced, StateCorrupt, StateLost
+from state.errors import (
+    Fenced,
+    FormatVersionMismatch,
+    InvariantViolation,
+    StateCorrupt,
+    StateLost,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +50,6 @@ def _pending_epoch(transport: RedisTransport) -> tuple[EpochLedger, RedisBackend
 DAMAGES: dict[str, Callable[[redis.Redis], object]] = {
     "meta of another type": lambda client: (client.delete(META), client.set(META, "x")),
     "meta without format": lambda client: client.hdel(META, "format"),
-    "meta of another format": lambda client: client.hset(META, "format", "9"),
     "meta without epoch": lambda client: client.hset(META, "epoch", "many"),
     "pending gone": lambda client: client.delete(PENDING),
     "pending of another type": lambda client: (client.delete(PENDING), client.set(PENDING, "x")),
@@ -52,6 +58,9 @@ DAMAGES: dict[str, Callable[[redis.Redis], object]] = {
     "pending no commands": lambda client: client.lset(PENDING, 0, msgpack.packb([[1, 2]])),
     "pending other commands": lambda client: client.lset(
         PENDING, 0, msgpack.packb([[b"FLUSHALL", b""]], use_bin_type=False)
+    ),
+    "pending lacks a value": lambda client: client.lset(
+        PENDING, 0, msgpack.packb([[b"HSET", b"h", b"a", False]], use_bin_type=False)
     ),
     "state of another type": lambda client: client.set(T + b"h", "x"),
 }
@@ -73,6 +82,67 @@ def test_damaged_state_is_reported_and_left_alone(
         ledger.open_run([NODE], 1)
 
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter() if T in key} == before
+
+
+def test_another_format_is_refused_with_both_numbers(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    ledger, backend = _pending_epoch(transport)
+    redis_client.hset(META, "format", "1")
+    refused = partial(
+        pytest.raises, FormatVersionMismatch, match="has format 1, this version reads format 2"
+    )
+
+    with refused():
+        backend.begin(NODE, EpochStamp(2, 1, 0), [0]).fetch([])
+    with refused():
+        ledger.open_run([NODE], 1)
+    with refused():
+        ledger.promote_all([NODE], 1)
+    assert redis_client.exists(T + b"h") == 0
+
+
+LONG = b"x" * 10_000
+
+
+def test_long_values_go_beside_their_chunk_and_leave_nothing_behind(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    ledger, backend = EpochLedger(transport, "orders"), RedisBackend(transport, "orders")
+    stamp = EpochStamp(1, ledger.open_run([NODE], 1), 0)
+    pairs = [b"a", LONG, b"b", b"1", b"c", b"", b"d", LONG + b"d"]
+
+    redis_client.function_flush()
+    backend.begin(NODE, stamp, [0]).commit({0: [HashPut(b"h", pairs), HashPut(b"i", [b"a", b"2"])]})
+
+    skeleton, *values = redis_client.lrange(PENDING, 0, -1)
+    assert values == [LONG, LONG + b"d"]
+    assert len(skeleton) < 100
+    assert not redis_client.exists(T + b"offered")
+    # Another attempt is compared with it, byte by byte.
+    backend.begin(NODE, stamp, [0]).commit({0: [HashPut(b"h", pairs), HashPut(b"i", [b"a", b"2"])]})
+    other = backend.begin(NODE, stamp, [0])
+    with pytest.raises(InvariantViolation, match=r"wrote key group 0 .* differently"):
+        other.commit({0: [HashPut(b"h", [b"a", LONG + b"e"])]})
+    assert not redis_client.exists(T + b"offered")
+    ledger.close_epoch(stamp, {}, [])
+    ledger.promote_all([NODE], 1)
+    assert redis_client.hgetall(T + b"h") == dict(zip(pairs[0::2], pairs[1::2], strict=True))
+    assert redis_client.hgetall(T + b"i") == {b"a": b"2"}
+
+
+def test_a_fenced_commit_of_long_values_leaves_nothing_behind(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    ledger, backend = EpochLedger(transport, "orders"), RedisBackend(transport, "orders")
+    orphan = backend.begin(NODE, EpochStamp(1, ledger.open_run([NODE], 1), 0), [0])
+    orphan.fetch([])
+    ledger.open_run([NODE], 1)
+
+    with pytest.raises(Fenced):
+        orphan.commit({0: [HashPut(b"h", [b"a", LONG])]})
+
+    assert not redis_client.exists(T + b"offered", PENDING, T + b"h")
 
 
 def test_a_marker_that_is_none_is_reported(
@@ -183,14 +253,14 @@ def test_state_is_readable_for_people(redis_client: redis.Redis, transport: Redi
     ledger, backend = _pending_epoch(transport)
 
     assert redis_client.hgetall(META) == {
-        b"format": b"1",
+        b"format": b"2",
         b"epoch": b"0",
         b"pending": b"1",
         b"chunks": b"1",
         b"run": b"1",
     }
     assert backend.begin(NODE, EpochStamp(2, 1, 0), [0]).fetch([HashGet(0, b"h", [b"a"])])
-    assert redis_client.hgetall(META) == {b"format": b"1", b"epoch": b"1", b"run": b"1"}
+    assert redis_client.hgetall(META) == {b"format": b"2", b"epoch": b"1", b"run": b"1"}
     assert redis_client.hget(T + b"h", "a") == b"1"
     assert redis_client.hget(slot_prefix("orders") + b"marker", "epoch") == b"1"
     assert ledger.marker().epoch == 1

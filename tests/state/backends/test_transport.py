@@ -13,6 +13,7 @@ from state.backends.transport import (
     ClientSettings,
     RedisTransport,
     Transport,
+    as_one,
     checked,
     function,
     library,
@@ -81,6 +82,42 @@ def test_replies_are_bytes_whatever_the_client_decodes(redis_server: RedisServer
 
         assert transport.exchange([("HGETALL", "h")]) == [[b"\xff", b"\x00"]]
         transport.close()
+
+
+def test_commands_as_one_have_the_reply_of_the_last(transport: RedisTransport) -> None:
+    replies = transport.exchange(
+        [("SET", "a", "1"), as_one(("DEL", "a"), ("RPUSH", "a", "x", 2)), ("TYPE", "a")]
+    )
+
+    assert replies == [b"OK", 2, b"list"]
+
+
+def test_commands_as_one_are_not_carried_out_if_one_is_refused(transport: RedisTransport) -> None:
+    refused, after = transport.exchange([as_one(("SET", "a", "1"), ("GET",)), ("EXISTS", "a")])
+
+    assert isinstance(refused, redis.ResponseError)
+    assert "wrong number of arguments" in str(refused)
+    assert after == 0
+
+
+def test_an_error_among_commands_as_one_is_their_reply(transport: RedisTransport) -> None:
+    first, refused = transport.exchange(
+        [("SET", "a", "1"), as_one(("RPUSH", "a", "x"), ("GET", "a"))]
+    )
+
+    assert first == b"OK"
+    assert isinstance(refused, redis.ResponseError)
+    assert "WRONGTYPE" in str(refused)
+
+
+def test_arguments_arrive_as_they_are(transport: RedisTransport) -> None:
+    given = [b"", b"\r\n$1\r\n", b"x" * 100_000, "\N{SNOWMAN}", 2**53, -1.5, float("-inf")]
+
+    transport.exchange([("RPUSH", "a", *given)])
+
+    assert transport.exchange([("LRANGE", "a", 0, -1)]) == [
+        [*given[:3], "\N{SNOWMAN}".encode(), b"9007199254740992", b"-1.5", b"-inf"]
+    ]
 
 
 def test_an_error_does_not_hide_the_other_replies(transport: RedisTransport) -> None:

@@ -96,9 +96,9 @@ def test_headers_say_what_is_shown_only_where_it_is_not_the_newest():
 
 
 def test_a_spread_header_is_told_from_a_packed_one():
-    header = Header(following=12, shown=3, size=500)
+    header = Header(following=12, shown=3, size=500, buckets=16)
 
-    assert header.format() == b"spread\t500\t12\t=3"
+    assert header.format() == b"spread\t500\t12\t16\t=3"
     assert is_spread(header.format())
     assert parse_header(header.format()) == header
     assert not is_spread(b"12\n1\t0\t[1]")

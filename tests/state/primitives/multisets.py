@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from state.backends.interface import HashScan, SortedRange
 from state.descriptors import JSON, MatchColumns, MultisetDescriptor
+from state.multiset.index import bucket_of, buckets_for, parse_bucket
 from state.multiset.spread import BLOCK_ENTRIES
 from state.multiset.text import is_spread, parse_header, parse_packed
 from state.multiset.vectors import bytes_of
@@ -63,7 +64,7 @@ class Committed:
             self.following[key] = header.following
             if is_spread(value):
                 self.layouts[key] = "spread"
-                self.histories[key] = self._spread(state + b":" + key)
+                self.histories[key] = self._spread(state + b":" + key, header.buckets)
                 assert header.size == len(self.histories[key])
             else:
                 self.layouts[key] = "packed"
@@ -73,7 +74,7 @@ class Committed:
             assert numbers == sorted(set(numbers))
             assert numbers[-1] < header.following
 
-    def _spread(self, prefix: bytes) -> list[Line]:
+    def _spread(self, prefix: bytes, buckets: int) -> list[Line]:
         """The entries of a spread history, whose structures must agree."""
         blocks = self._scan(prefix + b":blocks")
         numbers = sorted(int(each) for each in blocks)
@@ -84,7 +85,7 @@ class Committed:
             assert {each[0] // BLOCK_ENTRIES for each in held} == {number}
         assert self._range(prefix + b":order") == [(b"%d" % n, float(n)) for n in numbers]
         entries = [each for number in numbers for each in lines[number]]
-        self._check_index(prefix, entries)
+        self._check_index(prefix, entries, buckets)
         stamps = dict(self._range(prefix + b":stamps"))
         oldest = {b"%d" % n: float(min(ms for _, ms, _ in held)) for n, held in lines.items()}
         assert stamps.items() <= oldest.items()
@@ -95,12 +96,21 @@ class Committed:
             self.names.add(prefix + b":stamps")
         return entries
 
-    def _check_index(self, prefix: bytes, entries: list[Line]) -> None:
-        """Each entry is named once, by the field of its match columns, oldest first."""
-        found = [
-            [int(each) for each in text.split(b",")]
-            for text in self._scan(prefix + b":index").values()
-        ]
+    def _check_index(self, prefix: bytes, entries: list[Line], buckets: int) -> None:
+        """Each entry is named once, by the digest of its match columns, oldest first.
+
+        There are as many buckets as the entries need, if not more, and each line is in its own.
+        """
+        by_digest: dict[bytes, list[int]] = {}
+        for field, text in self._scan(prefix + b":index").items():
+            pairs = parse_bucket(text)
+            assert pairs, "a bucket without lines is stored"
+            assert pairs == sorted(pairs, key=lambda each: each[1])
+            for digest, sequence in pairs:
+                assert bucket_of(digest, buckets) == int(field)
+                by_digest.setdefault(digest, []).append(sequence)
+        assert buckets >= buckets_for(len(entries))
+        found = by_digest.values()
         match = self._descriptor.match
         by_match: dict[str, list[int]] = {}
         for sequence, _, text in entries:

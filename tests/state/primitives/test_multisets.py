@@ -11,8 +11,9 @@ from state.backends.interface import HashDelete, HashPut, SortedPut
 from state.descriptors import JSON
 from state.errors import CodecMismatch, StateCorrupt
 from state.execution.sync import run_now
+from state.multiset.index import write_bucket
 from state.multiset.strategy import Thresholds
-from state.primitives.multiset_text import index_field
+from state.primitives.multiset_text import match_digest, shortened
 from state.primitives.multisets import (
     Added,
     NotFound,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 TTL = TtlConfig(100)
 KEY = b'["k"]'
+K5 = match_digest(b'["k5"]')
 FLINK_LAYOUTS = {
     "VALUE": PACKED,
     "MAP": SPREAD,
@@ -444,9 +446,11 @@ def test_the_fingerprint_says_what_is_compared(stand: Stand) -> None:
         b"",
         b"7",
         b"spread",
-        b"spread\t1\t2\n1\t0\t[]",
-        b"spread\t0\t2",
-        b"spread\t1\t100\t107\t5",
+        b"spread\t1\t2\t1\n1\t0\t[]",
+        b"spread\t0\t2\t1",
+        b"spread\t1\t2\t0",
+        b"spread\t1\t2",
+        b"spread\t1\t100\t107\t5\t7",
         b"packed\t1\t7\n[1]",
         b"7\n3\t16",
         b"7\n3\t16\t",
@@ -474,9 +478,11 @@ def test_what_is_no_history_is_refused_and_not_overwritten(stand: Stand, text: b
         (HashDelete(b'rows:["k"]:blocks', [b"0"]), remove("k5")),
         (HashDelete(b'rows:["k"]:blocks', [b"0"]), lambda s: s.entries()),
         (HashDelete(b'rows:["k"]:blocks', [b"0"]), lambda s: s.first()),
-        (HashPut(b'rows:["k"]:index', [b'["k5"]', b"7"]), remove("k5")),
-        (HashPut(b'rows:["k"]:index', [b'["k5"]', b"31"]), remove("k5")),
-        (HashPut(b'rows:["k"]:index', [b'["k5"]', b"x"]), remove("k5")),
+        (HashPut(b'rows:["k"]:index', [b"0", write_bucket([(K5, 7)])]), remove("k5")),
+        (HashPut(b'rows:["k"]:index', [b"0", write_bucket([(K5, 31)])]), remove("k5")),
+        (HashPut(b'rows:["k"]:index', [b"0", b"x"]), remove("k5")),
+        (HashPut(b'rows:["k"]:index', [b"0", K5 + b" " + b"x" * 16 + b"\n"]), remove("k5")),
+        (HashPut(b'rows:["k"]:index', [b"0", write_bucket([(K5, 6)])[:-1]]), remove("k5")),
         (HashPut(b'rows:["k"]:blocks', [b"0", b"1\n17\t0\t[]"]), remove("k5")),
         (HashPut(b'rows:["k"]:blocks', [b"0", b"0\n17\t0\t[]"]), remove("k5")),
     ],
@@ -493,14 +499,13 @@ def test_structures_that_disagree_are_refused(
         state.at(0, operation)
 
 
-def test_long_texts_stand_in_the_index_by_their_digest() -> None:
+def test_long_texts_stand_by_their_digest() -> None:
     short, long = "x" * 32, "x" * 33
 
-    assert index_field(JSON.encode([short])) == JSON.encode([short])
-    assert index_field(JSON.encode([long])).startswith(b'["#')
-    assert index_field(JSON.encode([short, short])).startswith(b"#")
-    assert index_field(JSON.encode({"a": short})) == JSON.encode({"a": short})
-    assert len(index_field(JSON.encode({"a": "x" * 100}))) == 41
+    assert shortened(JSON.encode([short, short])) == JSON.encode([short, short])
+    assert shortened(JSON.encode([long])).startswith(b'["#')
+    assert shortened(JSON.encode({"a": long})) == JSON.encode({"a": long})
+    assert len({match_digest(JSON.encode([each])) for each in (short, long, "#" + long)}) == 3
 
 
 def test_keys_of_an_epoch_share_their_round_trips(stand: Stand) -> None:

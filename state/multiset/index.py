@@ -1,0 +1,222 @@
+r"""The index of a spread history: which entries match, found without reading the history.
+
+    T:history:<key>:index   hash   number of a bucket -> its lines, oldest entry first
+
+    digest sequence         a line for each entry: 20 characters of base64 that stand for its match
+                            columns, and 16 digits; 38 bytes with the space and the newline
+
+Equal match columns have equal digests, and nobody can make others that have the same (blake2b, 15
+bytes), so what the index says need not be compared with rows. In what is digested, each text of
+more than 32 bytes stands by a digest of its own: long columns that repeat are hashed once.
+
+Buckets are those of linear hashing. The number of buckets is in the history's header and grows by
+one, never by doubling: bucket `n` takes its lines from one older bucket. So the index is never
+written anew as a whole, a bucket holds about `BUCKET_ENTRIES` lines at any length of the history,
+and what a change costs does not depend on it. The number does not shrink while a history is spread.
+
+Why not a field for each entry: what Redis takes for an epoch of 1,000 changes goes by the number of
+fields, in Lua above all, and a history of some thousand entries has only some hundred buckets.
+
+Source: W. Litwin, Linear Hashing, VLDB 1980.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from hashlib import blake2b
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from state.errors import StateCorrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Characters = NDArray[np.uint8]
+    """A matrix: the characters of texts of one length, a row each."""
+
+BUCKET_ENTRIES = 16
+"""Entries for each bucket when their number grows. Part of the stored format."""
+
+DIGEST_CHARACTERS = 20
+LINE_BYTES = 38
+
+_DIGEST_BYTES = 15
+_DIGITS = 16
+_LINE = re.compile(rb"([A-Za-z0-9+/]{20}) ([0-9]{16})\n")
+_SPACE, _NEWLINE, _ZERO = 32, 10, 48
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_VALUE_OF = np.zeros(256, np.int64)
+_VALUE_OF[np.frombuffer(_ALPHABET, np.uint8)] = np.arange(64)
+_PLACES = 64 ** np.arange(4, -1, -1)
+"""What the first five characters, 30 bits, are worth: they say which bucket."""
+_FOUR_DIGITS = np.array([b"%04d" % each for each in range(10_000)], "S4").view(np.uint32)
+_TABLE_BITS = 14
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_POWERS = 10 ** np.arange(_DIGITS - 1, -1, -1)
+
+
+def digest_of(match: bytes) -> bytes:
+    """The digest of match columns whose long texts are shortened.
+
+    >>> digest_of(b"[7]")
+    b'3QZNyHiCuNIGJ1FKQzyh'
+    """
+    return b64encode(blake2b(match, digest_size=_DIGEST_BYTES).digest())
+
+
+def digests_of(matches: Iterable[bytes]) -> Characters:
+    """The same of many, a row each."""
+    raw = b"".join([blake2b(each, digest_size=_DIGEST_BYTES).digest() for each in matches])
+    return np.frombuffer(b64encode(raw), np.uint8).reshape(-1, DIGEST_CHARACTERS)
+
+
+def buckets_for(size: int) -> int:
+    """How many buckets a history of so many entries has at least."""
+    return max(1, -(-size // BUCKET_ENTRIES))
+
+
+def bucket_of(digest: bytes, buckets: int) -> int:
+    """The bucket of a digest where there are so many."""
+    place = int.from_bytes(b64decode(digest[:8])[:4]) >> 2
+    bits = (buckets - 1).bit_length()
+    bucket = place & ((1 << bits) - 1)
+    return bucket - (1 << (bits - 1)) if bucket >= buckets else bucket
+
+
+def buckets_of(digests: Characters, buckets: int) -> Integers:
+    """The bucket of each digest; of lines, too, since they begin with one."""
+    place = _VALUE_OF[digests[:, :5]] @ _PLACES
+    bits = (buckets - 1).bit_length()
+    bucket = place & ((1 << bits) - 1)
+    bucket[bucket >= buckets] -= 1 << max(bits - 1, 0)
+    return bucket
+
+
+def origin_of(bucket: int, buckets: int) -> int:
+    """The bucket that has the lines of this one, where there are so many yet.
+
+    >>> [origin_of(bucket, 4) for bucket in range(10)]
+    [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+    """
+    while bucket >= buckets:
+        bucket -= 1 << (bucket.bit_length() - 1)
+    return bucket
+
+
+def parse_bucket(text: bytes | None) -> list[tuple[bytes, int]]:
+    """Digest and sequence number of each line of a bucket; none where it is absent.
+
+    Raises:
+        StateCorrupt: It is no bucket.
+    """
+    text = text or b""
+    pairs = []
+    for at in range(0, len(text), LINE_BYTES):
+        line = _LINE.fullmatch(text, at, at + LINE_BYTES)
+        if line is None:
+            raise StateCorrupt("the index of a history is not as we write it")
+        pairs.append((line[1], int(line[2])))
+    return pairs
+
+
+def write_bucket(pairs: Iterable[tuple[bytes, int]]) -> bytes:
+    """A bucket of these digests and sequence numbers, by number."""
+    return b"".join([b"%b %016d\n" % pair for pair in sorted(pairs, key=lambda each: each[1])])
+
+
+def parse_lines(texts: Sequence[bytes]) -> Characters:
+    """The lines of some buckets, a row each.
+
+    Raises:
+        StateCorrupt: One is no bucket.
+    """
+    content = np.frombuffer(b"".join(texts), np.uint8)
+    if content.size % LINE_BYTES or (content[LINE_BYTES - 1 :: LINE_BYTES] != _NEWLINE).any():
+        raise StateCorrupt("the index of a history is not as we write it")
+    return content.reshape(-1, LINE_BYTES)
+
+
+def numbers_in(lines: Characters) -> Integers:
+    """The sequence number of each line."""
+    digits = lines[:, DIGEST_CHARACTERS + 1 : LINE_BYTES - 1].astype(np.int64) - _ZERO
+    numbers: Integers = digits @ _POWERS
+    return numbers
+
+
+def lines_of(digests: Characters, numbers: Integers) -> Characters:
+    """Lines of these digests and sequence numbers."""
+    lines = np.empty((numbers.size, LINE_BYTES), np.uint8)
+    lines[:, :DIGEST_CHARACTERS] = digests
+    lines[:, DIGEST_CHARACTERS] = _SPACE
+    lines[:, -1] = _NEWLINE
+    parts = np.empty((numbers.size, 4), np.uint32)
+    for place in (3, 2, 1, 0):
+        numbers, rest = np.divmod(numbers, 10_000)
+        parts[:, place] = _FOUR_DIGITS[rest]
+    lines[:, DIGEST_CHARACTERS + 1 : -1] = parts.view(np.uint8)
+    return lines
+
+
+def find_digests(wanted: Characters, lines: Characters) -> Integers:
+    """Per line: the row of `wanted`, whose rows differ, that has its digest; -1 where none has."""
+    found = np.full(len(lines), -1, np.int64)
+    if not len(lines):
+        return found
+    # A table of rows by a few bits of the digest; rows that share them take turns.
+    head, wanted_head = _heads(lines), _heads(wanted)
+    place, wanted_place = _few_bits(head), _few_bits(wanted_head)
+    table = np.full(1 << _TABLE_BITS, -1, np.int64)
+    left = np.arange(len(wanted))
+    while left.size:
+        table[wanted_place[left]] = left
+        row = table[place]
+        hit = ((row >= 0) & (head == wanted_head[row])).nonzero()[0]
+        row = row[hit]
+        same = (lines[hit, 8:DIGEST_CHARACTERS] == wanted[row, 8:]).all(axis=1)
+        found[hit[same]] = row[same]
+        placed = table[wanted_place[left]] == left
+        table[wanted_place[left]] = -1
+        left = left[~placed]
+    return found
+
+
+def write_lines(
+    lines: Characters, bucket: Integers, chosen: Integers
+) -> tuple[Integers, list[bytes]]:
+    """Buckets as text.
+
+    Args:
+        lines: Lines, among others those to be written.
+        bucket: The bucket of each line.
+        chosen: Which lines to write; those of each bucket in the order of their numbers.
+
+    Returns:
+        The numbers of the buckets, ascending, and their texts.
+    """
+    bucket = bucket[chosen]
+    by_bucket = np.argsort(bucket, kind="stable")
+    ordered = bucket[by_bucket]
+    starts = np.append(True, ordered[1:] != ordered[:-1]).nonzero()[0] if ordered.size else ordered
+    content = lines.take(chosen[by_bucket], axis=0).tobytes()
+    ends = [*(starts * LINE_BYTES).tolist(), len(content)]
+    texts = [content[low:high] for low, high in pairwise(ends)]
+    return ordered[starts], texts
+
+
+def _heads(texts: Characters) -> NDArray[np.uint64]:
+    """The first eight characters of each text as a number."""
+    heads: NDArray[np.uint64] = np.ascontiguousarray(texts[:, :8]).view(np.uint64)[:, 0]
+    return heads
+
+
+def _few_bits(heads: NDArray[np.uint64]) -> Integers:
+    """Some bits of each number, well mixed."""
+    bits: Integers = ((heads * _MIX) >> np.uint64(64 - _TABLE_BITS)).astype(np.int64)
+    return bits
