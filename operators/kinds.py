@@ -6,12 +6,21 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from operators.aggregate.group_aggregate import GroupAggregateSpec, IncrementalAggregateSpec
 from operators.errors import InvalidSpec
+from operators.lag_lead import LagLeadSpec
 
 if TYPE_CHECKING:
     from operators.spec import OperatorSpec
 
-SPECS: Final[dict[str, type[OperatorSpec]]] = {}
+SPECS: Final[dict[str, type[OperatorSpec]]] = {
+    cls.model_fields["kind"].default: cls
+    for cls in (
+        GroupAggregateSpec,
+        IncrementalAggregateSpec,
+        LagLeadSpec,
+    )
+}
 """By `kind`."""
 
 

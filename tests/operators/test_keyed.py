@@ -1,4 +1,4 @@
-"""How keyed operators are run: order, timers, bundles, orphans and state, whatever is answered when."""
+"""How keyed operators are run: order, timers, bundles, orphans and state."""
 
 from __future__ import annotations
 
