@@ -1,6 +1,7 @@
 """Errors of operators.
 
 OperatorError                       code operator-*
+├── AggregateFailed                 an aggregate function cannot go on
 ├── ChangelogError                  a changelog breaks a rule of changelogs
 └── InvalidSpec                     an operator was asked for that can not be
 
@@ -27,6 +28,12 @@ class ChangelogError(OperatorError):
         self.position = position
         """Index of the change, -1 for the end."""
         self.rule = rule
+
+
+class AggregateFailed(OperatorError):
+    """An aggregate function met rows that it cannot go on with."""
+
+    code = "operator-aggregate-failed"
 
 
 class InvalidSpec(OperatorError):

@@ -189,6 +189,9 @@ class KeyedOperator(ABC):
     """Timers that wait for the watermark; None: there are none."""
     processing_timers: TimersDescriptor | None = None
     """Timers that wait for the epoch's time; None: there are none."""
+    takes_bundles: bool = False
+    """Hand all changes of a key in an epoch over at once even where `spec.bundles` is not set: for
+    operators that then emit for each change, but read and write their state once."""
 
     @property
     def states(self) -> tuple[StateDescriptor, ...]:
@@ -205,7 +208,9 @@ class KeyedOperator(ABC):
         """Process one change; its key is the session's current key."""
 
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
-        """Process all changes of a key in an epoch, in order; only where `spec.bundles` is set.
+        """Process all changes of a key in an epoch, in order.
+
+        Called in place of `process` where `spec.bundles` or `takes_bundles` is set.
 
         An operator that can do with fewer emissions (Flink: mini-batch) overrides it.
         """

@@ -75,6 +75,11 @@ class KeyedRunner:
         return self.spec.output.types
 
     @property
+    def takes_bundles(self) -> bool:
+        """Whether all changes of a key are handed over at once."""
+        return self.spec.bundles or self.operator.takes_bundles
+
+    @property
     def uses_every_epoch(self) -> bool:
         """Whether an epoch has work in key groups without changes: what expires, or timers."""
         has_ttl = any(each.ttl.is_enabled for each in self.operator.descriptors)
@@ -115,7 +120,7 @@ class KeyedRunner:
         changes = self._changes(batches, run.out.changes.append)
         run.prefetch(changes)
         run.fire_processing_timers(key_groups)
-        run.process(changes, bundles=self.spec.bundles)
+        run.process(changes, bundles=self.takes_bundles)
         run.fire_event_timers(key_groups)
         run.session.clean_up(key_groups)
         writes = run.session.writes()
@@ -255,7 +260,7 @@ class _Epoch:
         self.out = _Emissions()
         self._operator.open(OpenEpoch(self.session, times))
         site = Site(runner.spec.kind, runner.node, epoch)
-        process = self._bundle if runner.spec.bundles else self._operator.process
+        process = self._bundle if runner.takes_bundles else self._operator.process
         self.controller = Controller(process, runner.channel(self.session), self.session, site)
 
     async def _bundle(self, changes: Sequence[InputChange]) -> None:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import orjson
 
+from operators.aggregate.group_aggregate import GroupAggregateSpec, IncrementalAggregateSpec
 from operators.errors import InvalidSpec
 from operators.keyed_runner import KeyedRunner
+from operators.lag_lead import LagLeadSpec
 from operators.upsert_materializer import MaterializerSpec, UpsertMaterializer
 
 if TYPE_CHECKING:
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
     from state.backends.interface import EpochTransaction
     from state.types import LogicalType
 
-SPECS: Final[dict[str, type[OperatorSpec]]] = {}
+SPECS: Final[dict[str, type[OperatorSpec]]] = {
+    cls.model_fields["kind"].default: cls
+    for cls in (
+        GroupAggregateSpec,
+        IncrementalAggregateSpec,
+        LagLeadSpec,
+    )
+}
 """By `kind`."""
 
 

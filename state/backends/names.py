@@ -13,9 +13,13 @@ REGISTRY = b"registry"
 """What a pipeline remembers of its states, in its slot: see `state.registry`."""
 RESTORING = b"restoring"
 """What an unfinished restore left in the pipeline's slot: see `state.savepoint`."""
+STATE_FORMAT = 2
+"""Format of what is stored; `tailrace.lua` has the same, and refuses others."""
 OFFERED = b"offered"
 """What a commit brings; it is there inside the transaction of the commit only."""
-RESERVED = frozenset({b"meta", b"pending", OFFERED, b"run", b"marker", b"stages", REGISTRY, RESTORING})
+RESERVED = frozenset(
+    {b"meta", b"pending", OFFERED, b"run", b"marker", b"stages", REGISTRY, RESTORING}
+)
 """Names that belong to the protocol; no operator or sink may write them."""
 
 

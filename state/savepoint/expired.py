@@ -13,6 +13,7 @@ Source: Flink's `cleanupFullSnapshot` drops what is expired from savepoints in t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -166,4 +167,4 @@ def shown_after(header: Header, gone: set[int], newest: int) -> Header:
     shown = newest if header.shown == NEWEST else header.shown
     size = None if header.size is None else header.size - len(gone)
     is_gone = shown in gone
-    return Header(header.following, header.written_ms, GONE if is_gone else header.shown, size)
+    return replace(header, shown=GONE if is_gone else header.shown, size=size)

@@ -30,6 +30,7 @@ import orjson
 import pyarrow as pa
 import xxhash
 
+from state.backends.names import STATE_FORMAT
 from state.errors import FormatVersionMismatch, SavepointCorrupt
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The text that `from_json` takes."""
-        body = {"format_version": VERSION, **asdict(self)}
+        body = {"format_version": VERSION, "state_format": STATE_FORMAT, **asdict(self)}
         checksum = xxhash.xxh3_64_hexdigest(orjson.dumps(body, option=orjson.OPT_SORT_KEYS))
         return orjson.dumps({**body, "xxh3": checksum}, option=orjson.OPT_INDENT_2) + b"\n"
 
@@ -131,22 +132,31 @@ class Manifest:
         """
         try:
             body = orjson.loads(text)
-            version = body.pop("format_version")
-            if version != VERSION:
-                raise FormatVersionMismatch(
-                    f"the savepoint has format version {version}, this version reads {VERSION}",
-                    hint="restore it with the version of the software that wrote it",
-                )
+            _check_formats(body)
             checksum = body.pop("xxh3")
-            whole = orjson.dumps({"format_version": version, **body}, option=orjson.OPT_SORT_KEYS)
+            whole = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
             if checksum != xxhash.xxh3_64_hexdigest(whole):
                 raise SavepointCorrupt("the manifest of the savepoint was changed")
+            del body["format_version"], body["state_format"]
             for name, kind in (("states", SavedState), ("parts", SavedFile)):
                 body[name] = tuple(kind(**each) for each in body[name])
             body["attachments"] = tuple(SavedFile(**each) for each in body["attachments"])
             return cls(**{**body, "slot": tuple(body["slot"])})
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SavepointCorrupt("the manifest of the savepoint cannot be read") from error
+
+
+def _check_formats(body: Mapping[str, Any]) -> None:
+    """See that the files, and the state in them, are of the formats that are read here."""
+    for what, name, wanted in (
+        ("the savepoint has format version", "format_version", VERSION),
+        ("the state in the savepoint has format", "state_format", STATE_FORMAT),
+    ):
+        if body[name] != wanted:
+            raise FormatVersionMismatch(
+                f"{what} {body[name]}, this version reads {wanted}",
+                hint="restore it with the version of the software that wrote it",
+            )
 
 
 def read_manifest(folder: Path) -> Manifest:

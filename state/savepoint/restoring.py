@@ -9,6 +9,7 @@ import orjson
 from state.backends.names import (
     REGISTRY,
     RESTORING,
+    STATE_FORMAT,
     every_key_pattern,
     key_group_prefix,
     slot_prefix,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 _FIELDS_PER_TRIP: Final = 4_000
 _BYTES_PER_TRIP: Final = 1024 * 1024
 _GROUPS_PER_TRIP: Final = 500
-_META_FORMAT: Final = b"1"
-"""As `state/backends/tailrace.lua` has it."""
 _NONE: Final = "0-0"
 
 
@@ -199,7 +198,7 @@ class _Target:
         told = {"savepoint": self._manifest.id, "slot": self._manifest.slot}
         self._ask(("SET", key, orjson.dumps(told)), ("INCR", self._prefix + b"run"))
         # From here on no run can begin: key groups are ahead of the marker, which is not there.
-        meta = ("format", _META_FORMAT, "epoch", self._manifest.epoch, "run", 0)
+        meta = ("format", STATE_FORMAT, "epoch", self._manifest.epoch, "run", 0)
         for prefixes in self._prefixes(nodes):
             self._ask(*(("HSET", each + b"meta", *meta) for each in prefixes))
 

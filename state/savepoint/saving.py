@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from state.backends.names import RESTORING, key_group_prefix, slot_prefix
 from state.epochs import EpochLedger
 from state.errors import Fenced, SavepointIncomplete
+from state.multiset.index import parse_bucket, write_bucket
 from state.multiset.text import Header, is_spread
 from state.primitives.expiry import swept_name
 from state.primitives.layout import read_collection, spread_text
-from state.primitives.multiset_text import read_header, read_numbers
+from state.primitives.multiset_text import read_header
 from state.registry import as_registered, extension_ms, registered_states
 from state.savepoint.expired import HISTORIES, PLAIN, Expiry, Lives, shown_after
 from state.savepoint.files import (
@@ -424,13 +425,12 @@ class _SpreadKey:
             self.left = now, oldest_ms if oldest_ms is None or stamps_ms is None else stamps_ms
 
     def _index(self, gone: set[int]) -> Iterator[Record]:
-        """Index fields, without the numbers of entries that are gone."""
+        """Buckets of the index, without the lines of entries that are gone."""
         for flat in self._hash(b"index"):
             kept: list[bytes] = []
-            for match, text in zip(flat[0::2], flat[1::2], strict=True):
-                numbers = [each for each in read_numbers(text) if each not in gone]
-                if numbers:
-                    kept += (match, b",".join(b"%d" % each for each in numbers))
+            for bucket, text in zip(flat[0::2], flat[1::2], strict=True):
+                if lines := [each for each in parse_bucket(text) if each[1] not in gone]:
+                    kept += (bucket, write_bucket(lines))
             if kept:
                 yield _hash(b"index", kept)
 

@@ -8,11 +8,14 @@ lists them. A builder reads the node's own properties (`node.raw`), refuses what
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from operators.spec import InputSpec, RowSpec
 from service.runtime.dataflow_errors import UnsupportedNode
+from service.runtime.specs import two_phase
+from service.runtime.specs.group_aggregate import group_aggregate_spec
+from service.runtime.specs.two_phase import global_aggregate_spec, incremental_aggregate_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,6 +75,10 @@ class StatefulNode:
         """An option that was in force when the plan was compiled."""
         return self.node.configuration.get(name)
 
+    def of(self, node: ExecNode) -> StatefulNode:
+        """Another node of the plan, as one whose operator is to be built."""
+        return replace(self, node=node)
+
     def refuse(self, reason: str, *properties: str | int) -> UnsupportedNode:
         """The error for what is not run, at a property of the node."""
         path = "/".join([self.node.path, *map(str, properties)])
@@ -82,12 +89,16 @@ class StatefulNode:
 
 Builder = Callable[[StatefulNode], "OperatorSpec"]
 
-BUILDERS: Final[dict[str, Builder]] = {}
+BUILDERS: Final[dict[str, Builder]] = {
+    "global-group-aggregate": global_aggregate_spec,
+    "group-aggregate": group_aggregate_spec,
+    "incremental-group-aggregate": incremental_aggregate_spec,
+}
 """By the node's type without `stream-exec-`: `group-aggregate`, `join`, ..."""
 
 IdentityNodes = Callable[["CompiledPlan"], "frozenset[int]"]
 
-IDENTITIES: Final[tuple[IdentityNodes, ...]] = ()
+IDENTITIES: Final[tuple[IdentityNodes, ...]] = (two_phase.identity_nodes,)
 """Each tells nodes that pass on what they get, since a later node does their work: an epoch is a
 bundle, so what a local aggregation would save is saved by the global one."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgpack
 import pytest
 
+from state.backends import names
 from state.backends.interface import EpochStamp, HashGet, HashPut
 from state.backends.names import every_key_pattern, key_group_prefix, slot_prefix
 from state.backends.redis import RedisBackend
@@ -264,3 +266,9 @@ def test_state_is_readable_for_people(redis_client: redis.Redis, transport: Redi
     assert redis_client.hget(T + b"h", "a") == b"1"
     assert redis_client.hget(slot_prefix("orders") + b"marker", "epoch") == b"1"
     assert ledger.marker().epoch == 1
+
+
+def test_the_format_is_one_number() -> None:
+    source = (Path(names.__file__).parent / "tailrace.lua").read_text()
+
+    assert f"local FORMAT = '{names.STATE_FORMAT}'" in source

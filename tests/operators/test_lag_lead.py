@@ -1,0 +1,171 @@
+"""LAG and LEAD with retraction: what neighbours show when a row comes or goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators.changelog import Change, RowKind, check_well_formed, materialize
+from operators.errors import InvalidSpec
+from operators.lag_lead import LagLeadSpec, Neighbour
+from operators.spec import InputSpec, RowSpec
+from operators.testing.operator_harness import (
+    At,
+    OperatorHarness,
+    delete,
+    insert,
+    update_after,
+    update_before,
+)
+from state.testing.execution import ManualChannel
+from state.types import parse_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import redis
+
+    from operators.changelog import Row
+
+STRING, INT = parse_type("STRING"), parse_type("INT")
+BOTH = (Neighbour(function="LAG", column=1), Neighbour(function="LEAD", column=1))
+
+
+def spec(neighbours: Sequence[Neighbour] = BOTH, **fields: Any) -> LagLeadSpec:
+    names = ("k", "v", *(f"n{at}" for at in range(len(neighbours))))
+    return LagLeadSpec.build(
+        inputs=(InputSpec(types=(STRING, INT), names=("k", "v"), key=(0,)),),
+        output=RowSpec(types=(STRING, *[INT] * (1 + len(neighbours))), names=names),
+        neighbours=tuple(neighbours),
+        **fields,
+    )
+
+
+def test_neighbours_are_told_when_a_row_comes_or_goes() -> None:
+    harness = OperatorHarness.on_heap(spec())
+    steps = [insert("a", 1), insert("a", 2), insert("b", 9), insert("a", 3), delete("a", 2)]
+    assert harness.run(steps) == [
+        insert("a", 1, None, None),
+        update_before("a", 1, None, None),
+        update_after("a", 1, None, 2),
+        insert("a", 2, 1, None),
+        insert("b", 9, None, None),
+        update_before("a", 2, 1, None),
+        update_after("a", 2, 1, 3),
+        insert("a", 3, 2, None),
+        update_before("a", 1, None, 2),
+        update_after("a", 1, None, 3),
+        delete("a", 2, 1, 3),
+        update_before("a", 3, 2, None),
+        update_after("a", 3, 1, None),
+    ]
+
+
+def test_of_equal_rows_the_oldest_goes() -> None:
+    harness = OperatorHarness.on_heap(spec(generate_update_before=False))
+    steps = [insert("a", 1), insert("a", 2), insert("a", 1), delete("a", 1)]
+    assert harness.run(steps)[-2:] == [delete("a", 1, None, 2), update_after("a", 2, None, 1)]
+
+
+def test_an_unmatched_retraction_is_an_orphan() -> None:
+    harness = OperatorHarness.on_heap(spec())
+    assert harness.run([insert("a", 1), delete("a", 2)]) == [insert("a", 1, None, None)]
+    assert harness.statistics[-1]["orphans"] == 1
+
+
+def test_a_row_that_expired_is_seen_no_more() -> None:
+    harness = OperatorHarness.on_heap(spec(ttl_ms=(10,)))
+    assert harness.run([insert("a", 1), At(10), insert("a", 2)])[1:] == [insert("a", 2, None, None)]
+
+
+def test_a_spec_that_cannot_be() -> None:
+    with pytest.raises(InvalidSpec, match="column that is not there"):
+        spec([Neighbour(function="LAG", column=7)])
+    with pytest.raises(InvalidSpec, match="at least 1"):
+        spec([])
+
+
+neighbours = st.lists(
+    st.builds(
+        Neighbour,
+        function=st.sampled_from(["LAG", "LEAD"]),
+        column=st.just(1),
+        offset=st.integers(1, 3),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@st.composite
+def changelogs(draw: st.DrawFn) -> list[Change]:
+    live: list[Row] = []
+    found: list[Change] = []
+    for _ in range(draw(st.integers(0, 16))):
+        if live and draw(st.integers(0, 2)) == 0:
+            row = live.pop(draw(st.integers(0, len(live) - 1)))
+            found.append(Change(RowKind.DELETE, row))
+        else:
+            live.append((draw(st.sampled_from("ab")), draw(st.sampled_from([None, 1, 2, 3]))))
+            found.append(Change(RowKind.INSERT, live[-1]))
+    return found
+
+
+def defined(functions: Sequence[Neighbour], changes: Sequence[Change]) -> list[Row]:
+    """Every live row with its neighbours' values."""
+    groups: dict[object, list[Row]] = {}
+    for change in changes:
+        rows = groups.setdefault(change.row[0], [])
+        if change.kind.is_retraction:
+            rows.remove(change.row)
+        else:
+            rows.append(change.row)
+    found: list[Row] = []
+    for rows in groups.values():
+        for at, row in enumerate(rows):
+            places = [at + each.distance for each in functions]
+            values = [rows[place][1] if 0 <= place < len(rows) else None for place in places]
+            found.append((*row, *values))
+    return found
+
+
+@settings(max_examples=60)
+@given(functions=neighbours, changes=changelogs(), size=st.integers(1, 4), data=st.data())
+def test_each_row_shows_its_neighbours(
+    functions: list[Neighbour], changes: list[Change], size: int, data: st.DataObject
+) -> None:
+    """At every prefix; whatever the epochs are, and the order of answers."""
+
+    def any_order(count: int) -> Sequence[int]:
+        return data.draw(st.permutations(range(count)))
+
+    harness = OperatorHarness.on_heap(spec(functions))
+    other = OperatorHarness.on_heap(
+        spec(functions), channel_of=lambda session: ManualChannel(session, any_order)
+    )
+    emitted: list[Change] = []
+    for at, change in enumerate(changes):
+        emitted += harness.run([change])
+        found = sorted(materialize(emitted).elements(), key=repr)
+        assert found == sorted(defined(functions, changes[: at + 1]), key=repr)
+    check_well_formed(emitted)
+    assert other.run(changes, epoch_changes=size) == emitted
+    harness.run([Change(RowKind.DELETE, row[:2]) for row in defined(functions, changes)])
+    assert harness.stored_names() == set()
+
+
+def test_on_redis_a_change_costs_the_same_however_many_rows_there_are(
+    redis_client: redis.Redis,
+) -> None:
+    costs = []
+    for size in (200, 2000):
+        harness = OperatorHarness.on_redis(spec(), redis_client)
+        harness.run([insert("a", value) for value in range(size)])
+        emitted = harness.run([delete("a", 100)])
+        assert [each.kind.short for each in emitted] == ["-U", "+U", "-D", "-U", "+U"]
+        costs.append(harness.statistics[-1]["commands"])
+        harness.close()
+    assert costs[0] == costs[1]
