@@ -7,11 +7,27 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from operators.errors import InvalidSpec
+from operators.join.interval import IntervalJoinSpec
+from operators.join.lookup import LookupJoinSpec
+from operators.join.multi import MultiJoinSpec
+from operators.join.semi_anti import SemiAntiJoinSpec
+from operators.join.streaming import StreamingJoinSpec
+from operators.join.temporal import TemporalJoinSpec
 
 if TYPE_CHECKING:
     from operators.spec import OperatorSpec
 
-SPECS: Final[dict[str, type[OperatorSpec]]] = {}
+SPECS: Final[dict[str, type[OperatorSpec]]] = {
+    cls.model_fields["kind"].default: cls
+    for cls in (
+        StreamingJoinSpec,
+        SemiAntiJoinSpec,
+        MultiJoinSpec,
+        TemporalJoinSpec,
+        IntervalJoinSpec,
+        LookupJoinSpec,
+    )
+}
 """By `kind`."""
 
 

@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from operators.spec import InputSpec, RowSpec
 from service.runtime.dataflow_errors import UnsupportedNode
+from service.runtime.specs.interval_join import interval_join_spec
+from service.runtime.specs.join import join_spec
+from service.runtime.specs.lookup_join import lookup_join_spec
+from service.runtime.specs.multi_join import multi_join_spec
+from service.runtime.specs.temporal_join import temporal_join_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,5 +87,11 @@ class StatefulNode:
 
 Builder = Callable[[StatefulNode], "OperatorSpec"]
 
-BUILDERS: Final[dict[str, Builder]] = {}
+BUILDERS: Final[dict[str, Builder]] = {
+    "interval-join": interval_join_spec,
+    "join": join_spec,
+    "lookup-join": lookup_join_spec,
+    "multi-join": multi_join_spec,
+    "temporal-join": temporal_join_spec,
+}
 """By the node's type without `stream-exec-`: `group-aggregate`, `join`, ..."""
