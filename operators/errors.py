@@ -3,7 +3,9 @@
 OperatorError                       code operator-*
 ├── AggregateFailed                 an aggregate function cannot go on
 ├── ChangelogError                  a changelog breaks a rule of changelogs
-└── InvalidSpec                     an operator was asked for that can not be
+├── InvalidSpec                     an operator was asked for that can not be
+├── LookupFailed                    a table that a look-up join asks does not answer
+└── MissingRowTime                  a row's time is null where it decides
 
 Messages name columns, counts and rules; never row values, and keys only hashed.
 """
@@ -40,3 +42,15 @@ class InvalidSpec(OperatorError):
     """An operator was asked for that can not be."""
 
     code = "operator-invalid-spec"
+
+
+class LookupFailed(OperatorError):
+    """A table that a look-up join asks does not answer, or holds what is no row of it."""
+
+    code = "operator-lookup-failed"
+
+
+class MissingRowTime(OperatorError):
+    """A row's time is null where it decides; Flink ends the job, too."""
+
+    code = "operator-missing-row-time"

@@ -58,6 +58,13 @@ WATERMARK_MAX: Final = (1 << 63) - 1
 """No row is to come any more: the inputs have ended (Flink: Watermark.MAX_WATERMARK)."""
 
 
+def held_back(watermark_ms: int, by_ms: int) -> int:
+    """A watermark behind an operator whose rows leave with times that far below it."""
+    if watermark_ms in (WATERMARK_MIN, WATERMARK_MAX):
+        return watermark_ms
+    return watermark_ms - by_ms
+
+
 @dataclass(frozen=True, slots=True)
 class EpochTimes:
     """The times of an epoch of one operator; ms since 1970."""

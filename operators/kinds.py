@@ -8,6 +8,12 @@ import orjson
 
 from operators.aggregate.group_aggregate import GroupAggregateSpec, IncrementalAggregateSpec
 from operators.errors import InvalidSpec
+from operators.join.interval import IntervalJoinSpec
+from operators.join.lookup import LookupJoinSpec
+from operators.join.multi import MultiJoinSpec
+from operators.join.semi_anti import SemiAntiJoinSpec
+from operators.join.streaming import StreamingJoinSpec
+from operators.join.temporal import TemporalJoinSpec
 from operators.keyed_runner import KeyedRunner
 from operators.lag_lead import LagLeadSpec
 from operators.upsert_materializer import MaterializerSpec, UpsertMaterializer
@@ -27,6 +33,12 @@ SPECS: Final[dict[str, type[OperatorSpec]]] = {
         GroupAggregateSpec,
         IncrementalAggregateSpec,
         LagLeadSpec,
+        StreamingJoinSpec,
+        SemiAntiJoinSpec,
+        MultiJoinSpec,
+        TemporalJoinSpec,
+        IntervalJoinSpec,
+        LookupJoinSpec,
     )
 }
 """By `kind`."""

@@ -27,7 +27,7 @@ import pyarrow as pa
 from operators.batch import ChangeBatch
 from operators.columnar import is_ascending
 from operators.errors import OperatorError
-from operators.keyed import WATERMARK_MAX, WATERMARK_MIN, EpochTimes
+from operators.keyed import WATERMARK_MIN, EpochTimes, held_back
 from operators.kinds import epoch_operator
 from operators.wire import (
     CONTROL_MINIMUM,
@@ -107,8 +107,9 @@ class OperatorTask:
     settings: TaskSettings
     spec: str
     """What it is to do, as `MaterializerSpec.to_json` or `OperatorSpec.to_json` wrote it."""
-    assigners: tuple[tuple[str, ...], ...] = ()
-    """By input: the watermark assigners that its event time comes from; none: it has none."""
+    assigners: tuple[tuple[tuple[str, int], ...], ...] = ()
+    """By input: the watermark assigners that its event time comes from, each with how far its
+    watermark is held back, in ms; none: it has no event time."""
 
     def run(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run an epoch of one partition; Spark's part is left out.
@@ -147,7 +148,9 @@ class OperatorTask:
     def from_json(cls, text: str) -> OperatorTask:
         """Read what `to_json` wrote."""
         values = orjson.loads(text)
-        assigners = tuple(tuple(each) for each in values["assigners"])
+        assigners = tuple(
+            tuple((name, held_ms) for name, held_ms in each) for each in values["assigners"]
+        )
         return cls(TaskSettings(**values["settings"]), values["spec"], assigners)
 
 
@@ -312,25 +315,25 @@ class Places:
         return np.where(causes >= count, self.orders[-1] + 1, order), sequence
 
 
-def epoch_times(time_ms: int, offsets: str, assigners: Sequence[Sequence[str]]) -> EpochTimes:
+def epoch_times(
+    time_ms: int, offsets: str, assigners: Sequence[Sequence[tuple[str, int]]]
+) -> EpochTimes:
     """The times of an epoch of one operator, out of what the epoch before left.
 
     Args:
         time_ms: Processing time.
         offsets: The marker's, with the watermarks that were reached (`operators.wire.WATERMARKS`).
-        assigners: By input, the watermark assigners that it is behind of.
+        assigners: As `OperatorTask` has them.
     """
-    if not any(assigners):
+    if not assigners or not all(assigners):
         return EpochTimes(time_ms)
     reached = orjson.loads(offsets or "{}").get(WATERMARKS, {})
-    now, after = WATERMARK_MAX, WATERMARK_MAX
-    for each in assigners:
-        if not each:
-            return EpochTimes(time_ms)
-        known = [reached.get(name, [WATERMARK_MIN, WATERMARK_MIN]) for name in each]
-        now = min(now, *(pair[0] for pair in known))
-        after = min(after, *(pair[1] for pair in known))
-    return EpochTimes(time_ms, now, after)
+    pairs = [
+        [held_back(each, held_ms) for each in reached.get(name, [WATERMARK_MIN, WATERMARK_MIN])]
+        for of_input in assigners
+        for name, held_ms in of_input
+    ]
+    return EpochTimes(time_ms, min(now for now, _ in pairs), min(after for _, after in pairs))
 
 
 def _batch_of(changes: pa.Table, ranks: NDArray[np.int64]) -> ChangeBatch:

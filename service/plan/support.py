@@ -22,7 +22,15 @@ SOURCE_ABILITIES = frozenset(
 """What a plan may hand to a source. Filter and limit only save work, since a Calc and a Limit
 above do it again; ReadingMetadata stands there without keys too, and only then it is taken; no node
 that we run asks for a watermark."""
-RUN_WITHOUT_VIEW: frozenset[str] = frozenset({"mini-batch-assigner"})
+RUN_WITHOUT_VIEW: frozenset[str] = frozenset(
+    {
+        "changelog-normalize", "deduplicate", "global-group-aggregate", "global-window-aggregate",
+        "group-aggregate", "incremental-group-aggregate", "interval-join", "join", "limit",
+        "local-group-aggregate", "local-window-aggregate", "lookup-join", "mini-batch-assigner",
+        "multi-join", "over-aggregate", "rank", "sort-limit", "temporal-join", "temporal-sort",
+        "window-aggregate", "window-table-function",
+    }
+)  # fmt: skip
 """Nodes without a typed view that are run: by operators that `service.runtime.specs` builds, or
 because they ask for nothing here."""
 SINK_ABILITIES = frozenset({"TargetColumnWriting"})

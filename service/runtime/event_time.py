@@ -1,7 +1,8 @@
 """Where the event time of operators comes from: watermark assigners, and the sources behind them.
 
 An operator's watermark is the least of its inputs', and an input's is the least of the assigners
-that it is behind of. Only assigners that some operator waits for are worth a stage in Spark.
+that it is behind of; behind an interval join, whose rows leave with times far below the watermark,
+it is held back by as much. Only assigners that some operator waits for are worth a stage in Spark.
 """
 
 from __future__ import annotations
@@ -9,24 +10,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from operators.join.interval import IntervalJoinSpec
 from operators.upsert_materializer import MaterializerSpec
 from service.plan.nodes import TableScan, WatermarkAssigner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from service.plan import CompiledPlan
     from service.plan.nodes import ExecNode
     from service.runtime.operators import OperatorInfo
 
 
+Assigners = tuple[tuple[tuple[str, int], ...], ...]
+"""For each input the assigners that it is behind of, each with how far its watermark is held back,
+in ms; none: the input has no event time."""
+
+
 @dataclass(frozen=True, slots=True)
 class EventTimes:
     """The event time of a plan's operators."""
 
-    inputs: Mapping[int, tuple[tuple[str, ...], ...]]
-    """By operator's node: for each input the assigners that it is behind of; none: no event time,
-    or none that the operator asks for."""
+    inputs: Mapping[int, Assigners]
+    """By operator's node; nothing where it asks for no event time."""
     assigners: frozenset[str]
     """All of them."""
     sources: Mapping[str, tuple[ExecNode, ...]]
@@ -40,7 +46,8 @@ def assigner_name(node: ExecNode) -> str:
 
 def event_times(plan: CompiledPlan, operators: Iterable[OperatorInfo]) -> EventTimes:
     """Where the event time of these operators comes from."""
-    reached: dict[int, tuple[str, ...]] = {}
+    by_node = {each.node_id: each for each in operators}
+    reached: dict[int, dict[str, int]] = {}
     roots: dict[int, tuple[ExecNode, ...]] = {}
     sources: dict[str, tuple[ExecNode, ...]] = {}
     for node in plan.nodes:
@@ -48,19 +55,35 @@ def event_times(plan: CompiledPlan, operators: Iterable[OperatorInfo]) -> EventT
         behind = {root.id: root for each in inputs for root in roots[each.id]}
         roots[node.id] = tuple(behind.values()) or (node,)
         if _is_assigner(node):
-            reached[node.id] = (assigner_name(node),)
+            reached[node.id] = {assigner_name(node): 0}
             sources[assigner_name(node)] = roots[node.id]
         else:
-            found = [reached[each.id] for each in inputs]
-            # An input without event time holds all others back.
-            reached[node.id] = tuple(sorted(set().union(*found))) if all(found) else ()
-    wanted: dict[int, tuple[tuple[str, ...], ...]] = {}
-    for operator in operators:
-        of_inputs = tuple(reached[each.id] for each in plan.inputs(operator.node_id))
-        uses = _uses_event_time(operator)
-        wanted[operator.node_id] = of_inputs if uses else ()
-    used = frozenset(name for each in wanted.values() for names in each for name in names)
+            delay_ms = _delay_ms(by_node.get(node.id))
+            reached[node.id] = _together([reached[each.id] for each in inputs], delay_ms)
+    wanted: dict[int, Assigners] = {}
+    for node_id, operator in by_node.items():
+        of_inputs = [reached[each.id] for each in plan.inputs(node_id)]
+        found = tuple(tuple(sorted(each.items())) for each in of_inputs)
+        wanted[node_id] = found if _uses_event_time(operator) else ()
+    used = frozenset(name for each in wanted.values() for pairs in each for name, _ in pairs)
     return EventTimes(wanted, used, {name: sources[name] for name in sorted(used)})
+
+
+def _together(inputs: Sequence[Mapping[str, int]], delay_ms: int) -> dict[str, int]:
+    """The assigners that all inputs are behind of, with the longest delay on the way."""
+    if not all(inputs):
+        # An input without event time holds all others back.
+        return {}
+    found: dict[str, int] = {}
+    for each in inputs:
+        for name, held_ms in each.items():
+            found[name] = max(found.get(name, 0), held_ms + delay_ms)
+    return found
+
+
+def _delay_ms(operator: OperatorInfo | None) -> int:
+    spec = operator.spec if operator else None
+    return spec.watermark_delay_ms if isinstance(spec, IntervalJoinSpec) else 0
 
 
 def _is_assigner(node: ExecNode) -> bool:

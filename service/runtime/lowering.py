@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, assert_never
 from pyspark.sql.connect import functions as F
 
 from operators.changelog import RowKind
+from operators.join.lookup import LookupJoinSpec
 from operators.upsert_materializer import MaterializerSpec
 from operators.watermarks import REACHED, WatermarkTask
 from operators.wire import (
@@ -64,6 +65,7 @@ from service.runtime.sources.data_source import TailraceSource
 from service.runtime.sources.spec import SourceSpec
 from service.runtime.spark_configuration import SPEC_OPTION
 from service.runtime.specs import identity_nodes
+from service.runtime.specs.lookup_join import with_places
 from service.runtime.table_options import EPOCHS
 from service.runtime.wire_columns import (
     brought_together,
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
     from service.plan.nodes import ExecNode
     from service.plan.rex import Rex
     from service.runtime.dataflow import PipelineJob
+    from service.runtime.event_time import Assigners
     from service.runtime.operators import OperatorInfo
     from service.runtime.sinks.spec import SinkSpec
     from state.types import LogicalType
@@ -338,9 +341,10 @@ class _Lowering:
             return ""
         return self._task_of(operator, self._event_time.inputs[node.id]).to_json()
 
-    def _task_of(
-        self, operator: OperatorInfo, assigners: tuple[tuple[str, ...], ...]
-    ) -> OperatorTask:
+    def _task_of(self, operator: OperatorInfo, assigners: Assigners) -> OperatorTask:
+        spec = operator.spec
+        if isinstance(spec, LookupJoinSpec):
+            spec = with_places(spec, files_root=self._job.files_root, redis_url=self._job.redis_url)
         settings = TaskSettings(
             pipeline=self._job.pipeline,
             operator=operator.id,
@@ -353,7 +357,7 @@ class _Lowering:
             connect_timeout_ms=self._job.connect_timeout_ms,
             socket_timeout_ms=self._job.socket_timeout_ms,
         )
-        return OperatorTask(settings, operator.spec.to_json(), assigners)
+        return OperatorTask(settings, spec.to_json(), assigners)
 
 
 def _calc(frame: DataFrame, calc: Calc, width: int) -> DataFrame:

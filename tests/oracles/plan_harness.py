@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from operators.changelog import Change, RowKind
 from operators.expressions import compile_predicate, compile_rex
-from operators.keyed import WATERMARK_MAX, WATERMARK_MIN
+from operators.keyed import WATERMARK_MAX, WATERMARK_MIN, held_back
 from operators.testing.harness import MaterializerHarness
 from operators.testing.operator_harness import Of, OperatorHarness
 from operators.upsert_materializer import MaterializerSpec
@@ -68,15 +68,22 @@ class PlanHarness:
         plan: It was checked.
         options: Of the pipeline.
         client: Where state is kept; None: on the heap.
+        files_root: The folder that tables of look-ups lie below.
     """
 
     def __init__(
-        self, plan: CompiledPlan, options: RunOptions, client: redis.Redis | None = None
+        self,
+        plan: CompiledPlan,
+        options: RunOptions,
+        client: redis.Redis | None = None,
+        *,
+        files_root: str = "/",
     ) -> None:
         self.collected: dict[int, list[Change]] = {}
         """By sink node."""
         self._plan = plan
         self._client = client
+        self._files_root = files_root
         self._now_ms = START_MS
         self._watermarks: dict[int, int] = {}
         self._names = table_names(plan)
@@ -264,7 +271,8 @@ def _operator_step(harness: OperatorHarness | MaterializerHarness) -> Any:
             return [each.change for each in harness.run_epoch(numbered)], watermark
         changes = [Of(at, change) for at, side in enumerate(given) for change in side]
         after = max(watermark, harness.watermark_ms)
-        return harness.run_epoch(changes, watermark_ms=after), after
+        delay_ms = getattr(harness.spec, "watermark_delay_ms", 0)
+        return harness.run_epoch(changes, watermark_ms=after), held_back(after, delay_ms)
 
     return step
 

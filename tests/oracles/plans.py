@@ -108,7 +108,7 @@ def _in_harness(
 ) -> str | None:
     """Run the plan without Spark; the first difference, or how it failed."""
     client = engines.redis_client() if backend == "redis" else None
-    harness = PlanHarness(plan, _options_of(case), client)
+    harness = PlanHarness(plan, _options_of(case), client, files_root=str(case.folder))
     try:
         harness.run(_lines(case))
     except (OperatorError, DataflowError, StateError) as failure:

@@ -1,0 +1,152 @@
+"""What joins of two changelogs share: their spec, their sides, and how pairs are found."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import NonNegativeInt, model_validator
+
+from operators.join.bundles import reduced
+from operators.join.condition import compile_condition, unmatchable
+from operators.join.side_state import side_state
+from operators.keyed import KeyedOperator
+from operators.spec import OperatorSpec
+from operators.stored_rows import RowText
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from operators.changelog import Row
+    from operators.join.side_state import SideState, Stored
+    from operators.keyed import InputChange, OpenEpoch
+    from operators.spec import InputSpec
+
+STATE_NAMES = ("leftState", "rightState")
+
+
+class BinaryJoinSpec(OperatorSpec):
+    """What joins of two inputs have; `inputs` are the left and the right one, by the join's key."""
+
+    unique_keys: tuple[tuple[NonNegativeInt, ...], tuple[NonNegativeInt, ...]] = ((), ())
+    """Of each side the columns of a unique key; empty: none is known."""
+    filter_nulls: tuple[bool, ...]
+    """For each column of the key whether a null in it has no match (`=`), or matches a null."""
+    equalities: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()
+    """Further columns of the left and the right row that must be equal and not null."""
+    condition: list[Any] | None = None
+    """What else must be TRUE, over left and right columns one behind the other; as
+    `operators.expressions.rex_to_json` writes it."""
+
+    @model_validator(mode="after")
+    def _sides(self) -> Self:
+        if len(self.inputs) != 2:
+            raise ValueError(f"a join has two inputs, not {len(self.inputs)}")
+        left, right = self.inputs
+        if not len(left.key) == len(right.key) == len(self.filter_nulls):
+            raise ValueError("left key, right key and filter_nulls differ in length")
+        for side, unique_key in zip(self.inputs, self.unique_keys, strict=True):
+            if any(at >= len(side.types) for at in unique_key):
+                raise ValueError(f"unique key {list(unique_key)} does not name columns")
+        return self
+
+    @property
+    @abstractmethod
+    def is_outer(self) -> tuple[bool, bool]:
+        """Whether associations of the left side's rows are kept, and of the right side's."""
+
+
+class Side:
+    """One side of a join."""
+
+    def __init__(self, spec: BinaryJoinSpec, number: int) -> None:
+        row: InputSpec = spec.inputs[number]
+        self.is_outer = spec.is_outer[number]
+        self.text = RowText(row)
+        name = STATE_NAMES[number]
+        self.state: SideState = side_state(
+            name,
+            row,
+            spec.unique_keys[number],
+            row.key,
+            spec.ttl_of(number),
+            spec.past_of(name),
+            counts=self.is_outer,
+        )
+        self._is_left = number == 0
+        self._nulls: Row = (None,) * len(spec.inputs[1 - number].types)
+
+    def joined(self, mine: Row, other: Row) -> Row:
+        """The output row of a pair."""
+        return mine + other if self._is_left else other + mine
+
+    def padded(self, mine: Row) -> Row:
+        """The output row of a row without a match."""
+        return mine + self._nulls if self._is_left else self._nulls + mine
+
+
+class BinaryJoin(KeyedOperator):
+    """Sides, prefetch and matching; a subclass says what is emitted."""
+
+    def __init__(self, spec: BinaryJoinSpec) -> None:
+        self.spec = spec
+        self.sides = (Side(spec, 0), Side(spec, 1))
+        self._order = (self.sides, self.sides[::-1])
+        self.descriptors = self.prefetched = tuple(each.state.descriptor for each in self.sides)
+        self.has_no_match: Callable[[Row], bool] = unmatchable(spec.filter_nulls)
+        self._now_ms = 0
+        width = sum(len(each.types) for each in spec.inputs)
+        condition = compile_condition(spec.condition, width, lambda: self._now_ms)
+        self._condition = self._with_equalities(condition)
+
+    def open(self, epoch: OpenEpoch) -> None:
+        """Take the handles of both sides."""
+        self._now_ms = epoch.times.time_ms
+        for side in self.sides:
+            side.state.open(epoch.session)
+            side.text.begin()
+
+    def of_input(self, number: int) -> tuple[Side, Side]:
+        """The side of an input, and the other one."""
+        return self._order[number]
+
+    async def matches(self, values: Row, mine: Side, other: Side) -> list[tuple[Stored, Row, Row]]:
+        """The other side's rows that a row is joined with: what is stored, the pair, its values."""
+        found: list[tuple[Stored, Row, Row]] = []
+        condition, decode, joined = self._condition, other.text.decode, mine.joined
+        for stored in await other.state.stored():
+            of_other = decode(stored.row)
+            pair = joined(values, of_other)
+            if condition is None or condition(pair):
+                found.append((stored, pair, of_other))
+        return found
+
+    def reduced(self, changes: Sequence[InputChange]) -> Sequence[InputChange]:
+        """What remains of a bundle."""
+        return reduced(
+            changes,
+            [
+                (side.text.encode, unique_key, not side.state.descriptor.ttl.is_enabled)
+                for side, unique_key in zip(self.sides, self.spec.unique_keys, strict=True)
+            ],
+        )
+
+    def _with_equalities(
+        self, condition: Callable[[Row], bool] | None
+    ) -> Callable[[Row], bool] | None:
+        if not self.spec.equalities:
+            return condition
+        left, right = self.spec.inputs
+        codecs = [
+            (left.part((one,)).codec().encode, right.part((other,)).codec().encode)
+            for one, other in self.spec.equalities
+        ]
+        places = [(one, len(left.types) + other) for one, other in self.spec.equalities]
+
+        def holds(pair: Row) -> bool:
+            for (of_left, of_right), (one, other) in zip(codecs, places, strict=True):
+                if pair[one] is None or of_left([pair[one]]) != of_right([pair[other]]):
+                    return False
+            return condition is None or condition(pair)
+
+        return holds

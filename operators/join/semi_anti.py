@@ -1,0 +1,112 @@
+"""Show the rows of one changelog that have (SEMI), or have not (ANTI), a match in another one.
+
+    left change                                      emitted
+      SEMI, a match is there; ANTI, there is none    the change
+      else                                           nothing
+      accumulate: the left side has the row, with as many associations as there are matches;
+      retract: it has it no more
+
+    right accumulate: the right side has the row; for each match on the left, n its associations
+      n = 0, SEMI                                    kind match (that of the change)
+      n = 0, ANTI                                    -D match
+      the match's associations become n + 1
+    right retract: the right side has the row no more; for each match on the left
+      n = 1, SEMI                                    kind match
+      n = 1, ANTI                                    +I match
+      the match's associations become n - 1
+
+A left key with a null in a column that is compared by `=` has no match, now or ever: ANTI shows its
+rows, SEMI does not, and they are kept nowhere. A right one matters to nobody.
+
+    left   +I (1, a)      SEMI nothing       ANTI +I (1, a)
+    right  +I (a)         SEMI +I (1, a)     ANTI -D (1, a)
+    right  +I (a)         nothing
+    right  -D (a)         nothing
+    right  -D (a)         SEMI -D (1, a)     ANTI +I (1, a)
+
+Source: Flink's `StreamingSemiAntiJoinOperator` (2.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from operators.changelog import RowKind
+from operators.join.binary import BinaryJoin, BinaryJoinSpec
+
+if TYPE_CHECKING:
+    from operators.join.binary import Side
+    from operators.keyed import InputChange
+
+
+class SemiAntiJoinSpec(BinaryJoinSpec):
+    """What a semi or anti join is to do; its output has the left columns."""
+
+    kind: Literal["semi-anti-join"] = "semi-anti-join"
+    join_type: Literal["SEMI", "ANTI"]
+
+    @property
+    def is_outer(self) -> tuple[bool, bool]:
+        """Associations are kept of left rows."""
+        return True, False
+
+    def operator(self) -> SemiAntiJoin:
+        """The operator."""
+        return SemiAntiJoin(self)
+
+
+class SemiAntiJoin(BinaryJoin):
+    """Filters one changelog by another one.
+
+    Characteristics:
+        input       +I -U +U -D of both sides, keyed by the join's columns
+        output      the left changes, and +I -U +U -D as the first match comes and the last one goes
+        state       the rows of each side (`operators.join.side_state`), each side with its own TTL
+        state cost  as `StreamingJoin`
+        time        none
+        unseen -D   an orphan; of the left side it is shown if it has (SEMI) or has not a match
+    """
+
+    def __init__(self, spec: SemiAntiJoinSpec) -> None:
+        super().__init__(spec)
+        self._is_anti = spec.join_type == "ANTI"
+
+    async def process(self, change: InputChange) -> None:
+        """Show a left change, or what a right one means for left rows."""
+        mine, other = self.of_input(change.input)
+        if self.has_no_match(change.key):
+            if self._is_anti and mine.is_outer:
+                change.emit(change.kind, change.row)
+            return
+        row = mine.text.encode(change.row)
+        if change.input == 0:
+            await self._left(change, row, mine, other)
+        else:
+            await self._right(change, row, mine, other)
+
+    async def _left(self, change: InputChange, row: bytes, mine: Side, other: Side) -> None:
+        matches = await self.matches(change.row, mine, other)
+        if bool(matches) is not self._is_anti:
+            change.emit(change.kind, change.row)
+        if change.kind.is_retraction:
+            if not await mine.state.retract(row, change.row):
+                change.orphan()
+        else:
+            count = sum(match.times for match, _, _ in matches)
+            await mine.state.add(row, change.row, count)
+
+    async def _right(self, change: InputChange, row: bytes, mine: Side, other: Side) -> None:
+        if change.kind.is_retraction:
+            is_turn, step, kind = 1, -1, RowKind.INSERT
+            if not await mine.state.retract(row, change.row):
+                change.orphan()
+        else:
+            is_turn, step, kind = 0, 1, RowKind.DELETE
+            await mine.state.add(row, change.row)
+        if not self._is_anti:
+            kind = change.kind
+        for match, _, values in await self.matches(change.row, mine, other):
+            if match.associations == is_turn:
+                for _ in range(match.times):
+                    change.emit(kind, values)
+            await other.state.associate(match, match.associations + step)

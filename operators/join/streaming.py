@@ -1,0 +1,140 @@
+"""Join two changelogs: INNER, LEFT, RIGHT and FULL, without bounds of time.
+
+What is emitted for a change, in this order ("match": a row of the other side with the same key,
+for which the condition is TRUE; n: the match's associations before the change):
+
+    accumulate                                        (kind: that of the change)
+      no match, own side outer                        +I row+null
+      each match
+        other side outer and n = 0                    -D null+match
+        neither side outer                            kind row+match
+        a side is outer                               +I row+match
+        other side outer                              the match's associations become n + 1
+      own side                                        has the row, with as many associations
+                                                      as there were matches
+    retract
+      own side                                        has the row no more
+      no match, own side outer                        -D row+null
+      each match
+        own side outer                                -D row+match
+        own side not outer                            kind row+match
+        other side outer and n = 1                    +I null+match
+        other side outer                              the match's associations become n - 1
+
+A key with a null in a column that is compared by `=` has no match, now or ever: its rows are
+emitted as the table says, and kept nowhere.
+
+Two consequences of Flink's rules, which are kept. -U and +U go through one by one, so that a -U
+may come without its +U behind it. And a side whose updates come as +U alone, which a unique key
+allows, counts each +U as another association of an outer row: when the last match goes, the
+padded row does not come back (FLINK-40681; case 076 of the oracles holds it).
+
+A worked example, `l LEFT JOIN r` by key a:
+
+    left   +I (1, a)      +I (1, a, null, null)
+    right  +I (a, x)      -D (1, a, null, null), +I (1, a, a, x)
+    right  +I (a, y)      +I (1, a, a, y)
+    right  -D (a, x)      -D (1, a, a, x)
+    left   -U (1, a)      -D (1, a, a, y)
+    left   +U (2, a)      +I (2, a, a, y)
+
+Source: Flink's `StreamingJoinOperator` (2.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from operators.changelog import RowKind
+from operators.join.binary import BinaryJoin, BinaryJoinSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from operators.join.binary import Side
+    from operators.keyed import InputChange
+
+OuterJoinType = Literal["INNER", "LEFT", "RIGHT", "FULL"]
+
+
+class StreamingJoinSpec(BinaryJoinSpec):
+    """What a join is to do."""
+
+    kind: Literal["join"] = "join"
+    join_type: OuterJoinType
+
+    @property
+    def is_outer(self) -> tuple[bool, bool]:
+        """Whether the left side is outer, and whether the right one is."""
+        return self.join_type in ("LEFT", "FULL"), self.join_type in ("RIGHT", "FULL")
+
+    def operator(self) -> StreamingJoin:
+        """The operator."""
+        return StreamingJoin(self)
+
+
+class StreamingJoin(BinaryJoin):
+    """Joins two changelogs.
+
+    Characteristics:
+        input       +I -U +U -D of both sides, keyed by the join's columns
+        output      INNER: the kinds that come in; else +I and -D only
+        state       the rows of each side (`operators.join.side_state`), each side with its own TTL
+        state cost  both sides of the epoch's keys are prefetched; O(1) accesses to the own side,
+                    O(rows with the key) to the other one
+        time        none
+        unseen -D   an orphan; what it would take back is taken back all the same, since its state
+                    may have expired
+    """
+
+    async def process(self, change: InputChange) -> None:
+        """Join a change with the rows of the other side."""
+        mine, other = self.of_input(change.input)
+        if self.has_no_match(change.key):
+            if mine.is_outer:
+                kind = RowKind.DELETE if change.kind.is_retraction else RowKind.INSERT
+                change.emit(kind, mine.padded(change.row))
+            return
+        row = mine.text.encode(change.row)
+        if change.kind.is_retraction:
+            await self._retract(change, row, mine, other)
+        else:
+            await self._accumulate(change, row, mine, other)
+
+    async def _accumulate(self, change: InputChange, row: bytes, mine: Side, other: Side) -> None:
+        emit, values = change.emit, change.row
+        matches = await self.matches(values, mine, other)
+        count = 0
+        if mine.is_outer and not matches:
+            emit(RowKind.INSERT, mine.padded(values))
+        kind = RowKind.INSERT if mine.is_outer or other.is_outer else change.kind
+        for match, joined, of_match in matches:
+            for _ in range(match.times):
+                if other.is_outer and match.associations == 0:
+                    emit(RowKind.DELETE, other.padded(of_match))
+                emit(kind, joined)
+            count += match.times
+            if other.is_outer:
+                await other.state.associate(match, match.associations + 1)
+        await mine.state.add(row, values, count)
+
+    async def _retract(self, change: InputChange, row: bytes, mine: Side, other: Side) -> None:
+        emit, values = change.emit, change.row
+        if not await mine.state.retract(row, values):
+            change.orphan()
+        matches = await self.matches(values, mine, other)
+        if mine.is_outer and not matches:
+            emit(RowKind.DELETE, mine.padded(values))
+        kind = RowKind.DELETE if mine.is_outer else change.kind
+        for match, joined, of_match in matches:
+            for _ in range(match.times):
+                emit(kind, joined)
+                if other.is_outer and match.associations == 1:
+                    emit(RowKind.INSERT, other.padded(of_match))
+            if other.is_outer:
+                await other.state.associate(match, match.associations - 1)
+
+    async def process_bundle(self, changes: Sequence[InputChange]) -> None:
+        """Join what remains of a bundle once what cancels out is left away."""
+        for change in self.reduced(changes):
+            await self.process(change)

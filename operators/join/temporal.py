@@ -1,0 +1,237 @@
+"""Join each left row with the version of a table that was valid at the row's time.
+
+The right side is a versioned table: a row of a key is valid from its row time on until the next one
+of the key, and a -D or -U says that from then on there is none. Nothing is emitted before the
+watermark says that no version is missing any more:
+
+    left row at t, version at v the newest one with v <= t    emitted once the watermark is at t
+      it accumulates and the condition is TRUE                 kind row+version
+      else, or there is none                                   LEFT: kind row+null; INNER: nothing
+
+What the watermark releases at once leaves in the order in which it came, so that an update stays in
+order whatever its row times are. A left row that comes late (at or behind the watermark) waits for
+the next one, and meets what is still there.
+
+Of the versions up to the watermark only the newest can still be met; the others go, and it goes,
+too, if it says that there is no row. Where `retention_ms` is set, all state of a key goes once
+nothing came for it that long (Flink: `table.exec.state.ttl`, since the plan has none for this
+node).
+
+    rates   +I (EUR, 100) at 2
+    orders  +I (1, EUR) at 1, +I (2, EUR) at 6
+    rates   +U (EUR, 110) at 5
+    watermark 6             LEFT: +I (1, EUR, null), +I (2, EUR, 110);  version 2 goes
+
+Source: Flink's `TemporalRowTimeJoinOperator` (2.3), with FLIP-220's sorted state: what a watermark
+does not release is not read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import NonNegativeInt, model_validator
+
+from operators.changelog import RowKind
+from operators.join.condition import compile_condition, unmatchable
+from operators.keyed import KeyedOperator
+from operators.row_times import milliseconds_of
+from operators.spec import OperatorSpec
+from operators.stored_rows import KindText, RowText, WaitingText
+from state.descriptors import JSON, SortedMapDescriptor, TimersDescriptor, ValueDescriptor
+from state.lexicographic import lexicographic_codec
+from state.types import parse_type
+
+if TYPE_CHECKING:
+    from operators.changelog import Row
+    from operators.keyed import FiredTimer, InputChange, OpenEpoch
+
+TIME_KEY = lexicographic_codec([parse_type("BIGINT NOT NULL")])
+"""Times as keys of sorted state."""
+
+
+class TemporalJoinSpec(OperatorSpec):
+    """What a temporal join is to do; `inputs` are the rows and the versioned table, by the key."""
+
+    kind: Literal["temporal-join"] = "temporal-join"
+    join_type: Literal["INNER", "LEFT"]
+    left_time: NonNegativeInt
+    """The left column of the row time."""
+    right_time: NonNegativeInt
+    """The right column of the row time, from which on a version is valid."""
+    filter_nulls: tuple[bool, ...]
+    """For each column of the key whether a null in it has no match."""
+    condition: list[Any] | None = None
+    """What else must be TRUE, over left and right columns one behind the other."""
+    retention_ms: NonNegativeInt = 0
+    """State of a key that nothing came for goes after between once and one and a half times of
+    this; up to 1: never."""
+
+    @model_validator(mode="after")
+    def _sides(self) -> Self:
+        if len(self.inputs) != 2:
+            raise ValueError(f"a join has two inputs, not {len(self.inputs)}")
+        times = zip(self.inputs, (self.left_time, self.right_time), strict=True)
+        if any(time >= len(side.types) for side, time in times):
+            raise ValueError("a row time does not name a column")
+        return self
+
+    def operator(self) -> TemporalJoin:
+        """The operator."""
+        return TemporalJoin(self)
+
+
+class TemporalJoin(KeyedOperator):
+    """Joins rows with versions of a table in event time.
+
+    Characteristics:
+        input       +I -U +U -D of both sides, keyed by the join's columns, with row times
+        output      the kinds of the left side
+        state       rows: left rows that wait, by row time; versions: by row time; next_steps: a
+                    number for the next row, the time of the key's timer, that of its clean-up
+        state cost  a change: one append or replacement; a timer: two ranges and their removal
+        time        event time; one timer a key
+        unseen -D   nothing special: versions are replaced, not looked up
+    """
+
+    def __init__(self, spec: TemporalJoinSpec) -> None:
+        left, right = spec.inputs
+        self._spec = spec
+        self._texts = (RowText(left), RowText(right))
+        self._nulls: Row = (None,) * len(right.types)
+        self._has_no_match = unmatchable(spec.filter_nulls)
+        self._now_ms = 0
+        width = len(left.types) + len(right.types)
+        self._condition = compile_condition(spec.condition, width, lambda: self._now_ms)
+        self._rows = SortedMapDescriptor(name="rows", key_codec=TIME_KEY, codec=WaitingText(left))
+        self._versions = SortedMapDescriptor(
+            name="versions", key_codec=TIME_KEY, codec=KindText(right)
+        )
+        self._pending = ValueDescriptor(name="next_steps", codec=JSON)
+        self.descriptors = self.prefetched = (self._rows, self._versions, self._pending)
+        self.event_timers = self._event_timers = TimersDescriptor(name="event_timers")
+        self._cleans_up = spec.retention_ms > 1
+        if self._cleans_up:
+            self.processing_timers = TimersDescriptor(name="cleanup_timers")
+
+    def open(self, epoch: OpenEpoch) -> None:
+        """Take the handles and the epoch's times."""
+        session = epoch.session
+        self._left = session.sorted_map(self._rows)
+        self._right = session.sorted_map(self._versions)
+        self._state = session.value(self._pending)
+        self._timers = epoch.timers(self._event_timers)
+        if self.processing_timers is not None:
+            self._cleanup = epoch.timers(self.processing_timers)
+        self._now_ms = epoch.times.time_ms
+        self._watermark_ms = epoch.times.watermark_ms
+        self._next_watermark_ms = epoch.times.next_watermark_ms
+        for text in self._texts:
+            text.begin()
+
+    async def process(self, change: InputChange) -> None:
+        """Keep a row until the watermark, or a version."""
+        is_left = change.input == 0
+        if self._has_no_match(change.key) and not (is_left and self._spec.join_type == "LEFT"):
+            return
+        time = self._spec.left_time if is_left else self._spec.right_time
+        time_ms = milliseconds_of(change.row[time])
+        row = self._texts[change.input].encode(change.row)
+        number, timer_ms, cleanup_ms = await self._state.value() or (0, None, None)
+        if is_left:
+            await self._left.add((time_ms,), (number, change.kind.short, row))
+            number += 1
+        else:
+            await self._right.put((time_ms,), [(change.kind.short, row)])
+        # Only a watermark that is yet to come releases anything.
+        timer_ms = self._earlier_timer(timer_ms, max(time_ms, self._watermark_ms + 1))
+        await self._state.update([number, timer_ms, self._later_cleanup(cleanup_ms)])
+
+    def _earlier_timer(self, timer_ms: int | None, wanted_ms: int) -> int:
+        """Have one timer, at the earlier of two times."""
+        if timer_ms is not None and timer_ms <= wanted_ms:
+            return timer_ms
+        if timer_ms is not None:
+            self._timers.remove(timer_ms)
+        self._timers.register(wanted_ms)
+        return wanted_ms
+
+    def _later_cleanup(self, cleanup_ms: int | None) -> int | None:
+        """Put off the end of a key that something came for."""
+        if not self._cleans_up:
+            return cleanup_ms
+        retention_ms = self._spec.retention_ms
+        if cleanup_ms is not None and self._now_ms + retention_ms <= cleanup_ms:
+            return cleanup_ms
+        if cleanup_ms is not None:
+            self._cleanup.remove(cleanup_ms)
+        cleanup_ms = self._now_ms + retention_ms * 3 // 2
+        self._cleanup.register(cleanup_ms)
+        return cleanup_ms
+
+    async def on_event_timer(self, timer: FiredTimer) -> None:
+        """Emit what the watermark releases, and forget what can not be met any more."""
+        until_ms = self._next_watermark_ms
+        released = await self._left.read_range_until((until_ms,), inclusive_to=True)
+        if released:
+            await self._emit(timer, released)
+            await self._left.clear_range_until((until_ms,), inclusive_to=True)
+        valid = await self._right.last_entry_until((until_ms,), inclusive_to=True)
+        if valid is not None:
+            (valid_ms,), ((kind, _),) = valid
+            is_gone = RowKind.from_short(kind).is_retraction
+            await self._right.clear_range_until((valid_ms,), inclusive_to=is_gone)
+        await self._wait_for_next(until_ms)
+
+    async def _emit(self, timer: FiredTimer, released: list[tuple[tuple[Any, ...], Any]]) -> None:
+        first, last = released[0][0], released[-1][0]
+        before = await self._right.last_entry_until(first, inclusive_to=True)
+        versions = [] if before is None or before[0] == first else [before]
+        versions += await self._right.read_range(first, last, inclusive_to=True)
+        times = [time for time, _ in versions]
+        rows = [(waiting, time) for time, waits in released for waiting in waits]
+        rows.sort(key=itemgetter(0))
+        left, right = self._texts
+        for (_, kind, row), time in rows:
+            place = bisect_right(times, time) - 1
+            values = left.decode(row)
+            joined = None
+            if place >= 0:
+                ((of_version, version),) = versions[place][1]
+                if not RowKind.from_short(of_version).is_retraction:
+                    joined = values + right.decode(version)
+            if joined is not None and (self._condition is None or self._condition(joined)):
+                timer.emit(RowKind.from_short(kind), joined)
+            elif self._spec.join_type == "LEFT":
+                timer.emit(RowKind.from_short(kind), values + self._nulls)
+
+    async def _wait_for_next(self, until_ms: int) -> None:
+        """Set the timer for what is left, and number rows anew once none waits."""
+        number, _, cleanup_ms = await self._state.value() or (0, None, None)
+        first = await self._left.first_entry()
+        newest = await self._right.last_entry()
+        times = [] if first is None else [first[0][0]]
+        if newest is not None and newest[0][0] > until_ms:
+            times.append(newest[0][0])
+        timer_ms = self._earlier_timer(None, min(times)) if times else None
+        if first is None:
+            number = 0
+        if first is None and newest is None:
+            if cleanup_ms is not None:
+                self._cleanup.remove(cleanup_ms)
+            await self._state.clear()
+        elif self._cleans_up:
+            await self._state.update([number, timer_ms, self._later_cleanup(cleanup_ms)])
+        else:
+            await self._state.update([number, timer_ms, None])
+
+    async def on_processing_timer(self, timer: FiredTimer) -> None:
+        """Forget a key that nothing came for."""
+        _, timer_ms, _ = await self._state.value() or (0, None, None)
+        if timer_ms is not None:
+            self._timers.remove(timer_ms)
+        await self._left.clear()
+        await self._right.clear()
+        await self._state.clear()

@@ -1,0 +1,108 @@
+"""What join nodes have in common in a plan: their `joinSpec`, and unique keys of their inputs.
+
+Source: Flink's `JoinSpec` and `JoinUtil.analyzeJoinInput` (2.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from service.plan.rex import parse_rex
+from state.types import BINARY_ROOTS, LENGTH_MAX, STRING_ROOTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from operators.spec import InputSpec
+    from service.runtime.specs import StatefulNode
+    from state.types import LogicalType
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKeys:
+    """The columns that two inputs are joined by, each once."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    filter_nulls: tuple[bool, ...]
+    equalities: tuple[tuple[int, int], ...]
+    """Pairs in which a column stands that is in the key already: they are compared row by row."""
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> JoinKeys:
+        """The columns of a `joinSpec`."""
+        left: list[int] = []
+        right: list[int] = []
+        filter_nulls: list[bool] = []
+        equalities: list[tuple[int, int]] = []
+        filtered = spec.get("filterNulls") or [True] * len(spec["leftKeys"])
+        for one, other, is_filtered in zip(
+            spec["leftKeys"], spec["rightKeys"], filtered, strict=True
+        ):
+            if is_filtered and (one in left or other in right):
+                equalities.append((one, other))
+                continue
+            left.append(one)
+            right.append(other)
+            filter_nulls.append(is_filtered)
+        return cls(tuple(left), tuple(right), tuple(filter_nulls), tuple(equalities))
+
+
+def joined_inputs(at: StatefulNode, keys: JoinKeys) -> tuple[InputSpec, InputSpec]:
+    """Both inputs by their keys.
+
+    Raises:
+        UnsupportedNode: Columns are compared whose types differ, or one twice by IS NOT DISTINCT.
+    """
+    for columns in (keys.left, keys.right):
+        if len(set(columns)) != len(columns):
+            raise at.refuse("a column is compared twice, with null equal to null", "joinSpec")
+    left, right = at.input(0, keys.left), at.input(1, keys.right)
+    pairs = [*zip(keys.left, keys.right, strict=True), *keys.equalities]
+    for one, other in pairs:
+        if compared_type(left.types[one]) != compared_type(right.types[other]):
+            raise at.refuse("the types of compared columns differ", "joinSpec", "leftKeys")
+    return left, right
+
+
+def compared_type(logical: LogicalType) -> LogicalType:
+    """A type without what does not matter to canonical text and key groups."""
+    has_length = logical.root in STRING_ROOTS | BINARY_ROOTS
+    return replace(logical, nullable=True, length=LENGTH_MAX if has_length else logical.length)
+
+
+def unique_key(keys: Sequence[Sequence[int]] | None, join_key: Sequence[int]) -> tuple[int, ...]:
+    """The unique key that rows of an input are kept by; empty: there is none.
+
+    One that the join key contains, else the shortest, of several the first.
+
+    >>> unique_key([[1, 2], [0]], [1, 2]), unique_key([[1, 2], [0]], [3]), unique_key(None, [0])
+    ((1, 2), (0,), ())
+    """
+    given = [tuple(each) for each in keys or ()]
+    contained = [each for each in given if set(each) <= set(join_key)]
+    if contained:
+        return contained[0]
+    return min(given, key=len, default=())
+
+
+def condition_of(at: StatefulNode, rex: Any, *properties: str | int) -> list[Any] | None:
+    """A condition of the node for a spec.
+
+    Raises:
+        PlanError: It is no expression.
+        UnsupportedNode: Something in it is not evaluated by operators.
+    """
+    if rex is None:
+        return None
+    # Most joins have none, and need not load what evaluates expressions.
+    from operators.expressions import ExpressionError, compile_predicate, rex_to_json
+
+    path = "/".join([at.node.path, *map(str, properties)])
+    parsed = parse_rex(rex, path)
+    try:
+        compile_predicate(parsed)
+        return rex_to_json(parsed)
+    except ExpressionError as error:
+        raise at.refuse(str(error), *properties) from error

@@ -1,0 +1,231 @@
+"""`stream-exec-lookup-join`: each row with what a table holds now.
+
+Tables that are looked up:
+
+    filesystem   lines of JSON, read whole
+    redis        what a sink of a pipeline keeps, by its primary key: options `lookup.pipeline` and
+                 `lookup.table` name both
+
+Flink's options of asynchronous look-ups say how many are in flight and in which order they come
+out; here they always go out in batches, and come out in the order of the input, so they need not be
+looked at.
+
+Source: Flink's `CommonExecLookupJoin` and `LookupJoinUtil` (2.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from operators.join.lookup import LookupJoinSpec, LookupKey
+from operators.join.lookup_table import LookupCache, TableFiles, TableHash
+from operators.spec import InputSpec, RowSpec
+from service.plan.durations import parse_duration_ms
+from service.plan.errors import DurationError
+from service.plan.rex import parse_rex
+from service.plan.type_json import parse_type_json
+from service.runtime.slot_keys import slot_key, table_name
+from service.runtime.specs.join_spec import compared_type, condition_of
+from state.codec import CodecError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from service.runtime.specs import StatefulNode
+
+_PARTIAL: Final = "lookup.partial-cache."
+_FORMATS: Final = {"json": False, "changelog-json": True}
+"""Whether lines of a format have a kind."""
+_NEEDED: Final = {
+    "filesystem": ("path", "format"),
+    "redis": ("lookup.pipeline", "lookup.table"),
+}
+"""Options that a connector must have."""
+_KNOWN: Final = frozenset(
+    {
+        "connector",
+        "changelog-mode",
+        "lookup",
+        "lookup.cache",
+        f"{_PARTIAL}max-rows",
+        f"{_PARTIAL}expire-after-write",
+        f"{_PARTIAL}expire-after-access",
+        f"{_PARTIAL}cache-missing-key",
+    }
+)
+_TABLE: Final = ("temporalTable", "lookupTableSource", "table")
+_OPTIONS: Final = (*_TABLE, "resolvedTable", "options")
+
+
+def lookup_join_spec(at: StatefulNode) -> LookupJoinSpec:
+    """The spec of a look-up join; whoever runs it says where things are (`with_places`).
+
+    Raises:
+        UnsupportedNode: Its table cannot be looked up here, or something of the node is not run.
+    """
+    raw = at.node.raw
+    if raw["joinType"] not in ("INNER", "LEFT"):
+        raise at.refuse(f"a {raw['joinType']} join", "joinType")
+    if raw.get("retryOptions"):
+        raise at.refuse("look-ups are not tried again", "retryOptions")
+    options = _options(at)
+    table_row = _table_row(at)
+    width = len(at.inputs[0].output_type.children)
+    keys = _keys(at, table_row, options)
+    materializes = raw.get("requireUpsertMaterialize") in (True, "true")
+    if materializes:
+        key = raw.get("inputUpsertKey") or range(width)
+    else:
+        key = dict.fromkeys(each.field for each in keys if each.field is not None)
+    given = at.input(0, tuple(key))
+    _check_types(at, given, table_row, keys)
+    projection = raw.get("projectionOnTemporalTable")
+    return LookupJoinSpec.build(
+        **at.common,
+        inputs=(given,),
+        join_type=raw["joinType"],
+        table=_table(options),
+        table_row=table_row,
+        keys=keys,
+        cache=_cache(at, options),
+        pre_filter=condition_of(at, raw.get("preFilterCondition"), "preFilterCondition"),
+        filter=condition_of(at, raw.get("filterOnTemporalTable"), "filterOnTemporalTable"),
+        projection=None if projection is None else _projection(at, projection),
+        projected=at.output.part(tuple(range(width, len(at.output.types)))),
+        condition=condition_of(at, raw.get("joinCondition"), "joinCondition"),
+        materializes=materializes,
+    )
+
+
+def with_places(spec: LookupJoinSpec, *, files_root: str, redis_url: str) -> LookupJoinSpec:
+    """The same spec, with the folder that files must lie in, and the address of Redis."""
+    place = {"root": files_root} if isinstance(spec.table, TableFiles) else {"url": redis_url}
+    return spec.model_copy(update={"table": spec.table.model_copy(update=place)})
+
+
+def _table(options: Mapping[str, str]) -> TableFiles | TableHash:
+    if options["connector"] == "filesystem":
+        return TableFiles(path=options["path"], with_op=_FORMATS[options["format"]])
+    pipeline, table = options["lookup.pipeline"], options["lookup.table"]
+    return TableHash(name=slot_key(pipeline, table_name(table)))
+
+
+def _options(at: StatefulNode) -> dict[str, str]:
+    table = at.node.raw["temporalTable"]["lookupTableSource"]["table"]
+    options: dict[str, str] = (table.get("resolvedTable") or {}).get("options") or {}
+    if not options:
+        raise at.refuse("the plan does not say where the table is", *_TABLE)
+    connector = options.get("connector", "none")
+    if connector not in _NEEDED:
+        raise at.refuse(f"connector {connector} is not looked up", *_OPTIONS, "connector")
+    for name in _NEEDED[connector]:
+        if name not in options:
+            raise at.refuse(f"the table has no option {name}", *_OPTIONS)
+    if connector == "filesystem" and options["format"] not in _FORMATS:
+        raise at.refuse(f"format {options['format']} is not looked up", *_OPTIONS, "format")
+    for name in sorted(options.keys() - _KNOWN - {*_NEEDED[connector]}):
+        raise at.refuse(f"option {name} is not honoured for a look-up table", *_OPTIONS, name)
+    return options
+
+
+def _table_row(at: StatefulNode) -> RowSpec:
+    table = at.node.raw["temporalTable"]
+    for number, ability in enumerate(table["lookupTableSource"].get("abilities") or ()):
+        place = ("temporalTable", "lookupTableSource", "abilities", number)
+        nested = any(len(each) > 1 for each in ability.get("projectedFields") or ())
+        if ability.get("type") != "ProjectPushDown" or nested:
+            raise at.refuse(f"ability {ability.get('type')} of a look-up table", *place)
+    path = f"{at.node.path}/temporalTable/outputType"
+    return RowSpec.of(parse_type_json(table["outputType"], path))
+
+
+def _keys(
+    at: StatefulNode, table_row: RowSpec, options: Mapping[str, str]
+) -> tuple[LookupKey, ...]:
+    given: Mapping[str, Any] = at.node.raw["lookupKeys"]
+    found = []
+    for name, key in sorted(given.items(), key=lambda each: int(each[0])):
+        column = int(name)
+        if key["type"] == "FieldRef":
+            found.append(LookupKey(column=column, field=key["index"]))
+            continue
+        constant = _constant(at, key, column, table_row)
+        found.append(LookupKey(column=column, constant=constant))
+    if options["connector"] == "redis":
+        return _in_order_of_primary_key(at, found, table_row)
+    return tuple(found)
+
+
+def _in_order_of_primary_key(
+    at: StatefulNode, keys: Sequence[LookupKey], table_row: RowSpec
+) -> tuple[LookupKey, ...]:
+    table = at.node.raw["temporalTable"]["lookupTableSource"]["table"]
+    primary = (table["resolvedTable"]["schema"].get("primaryKey") or {}).get("columns") or []
+    by_name = {table_row.names[each.column]: each for each in keys}
+    if sorted(by_name) != sorted(primary):
+        raise at.refuse("a table in Redis is looked up by its whole primary key", "lookupKeys")
+    return tuple(by_name[name] for name in primary)
+
+
+def _constant(at: StatefulNode, key: Mapping[str, Any], column: int, table_row: RowSpec) -> str:
+    from operators.expressions import ExpressionError, compile_rex
+
+    place = ("lookupKeys", str(column), "literal")
+    literal = parse_rex(key["literal"], "/".join([at.node.path, *place]))
+    try:
+        value = compile_rex(literal)(())
+        return table_row.part((column,)).codec().encode([value]).decode()
+    except (ExpressionError, CodecError) as error:
+        raise at.refuse(str(error), *place) from error
+
+
+def _check_types(
+    at: StatefulNode, given: InputSpec, table_row: RowSpec, keys: tuple[LookupKey, ...]
+) -> None:
+    for each in keys:
+        if each.field is None:
+            continue
+        if compared_type(given.types[each.field]) != compared_type(table_row.types[each.column]):
+            raise at.refuse("the types of compared columns differ", "lookupKeys", each.column)
+
+
+def _projection(at: StatefulNode, projection: list[Any]) -> tuple[list[Any], ...]:
+    from operators.expressions import ExpressionError, compile_rex, rex_to_json
+
+    found = []
+    for number, each in enumerate(projection):
+        place = ("projectionOnTemporalTable", number)
+        parsed = parse_rex(each, "/".join([at.node.path, *map(str, place)]))
+        try:
+            compile_rex(parsed)
+            found.append(rex_to_json(parsed))
+        except ExpressionError as error:
+            raise at.refuse(str(error), *place) from error
+    return tuple(found)
+
+
+def _cache(at: StatefulNode, options: Mapping[str, str]) -> LookupCache | None:
+    """The table's cache. FULL is how files are read anyway."""
+    mode = options.get("lookup.cache", "NONE").upper()
+    if mode not in ("NONE", "PARTIAL", "FULL"):
+        raise at.refuse(f"there is no cache {mode}", *_OPTIONS, "lookup.cache")
+    if mode != "PARTIAL":
+        return None
+    rows = options.get(f"{_PARTIAL}max-rows", "10000")
+    if not rows.isdecimal() or not int(rows):
+        raise at.refuse("a cache holds at least one key", *_OPTIONS, f"{_PARTIAL}max-rows")
+    return LookupCache(
+        keys_max=int(rows),
+        expire_after_write_ms=_duration_ms(at, options, f"{_PARTIAL}expire-after-write"),
+        expire_after_access_ms=_duration_ms(at, options, f"{_PARTIAL}expire-after-access"),
+        caches_missing=options.get(f"{_PARTIAL}cache-missing-key", "true").lower() == "true",
+    )
+
+
+def _duration_ms(at: StatefulNode, options: Mapping[str, str], name: str) -> int:
+    if name not in options:
+        return 0
+    try:
+        return parse_duration_ms(options[name])
+    except DurationError as error:
+        raise at.refuse(str(error), *_OPTIONS, name) from error
