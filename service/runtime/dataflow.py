@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from operators.spec import OperatorSpec
 from service.plan import unsupported
-from service.plan.nodes import Calc, ExecNode, Expand, Sink, TableScan, Values, WatermarkAssigner
+from service.plan.nodes import (
+    Calc,
+    Exchange,
+    ExecNode,
+    Expand,
+    Sink,
+    TableScan,
+    Values,
+    WatermarkAssigner,
+)
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.dataflow_errors import DataflowError, UnsupportedNode
 from service.runtime.event_time import EventTimes, assigner_name, event_times
@@ -199,7 +208,8 @@ def _check_nodes(plan: CompiledPlan, files_root: str, *, allow_testing: bool) ->
     identities = identity_nodes(plan)
     for node in plan.nodes:
         try:
-            if node.id not in identities and not is_run(node):
+            is_passing = node.id in identities or isinstance(node.view, Exchange)
+            if not is_passing and not is_run(node):
                 _check_columns(node)
             _check_node(node, names, files_root, allow_testing=allow_testing)
         except DataflowError as error:

@@ -248,6 +248,9 @@ class PlanHarness:
         return step
 
     def _harness(self, info: OperatorInfo) -> OperatorHarness | MaterializerHarness:
+        spec = info.spec
+        if isinstance(spec, LookupJoinSpec):
+            info = replace(info, spec=with_places(spec, files_root=self._files_root, redis_url=""))
         make: Any = (
             MaterializerHarness if isinstance(info.spec, MaterializerSpec) else OperatorHarness
         )
