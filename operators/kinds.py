@@ -6,12 +6,24 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from operators.changelog_normalize import ChangelogNormalizeSpec
+from operators.deduplicate.spec import DeduplicateSpec
 from operators.errors import InvalidSpec
+from operators.rank.spec import RankSpec
+from operators.temporal_sort import TemporalSortSpec
 
 if TYPE_CHECKING:
     from operators.spec import OperatorSpec
 
-SPECS: Final[dict[str, type[OperatorSpec]]] = {}
+SPECS: Final[dict[str, type[OperatorSpec]]] = {
+    cls.model_fields["kind"].default: cls
+    for cls in (
+        ChangelogNormalizeSpec,
+        DeduplicateSpec,
+        RankSpec,
+        TemporalSortSpec,
+    )
+}
 """By `kind`."""
 
 

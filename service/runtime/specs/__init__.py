@@ -82,5 +82,24 @@ class StatefulNode:
 
 Builder = Callable[[StatefulNode], "OperatorSpec"]
 
-BUILDERS: Final[dict[str, Builder]] = {}
+
+def _builders() -> dict[str, Builder]:
+    # They take a `StatefulNode`, so they can be imported behind it only.
+    from service.runtime.specs.changelog_normalize import changelog_normalize_spec
+    from service.runtime.specs.deduplicate import deduplicate_spec
+    from service.runtime.specs.limit import limit_spec
+    from service.runtime.specs.rank import rank_spec
+    from service.runtime.specs.temporal_sort import temporal_sort_spec
+
+    return {
+        "changelog-normalize": changelog_normalize_spec,
+        "deduplicate": deduplicate_spec,
+        "limit": limit_spec,
+        "rank": rank_spec,
+        "sort-limit": limit_spec,
+        "temporal-sort": temporal_sort_spec,
+    }
+
+
+BUILDERS: Final[dict[str, Builder]] = _builders()
 """By the node's type without `stream-exec-`: `group-aggregate`, `join`, ..."""
