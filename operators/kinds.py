@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import orjson
 
 from operators.aggregate.group_aggregate import GroupAggregateSpec, IncrementalAggregateSpec
+from operators.changelog_normalize import ChangelogNormalizeSpec
+from operators.deduplicate.spec import DeduplicateSpec
 from operators.errors import InvalidSpec
 from operators.join.interval import IntervalJoinSpec
 from operators.join.lookup import LookupJoinSpec
@@ -16,6 +18,8 @@ from operators.join.streaming import StreamingJoinSpec
 from operators.join.temporal import TemporalJoinSpec
 from operators.keyed_runner import KeyedRunner
 from operators.lag_lead import LagLeadSpec
+from operators.rank.spec import RankSpec
+from operators.temporal_sort import TemporalSortSpec
 from operators.upsert_materializer import MaterializerSpec, UpsertMaterializer
 
 if TYPE_CHECKING:
@@ -39,6 +43,10 @@ SPECS: Final[dict[str, type[OperatorSpec]]] = {
         TemporalJoinSpec,
         IntervalJoinSpec,
         LookupJoinSpec,
+        ChangelogNormalizeSpec,
+        DeduplicateSpec,
+        RankSpec,
+        TemporalSortSpec,
     )
 }
 """By `kind`."""

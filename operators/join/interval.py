@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import NonNegativeInt, model_validator
 
 from operators.changelog import RowKind
+from operators.event_time import to_ms
 from operators.join.condition import compile_condition, unmatchable
 from operators.join.temporal import TIME_KEY
 from operators.keyed import WATERMARK_MAX, KeyedOperator
-from operators.row_times import milliseconds_of
 from operators.spec import OperatorSpec
 from operators.stored_rows import CountedText, RowText
 from state.descriptors import JSON, SortedMapDescriptor, TimersDescriptor, ValueDescriptor
@@ -181,7 +181,7 @@ class IntervalJoin(KeyedOperator):
             return
         time_ms = self._now_ms
         if self._times is not None:
-            time_ms = milliseconds_of(values[self._times[change.input]])
+            time_ms = to_ms(values[self._times[change.input]])
         has_no_match = self._has_no_match(change.key)
         if has_no_match and not mine.is_outer:
             return

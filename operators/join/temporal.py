@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import NonNegativeInt, model_validator
 
 from operators.changelog import RowKind
+from operators.event_time import to_ms
 from operators.join.condition import compile_condition, unmatchable
 from operators.keyed import KeyedOperator
-from operators.row_times import milliseconds_of
 from operators.spec import OperatorSpec
 from operators.stored_rows import KindText, RowText, WaitingText
 from state.descriptors import JSON, SortedMapDescriptor, TimersDescriptor, ValueDescriptor
@@ -137,7 +137,7 @@ class TemporalJoin(KeyedOperator):
         if self._has_no_match(change.key) and not (is_left and self._spec.join_type == "LEFT"):
             return
         time = self._spec.left_time if is_left else self._spec.right_time
-        time_ms = milliseconds_of(change.row[time])
+        time_ms = to_ms(change.row[time])
         row = self._texts[change.input].encode(change.row)
         number, timer_ms, cleanup_ms = await self._state.value() or (0, None, None)
         if is_left:

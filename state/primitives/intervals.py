@@ -78,6 +78,16 @@ class Intervals:
         if low < high:
             yield low, high
 
+    def last_gap(self, low: Cut, high: Cut) -> tuple[Cut, Cut] | None:
+        """What of an interval is not filled, the highest such part; None if there is none."""
+        at = bisect_left(self._starts, high)
+        if at and self._ends[at - 1] >= high:
+            at -= 1
+            high = self._starts[at]
+        if at and self._ends[at - 1] > low:
+            low = self._ends[at - 1]
+        return (low, high) if low < high else None
+
     def fills(self, low: Cut, high: Cut) -> bool:
         """Whether an interval is filled."""
         return next(self.gaps(low, high), None) is None

@@ -11,23 +11,29 @@ tells how it is kept, and how the epoch's own additions and removals are seen in
 Bounds: `from_` is included; `to` is not, unless `inclusive_to` says so. A range whose bounds are
 the wrong way round is empty. Values of one user key come in the order that they were added in.
 
-Source: FLIP-220 and its discussion. It has no `last_entry_until`, which a temporal join needs.
+*Places*. What ranks rows needs more than user keys: how many values stand before one, which come
+behind it, and single values out of a long list of one user key. A place is a point in the order of
+all values; it stays what it is when values come and go.
+
+Source: FLIP-220 and its discussion. It has no `last_entry_until`, which a temporal join needs, and
+no places, which top-n needs.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from state.primitives.cells import StateHandle
 from state.primitives.intervals import BOTTOM, TOP
 from state.primitives.sorted_cell import SortedCell
-from state.primitives.sorted_text import cuts_of
+from state.primitives.sorted_text import LAST, cuts_of
 from state.ttl import json_of, unstamped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from state.descriptors import SortedMapDescriptor
     from state.primitives.cells import Element
@@ -36,8 +42,24 @@ if TYPE_CHECKING:
     from state.primitives.sorted_text import Entry
 
 _KEY: Final = itemgetter(0)
+READ_MAX: Final = 128
+"""So many values are rather read than counted: what was read is known for the whole epoch."""
 K = TypeVar("K")
 T = TypeVar("T")
+
+Place: TypeAlias = "Cut"
+"""A point in the order of all values: before it, behind it, never on one. Made by the handle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Generic[T]):
+    """A value that was taken out of a sorted map, or replaced."""
+
+    value: T
+    place: Place
+    """Where it stood: before the values that came behind it."""
+    before: int
+    """How many values of its user key stood before it."""
 
 
 class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
@@ -55,6 +77,11 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         clear of a range, put  one command written; one read that counts, unless it is known; with
                                TTL the values themselves, since the stamps must go with them
         clear                  nothing more, whatever the size
+        count_until            one command that counts; of few, or with TTL, a range
+        values_from            one command for as many values as are asked for, 16 at least
+        value_from             the same, for those up to it
+        take, replace_where    the values of the user key as `values_at`; one member written
+        last_value, pop_last   as `last_entry`, but for a user key with more values
         TTL                    for each value; a read removes what it finds expired
     """
 
@@ -152,6 +179,85 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         """Remove all user keys."""
         (await self.loaded()).wipe()
 
+    @property
+    def start(self) -> Place:
+        """The place before all values."""
+        return BOTTOM
+
+    def behind(self, user_key: K) -> Place:
+        """The place behind the values of a user key, whether it has any or not."""
+        return self._cuts(user_key)[1]
+
+    async def count_until(
+        self, to: K, *, inclusive_to: bool = False, at_most: int | None = None
+    ) -> int:
+        """How many values user keys below a bound have, one for one.
+
+        Args:
+            to: The bound.
+            inclusive_to: Whether it is counted, too.
+            at_most: When there are so many, it does not matter how many there are: any number
+                from this one on may be the answer. Few are read, once an epoch and key, and need
+                not be counted again; with TTL each value must be looked at.
+        """
+        cell, high = await self.loaded(), self._end(to, inclusive_to)
+        if self.rules.is_enabled:
+            return len(await self._first_shown(cell, BOTTOM, high, at_most))
+        if (at_most is None or at_most > READ_MAX) and not cell.is_scattered(BOTTOM, high):
+            return cell.count_between(BOTTOM, high) + await cell.count_unseen(BOTTOM, high)
+        if at_most is None:
+            await cell.know(BOTTOM, high)
+        else:
+            high = min(high, await cell.know_first(BOTTOM, TOP, at_most))
+        return cell.count_between(BOTTOM, high)
+
+    async def values_from(self, place: Place, count: int | None = None) -> list[T]:
+        """The values behind a place, in order; at most so many, None: all."""
+        found = await self._first_shown(await self.loaded(), place, TOP, count)
+        return [self._codec.decode(json_of(text)) for _, _, text in found]
+
+    async def value_from(self, place: Place, distance: int) -> T | None:
+        """The value behind a place that has so many others between; None if there are fewer."""
+        found = await self._first_shown(await self.loaded(), place, TOP, distance + 1)
+        return self._codec.decode(json_of(found[distance][2])) if len(found) > distance else None
+
+    async def take(self, user_key: K, value: T) -> Taken[T] | None:
+        """Remove the first one of a user key's values that is this; None if none is."""
+        json = self._codec.encode(value)
+        return await self._take(user_key, json.__eq__)
+
+    async def take_where(self, user_key: K, is_it: Callable[[T], bool]) -> Taken[T] | None:
+        """Remove the first one of a user key's values that this holds of; None if there is none."""
+        return await self._take(user_key, lambda json: is_it(self._codec.decode(json)))
+
+    async def replace_where(
+        self, user_key: K, is_it: Callable[[T], bool], value: T
+    ) -> Taken[T] | None:
+        """Put a value in the place of the first one that this holds of; None if there is none."""
+        found = await self._find(user_key, lambda json: is_it(self._codec.decode(json)))
+        if found is None:
+            return None
+        cell, taken = found
+        json = self._codec.encode(value)
+        for entry in cell.between(taken.place, (*taken.place, LAST)):
+            cell.rewrite(entry, self.written(json, unstamped(entry[2])))
+        return taken
+
+    async def last_value(self) -> T | None:
+        """The last value of all; None if there is none."""
+        found = await self._last()
+        return None if found is None else self._codec.decode(json_of(found[2]))
+
+    async def pop_last(self) -> T | None:
+        """Remove the last value of all, and give it; None if there is none."""
+        found = await self._last()
+        if found is None:
+            return None
+        cell = await self.loaded()
+        cell.remove(cell.between(found[:2], (*found[:2], LAST)))
+        await cell.settle()
+        return self._codec.decode(json_of(found[2]))
+
     async def is_empty(self) -> bool:
         """Whether nothing is stored: expired values that were not removed count, as in Flink."""
         return not (await self.loaded()).size
@@ -179,11 +285,60 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
     async def _nearest(self, low: Cut, high: Cut, *, reverse: bool) -> tuple[K, list[T]] | None:
         """The user key at one end of an interval; of those that a read shows."""
         cell = await self.loaded()
-        while (ordered_key := await cell.nearest_key(low, high, reverse=reverse)) is not None:
-            found = await self._shown(cell, *cuts_of(ordered_key))
+        while (entry := await cell.nearest(low, high, reverse=reverse)) is not None:
+            found = await self._shown(cell, *cuts_of(entry[0]))
             if found:
                 return found[0]
         return None
+
+    async def _first_shown(
+        self, cell: SortedCell, low: Cut, high: Cut, count: int | None
+    ) -> Sequence[Entry]:
+        """The first elements of an interval that a read of now shows."""
+        if low >= high:
+            return []
+        while True:
+            if count is None:
+                await cell.know(low, high)
+                end = high
+            else:
+                end = await cell.know_first(low, high, count)
+            entries = cell.between(low, end)
+            if self.live_jsons([text for _, _, text in entries]) is not None:
+                return entries
+            shown = self._live(cell, entries)
+            await cell.settle()
+            if len(shown) == len(entries):
+                return shown
+
+    async def _last(self) -> Entry | None:
+        """The last element that a read of now shows."""
+        cell = await self.loaded()
+        while (entry := await cell.nearest(BOTTOM, TOP, reverse=True)) is not None:
+            if self.live_jsons((entry[2],)) is not None or self._live(cell, (entry,)):
+                return entry
+            await cell.settle()
+        return None
+
+    async def _find(
+        self, user_key: K, is_it: Callable[[bytes], bool]
+    ) -> tuple[SortedCell, Taken[T]] | None:
+        """The first element of a user key whose JSON is the one."""
+        cell, (low, high) = await self.loaded(), self._cuts(user_key)
+        for before, entry in enumerate(await self._first_shown(cell, low, high, None)):
+            json = json_of(entry[2])
+            if is_it(json):
+                return cell, Taken(self._codec.decode(json), entry[:2], before)
+        return None
+
+    async def _take(self, user_key: K, is_it: Callable[[bytes], bool]) -> Taken[T] | None:
+        found = await self._find(user_key, is_it)
+        if found is None:
+            return None
+        cell, taken = found
+        cell.remove(cell.between(taken.place, (*taken.place, LAST)))
+        await cell.settle()
+        return taken
 
     async def _cleared(self, low: Cut, high: Cut) -> SortedCell:
         """The cell, without what an interval held."""

@@ -21,8 +21,9 @@ was not seen before it was cleared need never be read.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
+from bisect import bisect_left, insort
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from state.backends.interface import HashGet
 from state.errors import StateCorrupt
@@ -48,6 +49,12 @@ if TYPE_CHECKING:
     from state.primitives.sorted_text import Entry
 
 
+FEW: Final = 8
+"""So many elements that are out of order are put into their places one by one: a sort looks at
+every element, though an operator may read after each addition. So many parts of an interval are
+counted apart."""
+
+
 class SortedCell(Cell):
     """The elements of one key."""
 
@@ -59,7 +66,6 @@ class SortedCell(Cell):
         "_handle",
         "_has_unstamped",
         "_is_changed",
-        "_is_sorted",
         "_is_wiped",
         "_known",
         "_loaded_count",
@@ -67,6 +73,7 @@ class SortedCell(Cell):
         "_only_grew",
         "_removed",
         "_rewritten",
+        "_sorted_count",
         "_stored",
         "_unstamped",
         "_was_spread",
@@ -79,8 +86,8 @@ class SortedCell(Cell):
         self.size = 0
         """How many elements there are now, known or not."""
         self._entries: list[Entry] = []
-        """Elements that are known, in order if `_is_sorted`."""
-        self._is_sorted = True
+        """Elements that are known; the first `_sorted_count` of them in order."""
+        self._sorted_count = 0
         self._known = Intervals()
         self._next_number = 0
         self._first_new = b""
@@ -131,6 +138,7 @@ class SortedCell(Cell):
             self._floor_ms = self.indexed_ms = header.oldest_ms
             return
         self._entries = [entry_of_line(line, at) for at, line in enumerate(lines)]
+        self._sorted_count = len(lines)
         self.size = self._next_number = len(lines)
         self._loaded_count = len(lines)
         self._known.add(BOTTOM, TOP)
@@ -158,13 +166,17 @@ class SortedCell(Cell):
         entries = self._in_order()
         return entries[bisect_left(entries, low) : bisect_left(entries, high)]
 
+    def count_between(self, low: Cut, high: Cut) -> int:
+        """How many known elements an interval has."""
+        entries = self._in_order()
+        return max(bisect_left(entries, high) - bisect_left(entries, low), 0)
+
     def append(self, ordered_key: bytes, element: Element) -> None:
         """Add an element behind those of its user key, whether these are known or not."""
         stamp_ms, json = element
         self._entries.append((ordered_key, number_text(self._next_number), stamped(json, stamp_ms)))
         self._next_number += 1
         self.size += 1
-        self._is_sorted = False
         self._is_changed = True
         if stamp_ms is not None and (self._floor_ms is None or stamp_ms < self._floor_ms):
             self._floor_ms = stamp_ms
@@ -183,8 +195,12 @@ class SortedCell(Cell):
         """Remove some known elements."""
         if not entries:
             return
-        gone = set(entries)
-        self._entries = [each for each in self._in_order() if each not in gone]
+        if len(entries) == 1:
+            del self._in_order()[bisect_left(self._entries, entries[0])]
+        else:
+            gone = set(entries)
+            self._entries = [each for each in self._in_order() if each not in gone]
+        self._sorted_count = len(self._entries)
         self._removed += [self._as_stored(each) for each in entries if each[1] < self._first_new]
         self._shrink(len(entries))
 
@@ -200,6 +216,7 @@ class SortedCell(Cell):
         start, end = bisect_left(entries, low), bisect_left(entries, high)
         gone = entries[start:end]
         del entries[start:end]
+        self._sorted_count = len(entries)
         self._known.add(low, high)
         stored = [each for each in gone if each[1] < self._first_new]
         if stored or unseen:
@@ -213,9 +230,9 @@ class SortedCell(Cell):
     def wipe(self) -> None:
         """Remove all elements, known or not."""
         self._entries = []
-        self._is_sorted = self._is_wiped = self._is_changed = True
+        self._is_wiped = self._is_changed = True
         self._only_grew = False
-        self.size = self._next_number = 0
+        self.size = self._next_number = self._sorted_count = 0
         self._first_new = b""
         self._known.add(BOTTOM, TOP)
         self._cleared, self._removed, self._rewritten, self._unstamped = [], [], {}, []
@@ -230,7 +247,6 @@ class SortedCell(Cell):
         found = [entry_of_member(each) for each in members]
         for gap_low, gap_high in list(self._known.gaps(low, high)):
             self._entries += found[bisect_left(found, gap_low) : bisect_left(found, gap_high)]
-            self._is_sorted = False
         self._known.add(low, high)
         if len(self._entries) > self.size or (self.is_complete and len(self._entries) < self.size):
             raise _wrong_size(len(self._entries), self.size)
@@ -250,21 +266,46 @@ class SortedCell(Cell):
         await self._handle.answered(request)
         return request.count
 
-    async def nearest_key(self, low: Cut, high: Cut, *, reverse: bool = False) -> bytes | None:
-        """The ordered key of the first element of an interval, or of the last one.
+    def is_scattered(self, low: Cut, high: Cut) -> bool:
+        """Whether what is not known of an interval lies in more than a few parts."""
+        gaps = self._known.gaps(low, high)
+        return next(islice(gaps, FEW, None), None) is not None
+
+    async def nearest(self, low: Cut, high: Cut, *, reverse: bool = False) -> Entry | None:
+        """The first element of an interval, or the last one.
 
         Cost: where that is not known, one command; more only while it finds removed elements.
         """
         while True:
-            found = self.between(low, high)
-            gaps = list(self._known.gaps(low, high))
-            end = -1 if reverse else 0
-            if not gaps:
-                return found[end][0] if found else None
-            gap_low, gap_high = gaps[end]
-            if found and (found[-1] >= gap_high if reverse else found[0] < gap_low):
-                return found[end][0]
-            await self._handle.answered(Probe(self, gap_low, gap_high, reverse=reverse))
+            entries = self._in_order()
+            start, end = bisect_left(entries, low), bisect_left(entries, high)
+            found = entries[end - 1 if reverse else start] if start < end else None
+            known = self._known
+            gap = known.last_gap(low, high) if reverse else next(known.gaps(low, high), None)
+            if gap is None or (found and (found >= gap[1] if reverse else found < gap[0])):
+                return found
+            await self._handle.answered(Probe(self, *gap, reverse=reverse))
+
+    async def know_first(self, low: Cut, high: Cut, count: int) -> Cut:
+        """See that the first elements of an interval are known.
+
+        Returns:
+            Where they end: behind as many as were asked for, or where the interval ends.
+
+        Cost: where they are not known, one command; more only where the epoch removed some.
+        """
+        while count > 0:
+            entries = self._in_order()
+            start = bisect_left(entries, low)
+            gap = next(self._known.gaps(low, high), None)
+            end = bisect_left(entries, gap[0] if gap else high)
+            if end - start >= count:
+                return (*entries[start + count - 1][:2], LAST)
+            if gap is None:
+                return high
+            missing = count - (end - start)
+            await self._handle.answered(Probe(self, *gap, reverse=False, count=missing))
+        return low
 
     async def settle(self) -> None:
         """After a change: see to it that a map that fell to `low` can be packed."""
@@ -383,10 +424,17 @@ class SortedCell(Cell):
         return self.size >= thresholds.high
 
     def _in_order(self) -> list[Entry]:
-        if not self._is_sorted:
-            self._entries.sort()
-            self._is_sorted = True
-        return self._entries
+        entries = self._entries
+        out_of_order = len(entries) - self._sorted_count
+        if out_of_order > FEW:
+            entries.sort()
+        elif out_of_order:
+            added = entries[-out_of_order:]
+            del entries[-out_of_order:]
+            for each in added:
+                insort(entries, each)
+        self._sorted_count = len(entries)
+        return entries
 
     def _as_stored(self, entry: Entry) -> Entry:
         """A stored element as it is stored; it is no longer one to be rewritten."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from state.primitives.sorted_cell import SortedCell
 
 PROBE: Final = 16
-"""How many elements a look for the first or the last one takes at a time."""
+"""How many elements a look from one end of an interval takes at least."""
 RUN: Final = 128
 """How many expired elements are tried to be removed by one command."""
 
@@ -53,17 +53,20 @@ class Count:
 class Probe:
     """The request for a few elements from one end of an interval."""
 
-    __slots__ = ("_cell", "_high", "_low", "_reverse", "reads")
+    __slots__ = ("_cell", "_count", "_high", "_low", "_reverse", "reads")
 
-    def __init__(self, cell: SortedCell, low: Cut, high: Cut, *, reverse: bool) -> None:
+    def __init__(
+        self, cell: SortedCell, low: Cut, high: Cut, *, reverse: bool, count: int = PROBE
+    ) -> None:
         self._cell, self._low, self._high, self._reverse = cell, low, high, reverse
+        self._count = max(count, PROBE)
         bounds = bounds_of(low, high)
-        self.reads = [LexRange(cell.key_group, cell.order, *bounds, PROBE, reverse)]
+        self.reads = [LexRange(cell.key_group, cell.order, *bounds, self._count, reverse)]
 
     def take(self, replies: Sequence[Any]) -> None:
         """Let the cell learn the part of the interval that the elements show whole."""
         low, high, members = self._low, self._high, replies[0]
-        if len(members) == PROBE:
+        if len(members) == self._count:
             key, number, _ = entry_of_member(members[-1])
             if self._reverse:
                 low = (key, number)

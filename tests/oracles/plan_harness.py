@@ -9,11 +9,12 @@ all lines of one time are one epoch.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from operators.changelog import Change, RowKind
 from operators.expressions import compile_predicate, compile_rex
+from operators.join.lookup import LookupJoinSpec
 from operators.keyed import WATERMARK_MAX, WATERMARK_MIN, held_back
 from operators.testing.harness import MaterializerHarness
 from operators.testing.operator_harness import Of, OperatorHarness
@@ -33,6 +34,7 @@ from service.runtime.connectors import scan_columns, sink_spec, table_names
 from service.runtime.dataflow_errors import SinkRefused
 from service.runtime.operators import stateful_nodes
 from service.runtime.specs import identity_nodes
+from service.runtime.specs.lookup_join import with_places
 from state.codec import RowCodec
 
 if TYPE_CHECKING:

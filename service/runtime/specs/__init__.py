@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 from operators.spec import InputSpec, RowSpec
 from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs import two_phase
+from service.runtime.specs.changelog_normalize import changelog_normalize_spec
+from service.runtime.specs.deduplicate import deduplicate_spec
 from service.runtime.specs.group_aggregate import group_aggregate_spec
 from service.runtime.specs.interval_join import interval_join_spec
 from service.runtime.specs.join import join_spec
+from service.runtime.specs.limit import limit_spec
 from service.runtime.specs.lookup_join import lookup_join_spec
 from service.runtime.specs.multi_join import multi_join_spec
+from service.runtime.specs.rank import rank_spec
 from service.runtime.specs.temporal_join import temporal_join_spec
+from service.runtime.specs.temporal_sort import temporal_sort_spec
 from service.runtime.specs.two_phase import global_aggregate_spec, incremental_aggregate_spec
 
 if TYPE_CHECKING:
@@ -95,14 +100,20 @@ class StatefulNode:
 Builder = Callable[[StatefulNode], "OperatorSpec"]
 
 BUILDERS: Final[dict[str, Builder]] = {
+    "changelog-normalize": changelog_normalize_spec,
+    "deduplicate": deduplicate_spec,
     "global-group-aggregate": global_aggregate_spec,
     "group-aggregate": group_aggregate_spec,
     "incremental-group-aggregate": incremental_aggregate_spec,
     "interval-join": interval_join_spec,
     "join": join_spec,
+    "limit": limit_spec,
     "lookup-join": lookup_join_spec,
     "multi-join": multi_join_spec,
+    "rank": rank_spec,
+    "sort-limit": limit_spec,
     "temporal-join": temporal_join_spec,
+    "temporal-sort": temporal_sort_spec,
 }
 """By the node's type without `stream-exec-`: `group-aggregate`, `join`, ..."""
 

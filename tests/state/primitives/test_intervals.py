@@ -50,6 +50,7 @@ def test_gaps_are_what_was_not_added(
     gaps = list(known.gaps(*asked))
 
     assert set().union(*(between(*each) for each in gaps)) == between(*asked) - held
+    assert known.last_gap(*asked) == (gaps[-1] if gaps else None)
     assert all(low < high for low, high in gaps)
     assert all(one[1] < other[0] for one, other in pairwise(gaps))
     assert known.fills(*asked) == (not gaps)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from operators.event_time import to_ms
 from operators.join.temporal import TemporalJoinSpec
-from operators.row_times import milliseconds_of
 from operators.testing.operator_harness import Of, OperatorHarness, Watermark
 from service.plan import load_plan
 from service.runtime.dataflow_errors import UnsupportedNode
@@ -29,7 +29,7 @@ def with_watermarks(steps: Steps) -> Steps:
     for step in steps:
         out.append(step)
         if isinstance(step, Of):
-            ms = milliseconds_of(step.change.row[3 if step.input == 0 else 2])
+            ms = to_ms(step.change.row[3 if step.input == 0 else 2])
             last[step.input] = max(ms, last.get(step.input, ms))
             if len(last) == 2:
                 out.append(Watermark(min(last.values()) - 1))

@@ -1,0 +1,130 @@
+"""Turn an upsert stream into a changelog: what an update replaces, and what a delete removes.
+
+    change   the key's row              emitted
+    +I +U    none                       +I the row
+    +I +U    another                    -U the old row, +U the row
+    +I +U    equal, without TTL         nothing
+    -U -D    none                       nothing; the retraction is an orphan
+    -U -D    some                       -D the row that was kept, whole: the delete may be a key
+
+With a condition, rows that do not satisfy it are as good as none: an update to such a row emits -D
+of the old one and forgets it, one from such a row emits +I.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from operators.changelog import RowKind
+from operators.keyed import KeyedOperator, OpenEpoch
+from operators.spec import OperatorSpec
+from operators.stored_rows import StoredRows
+from state.descriptors import ValueDescriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from operators.changelog import Row
+    from operators.keyed import InputChange
+    from state.primitives.value import ValueHandle
+
+
+class ChangelogNormalizeSpec(OperatorSpec):
+    """Keeps the last row of each key, and emits what changes."""
+
+    kind: Literal["changelog-normalize"] = "changelog-normalize"
+    condition: Any = None
+    """Which rows count, as `operators.expressions.rex_to_json` writes it; None: all."""
+    update_before: bool = True
+    """Updates are emitted with what they replace."""
+
+    def operator(self) -> KeyedOperator:
+        """The operator."""
+        return ChangelogNormalize(self)
+
+
+class ChangelogNormalize(KeyedOperator):
+    """Keep the last row of each key; see the table at the top of the module.
+
+    Characteristics:
+        input       +I -U +U -D by unique key; deletes may carry their key alone
+        output      +I -U +U -D, upsert key = the key
+        state       the row of each key, if it satisfies the condition
+        state cost  one field read; one written if the row changed
+        time        none; TTL of the row, from its last write
+        bundle      the last change of a key counts alone
+        unseen -D   an orphan, unless the bundle itself put the row
+
+    With a TTL an equal row is emitted all the same, so that it lives on downstream, too.
+
+    Source: Flink's ProcTimeDeduplicateKeepLastRowFunction on a changelog, and its mini-batch twin
+    (DeduplicateFunctionHelper.processLastRowOnChangelogWithFilter, 2.3).
+    """
+
+    def __init__(self, spec: ChangelogNormalizeSpec) -> None:
+        (row,) = spec.inputs
+        self._update_before = spec.update_before
+        self._has_ttl = spec.ttl_of(0).is_enabled
+        self._codec = StoredRows(row)
+        self._satisfies = _predicate(spec)
+        self._rows: ValueDescriptor[Row] = ValueDescriptor(
+            name="row", codec=self._codec, ttl=spec.ttl_of(0), **spec.past_of("row")
+        )
+        self.descriptors = self.prefetched = (self._rows,)
+
+    def open(self, epoch: OpenEpoch) -> None:
+        """Take the handle."""
+        self._row: ValueHandle[Row] = epoch.session.value(self._rows)
+
+    async def process(self, change: InputChange) -> None:
+        """Let the row be what the change says."""
+        old = await self._row.value()
+        if not change.kind.is_retraction:
+            await self._put(change, old)
+        elif old is None:
+            change.orphan()
+        else:
+            change.emit(RowKind.DELETE, old)
+            await self._row.clear()
+
+    async def process_bundle(self, changes: Sequence[InputChange]) -> None:
+        """Let the row be what the last change says."""
+        last = changes[-1]
+        puts_itself = any(not each.kind.is_retraction for each in changes)
+        if last.kind.is_retraction and puts_itself and await self._row.value() is None:
+            return
+        await self.process(last)
+
+    async def _put(self, change: InputChange, old: Row | None) -> None:
+        row = change.row
+        if old is not None and not self._has_ttl and self._equal(old, row):
+            return
+        if not self._satisfies(row):
+            if old is not None:
+                change.emit(RowKind.DELETE, old)
+                await self._row.clear()
+            return
+        if old is None:
+            change.emit(RowKind.INSERT, row)
+        else:
+            if self._update_before:
+                change.emit(RowKind.UPDATE_BEFORE, old)
+            change.emit(RowKind.UPDATE_AFTER, row)
+        await self._row.update(row)
+
+    def _equal(self, one: Row, other: Row) -> bool:
+        return self._codec.encode(one) == self._codec.encode(other)
+
+
+def _predicate(spec: ChangelogNormalizeSpec) -> Callable[[Row], bool]:
+    if spec.condition is None:
+        return lambda _: True
+    # It comes with another branch: the ignore goes when both are merged.
+    from operators.expressions import (
+        compile_predicate,
+        rex_from_json,
+    )
+
+    width = len(spec.inputs[0].types)
+    found: Callable[[Row], bool] = compile_predicate(rex_from_json(spec.condition), width=width)
+    return found

@@ -1,0 +1,169 @@
+"""Top-n of any input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from operators.changelog import RowKind
+from operators.processing_time import blanked
+from operators.rank.buffer import RankBuffer
+from operators.rank.ranking import removed
+from state.descriptors import JSON, MapDescriptor, ValueDescriptor
+
+if TYPE_CHECKING:
+    from operators.changelog import Row
+    from operators.keyed import InputChange, OpenEpoch
+    from operators.rank.spec import RankSpec
+    from state.primitives.maps import MapHandle
+    from state.primitives.sorted import Taken
+    from state.primitives.value import ValueHandle
+
+
+class RetractTopN(RankBuffer):
+    """Show the rows of a range of ranks, of input with retractions.
+
+    Ranks by p descending, 1 and 2 are shown:
+
+        change      rows kept         emitted with ranks             emitted without
+        +I a 10     a10               +I a 1                         +I a
+        +I b 20     b20 a10           -U a 1  +U b 1  +I a 2         +I b
+        +I c 15     b20 c15 a10       -U a 2  +U c 2                 -D a  +I c
+        -D b 20     c15 a10           -U b 1  +U c 1  -U c 2  +U a 2   -D b  +I a
+        -D a 10     c15               -D a 2                         -D a
+
+    Characteristics:
+        input       +I -U +U -D, keyed by the partition's columns
+        output      with ranks +I -U +U -D, unique by partition and rank; without +I -D;
+                    a range that begins behind rank 1: as with ranks, without their numbers
+        state       all rows in order; nothing is left once all are retracted
+        state cost  the rows of the range are read once an epoch (of more than 128: a count, and
+                    the rows that shift), whatever the partition's size; a retraction reads the
+                    rows with its sort key, too; one row written or removed
+        time        none; TTL per row, from its arrival
+        unseen -D   an orphan
+
+    Of equal rows the first is retracted. Source: Flink's RetractableTopNFunction. There a count by
+    sort key expires apart from the rows, a walk over all keys finds a rank, and retractions behind
+    an OFFSET are lost, since it writes kinds of change into the rows that it keeps; none is so
+    here.
+    """
+
+    def __init__(self, spec: RankSpec) -> None:
+        super().__init__(spec)
+        self._proctime = spec.proctime
+
+    async def process(self, change: InputChange) -> None:
+        """Put a row into its place, or take one out."""
+        row = blanked(change.row, self._proctime)
+        if change.kind.is_retraction:
+            await self._retract(change, row)
+        else:
+            await self._accumulate(change, row)
+
+    async def _accumulate(self, change: InputChange, row: Row) -> None:
+        key, end = await self._new_key(row), await self.end.of(row)
+        rank = await self.rank_behind(key, end)
+        if end is None or rank <= end:
+            await self.show(change, row, key, rank, end)
+        await self.rows.add(key, row)
+
+    async def _retract(self, change: InputChange, row: Row) -> None:
+        key = await self._old_key(row)
+        taken = None if key is None else await self.rows.take(key, row)
+        if key is None or taken is None:
+            change.orphan()
+            return
+        end = await self.end.of(row)
+        rank = await self.rows.count_until(key, at_most=end) + taken.before + 1
+        if end is None or rank <= end:
+            await self._show_removed(change, taken, rank, end)
+        if await self.rows.is_empty():
+            await self.end.clear()
+
+    async def _new_key(self, row: Row) -> tuple[Any, ...]:
+        """The sort key that a row gets."""
+        return self.sort.of(row)
+
+    async def _old_key(self, row: Row) -> tuple[Any, ...] | None:
+        """The sort key that a row has; None if there is no such row."""
+        return self.sort.of(row)
+
+    async def _show_removed(
+        self, change: InputChange, taken: Taken[Row], rank: int, end: int | None
+    ) -> None:
+        if self.ranking.counts_ranks:
+            count = None if end is None else end - rank + 1
+            following = await self.rows.values_from(taken.place, count)
+            self.ranking.emit(change, removed(taken.value, rank, following, end), end)
+            return
+        change.emit(RowKind.DELETE, taken.value)
+        entering = None if end is None else await self.rows.value_from(taken.place, end - rank)
+        if entering is not None:
+            change.emit(RowKind.INSERT, entering)
+
+
+class NewestFirst(RetractTopN):
+    """Show the rows of a range of ranks by arrival, the newest first, of input with retractions.
+
+    ORDER BY processing time DESC: with rank 1 alone, the last row of each key that was not taken
+    back, which is deduplication of a changelog (FLIP-544's open case).
+
+        change     rows, newest first   emitted for rank 1
+        +I a       a                    +I a
+        +I b       b a                  -D a  +I b
+        -D b       a                    -D b  +I a
+
+    Characteristics:
+        as RetractTopN, but
+        state       the rows in order of arrival; by row, the numbers of its arrivals
+        state cost  an entry by row; none grows with how many rows there are
+        unseen -D   an orphan; of equal rows the newest is retracted
+
+    Source: Flink plans a RetractableTopNFunction, whose rows have no processing time yet: it keeps
+    the oldest row instead.
+    """
+
+    def __init__(self, spec: RankSpec) -> None:
+        super().__init__(spec)
+        ttl = spec.ttl_of(0)
+        self._counts: ValueDescriptor[int] = ValueDescriptor(
+            name="arrivals", codec=JSON, ttl=ttl, **spec.past_of("arrivals")
+        )
+        self._arrivals: MapDescriptor[Row, list[int]] = MapDescriptor(
+            name="numbers",
+            key_codec=self.rows_codec,
+            codec=JSON,
+            ttl=ttl,
+            **spec.past_of("numbers"),
+        )
+        self.descriptors = self.prefetched = (*self.descriptors, self._counts, self._arrivals)
+
+    def open(self, epoch: OpenEpoch) -> None:
+        """Take the handles."""
+        super().open(epoch)
+        self._count: ValueHandle[int] = epoch.session.value(self._counts)
+        self._numbers: MapHandle[Row, list[int]] = epoch.session.map(self._arrivals)
+
+    async def process(self, change: InputChange) -> None:
+        """Put a row before all others, or take one out."""
+        await super().process(change)
+        if await self.rows.is_empty():
+            await self._count.clear()
+            await self._numbers.clear()
+
+    async def _new_key(self, row: Row) -> tuple[Any, ...]:
+        number = (await self._count.value() or 0) + 1
+        await self._count.update(number)
+        await self._numbers.put(row, [*(await self._numbers.get(row) or ()), number])
+        return (number,)
+
+    async def _old_key(self, row: Row) -> tuple[Any, ...] | None:
+        numbers = await self._numbers.get(row)
+        if not numbers:
+            return None
+        *rest, newest = numbers
+        if rest:
+            await self._numbers.put(row, rest)
+        else:
+            await self._numbers.remove(row)
+        return (newest,)

@@ -1,0 +1,259 @@
+"""Ranks equal their batch definition at every prefix, are well formed, and leave nothing."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.changelog import (
+    Change,
+    RowKind,
+    check_well_formed,
+    materialize,
+    materialize_upserts,
+)
+from operators.spec import InputSpec
+from operators.testing.batch_rank import by_columns, live_rows, newest_versions, ranked
+from operators.testing.operator_harness import At, OperatorHarness
+from state.types import parse_type
+from tests.operators.laws import emits_the_same_any_way
+from tests.operators.rank.ranks import rank_spec
+
+if TYPE_CHECKING:
+    import redis
+
+    from operators.rank.spec import RankSpec
+
+BY_P_DESC = by_columns((2, True, True))
+KINDS = list(RowKind)
+
+rows = st.tuples(st.integers(1, 3), st.sampled_from("ab"), st.sampled_from((None, 1, 2, 3)))
+anything = st.lists(st.builds(Change, st.sampled_from(KINDS), rows), max_size=14)
+growing = st.lists(st.builds(Change, st.just(RowKind.INSERT), rows), max_size=14)
+ranges = st.sampled_from([(1, 1), (1, 2), (2, 2), (2, 3), (1, None), (3, None)])
+
+
+def shown(spec: RankSpec, keys: list[list[Any]]) -> Any:
+    """What the batch definition shows, as a bag."""
+    order = BY_P_DESC if spec.order else lambda _: ()
+    found = ranked(keys, order, start=spec.start, end=spec.end, with_number=spec.with_number)
+    return materialize(Change(RowKind.INSERT, row) for row in found)
+
+
+def check_prefixes(spec: RankSpec, given: list[Change]) -> list[Change]:
+    """Run change by change; after each one the table is what the batch definition says."""
+    harness, emitted = OperatorHarness.on_heap(spec), []
+    for count, change in enumerate(given, 1):
+        emitted += harness.run([change])
+        expected = shown(spec, live_rows(given[:count], spec.inputs[0].key))
+        if spec.with_number and not spec.update_before:
+            table = materialize_upserts(emitted, (1, 3))
+            assert set(table.values()) == set(expected)
+        else:
+            assert materialize(emitted) == expected
+    return emitted
+
+
+@given(
+    given=anything,
+    limits=ranges,
+    with_number=st.booleans(),
+    update_before=st.booleans(),
+    is_ordered=st.booleans(),
+)
+def test_a_changelog_is_ranked_as_a_batch_is(
+    given: list[Change],
+    limits: tuple[int, int | None],
+    with_number: bool,
+    update_before: bool,
+    is_ordered: bool,
+) -> None:
+    spec = rank_spec(
+        start=limits[0],
+        end=limits[1],
+        with_number=with_number,
+        update_before=update_before,
+        **({} if is_ordered else {"order": ()}),
+    )
+    emitted = check_prefixes(spec, given)
+    if with_number and not update_before:
+        check_well_formed(emitted, upsert_key=(1, 3))
+    else:
+        check_well_formed(emitted)
+
+
+@given(given=growing, limits=ranges, with_number=st.booleans(), is_ordered=st.booleans())
+def test_rows_that_only_come_are_ranked_as_a_batch_is(
+    given: list[Change], limits: tuple[int, int | None], with_number: bool, is_ordered: bool
+) -> None:
+    spec = rank_spec(
+        "append",
+        start=limits[0],
+        end=limits[1],
+        with_number=with_number,
+        **({} if is_ordered else {"order": ()}),
+    )
+    emitted = check_prefixes(spec, given)
+    check_well_formed(emitted)
+
+
+def counts(increments: list[tuple[str, int]]) -> list[Change]:
+    """What COUNT(*) GROUP BY cat, id emits."""
+    found: dict[tuple[str, int], int] = {}
+    changes = []
+    for key in increments:
+        count = found[key] = found.get(key, 0) + 1
+        kind = RowKind.INSERT if count == 1 else RowKind.UPDATE_AFTER
+        changes.append(Change(kind, (*key, count)))
+    return changes
+
+
+COUNT_TYPES = tuple(parse_type(each) for each in ("STRING", "INT", "INT"))
+
+
+def update_spec(**fields: Any) -> RankSpec:
+    number = (parse_type("BIGINT"),) if fields.get("with_number") else ()
+    names = ("cat", "id", "c", *(("rn",) if number else ()))
+    return rank_spec(
+        "update",
+        inputs=(InputSpec(types=COUNT_TYPES, names=("cat", "id", "c"), key=(0,)),),
+        output={"types": (*COUNT_TYPES, *number), "names": names},
+        unique_key=(0, 1),
+        **fields,
+    )
+
+
+increments = st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 4)), max_size=20)
+
+
+@given(increments=increments, limits=ranges, with_number=st.booleans())
+def test_rows_that_only_rise_are_ranked_as_a_batch_is(
+    increments: list[tuple[str, int]], limits: tuple[int, int | None], with_number: bool
+) -> None:
+    spec = update_spec(start=limits[0], end=limits[1], with_number=with_number)
+    given, harness, emitted = counts(increments), OperatorHarness.on_heap(spec), []
+    for number, change in enumerate(given, 1):
+        emitted += harness.run([change])
+        newest = newest_versions(given[:number], (0, 1))
+        keys = [[row for row in newest if row[0] == cat] for cat in "ab"]
+        assert materialize(emitted) == shown(spec, keys)
+
+
+@given(
+    given=anything, limits=ranges, with_number=st.booleans(), size=st.integers(1, 5), data=st.data()
+)
+def test_what_is_emitted_depends_on_the_input_only(
+    given: list[Change],
+    limits: tuple[int, int | None],
+    with_number: bool,
+    size: int,
+    data: st.DataObject,
+) -> None:
+    spec = rank_spec(start=limits[0], end=limits[1], with_number=with_number)
+    emits_the_same_any_way(spec, given, data, size)
+
+
+@given(increments=increments, size=st.integers(1, 5), data=st.data())
+def test_what_risen_rows_emit_depends_on_the_input_only(
+    increments: list[tuple[str, int]], size: int, data: st.DataObject
+) -> None:
+    emits_the_same_any_way(update_spec(with_number=True), counts(increments), data, size)
+
+
+@given(given=growing, data=st.data(), end_column=st.sampled_from([None, 0]))
+def test_nothing_is_left_of_what_was_taken_back(
+    given: list[Change], data: st.DataObject, end_column: int | None
+) -> None:
+    spec = rank_spec(end=2 if end_column is None else None, end_column=end_column)
+    back = [each.with_kind(RowKind.DELETE) for each in data.draw(st.permutations(given))]
+    harness = OperatorHarness.on_heap(spec)
+    harness.run([*given, *back], epoch_changes=3)
+    assert harness.stored_names() == set()
+
+
+@given(
+    given=anything,
+    fields=st.sampled_from([{}, {"with_number": True}, {"start": 2, "end": 3}]),
+)
+def test_a_ttl_that_never_strikes_changes_nothing(
+    given: list[Change], fields: dict[str, Any]
+) -> None:
+    plain = OperatorHarness.on_heap(rank_spec(**fields))
+    timed = OperatorHarness.on_heap(rank_spec(ttl_ms=(1_000,), **fields))
+    assert timed.run(given, epoch_changes=2) == plain.run(given)
+
+
+@pytest.mark.parametrize("with_number", [True, False])
+def test_a_large_partition_on_redis_is_that_on_heap(
+    redis_client: redis.Redis, with_number: bool
+) -> None:
+    """More rows than a packed map holds, in epochs of 40: what is read is only a part."""
+    chance = random.Random(7)
+    live: list[Any] = []
+    given = []
+    for number in range(600):
+        if live and chance.random() < 0.35:
+            row = live.pop(chance.randrange(len(live)))
+            given.append(Change(RowKind.DELETE, row))
+        else:
+            live.append((number, "a", chance.randrange(60)))
+            given.append(Change(RowKind.INSERT, live[-1]))
+    spec = rank_spec(end=10, with_number=with_number)
+    heap, remote = OperatorHarness.on_heap(spec), OperatorHarness.on_redis(spec, redis_client)
+
+    emitted = remote.run(given, epoch_changes=40)
+
+    assert emitted == heap.run(given, epoch_changes=40)
+    assert materialize(emitted) == shown(spec, live_rows(given, (1,)))
+    remote.close()
+
+
+def test_a_change_costs_the_same_however_many_rows_there_are(redis_client: redis.Redis) -> None:
+    """One change of a partition of 2,000 rows: round trips, and what was read in them.
+
+    A header and the first 16 rows; for a retraction also those of its sort key.
+    """
+    spec = rank_spec(end=10)
+    remote = OperatorHarness.on_redis(spec, redis_client)
+    remote.run([Change(RowKind.INSERT, (at, "a", at)) for at in range(2_000)])
+
+    costs = []
+    for change in (
+        Change(RowKind.INSERT, (1, "a", 1_995)),
+        Change(RowKind.INSERT, (1, "a", 5)),
+        Change(RowKind.DELETE, (1_998, "a", 1_998)),
+        Change(RowKind.DELETE, (7, "a", 7)),
+    ):
+        remote.run([change])
+        costs.append((remote.statistics[-1]["round_trips"], remote.statistics[-1]["reads"]))
+
+    assert costs == [(3, 17), (3, 17), (5, 19), (4, 18)]
+    remote.close()
+
+
+def test_expired_rows_are_not_ranked() -> None:
+    """Expiry emits nothing, and a retraction of an expired row is an orphan."""
+    spec = rank_spec(ttl_ms=(10,), with_number=True)
+    harness = OperatorHarness.on_heap(spec)
+    emitted = harness.run(
+        [
+            Change(RowKind.INSERT, (1, "a", 10)),
+            At(5),
+            Change(RowKind.INSERT, (2, "a", 5)),
+            At(10),
+            Change(RowKind.INSERT, (3, "a", 7)),
+            Change(RowKind.DELETE, (1, "a", 10)),
+        ]
+    )
+    assert emitted == [
+        Change(RowKind.INSERT, (1, "a", 10, 1)),
+        Change(RowKind.INSERT, (2, "a", 5, 2)),
+        Change(RowKind.UPDATE_BEFORE, (2, "a", 5, 1)),
+        Change(RowKind.UPDATE_AFTER, (3, "a", 7, 1)),
+        Change(RowKind.INSERT, (2, "a", 5, 2)),
+    ]
+    assert harness.statistics[-1]["orphans"] == 1
