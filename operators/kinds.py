@@ -6,12 +6,32 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from operators.compacting_materializer import CompactingSpec
 from operators.errors import InvalidSpec
+from operators.over.over_aggregate import OverSpec
+from operators.process_function import ProcessFunctionSpec
+from operators.windows.session_aggregate import SessionAggregateSpec
+from operators.windows.window_aggregate import SlicedAggregateSpec
+from operators.windows.window_join import WindowJoinSpec
+from operators.windows.window_rank import WindowRankSpec
+from operators.windows.window_table_function import WindowTableSpec
 
 if TYPE_CHECKING:
     from operators.spec import OperatorSpec
 
-SPECS: Final[dict[str, type[OperatorSpec]]] = {}
+SPECS: Final[dict[str, type[OperatorSpec]]] = {
+    cls.model_fields["kind"].default: cls
+    for cls in (
+        CompactingSpec,
+        OverSpec,
+        ProcessFunctionSpec,
+        SessionAggregateSpec,
+        SlicedAggregateSpec,
+        WindowJoinSpec,
+        WindowRankSpec,
+        WindowTableSpec,
+    )
+}
 """By `kind`."""
 
 

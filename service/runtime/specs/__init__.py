@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from operators.spec import InputSpec, RowSpec
 from service.runtime.dataflow_errors import UnsupportedNode
+from service.runtime.specs.over import over_spec
+from service.runtime.specs.process_function import process_function_spec
+from service.runtime.specs.window_join import window_join_spec
+from service.runtime.specs.window_rank import window_deduplicate_spec, window_rank_spec
+from service.runtime.specs.windows import (
+    group_window_aggregate_spec,
+    window_aggregate_spec,
+    window_table_function_spec,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,5 +91,15 @@ class StatefulNode:
 
 Builder = Callable[[StatefulNode], "OperatorSpec"]
 
-BUILDERS: Final[dict[str, Builder]] = {}
+BUILDERS: Final[dict[str, Builder]] = {
+    "global-window-aggregate": window_aggregate_spec,
+    "group-window-aggregate": group_window_aggregate_spec,
+    "over-aggregate": over_spec,
+    "process-table-function": process_function_spec,
+    "window-aggregate": window_aggregate_spec,
+    "window-deduplicate": window_deduplicate_spec,
+    "window-join": window_join_spec,
+    "window-rank": window_rank_spec,
+    "window-table-function": window_table_function_spec,
+}
 """By the node's type without `stream-exec-`: `group-aggregate`, `join`, ..."""

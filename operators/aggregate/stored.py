@@ -1,0 +1,209 @@
+"""Aggregate calls over the rows of a key, with what they remember in states of its own.
+
+Accumulators stay small, whatever the group's size. Distinct values are in a map, by arguments:
+calls of the same arguments share it, and a row reads and writes one entry of it. Values that
+functions remember are in states of `operators.aggregate.stored_functions`.
+
+Source: Flink's `DistinctAggCodeGen` and state data views.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from operators.aggregate.aggregates import (
+    AccumulatorCodec,
+    Accumulators,
+    Aggregates,
+    Call,
+    DistinctColumns,
+    ready,
+    remembers,
+)
+from operators.aggregate.stored_functions import STORED, RowsCodec, StoredFunction
+from state.descriptors import JSON, MapDescriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from operators.aggregate.call import AggregateCall
+    from operators.aggregate.functions import Aggregator
+    from operators.changelog import Row
+    from operators.keyed import OpenEpoch
+    from operators.spec import OperatorSpec
+    from state.descriptors import StateDescriptor
+    from state.primitives.maps import MapHandle
+
+
+class StoredAggregates:
+    """Calls over the rows of a key, with values and distinct sets in states of their own.
+
+    Args:
+        spec: The operator's; for the life of its states.
+        calls: What to compute.
+        counts_rows: As of `Aggregates`.
+        state: What names of states begin with.
+        stores_values: False: what functions remember is in their accumulators, in memory; only
+            distinct sets are states.
+    """
+
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        calls: Sequence[AggregateCall],
+        *,
+        counts_rows: bool,
+        state: str,
+        stores_values: bool = True,
+    ) -> None:
+        self.memory = Aggregates(calls, counts_rows=counts_rows)
+        """The same calls, all in memory."""
+        self._counts_rows = counts_rows
+        self._stored: list[StoredFunction | None] = []
+        for at, call in enumerate(calls):
+            made: StoredFunction | None = None
+            if stores_values and remembers(call):
+                name = f"{state}_values_{at}"
+                made = STORED[call.function](call, name, _life(spec, name))
+            self._stored.append(made)
+        self._sets: list[tuple[DistinctColumns, MapDescriptor[Row, list[int]]]] = []
+        for at, columns in enumerate(self.memory.distinct):
+            name = f"{state}_distinct_{at}"
+            types = calls[columns.calls[0].at].argument_types
+            descriptor: MapDescriptor[Row, list[int]] = MapDescriptor(
+                name=name, key_codec=RowsCodec(types), codec=JSON, **_life(spec, name)
+            )
+            self._sets.append((columns, descriptor))
+        self._plain: list[Call] = []
+        self._remembering: list[tuple[Call, StoredFunction]] = []
+        for at, call in enumerate(calls):
+            if not call.is_distinct:
+                made_ready = ready(at, call, self.memory.functions[at])
+                kept = self._stored[at]
+                if kept is None:
+                    self._plain.append(made_ready)
+                else:
+                    self._remembering.append((made_ready, kept))
+        self._kept = [each for each in self._stored if each is not None]
+        self._maps: list[tuple[DistinctColumns, MapHandle[Row, list[int]]]] = []
+        owners: Any = [
+            stored or function
+            for stored, function in zip(self._stored, self.memory.functions, strict=True)
+        ]
+        self._owners: list[Aggregator[Any]] = owners
+        self.codec = AccumulatorCodec(calls, owners, 0)
+        """Of the accumulators, without what is in states of its own."""
+        self.has_states = bool(self._kept or self._sets)
+        """Whether there is anything in states of its own."""
+
+    @property
+    def descriptors(self) -> list[StateDescriptor]:
+        """The states beside the accumulators."""
+        return [*(each.descriptor for each in self._kept), *(each for _, each in self._sets)]
+
+    def open(self, epoch: OpenEpoch) -> None:
+        """Take the handles of an epoch."""
+        for each in self._kept:
+            each.open(epoch)
+        self._maps = [(columns, epoch.session.map(each)) for columns, each in self._sets]
+
+    def create(self) -> Accumulators:
+        """Of no rows."""
+        return Accumulators([each.create() for each in self._owners], [])
+
+    def add_plain(self, accumulators: Accumulators, row: Row, *, is_retraction: bool) -> None:
+        """Take a row in or back, as far as accumulators alone are concerned."""
+        if not self._counts_rows:
+            accumulators.rows = 1
+        else:
+            accumulators.rows += -1 if is_retraction else 1
+        own = accumulators.own
+        for call in self._plain:
+            if call.passes(row):
+                at, function = call.at, call.function
+                do = function.retract if is_retraction else function.accumulate
+                own[at] = do(own[at], call.arguments(row))
+
+    async def add_stored(
+        self, accumulators: Accumulators, row: Row, *, is_retraction: bool
+    ) -> None:
+        """Take a row in or back, as far as states of their own are concerned."""
+        for call, _ in self._remembering:
+            if call.passes(row):
+                arguments = call.arguments(row)
+                await self._apply(accumulators, call, arguments, comes=not is_retraction)
+        for columns, handle in self._maps:
+            weights = columns.weights(row, -1 if is_retraction else 1)
+            if weights is not None:
+                arguments = columns.arguments(row)
+                await self._distinct(accumulators, columns, handle, arguments, weights)
+
+    async def merge(self, accumulators: Accumulators, other: Accumulators) -> None:
+        """Take in accumulators in memory, of later rows; they must not be used any more."""
+        rows = accumulators.rows
+        accumulators.rows = rows + other.rows if self._counts_rows else max(rows, other.rows)
+        own = accumulators.own
+        for call in self._plain:
+            own[call.at] = call.function.merge(own[call.at], other.own[call.at])
+        for call, stored in self._remembering:
+            own[call.at] = await stored.merge(own[call.at], other.own[call.at])
+        for (columns, handle), others in zip(self._maps, other.distinct, strict=True):
+            for text, counts in others.items():
+                arguments = columns.codec.decode(text)
+                await self._distinct(accumulators, columns, handle, arguments, counts)
+
+    def plain_values(self, accumulators: Accumulators) -> Row | None:
+        """The value of each call; None where states of their own must be asked."""
+        return None if self._kept else self.memory.values(accumulators)
+
+    async def values(self, accumulators: Accumulators) -> Row:
+        """The value of each call."""
+        plain = self.plain_values(accumulators)
+        if plain is not None:
+            return plain
+        found: list[Any] = []
+        of_calls = zip(self.memory.functions, self._stored, accumulators.own, strict=True)
+        for function, stored, own in of_calls:
+            found.append(function.value(own) if stored is None else await stored.value(own))
+        return tuple(found)
+
+    async def clear(self) -> None:
+        """Forget all that the current key has beside its accumulators."""
+        for each in self._kept:
+            await each.clear()
+        for _, handle in self._maps:
+            await handle.clear()
+
+    async def _apply(
+        self, accumulators: Accumulators, call: Call, arguments: Row, *, comes: bool
+    ) -> None:
+        own, at = accumulators.own, call.at
+        stored = self._stored[at]
+        if stored is None:
+            do = call.function.accumulate if comes else call.function.retract
+            own[at] = do(own[at], arguments)
+        elif comes:
+            own[at] = await stored.accumulate(own[at], arguments)
+        else:
+            own[at] = await stored.retract(own[at], arguments)
+
+    async def _distinct(
+        self,
+        accumulators: Accumulators,
+        columns: DistinctColumns,
+        handle: MapHandle[Row, list[int]],
+        arguments: Row,
+        weights: list[int],
+    ) -> None:
+        change = columns.merged(await handle.get(arguments), weights)
+        if change.has_changed:
+            if any(change.counts):
+                await handle.put(arguments, change.counts)
+            else:
+                await handle.remove(arguments)
+        for call, comes in change.calls:
+            await self._apply(accumulators, call, arguments, comes=comes)
+
+
+def _life(spec: OperatorSpec, name: str) -> dict[str, Any]:
+    return {"ttl": spec.ttl_of(0), **spec.past_of(name)}
