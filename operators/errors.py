@@ -4,13 +4,20 @@ OperatorError                       code operator-*
 ├── AggregateFailed                 an aggregate function cannot go on
 ├── ChangelogError                  a changelog breaks a rule of changelogs
 ├── InvalidSpec                     an operator was asked for that can not be
+│   └── FunctionUnavailable         a function of a user is not installed, or is none
 ├── LookupFailed                    a table that a look-up join asks does not answer
-└── MissingRowTime                  a row's time is null where it decides
+├── MissingRowTime                  a row's time is null where it decides
+└── PrimaryKeyConflict              distinct records with one primary key, and that is an error
 
 Messages name columns, counts and rules; never row values, and keys only hashed.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class OperatorError(Exception):
@@ -54,3 +61,21 @@ class MissingRowTime(OperatorError):
     """A row's time is null where it decides; Flink ends the job, too."""
 
     code = "operator-missing-row-time"
+
+
+class FunctionUnavailable(InvalidSpec):
+    """A function of a user is not installed here, or is none."""
+
+    code = "operator-function-unavailable"
+
+
+class PrimaryKeyConflict(OperatorError):
+    """Distinct records with one primary key, under ON CONFLICT DO ERROR."""
+
+    code = "operator-conflict"
+
+    def __init__(self, key: Sequence[str]) -> None:
+        super().__init__(
+            f"distinct records with one primary key ({', '.join(key)}): "
+            "ON CONFLICT DO NOTHING would keep the first"
+        )

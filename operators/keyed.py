@@ -28,7 +28,8 @@ The order of an epoch
 ---------------------
 1. Timers in processing time that are due by the epoch's time fire.
 2. Changes are processed, in order within a key. The watermark is still that of the epoch before.
-3. The watermark moves on, and timers in event time that are due by then fire.
+3. The watermark moves on, and timers in event time that are due by then fire. While it stands
+   still none fires, even such as were registered for a time that has passed already.
 
 So a change is never late for a watermark that came after it, and what timers emit goes before what
 the next epoch brings, as in Flink, where a watermark is a record among others.
@@ -87,7 +88,7 @@ class Emitter(Protocol):
 class InputChange:
     """A change on its way through an operator, and where to emit what follows from it."""
 
-    __slots__ = ("_out", "_rank", "input", "is_orphan", "key", "kind", "row")
+    __slots__ = ("_out", "_rank", "input", "is_late", "is_orphan", "key", "kind", "row")
 
     def __init__(
         self,
@@ -108,6 +109,7 @@ class InputChange:
         self.key = key
         """The key's columns."""
         self.is_orphan = False
+        self.is_late = False
 
     def emit(self, kind: RowKind, row: Row) -> None:
         """Send a change downstream."""
@@ -117,21 +119,27 @@ class InputChange:
         """Say that this retraction matched nothing: it is counted and listed for people."""
         self.is_orphan = True
 
+    def late(self) -> None:
+        """Say that this row is dropped, since the watermark has passed it: it is counted."""
+        self.is_late = True
+
 
 class FiredTimer:
     """A timer that fires, and where to emit what follows from it."""
 
-    __slots__ = ("_out", "_place", "key", "namespace", "stored_key", "time_ms")
+    __slots__ = ("_orphan", "_out", "_place", "key", "namespace", "stored_key", "time_ms")
 
     def __init__(
         self,
         out: Callable[[tuple[tuple[int, bytes], RowKind, Row]], None],
+        orphan: Callable[[RowKind, Row], None],
         time_ms: int,
         stored_key: bytes,
         key: Row,
         namespace: bytes,
     ) -> None:
         self._out = out
+        self._orphan = orphan
         self._place = (time_ms, stored_key)
         self.time_ms = time_ms
         self.stored_key = stored_key
@@ -143,6 +151,15 @@ class FiredTimer:
     def emit(self, kind: RowKind, row: Row) -> None:
         """Send a change downstream."""
         self._out((self._place, kind, row))
+
+    def orphan(self, kind: RowKind, row: Row) -> None:
+        """Say that a retraction that had waited matched nothing: it is counted and listed.
+
+        Args:
+            kind: Of the retraction.
+            row: The whole row, as it came by the first input.
+        """
+        self._orphan(kind, row)
 
 
 class KeyTimers:

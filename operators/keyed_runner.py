@@ -18,7 +18,7 @@ import numpy as np
 from operators.batch import ChangeBatch, EpochOutput
 from operators.changelog import Row, RowKind
 from operators.keyed import FiredTimer, InputChange, OpenEpoch
-from operators.orphans import orphans_of_rows
+from operators.orphans import late_writes, orphans_of_rows
 from state.arrow_values import python_values, to_column
 from state.execution.controller import Controller
 from state.execution.site import Site
@@ -124,15 +124,20 @@ class KeyedRunner:
         run.fire_event_timers(key_groups)
         run.session.clean_up(key_groups)
         writes = run.session.writes()
-        orphans = [each for each in changes if each.change.is_orphan]
+        orphans = [
+            (each.key_group, each.key, self._canonical(each.change), each.change.kind)
+            for each in changes
+            if each.change.is_orphan
+        ]
+        orphans += run.late_orphans()
         for key_group, write in orphans_of_rows(
-            (
-                (each.key_group, each.key, self._canonical(each.change), each.change.kind)
-                for each in orphans
-            ),
+            orphans,
             times.time_ms,
             self.spec.orphans_max,
         ):
+            writes.setdefault(key_group, []).append(write)
+        late = [each.key_group for each in changes if each.change.is_late]
+        for key_group, write in late_writes(late):
             writes.setdefault(key_group, []).append(write)
         transaction.commit(writes)
         order = np.sort(np.concatenate([np.zeros(0, np.int64), *(b.order for b in batches)]))
@@ -142,6 +147,7 @@ class KeyedRunner:
             "rows_in": len(changes),
             "rows_out": len(output),
             "orphans": len(orphans),
+            "late": len(late),
             "keys": len({each.key for each in changes}),
             "expired": run.session.statistics().cleaned,
             "migrations": 0,
@@ -185,10 +191,14 @@ class KeyedRunner:
         return session if self._channel_of is None else self._channel_of(session)
 
     def _canonical(self, change: InputChange) -> bytes:
-        codec = self._row_codecs[change.input]
+        return self.row_codec(change.input).encode(change.row)
+
+    def row_codec(self, number: int) -> RowCodec:
+        """The codec of an input's rows, made when it is first needed."""
+        codec = self._row_codecs[number]
         if codec is None:
-            codec = self._row_codecs[change.input] = self.spec.inputs[change.input].codec()
-        return codec.encode(change.row)
+            codec = self._row_codecs[number] = self.spec.inputs[number].codec()
+        return codec
 
     def _output(self, out: _Emissions, order: np.ndarray) -> ChangeBatch:
         """Emissions as columns; order numbers are those of causes."""
@@ -258,6 +268,7 @@ class _Epoch:
         clock = TtlClock(times.time_ms, times.watermark_ms, runner.spec.ttl_extension_ms)
         self.session = StateSession(transaction, clock=clock, is_local=is_local)
         self.out = _Emissions()
+        self._late_orphans: list[tuple[tuple[int, bytes], int, bytes, bytes, RowKind]] = []
         self._operator.open(OpenEpoch(self.session, times))
         site = Site(runner.spec.kind, runner.node, epoch)
         process = self._bundle if runner.takes_bundles else self._operator.process
@@ -284,6 +295,10 @@ class _Epoch:
                 submit(each.change, each.key, each.key_group)
         self.controller.drain()
 
+    def late_orphans(self) -> list[tuple[int, bytes, bytes, RowKind]]:
+        """The retractions of which timers found that they match nothing, in their order."""
+        return [each[1:] for each in sorted(self._late_orphans, key=op.itemgetter(0))]
+
     def fire_processing_timers(self, key_groups: Sequence[int]) -> None:
         """Fire what is due by the epoch's time."""
         descriptor = self._operator.processing_timers
@@ -299,7 +314,8 @@ class _Epoch:
     def fire_event_timers(self, key_groups: Sequence[int]) -> None:
         """Fire what is due by the watermark that comes after the epoch's changes."""
         descriptor = self._operator.event_timers
-        if descriptor is not None:
+        moves = self._times.next_watermark_ms > self._times.watermark_ms
+        if descriptor is not None and moves:
             self._fire(
                 self.session.timers(descriptor),
                 key_groups,
@@ -320,7 +336,13 @@ class _Epoch:
 
         async def fired(timer: Timer) -> None:
             key = self._runner.key_of(timer.key)
-            await on_timer(FiredTimer(out, timer.time_ms, timer.key, key, timer.namespace))
+
+            def orphan(kind: RowKind, row: Row) -> None:
+                place = (timer.time_ms, timer.key)
+                text = self._runner.row_codec(0).encode(row)
+                self._late_orphans.append((place, timer.key_group, timer.key, text, kind))
+
+            await on_timer(FiredTimer(out, orphan, timer.time_ms, timer.key, key, timer.namespace))
 
         self.controller.non_record(
             lambda: None, lambda: self.controller.fire(timers, until_ms, fired)

@@ -8,6 +8,7 @@ import orjson
 
 from operators.aggregate.group_aggregate import GroupAggregateSpec, IncrementalAggregateSpec
 from operators.changelog_normalize import ChangelogNormalizeSpec
+from operators.compacting_materializer import CompactingSpec
 from operators.deduplicate.spec import DeduplicateSpec
 from operators.errors import InvalidSpec
 from operators.join.interval import IntervalJoinSpec
@@ -18,9 +19,16 @@ from operators.join.streaming import StreamingJoinSpec
 from operators.join.temporal import TemporalJoinSpec
 from operators.keyed_runner import KeyedRunner
 from operators.lag_lead import LagLeadSpec
+from operators.over.over_aggregate import OverSpec
+from operators.process_function import ProcessFunctionSpec
 from operators.rank.spec import RankSpec
 from operators.temporal_sort import TemporalSortSpec
 from operators.upsert_materializer import MaterializerSpec, UpsertMaterializer
+from operators.windows.session_aggregate import SessionAggregateSpec
+from operators.windows.window_aggregate import SlicedAggregateSpec
+from operators.windows.window_join import WindowJoinSpec
+from operators.windows.window_rank import WindowRankSpec
+from operators.windows.window_table_function import WindowTableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +55,14 @@ SPECS: Final[dict[str, type[OperatorSpec]]] = {
         DeduplicateSpec,
         RankSpec,
         TemporalSortSpec,
+        CompactingSpec,
+        OverSpec,
+        ProcessFunctionSpec,
+        SessionAggregateSpec,
+        SlicedAggregateSpec,
+        WindowJoinSpec,
+        WindowRankSpec,
+        WindowTableSpec,
     )
 }
 """By `kind`."""

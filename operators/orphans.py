@@ -1,13 +1,15 @@
 """Orphans: retractions that matched nothing, counted for ever and listed as far as there is room.
 
     T:orphans    stream, bounded: key (canonical), op (-U or -D), row (canonical), ms (epoch time)
-    T:counters   hash: `orphans` is how many there were
+    T:counters   hash: `orphans` is how many there were, `late` how many rows came too late
 
-They tell of a source that loses or doubles changes, or of a TTL that is too short.
+Orphans tell of a source that loses or doubles changes, or of a TTL that is too short; late rows, of
+a watermark that goes too fast for its source.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 ORPHANS = b"orphans"
 """The stream."""
+LATE = b"late"
+"""The field of rows that the watermark had passed, and that were dropped."""
 COUNTERS = b"counters"
 """The hash; the field has the stream's name."""
 
@@ -84,3 +88,13 @@ def orphans_of_rows(
         yield key_group, HashAdd(COUNTERS, ORPHANS, len(entries))
         if orphans_max:
             yield key_group, StreamAppend(ORPHANS, entries[-orphans_max:], orphans_max)
+
+
+def late_writes(key_groups: Iterable[int]) -> Iterator[tuple[int, Write]]:
+    """The writes that count late rows, one for each key group that has some.
+
+    Args:
+        key_groups: Of each late row.
+    """
+    for key_group, count in sorted(Counter(key_groups).items()):
+        yield key_group, HashAdd(COUNTERS, LATE, count)

@@ -25,10 +25,12 @@ that we run asks for a watermark."""
 RUN_WITHOUT_VIEW: frozenset[str] = frozenset(
     {
         "changelog-normalize", "deduplicate", "global-group-aggregate", "global-window-aggregate",
-        "group-aggregate", "incremental-group-aggregate", "interval-join", "join", "limit",
-        "local-group-aggregate", "local-window-aggregate", "lookup-join", "mini-batch-assigner",
-        "multi-join", "over-aggregate", "rank", "sort-limit", "temporal-join", "temporal-sort",
-        "window-aggregate", "window-table-function",
+        "group-aggregate", "group-window-aggregate", "incremental-group-aggregate",
+        "interval-join", "join", "limit", "local-group-aggregate", "local-window-aggregate",
+        "lookup-join", "mini-batch-assigner", "multi-join", "over-aggregate",
+        "process-table-function", "rank", "sort-limit", "temporal-join", "temporal-sort",
+        "window-aggregate", "window-deduplicate", "window-join", "window-rank",
+        "window-table-function",
     }
 )  # fmt: skip
 """Nodes without a typed view that are run: by operators that `service.runtime.specs` builds, or
@@ -85,10 +87,6 @@ def _of_scan(node: ExecNode, scan: TableScan) -> Iterator[Unsupported]:
 
 
 def _of_sink(node: ExecNode, sink: Sink) -> Iterator[Unsupported]:
-    if sink.conflict_behavior in ("ERROR", "NOTHING"):
-        path = f"{node.path}/conflictStrategy/behavior"
-        reason = f"ON CONFLICT DO {sink.conflict_behavior} is not supported yet"
-        yield Unsupported(node.id, node.type_text, path, reason)
     for ability in sink.abilities:
         if ability.type not in SINK_ABILITIES:
             reason = f"the ability {ability.type} of a sink is not supported"

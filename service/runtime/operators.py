@@ -10,6 +10,7 @@ from operators.upsert_materializer import MaterializerSpec
 from service.plan.nodes import Sink
 from service.runtime.node_options import HIGH_OPTION, LOW_OPTION, threshold
 from service.runtime.specs import BUILDERS, StatefulNode
+from service.runtime.specs.compacting import compacting_spec
 from state.multiset.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -80,7 +81,11 @@ def stateful_nodes(
     found: list[OperatorInfo] = []
     for node in plan.nodes:
         builder = BUILDERS.get(node.node_type.short)
-        if isinstance(node.view, Sink) and node.view.require_upsert_materialize:
+        if isinstance(node.view, Sink) and node.view.conflict_behavior in ("ERROR", "NOTHING"):
+            settling = compacting_spec(StatefulNode(node, plan, options))
+            kind = "watermark-compacting-sink-materializer"
+            found.append(_info(node, kind, _with_limit(settling, orphans_max)))
+        elif isinstance(node.view, Sink) and node.view.require_upsert_materialize:
             materializer = replace(
                 _materializer(node, node.view, options),
                 orphans_max=orphans_max,
@@ -89,9 +94,12 @@ def stateful_nodes(
             found.append(_info(node, "sink-materializer", materializer))
         elif builder is not None:
             spec = builder(StatefulNode(node, plan, options))
-            limited = spec.model_copy(update={"orphans_max": orphans_max})
-            found.append(_info(node, node.node_type.short, limited))
+            found.append(_info(node, node.node_type.short, _with_limit(spec, orphans_max)))
     return found
+
+
+def _with_limit(spec: OperatorSpec, orphans_max: int) -> OperatorSpec:
+    return spec.model_copy(update={"orphans_max": orphans_max})
 
 
 def _info(node: ExecNode, kind: str, spec: MaterializerSpec | OperatorSpec) -> OperatorInfo:

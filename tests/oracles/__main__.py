@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.oracles.cases import Case, Kind, NoCases, Outcome, find_cases
+from tests.oracles.compacting import run_compacting
 from tests.oracles.engines import Engines
 from tests.oracles.materializer import run_materializer
 from tests.oracles.ttl import run_ttl
@@ -107,8 +108,10 @@ def _run(case: Case, options: argparse.Namespace, engines: Engines) -> Iterator[
             yield from _plan_runner()(case, options.engine, options.backend, engines)
         case Kind.VALIDATION:
             yield run_validation(case)
+        case Kind.COMPACTING if "harness" not in options.engine:
+            yield Outcome(case.name, unsupported="compacting cases without engine harness")
         case Kind.COMPACTING:
-            yield Outcome(case.name, unsupported="watermark-compacting-sink-materializer")
+            yield from run_compacting(case, options.backend, engines)
         case Kind.TTL:
             yield from run_ttl(case, options.backend, engines)
 

@@ -25,6 +25,10 @@ _MEANINGS = (
         r"InvalidProperty|UnknownNodeType",
     ),
     (r"system function|operator|signature", r"(Invalid|Malformed)Expression"),
+    (
+        r"Primary key constraint violation",
+        r".*(PrimaryKeyConflict|distinct records with one primary key)",
+    ),
     (r"NotNullEnforcer|NOT NULL|null value", r".*\[tailrace:sink-refused\].* is null"),
     (r"[Ll]ength of .*column|LengthEnforcer", r".*\[tailrace:sink-refused\].* length"),
     (r"[Dd]eserialize|[Ff]ailed to parse|parse error", r".*\[tailrace:malformed-change\]"),

@@ -7,13 +7,13 @@ lists them. A builder reads the node's own properties (`node.raw`), refuses what
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from operators.spec import InputSpec, RowSpec
 from service.runtime.dataflow_errors import UnsupportedNode
-from service.runtime.specs import two_phase
+from service.runtime.specs import two_phase, windows
 from service.runtime.specs.changelog_normalize import changelog_normalize_spec
 from service.runtime.specs.deduplicate import deduplicate_spec
 from service.runtime.specs.group_aggregate import group_aggregate_spec
@@ -22,10 +22,19 @@ from service.runtime.specs.join import join_spec
 from service.runtime.specs.limit import limit_spec
 from service.runtime.specs.lookup_join import lookup_join_spec
 from service.runtime.specs.multi_join import multi_join_spec
+from service.runtime.specs.over import over_spec
+from service.runtime.specs.process_function import process_function_spec
 from service.runtime.specs.rank import rank_spec
 from service.runtime.specs.temporal_join import temporal_join_spec
 from service.runtime.specs.temporal_sort import temporal_sort_spec
 from service.runtime.specs.two_phase import global_aggregate_spec, incremental_aggregate_spec
+from service.runtime.specs.window_join import window_join_spec
+from service.runtime.specs.window_rank import window_deduplicate_spec, window_rank_spec
+from service.runtime.specs.windows import (
+    group_window_aggregate_spec,
+    window_aggregate_spec,
+    window_table_function_spec,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,23 +112,35 @@ BUILDERS: Final[dict[str, Builder]] = {
     "changelog-normalize": changelog_normalize_spec,
     "deduplicate": deduplicate_spec,
     "global-group-aggregate": global_aggregate_spec,
+    "global-window-aggregate": window_aggregate_spec,
     "group-aggregate": group_aggregate_spec,
+    "group-window-aggregate": group_window_aggregate_spec,
     "incremental-group-aggregate": incremental_aggregate_spec,
     "interval-join": interval_join_spec,
     "join": join_spec,
     "limit": limit_spec,
     "lookup-join": lookup_join_spec,
     "multi-join": multi_join_spec,
+    "over-aggregate": over_spec,
+    "process-table-function": process_function_spec,
     "rank": rank_spec,
     "sort-limit": limit_spec,
     "temporal-join": temporal_join_spec,
     "temporal-sort": temporal_sort_spec,
+    "window-aggregate": window_aggregate_spec,
+    "window-deduplicate": window_deduplicate_spec,
+    "window-join": window_join_spec,
+    "window-rank": window_rank_spec,
+    "window-table-function": window_table_function_spec,
 }
 """By the node's type without `stream-exec-`: `group-aggregate`, `join`, ..."""
 
-IdentityNodes = Callable[["CompiledPlan"], "frozenset[int]"]
+IdentityNodes = Callable[["CompiledPlan"], "Set[int]"]
 
-IDENTITIES: Final[tuple[IdentityNodes, ...]] = (two_phase.identity_nodes,)
+IDENTITIES: Final[tuple[IdentityNodes, ...]] = (
+    two_phase.identity_nodes,
+    windows.identity_nodes,
+)
 """Each tells nodes that pass on what they get, since a later node does their work: an epoch is a
 bundle, so what a local aggregation would save is saved by the global one."""
 

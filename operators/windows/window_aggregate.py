@@ -1,0 +1,194 @@
+"""Aggregates of tumbling, hopping and cumulating windows.
+
+A row is aggregated into its slice; when the watermark reaches a window's last millisecond its
+slices are merged and the result comes out, once. Worked example, SUM(v) of HOP(slide 5 s, size
+10 s):
+
+    +I (a, 1, 00:03)       slice 00:05: 1
+    +I (a, 2, 00:08)       slice 00:10: 2
+    watermark 00:09.999    +I (a, 1, 23:55, 00:05)   +I (a, 3, 00:00, 00:10)
+    +I (a, 4, 00:09)       late for its slice's first window, not for the last: slice 00:10: 6
+    watermark 00:20        +I (a, 6, 00:05, 00:15)
+
+A row is late, dropped and counted, once the last window that contains its time has come out. In
+processing time, windows come out in the first epoch that begins at their end or later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import model_validator
+
+from operators.aggregate import AccumulatorCodec, Aggregates
+from operators.changelog import RowKind
+from operators.windows.shapes import Cumulating, Hopping, Sliced, Span
+from operators.windows.spec import PropertyColumns, WindowAggregateSpec, time_of
+from operators.windows.windowed import WindowedOperator
+from state.descriptors import MapDescriptor
+from state.lexicographic import lexicographic_codec
+from state.types import parse_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from operators.aggregate import Accumulators
+    from operators.keyed import FiredTimer, InputChange, OpenEpoch
+
+END_CODEC = lexicographic_codec([parse_type("BIGINT NOT NULL")])
+"""Ends of windows in local time, in ms, in their order."""
+
+
+class SlicedAggregateSpec(WindowAggregateSpec):
+    """Aggregates of windows that are made of slices."""
+
+    kind: Literal["window-aggregate"] = "window-aggregate"
+    shape: Sliced
+
+    @model_validator(mode="after")
+    def _sliced(self) -> Self:
+        if isinstance(self.shape, Hopping) and not self.shape.is_sliced:
+            raise ValueError("the size of hopping windows must be a multiple of their slide")
+        return self
+
+    def operator(self) -> WindowAggregate:
+        """The operator of it."""
+        return WindowAggregate(self)
+
+
+class WindowAggregate(WindowedOperator):
+    """Emit the aggregates of each window once, when its time has come.
+
+    Characteristics:
+        input       all kinds, keyed by what is grouped by
+        output      +I: key, values, properties of the window; nothing of a window without rows
+        state       `slices`: the accumulators of each slice, by its end; nothing once the last
+                    window of it has come out
+        state cost  a round trip for an epoch's keys; a slice is read and written once an epoch
+        time        event or processing time: a timer for each window
+        unseen -D   taken back from its slice, as in Flink: the sum may go below zero
+
+    Source: Flink SlicingWindowOperator with SliceSharedWindowAggProcessor and
+    SliceUnsharedWindowAggProcessor. Flink's local phase has no part here: an epoch is a bundle.
+    """
+
+    def __init__(self, spec: SlicedAggregateSpec) -> None:
+        super().__init__(spec)
+        self._spec = spec
+        self._shape: Any = spec.shape
+        self._attached = spec.end_column is not None
+        self._aggregates = Aggregates(spec.calls)
+        codec = AccumulatorCodec(
+            self._aggregates.calls, self._aggregates.functions, len(self._aggregates.distinct)
+        )
+        types = spec.output.types
+        first = len(types) - len(spec.properties)
+        self._properties = PropertyColumns(spec.properties, types[first:], self._zone)
+        self._slice_map: MapDescriptor[tuple[int], Accumulators] = MapDescriptor(
+            name="slices", key_codec=END_CODEC, codec=codec
+        )
+        self.descriptors = self.prefetched = (self._slice_map,)
+
+    def open(self, epoch: OpenEpoch) -> None:
+        """Take the handles."""
+        super().open(epoch)
+        self._session = epoch.session
+        self._slices = epoch.session.map(self._slice_map)
+
+    async def process_bundle(self, changes: Sequence[InputChange]) -> None:
+        """Aggregate the rows of a key into their slices."""
+        by_slice: dict[int, list[InputChange]] = {}
+        for change in changes:
+            target = self._target(change)
+            if target is None:
+                change.late()
+            else:
+                by_slice.setdefault(target, []).append(change)
+        for slice_end, mine in by_slice.items():
+            held = await self._slices.get((slice_end,)) or self._aggregates.create()
+            for change in mine:
+                if change.kind.is_retraction:
+                    self._aggregates.retract(held, change.row)
+                else:
+                    self._aggregates.accumulate(held, change.row)
+            if held.rows:
+                await self._slices.put((slice_end,), held)
+            else:
+                # Hopping windows without rows wake no later ones, which would let go of it.
+                await self._slices.remove((slice_end,))
+
+    def _target(self, change: InputChange) -> int | None:
+        """The slice that a row goes into; None if it is late. The next window gets its timer."""
+        slice_end = self._slice_end(change)
+        if slice_end is None:
+            return None
+        if not self._has_passed(slice_end):
+            self._wake_at(slice_end)
+            return slice_end
+        last = slice_end if self._attached else self._shape.last_window_end(slice_end)
+        if self._has_passed(last):
+            return None
+        unfired = slice_end
+        while self._has_passed(unfired):
+            unfired += self._shape.slice_ms
+        self._wake_at(unfired)
+        if isinstance(self._shape, Cumulating):
+            return self._shape.first_slice_end(slice_end)
+        return slice_end
+
+    def _slice_end(self, change: InputChange) -> int | None:
+        if self._spec.end_column is not None:
+            return time_of(change.row, self._spec.end_column)
+        if self._spec.time_column is None:
+            return int(self._shape.slice_end(self._now_ms))
+        at_ms = time_of(change.row, self._spec.time_column)
+        return None if at_ms is None else int(self._shape.slice_end(self._zone.of(at_ms)))
+
+    def _wake_at(self, window_end: int) -> None:
+        self._timers.register(self._fires_ms(window_end), b"%d" % window_end)
+
+    async def _fire(self, timer: FiredTimer) -> None:
+        """Emit a window, and let go of the slice that no later window has."""
+        self._session.set_namespace(b"")
+        window_end = int(timer.namespace)
+        held = await self._merged(window_end)
+        start = self._shape.window_start(window_end)
+        is_empty = held is None or not held.rows
+        if held is not None and not is_empty:
+            properties = self._properties.of(Span(start=start, end=window_end))
+            values = self._aggregates.values(held)
+            timer.emit(RowKind.INSERT, (*timer.key, *values, *properties))
+        if self._attached:
+            return
+        if isinstance(self._shape, Hopping) and not is_empty:
+            self._wake_at(window_end + self._shape.slide_ms)
+        if isinstance(self._shape, Cumulating) and window_end < start + self._shape.size_ms:
+            self._wake_at(window_end + self._shape.step_ms)
+
+    async def _merged(self, window_end: int) -> Accumulators | None:
+        """The accumulators of a window; None if it has no row."""
+        shape = self._shape
+        if not self._attached and isinstance(shape, Hopping):
+            held = None
+            for slice_end in shape.slices(window_end):
+                held = self._both(held, await self._slices.get((slice_end,)))
+            await self._slices.remove((shape.slices(window_end)[-1],))
+            return held
+        held = await self._slices.get((window_end,))
+        await self._slices.remove((window_end,))
+        if self._attached or not isinstance(shape, Cumulating):
+            return held
+        first = shape.first_slice_end(window_end)
+        if window_end != first:
+            held = self._both(await self._slices.get((first,)), held)
+        if window_end == shape.last_window_end(window_end):
+            await self._slices.remove((first,))
+        elif held is not None:
+            await self._slices.put((first,), held)
+        return held
+
+    def _both(self, held: Accumulators | None, more: Accumulators | None) -> Accumulators | None:
+        if held is None or more is None:
+            return more if held is None else held
+        self._aggregates.merge(held, more)
+        return held
