@@ -55,7 +55,7 @@ from state.backends.redis import RedisBackend
 from state.backends.rules import check_epoch
 from state.backends.transport import ClientSettings, shared_transport
 from state.epochs import EpochLedger
-from state.errors import StateError
+from state.errors import OperatorFailed, StateError
 from state.types import arrow_type
 
 if TYPE_CHECKING:
@@ -137,6 +137,10 @@ class OperatorTask:
         rows = pa.Table.from_batches(gathered).combine_chunks()
         try:
             yield from _PartitionEpoch(self, epoch, rows).run()
+        except OperatorFailed as error:
+            if isinstance(cause := error.__cause__, OperatorError):
+                raise WorkerError(cause.code, f"{cause} ({error})") from error
+            raise WorkerError(error.code, str(error)) from error
         except (StateError, OperatorError) as error:
             raise WorkerError(error.code, str(error)) from error
 

@@ -8,9 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from service.plan import explain, load_plan, unsupported
+from service.plan import RUN_WITHOUT_VIEW, explain, load_plan, unsupported
 from service.plan.changelog_modes import node_modes
 from service.plan.errors import InvalidStateMetadata
+from service.runtime.specs import BUILDERS
 from tests.service.plan.builders import recorded
 
 PLANS = [
@@ -86,15 +87,14 @@ def test_the_changelog_modes_are_those_that_flink_infers(entry: dict[str, Any]) 
         assert [mode for _, mode in ours[1:]] == [mode for _, mode in theirs[1:]]
 
 
-def test_what_is_not_run_is_named() -> None:
-    missing = {
-        finding.type.rpartition("_")[0].removeprefix("stream-exec-")
-        for entry in PLANS
-        for finding in unsupported(load_plan(entry["plan"]))
-    }
+def test_every_recorded_plan_is_run() -> None:
+    assert [each for entry in PLANS for each in unsupported(load_plan(entry["plan"]))] == []
 
-    assert {"join", "rank", "group-aggregate", "sink", "lookup-join"} <= missing
-    assert not missing & {"calc", "exchange", "table-source-scan", "drop-update-before"}
+
+def test_what_runs_without_a_view_is_what_operators_are_built_for() -> None:
+    fused = {"local-group-aggregate", "local-window-aggregate", "mini-batch-assigner"}
+
+    assert BUILDERS.keys() | fused == RUN_WITHOUT_VIEW
 
 
 def _tree(text: str) -> list[str]:
