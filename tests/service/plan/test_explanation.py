@@ -241,12 +241,6 @@ def test_errors_are_findings_too() -> None:
     ]
 
 
-NOT_RUN = [
-    ("105_", "/nodes/3/conflictStrategy/behavior", "ON CONFLICT DO NOTHING"),
-    ("107_", "/nodes/3/conflictStrategy/behavior", "ON CONFLICT DO ERROR"),
-]
-
-
 @pytest.mark.parametrize(
     ("abilities", "reasons"),
     [
