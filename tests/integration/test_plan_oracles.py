@@ -6,15 +6,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.oracles import RECORDED
 
 ROOT = Path(__file__).parents[2]
-SINKS = ("100", "101", "102", "109", "111", "112")
+CHOSEN = (
+    *("011", "022", "032", "042", "062", "071", "087", "090", "105", "120", "130", "131", "133"),
+    *("100", "101", "102", "109", "111", "112"),
+)
+"""One or two of each operator; all of them run without Spark in `tests.oracles.test_plan_cases`."""
 
 
+@pytest.mark.timeout(700)
 def test_recorded_plans_give_the_recorded_changes_on_spark() -> None:
     folders = [
-        str(each) for each in sorted((RECORDED / "plans").iterdir()) if each.name[:3] in SINKS
+        str(each) for each in sorted((RECORDED / "plans").iterdir()) if each.name[:3] in CHOSEN
     ]
 
     run = subprocess.run(
@@ -23,9 +30,9 @@ def test_recorded_plans_give_the_recorded_changes_on_spark() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=400,
+        timeout=600,
         cwd=ROOT,
     )
 
-    assert run.stdout.splitlines()[-1:] == [f"{len(SINKS)} passed, 0 failed"], run.stdout
+    assert run.stdout.splitlines()[-1:] == [f"{len(CHOSEN)} passed, 0 failed"], run.stdout
     assert run.returncode == 0, run.stderr[-2_000:]
