@@ -29,6 +29,7 @@ from operators.batch import ChangeBatch, EpochOutput
 from operators.changelog import Change, RowKind
 from operators.errors import InvalidSpec
 from operators.keyed_epoch import KeyedEpoch, KeyedInput
+from operators.net_changes import net_changes
 from operators.orphans import orphan_writes
 from state.errors import InvalidThresholds
 from state.multiset.changes import Report
@@ -86,6 +87,8 @@ class MaterializerSpec:
     """Keys of one key group that an epoch cleans beside those that it touches."""
     emit_expired: bool = False
     """Expiry of the row that the sink shows emits what that means: -D, or +U of what remains."""
+    net_changes: bool = False
+    """Emit at most one change for a key and epoch: what is different at its end."""
     orphans_max: int = 1000
     """Orphans that are kept for each key group; the count goes on."""
     backend: str = "redis"
@@ -158,6 +161,7 @@ class MaterializerSpec:
                 "ttl_enabled_ms": self.ttl_enabled_ms,
                 "due_keys_max": self.due_keys_max,
                 "emit_expired": self.emit_expired,
+                "net_changes": self.net_changes,
                 "orphans_max": self.orphans_max,
                 "backend": self.backend,
             }
@@ -181,6 +185,7 @@ class MaterializerSpec:
             ttl_enabled_ms=fields["ttl_enabled_ms"],
             due_keys_max=fields["due_keys_max"],
             emit_expired=fields["emit_expired"],
+            net_changes=fields["net_changes"],
             orphans_max=fields["orphans_max"],
             backend=fields["backend"],
         )
@@ -191,7 +196,8 @@ class UpsertMaterializer:
 
     Characteristics:
         input       +I -U +U -D, keyed by primary key, in any order of rows
-        output      +I +U -D, upsert key = primary key; at most one for each change
+        output      +I +U -D, upsert key = primary key; at most one for each change, or with
+                    `net_changes` for each key and epoch
         state       history of each key (`state.multiset`); nothing once all rows are retracted
         state cost  1 round trip (packed) to 3 (spread) and a commit for an epoch, whatever its size
         time        epoch time for TTL, nothing else; expiry emits nothing unless `emit_expired`
@@ -294,6 +300,9 @@ class UpsertMaterializer:
         output = epoch.emit(emitted, kinds, source, loaded, rows)
         if self.spec.emit_expired and histories.vanished.size:
             output = output.after(self._expiry_of(histories))
+        if self.spec.net_changes:
+            forgets = self.spec.ttl_ms > 0 and not self.spec.emit_expired
+            output = net_changes(output, self.spec.types, self.spec.key, forgets=forgets)
         writes = writer.writes(epoch, epoch)
         missed = (outcome.report == Report.MISSED).nonzero()[0]
         for key_group, write in orphan_writes(epoch, missed, time_ms, self.spec.orphans_max):

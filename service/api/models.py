@@ -88,6 +88,10 @@ class OptionsBody(RequestBody):
         default=None,
         description="Expiry of a row that a sink shows emits -D, or +U of what remains.",
     )
+    net_changes: bool | None = Field(
+        default=None,
+        description="Materializers emit at most one change for a key and epoch.",
+    )
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = Field(
         default=None, description="In place of the plan's own, for every materializer."
     )

@@ -127,4 +127,5 @@ def _materializer(node: ExecNode, sink: Sink, options: RunOptions | None) -> Mat
         ttl_ms=node.state[0].ttl_ms if node.state else default_ttl_ms,
         ttl_extension_ms=options.ttl_extension_ms if options else 0,
         emit_expired=options.emit_expired if options else False,
+        net_changes=options.net_changes if options else False,
     )

@@ -46,6 +46,8 @@ class PipelineOptions:
     """TTL of state whose plan names none; 0 is for ever."""
     emit_expired: bool | None = None
     """Expiry of a row that a sink shows emits -D, or +U of what remains; else nothing."""
+    net_changes: bool | None = None
+    """Materializers of sinks emit at most one change for a key and epoch."""
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = None
     """In place of the plan's own, for every materializer of the pipeline."""
     adaptive_threshold_high: int | None = None
@@ -76,6 +78,7 @@ class RunOptions:
     plan_version: int = 1
     """Of the plan that the run was started with: no option, the record has it."""
     emit_expired: bool = False
+    net_changes: bool = False
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = None
     """None: as the plan says."""
     adaptive_threshold_high: int | None = None

@@ -121,6 +121,30 @@ def check_shown_row_lives(
 
 
 @settings(deadline=None)
+@given(specs(INTEGERS, ttl_ms=TTLS), epochs(INTEGERS), st.booleans())
+def test_net_changes_lead_to_the_same_table(
+    spec: MaterializerSpec, timed: Timed, emit_expired: bool
+):
+    whole = MaterializerHarness.on_heap(replace(spec, emit_expired=emit_expired))
+    net = MaterializerHarness.on_heap(replace(spec, emit_expired=emit_expired, net_changes=True))
+    every: list[Change] = []
+    shorter: list[Change] = []
+    for later_ms, run in [*timed, (1000, [])]:
+        for harness, changes_of in ((whole, every), (net, shorter)):
+            harness.now_ms += later_ms
+            changes_of += [each.change for each in harness.run_epoch(list(enumerate(run)))]
+
+        assert materialize_upserts(shorter, spec.key) == materialize_upserts(every, spec.key)
+        last = shorter[len(shorter) - net.statistics[-1]["rows_out"] :]
+        keys = [tuple(each.row[column] for column in spec.key) for each in last]
+        assert len(set(keys)) == len(keys)
+    if emit_expired or not spec.ttl_ms:
+        check_well_formed(
+            [replace(each, row=comparable(each.row)) for each in shorter], upsert_key=spec.key
+        )
+
+
+@settings(deadline=None)
 @given(specs(INTEGERS, ttl_ms=TTLS), epochs(INTEGERS))
 def test_history_numbers_and_what_is_shown_are_those_of_the_list(
     spec: MaterializerSpec, timed: Timed

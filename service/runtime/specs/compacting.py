@@ -28,5 +28,6 @@ def compacting_spec(at: StatefulNode) -> CompactingSpec:
         inputs=(at.input(0, sink.primary_key),),
         upsert_key=sink.input_upsert_key or (),
         behavior=sink.conflict_behavior,
+        net_changes=at.options.net_changes if at.options else False,
         **at.common,
     )
