@@ -21,6 +21,7 @@ from operators.keyed import FiredTimer, InputChange, OpenEpoch
 from operators.orphans import late_writes, orphans_of_rows
 from state.arrow_values import python_values, to_column
 from state.execution.controller import Controller
+from state.execution.limits import ControllerLimits
 from state.execution.site import Site
 from state.multiset.vectors import bytes_of
 from state.primitives.session import StateSession
@@ -60,6 +61,7 @@ class KeyedRunner:
         self.spec = spec
         self.node = node
         self.operator: KeyedOperator = spec.operator()
+        self.limits = ControllerLimits(**spec.limits)
         self._channel_of = channel_of
         self._key_codecs = [each.key_row.codec() for each in spec.inputs]
         self._row_codecs: list[RowCodec | None] = [None] * len(spec.inputs)
@@ -272,7 +274,8 @@ class _Epoch:
         self._operator.open(OpenEpoch(self.session, times))
         site = Site(runner.spec.kind, runner.node, epoch)
         process = self._bundle if runner.takes_bundles else self._operator.process
-        self.controller = Controller(process, runner.channel(self.session), self.session, site)
+        channel = runner.channel(self.session)
+        self.controller = Controller(process, channel, self.session, site, limits=runner.limits)
 
     async def _bundle(self, changes: Sequence[InputChange]) -> None:
         await self._operator.process_bundle(changes)

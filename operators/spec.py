@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     NonNegativeInt,
     PlainSerializer,
+    PositiveInt,
     ValidationError,
     model_validator,
 )
@@ -120,6 +121,9 @@ class OperatorSpec(BaseModel, ABC):
     """Names of states in which some run had a TTL."""
     orphans_max: NonNegativeInt = 1000
     """Retractions without a match that are listed for each key group; the count goes on."""
+    limits: Mapping[str, PositiveInt] = {}
+    """Of the controller: `in_flight_max`, `batch_max`, `timeout_ms`, as `ControllerLimits` has
+    them; what is missing is its default."""
     bundles: bool = False
     """Mini-batch: all changes of a key in an epoch are handed over at once."""
 

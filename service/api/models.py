@@ -92,6 +92,27 @@ class OptionsBody(RequestBody):
         default=None,
         description="Materializers emit at most one change for a key and epoch.",
     )
+    async_in_flight_max: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**6,
+        description="Changes of an operator in flight; default 6000. "
+        "Flink: execution.async-state.total-buffer-size.",
+    )
+    async_batch_max: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**6,
+        description="State requests that go out together; default 1000. "
+        "Flink: execution.async-state.active-buffer-size.",
+    )
+    async_timeout_ms: int | None = Field(
+        default=None,
+        ge=1,
+        le=60_000,
+        description="Longest wait of a state request for others; default 1000. "
+        "Flink: execution.async-state.active-buffer-timeout.",
+    )
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = Field(
         default=None, description="In place of the plan's own, for every materializer."
     )

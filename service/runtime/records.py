@@ -48,6 +48,12 @@ class PipelineOptions:
     """Expiry of a row that a sink shows emits -D, or +U of what remains; else nothing."""
     net_changes: bool | None = None
     """Materializers of sinks emit at most one change for a key and epoch."""
+    async_in_flight_max: int | None = None
+    """Changes of an operator in flight. Flink: execution.async-state.total-buffer-size."""
+    async_batch_max: int | None = None
+    """State requests that go out together. Flink: execution.async-state.active-buffer-size."""
+    async_timeout_ms: int | None = None
+    """Longest wait of a request for others. Flink: execution.async-state.active-buffer-timeout."""
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = None
     """In place of the plan's own, for every materializer of the pipeline."""
     adaptive_threshold_high: int | None = None
@@ -79,11 +85,25 @@ class RunOptions:
     """Of the plan that the run was started with: no option, the record has it."""
     emit_expired: bool = False
     net_changes: bool = False
+    async_in_flight_max: int | None = None
+    """None, here and in the next two: Flink's default."""
+    async_batch_max: int | None = None
+    async_timeout_ms: int | None = None
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = None
     """None: as the plan says."""
     adaptive_threshold_high: int | None = None
     """None: the backend's measured default."""
     adaptive_threshold_low: int | None = None
+
+    @property
+    def controller_limits(self) -> dict[str, int]:
+        """What is set of the bounds of asynchronous state, by name in `ControllerLimits`."""
+        found = {
+            "in_flight_max": self.async_in_flight_max,
+            "batch_max": self.async_batch_max,
+            "timeout_ms": self.async_timeout_ms,
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
     @classmethod
     def of(cls, execution: ExecutionSettings) -> Self:

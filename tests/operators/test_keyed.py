@@ -23,6 +23,7 @@ from operators.testing.operator_harness import (
     update_after,
 )
 from state.descriptors import JSON, TimersDescriptor, ValueDescriptor
+from state.execution.channels import BlockingChannel
 from state.testing.execution import ManualChannel
 from state.types import parse_type
 
@@ -150,6 +151,16 @@ def test_ttl_that_is_switched_on_begins_then() -> None:
         update_after("a", 3),
         update_after("a", 1),
     ]
+
+
+def test_the_limits_of_the_controller_are_kept() -> None:
+    narrow = spec(limits={"in_flight_max": 2})
+    harness = OperatorHarness.on_heap(narrow, channel_of=lambda session: BlockingChannel(session))
+
+    harness.run([insert(key, 1) for key in "abcdef"])
+
+    assert harness.statistics[0]["in_flight_peak"] == 2
+    assert harness.statistics[0]["batches"] == 3
 
 
 def test_a_spec_refuses_columns_that_are_not_there() -> None:

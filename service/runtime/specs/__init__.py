@@ -88,6 +88,7 @@ class StatefulNode:
             "output": self.output,
             "ttl_ms": self.ttl_ms,
             "ttl_extension_ms": self.options.ttl_extension_ms if self.options else 0,
+            "limits": self.options.controller_limits if self.options else {},
         }
 
     def option(self, name: str) -> str | None:

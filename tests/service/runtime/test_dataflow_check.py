@@ -136,11 +136,6 @@ def test_nodes_and_expressions_that_are_not_run_are_named(tmp_path: Path) -> Non
 
     with pytest.raises(UnsupportedExpression, match="NO_SUCH"):
         check(tmp_path, plan.document())
-    other = plan_of(SOURCE, SINK)
-    other["nodes"][1]["conflictStrategy"] = {"behavior": "ERROR"}
-    other["nodes"][1]["requireUpsertMaterialize"] = True
-    with pytest.raises(UnsupportedNode, match="ON CONFLICT DO ERROR"):
-        check(tmp_path, other)
 
 
 def test_types_that_no_column_can_hold_are_refused(tmp_path: Path) -> None:
