@@ -239,7 +239,8 @@ def test_many_keys_are_dropped(redis_client: redis.Redis, transport: RedisTransp
 
     EpochLedger(transport, "orders").drop()
 
-    assert list(redis_client.scan_iter()) == [slot_prefix("orders") + b"run"]
+    # A scan may give a key twice while the table shrinks.
+    assert set(redis_client.scan_iter()) == {slot_prefix("orders") + b"run"}
 
 
 @pytest.mark.parametrize("bad", ["", "a:b", "a{", "a}"])
