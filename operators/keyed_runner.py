@@ -11,13 +11,13 @@ from __future__ import annotations
 import operator as op
 import time
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from operators.batch import ChangeBatch, EpochOutput
 from operators.changelog import Row, RowKind
-from operators.keyed import FiredTimer, InputChange, OpenEpoch
+from operators.keyed import WATERMARK_MAX, FiredTimer, InputChange, OpenEpoch
 from operators.orphans import late_writes, orphans_of_rows
 from state.arrow_values import python_values, to_column
 from state.execution.controller import Controller
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from state.types import LogicalType
 
 _KINDS = tuple(RowKind)
+FIRING_ROUNDS_MAX: Final = 100_000
+"""Timers may register the next one as they fire, as windows do: so often before one watermark. At a
+jump a window that hops by a minute over a month takes 43,200 rounds."""
 
 
 class KeyedRunner:
@@ -61,7 +64,7 @@ class KeyedRunner:
         self.spec = spec
         self.node = node
         self.operator: KeyedOperator = spec.operator()
-        self.limits = ControllerLimits(**spec.limits)
+        self.limits = ControllerLimits(**spec.limits, firing_rounds_max=FIRING_ROUNDS_MAX)
         self._channel_of = channel_of
         self._key_codecs = [each.key_row.codec() for each in spec.inputs]
         self._row_codecs: list[RowCodec | None] = [None] * len(spec.inputs)
@@ -317,7 +320,9 @@ class _Epoch:
     def fire_event_timers(self, key_groups: Sequence[int]) -> None:
         """Fire what is due by the watermark that comes after the epoch's changes."""
         descriptor = self._operator.event_timers
-        moves = self._times.next_watermark_ms > self._times.watermark_ms
+        after_ms = self._times.next_watermark_ms
+        # Behind the end of all inputs no watermark moves any more, and what still comes is due.
+        moves = after_ms > self._times.watermark_ms or after_ms == WATERMARK_MAX
         if descriptor is not None and moves:
             self._fire(
                 self.session.timers(descriptor),

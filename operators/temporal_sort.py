@@ -87,9 +87,11 @@ class EventTimeSort(KeyedOperator):
             change.orphan()
             return
         time_ms = event_ms(change.row, self._rowtime)
-        if time_ms > self._times.watermark_ms:
-            await self._waiting.add((time_ms,), change.row)
-            self._timers.register(time_ms)
+        if time_ms <= self._times.watermark_ms:
+            change.late()
+            return
+        await self._waiting.add((time_ms,), change.row)
+        self._timers.register(time_ms)
 
     async def on_event_timer(self, timer: FiredTimer) -> None:
         """Emit all whose time has come: later timers of the epoch find nothing."""

@@ -204,6 +204,14 @@ class NoteSum:
         return frozenset(note["table"] for note in found if note.get("is_last"))
 
     @property
+    def resumed(self) -> frozenset[str]:
+        """Sources that told that they go on, by table."""
+        found = self._sources.values()
+        return frozenset(
+            note["table"] for note in found if note["end"] is not None and not note.get("is_last")
+        )
+
+    @property
     def watermarks(self) -> dict[str, int]:
         """How far event time came in this epoch, by watermark assigner."""
         return dict(sorted(self._watermarks.items()))

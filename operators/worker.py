@@ -15,9 +15,11 @@ error to the service as text only.
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +69,11 @@ if TYPE_CHECKING:
     from state.backends.interface import Ledger, StateBackend
 
 
+_PER_CAUSE = 1 << 12
+"""Emissions of one change that have sequence numbers by their cause."""
+_SEQUENCE_MAX = 1 << 61
+_UNPLACED = 1 << 62
+"""From here on sequence numbers tell places in a partition."""
 _CACHED_MAX = 64
 """Pipelines whose operators and connections a worker process keeps."""
 
@@ -138,11 +145,10 @@ class OperatorTask:
         try:
             yield from _PartitionEpoch(self, epoch, rows).run()
         except OperatorFailed as error:
-            if isinstance(cause := error.__cause__, OperatorError):
-                raise WorkerError(cause.code, f"{cause} ({error})") from error
-            raise WorkerError(error.code, str(error)) from error
+            # What an operator raised may hold values of rows: its words stay here.
+            raise _told(error) from None
         except (StateError, OperatorError) as error:
-            raise WorkerError(error.code, str(error)) from error
+            raise WorkerError(error.code, str(error)) from None
 
     def to_json(self) -> str:
         """The text that `from_json` takes."""
@@ -156,6 +162,16 @@ class OperatorTask:
             tuple((name, held_ms) for name, held_ms in each) for each in values["assigners"]
         )
         return cls(TaskSettings(**values["settings"]), values["spec"], assigners)
+
+
+def _told(error: OperatorFailed) -> WorkerError:
+    """An operator's failure: our own words for it, or else where in the code it was raised."""
+    cause = error.__cause__
+    if isinstance(cause, OperatorError):
+        return WorkerError(cause.code, f"{cause} ({error})")
+    frames = traceback.extract_tb(cause.__traceback__) if cause else []
+    place = f", at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return WorkerError(error.code, f"{error}{place}")
 
 
 class MapTask:
@@ -286,6 +302,8 @@ class Places:
     """Of each row: its place among the rows; equal where both numbers are."""
     orders: NDArray[np.int64]
     """Order number by rank."""
+    sequences: NDArray[np.int64]
+    """Sequence number by rank."""
 
     @classmethod
     def of(cls, changes: pa.Table) -> Places:
@@ -293,11 +311,11 @@ class Places:
         order = np.asarray(changes[ORDER], np.int64)
         sequence = np.asarray(pa.compute.fill_null(changes[SEQUENCE], 0), np.int64)
         if not len(order) or (not sequence.any() and is_ascending(order)):
-            return cls(np.arange(len(order)), order)
+            return cls(np.arange(len(order)), order, sequence)
         by_place = np.lexsort((sequence, order))
         ranks = np.empty(len(order), np.int64)
         ranks[by_place] = np.arange(len(order))
-        return cls(ranks, order[by_place])
+        return cls(ranks, order[by_place], sequence[by_place])
 
     def of_emissions(
         self, causes: NDArray[np.int64], part: int, partitions: int
@@ -305,18 +323,28 @@ class Places:
         """Order and sequence numbers of what was emitted, by order.
 
         Args:
-            causes: Rank of the change that caused each; below 0 or behind the last: a timer, or
-                what expired.
+            causes: Rank of the change that caused each, ascending; below 0 or behind the last: a
+                timer, or what expired.
             part: The partition: sequence numbers of two never meet.
             partitions: How many there are.
+
+        A sequence number is that of the cause, and which of its emissions this is: so the order of
+        what comes of one change does not depend on where its parts were processed. Only where a
+        change has too many emissions, and for timers, it goes by the place in the partition.
         """
         count = len(self.orders)
-        sequence = np.arange(len(causes)) * partitions + part
+        at = np.arange(len(causes))
+        unplaced = _UNPLACED | (at * partitions + part)
         if not count:
-            return causes.astype(np.int64), sequence
-        order = self.orders[np.clip(causes, 0, count - 1)]
-        order = np.where(causes < 0, self.orders[0] - 1, order)
-        return np.where(causes >= count, self.orders[-1] + 1, order), sequence
+            return causes.astype(np.int64), unplaced
+        cause = np.clip(causes, 0, count - 1)
+        order = np.where(causes < 0, self.orders[0] - 1, self.orders[cause])
+        order = np.where(causes >= count, self.orders[-1] + 1, order)
+        number = at - np.searchsorted(causes, causes)
+        before = self.sequences[cause]
+        is_placed = (causes >= 0) & (causes < count)
+        is_placed &= (number < _PER_CAUSE) & (before < _SEQUENCE_MAX // _PER_CAUSE)
+        return order, np.where(is_placed, before * _PER_CAUSE + number, unplaced)
 
 
 def epoch_times(

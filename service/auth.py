@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/docs", "/v1/openapi.json"})
 OPEN_PREFIX = "/docs/problems/"
-READING_POSTS = frozenset({"/v1/plans/diff", "/v1/plans/validate", "/v1/plans/explain"})
+READING_POSTS = frozenset({"/v1/plans/validate", "/v1/plans/explain"})
+"""What costs little: compiling, and with it `/v1/plans/diff`, needs the other scope."""
 PRINCIPAL = "tailrace.principal"
 """Where the ASGI scope holds the caller's name, empty when no keys are set."""
 

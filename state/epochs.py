@@ -19,7 +19,7 @@ from redis.exceptions import ResponseError
 
 from state.backends.chunks import encode_chunks
 from state.backends.interface import ApplyStaged, EpochCheck, EpochStamp, Ledger, Marker
-from state.backends.names import REGISTRY, every_key_pattern, key_group_prefix, slot_prefix
+from state.backends.names import OFFERED, REGISTRY, every_key_pattern, key_group_prefix, slot_prefix
 from state.backends.rules import (
     ahead_of_marker,
     as_name,
@@ -95,6 +95,7 @@ class EpochLedger(Ledger):
         run = int(self._ask(("INCR", self._key(b"run"))))
         marker = self.marker().epoch
         self._forget_staged()
+        self._forget_offered(nodes, max_parallelism)
         for places, commands in self._calls("own", nodes, max_parallelism, run, marker):
             replies = self._transport.exchange(commands, is_repeatable=True)
             for place, reply in zip(places, replies, strict=True):
@@ -222,6 +223,15 @@ class EpochLedger(Ledger):
         registry = self._key(b"stages")
         if names := self._ask(("SMEMBERS", registry)):
             self._ask(("UNLINK", registry, *(self._key(each) for each in names)))
+
+    def _forget_offered(self, nodes: Sequence[str], max_parallelism: int) -> None:
+        """Remove what commits brought that never came to their end."""
+        for node in nodes:
+            gone: list[Command] = [
+                ("UNLINK", key_group_prefix(self._pipeline, node, number) + OFFERED)
+                for number in range(max_parallelism)
+            ]
+            checked(self._transport.exchange(gone, is_repeatable=True))
 
     def _calls(
         self, name: str, nodes: Sequence[str], max_parallelism: int, *arguments: int

@@ -125,7 +125,10 @@ class FirstRowOnce(KeyedOperator):
             change.orphan()
             return
         time_ms = event_ms(change.row, self._rowtime)
-        if time_ms < self._watermark_ms or await self._is_done.value() is not None:
+        if time_ms < self._watermark_ms:
+            change.late()
+            return
+        if await self._is_done.value() is not None:
             return
         waiting = await self._row.value()
         if waiting is not None:

@@ -197,6 +197,8 @@ class IntervalJoin(KeyedOperator):
             await self._wake(mine, time_ms)
         elif mine.is_outer and not is_joined:
             change.emit(RowKind.INSERT, mine.padded(values))
+        elif not is_joined:
+            change.late()
 
     async def _join(self, change: InputChange, time_ms: int, mine: _Side, other: _Side) -> bool:
         """Emit the pairs of a row; whether there were any."""

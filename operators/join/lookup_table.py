@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict, defaultdict, deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, cast
 
 import orjson
 import redis
@@ -150,6 +150,10 @@ class MemoryTable:
         return [self._by_key.get(key, ()) for key in keys]
 
 
+BYTES_MAX: Final = 64 << 20
+"""Files of a look-up table are read whole by every worker process."""
+
+
 class FileTable:
     """Files, read whole when an epoch first asks, and again once their names or stamps differ."""
 
@@ -186,6 +190,8 @@ class FileTable:
             signature = tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stamps)
             if signature == self._signature:
                 return
+            if sum(stat.st_size for _, stat in stamps) > BYTES_MAX:
+                raise LookupFailed(f"a look-up table's files have more than {BYTES_MAX} bytes")
             lines = [each.read_bytes() for each in files]
         except OSError as error:
             raise LookupFailed(f"a look-up table's file cannot be read: {error.strerror}") from None

@@ -37,7 +37,7 @@ from pydantic import NonNegativeInt, model_validator
 from operators.changelog import RowKind
 from operators.event_time import to_ms
 from operators.join.condition import compile_condition, unmatchable
-from operators.keyed import KeyedOperator
+from operators.keyed import WATERMARK_MAX, KeyedOperator
 from operators.spec import OperatorSpec
 from operators.stored_rows import KindText, RowText, WaitingText
 from state.descriptors import JSON, SortedMapDescriptor, TimersDescriptor, ValueDescriptor
@@ -146,8 +146,12 @@ class TemporalJoin(KeyedOperator):
         else:
             await self._right.put((time_ms,), [(change.kind.short, row)])
         # Only a watermark that is yet to come releases anything.
-        timer_ms = self._earlier_timer(timer_ms, max(time_ms, self._watermark_ms + 1))
+        timer_ms = self._earlier_timer(timer_ms, self._next_ms(time_ms))
         await self._state.update([number, timer_ms, self._later_cleanup(cleanup_ms)])
+
+    def _next_ms(self, time_ms: int) -> int:
+        """When a row of this time is released: at the end of all inputs with what is left."""
+        return min(max(time_ms, self._watermark_ms + 1), WATERMARK_MAX)
 
     def _earlier_timer(self, timer_ms: int | None, wanted_ms: int) -> int:
         """Have one timer, at the earlier of two times."""

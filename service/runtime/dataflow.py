@@ -16,6 +16,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from operators.compacting_materializer import CompactingSpec
+from operators.join.lookup import LookupJoinSpec
 from operators.spec import OperatorSpec
 from service.plan import unsupported
 from service.plan.nodes import (
@@ -114,12 +116,16 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
     )
     operators = stateful_nodes(plan)
     _check_operators(plan, operators)
-    _check_event_time(plan, event_times(plan, operators))
+    times = event_times(plan, operators)
+    _check_watermarks(plan, operators, times)
+    _check_event_time(plan, times)
 
 
 def _check_operators(plan: CompiledPlan, operators: Sequence[OperatorInfo]) -> None:
-    """See that what operators emit can cross from one stage to the next."""
+    """See that what operators emit can cross from one stage to the next, and goes where it may."""
     for each in operators:
+        if isinstance(each.spec, LookupJoinSpec):
+            _check_one_way(plan, plan.node(each.node_id))
         if isinstance(each.spec, OperatorSpec):
             for kind in each.spec.output.types:
                 try:
@@ -128,6 +134,44 @@ def _check_operators(plan: CompiledPlan, operators: Sequence[OperatorInfo]) -> N
                     place = plan.node(each.node_id)
                     path = f"{place.path}/outputType"
                     raise UnsupportedNode(str(error), node_id=place.id, path=path) from error
+
+
+def _check_one_way(plan: CompiledPlan, node: ExecNode) -> None:
+    """See that what a look-up join emits goes one way only.
+
+    What goes several ways is computed once a way, and a table may change in between.
+    """
+    following = {node.id}
+    for later in plan.nodes:
+        if following.intersection(each.id for each in plan.inputs(later.id)):
+            following.add(later.id)
+    for each in sorted(following):
+        if sum(edge.source == each for edge in plan.edges) > 1:
+            raise UnsupportedNode(
+                f"{node.type_text} is not supported where its rows go several ways",
+                hint="make a pipeline for each sink",
+                node_id=node.id,
+                path=node.path,
+            )
+
+
+def _check_watermarks(
+    plan: CompiledPlan, operators: Sequence[OperatorInfo], times: EventTimes
+) -> None:
+    """See that operators which wait for watermarks get any.
+
+    A sink's conflicts are settled at the end of its inputs, if not before.
+    """
+    for each in operators:
+        of_inputs = times.inputs[each.node_id]
+        if of_inputs and not all(of_inputs) and not isinstance(each.spec, CompactingSpec):
+            node = plan.node(each.node_id)
+            raise UnsupportedNode(
+                f"{node.type_text} waits for watermarks, and one of its inputs has none",
+                hint="declare WATERMARK FOR in the table that it comes from",
+                node_id=node.id,
+                path=node.path,
+            )
 
 
 def _check_event_time(plan: CompiledPlan, times: EventTimes) -> None:

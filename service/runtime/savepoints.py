@@ -27,7 +27,7 @@ import redis
 from operators.upsert_materializer import MaterializerSpec
 from service.plan import load_plan
 from service.plan.errors import PlanError
-from service.plan.nodes import Sink, TableScan
+from service.plan.nodes import Sink, TableScan, Values
 from service.runtime.checkpoints import FOLDER, restore_checkpoint, save_checkpoint
 from service.runtime.connectors import table_names
 from service.runtime.errors import LifecycleError, SavepointFailed, SavepointNotFound
@@ -264,8 +264,10 @@ def _sources(plan: CompiledPlan) -> list[list[str]]:
     names = table_names(plan)
     return [
         [names[node.view.table.identifier], node.view.table.options.get("connector", "")]
-        for node in plan.nodes
         if isinstance(node.view, TableScan)
+        else ["values", ""]
+        for node in plan.nodes
+        if isinstance(node.view, TableScan | Values)
     ]
 
 

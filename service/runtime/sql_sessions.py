@@ -35,6 +35,11 @@ def session_key(name: str) -> str:
     return f"tailrace:sql-session:{{{name}}}"
 
 
+_FORGET_IF_EMPTY = """
+if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('ZREM', KEYS[2], ARGV[1]) end
+"""
+
+
 class SqlSessions:
     """Typed access to the sessions; thread-safe, as the client is.
 
@@ -95,9 +100,6 @@ class SqlSessions:
         Whether there is room is asked before a statement runs, not here: what a script did is
         never lost.
         """
-        if not after.declarations and not after.options:
-            self.close(name)
-            return
         now = self._clock()
         puts, gone = _changes(before, after, now)
         key, expires_ms = session_key(name), now + self._limits.session_ttl_ms
@@ -106,8 +108,12 @@ class SqlSessions:
                 batch.hdel(key, *cast("Any", gone))
             if puts:
                 batch.hset(key, mapping=cast("Any", puts))
-            batch.pexpireat(key, expires_ms)
-            batch.zadd(SESSIONS, {name: expires_ms})
+            if after.declarations or after.options:
+                batch.pexpireat(key, expires_ms)
+                batch.zadd(SESSIONS, {name: expires_ms})
+            else:
+                # Another request may have put something meanwhile: then it is still a session.
+                batch.eval(_FORGET_IF_EMPTY, 2, key, SESSIONS, name)
             batch.execute()
 
     def expires_ms(self, name: str) -> int | None:

@@ -24,7 +24,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from state.errors import InvariantViolation
+from state.errors import InvariantViolation, OperatorFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ class Stretches:
         """Finish, oldest first, every closed stretch that has no record in flight.
 
         Raises:
-            InvariantViolation: Timers go on registering timers that are due at once.
+            OperatorFailed: Timers go on registering timers that are due at once.
         """
         if self._is_advancing:
             return
@@ -144,8 +144,9 @@ class Stretches:
 
     def _trigger(self, stretch: Stretch, action: TriggerAction) -> int:
         if stretch.rounds >= self._rounds_max:
-            raise InvariantViolation(
-                f"timers were still due after {stretch.rounds} rounds of firing before a non-record"
+            raise OperatorFailed(
+                f"timers were still due after {stretch.rounds} rounds before a non-record",
+                hint="a timer registers another one that is due, again and again",
             )
         stretch.rounds += 1
         self._triggering = stretch

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from operators import kinds
 from operators.changelog import Change, RowKind
 from operators.errors import InvalidSpec
-from operators.keyed import FiredTimer, InputChange, KeyedOperator, OpenEpoch
+from operators.keyed import (
+    WATERMARK_MAX,
+    FiredTimer,
+    InputChange,
+    KeyedOperator,
+    OpenEpoch,
+)
 from operators.spec import InputSpec, OperatorSpec, RowSpec
 from operators.testing.operator_harness import (
     At,
@@ -121,6 +127,13 @@ def test_timers_fire_around_the_changes_of_an_epoch() -> None:
         delete("b", 103),
     ]
     assert harness.run([Watermark(500), At(500)]) == []
+
+
+def test_what_comes_after_the_end_of_all_inputs_is_due_at_once() -> None:
+    harness = OperatorHarness.on_heap(spec())
+    harness.run([Watermark(WATERMARK_MAX)])
+
+    assert harness.run([Of(1, insert("a", 103))]) == [update_after("a", 1), delete("a", 103)]
 
 
 def test_an_unmatched_retraction_is_counted() -> None:

@@ -110,7 +110,7 @@ def test_what_is_emitted_is_sorted_between_watermarks(
     assert emits_the_same_any_way(chosen, given, data, size) == expected
     harness = OperatorHarness.on_heap(chosen)
     harness.run(given)
-    assert harness.stored_names() == set()
+    assert harness.stored_names() <= {b"counters"}
 
 
 def test_on_redis_as_on_heap(redis_client: redis.Redis) -> None:

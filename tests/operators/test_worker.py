@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
 
+from operators import process_function
 from operators.changelog import RowKind
+from operators.process_function import ProcessFunction, ProcessFunctionSpec
+from operators.spec import InputSpec, RowSpec
 from operators.upsert_materializer import MaterializerSpec
-from operators.wire import KEY_GROUP, KIND, ORDER, TICK, WorkerError, wire_schema
-from operators.worker import OperatorTask, TaskSettings, installed_version
+from operators.wire import KEY_GROUP, KIND, ORDER, SEQUENCE, TICK, WorkerError, wire_schema
+from operators.worker import OperatorTask, Places, TaskSettings, installed_version
 from state.backends.interface import EpochStamp
 from state.epochs import EpochLedger
 from state.key_groups import key_group
@@ -19,6 +24,8 @@ from state.types import arrow_type, parse_type
 
 if TYPE_CHECKING:
     import redis
+
+    from operators.keyed import InputChange
 
 NODE = "3_sink-materializer"
 TYPES = (parse_type("STRING"), parse_type("INT"))
@@ -190,3 +197,68 @@ def test_the_task_travels_as_json(redis_client: redis.Redis) -> None:
     task = OperatorTask(settings(redis_client, 1), spec().to_json())
 
     assert OperatorTask.from_json(task.to_json()) == task
+
+
+class Careless(ProcessFunction):
+    """A user's function whose error says what was in the row."""
+
+    @classmethod
+    def result(cls, spec: ProcessFunctionSpec) -> RowSpec:
+        return RowSpec(types=(TYPES[0],), names=("n",))
+
+    def __init__(self, spec: ProcessFunctionSpec) -> None:
+        self.states = ()
+
+    def open(self, epoch: object) -> None:
+        pass
+
+    async def process(self, change: InputChange) -> None:
+        raise ValueError(f"odd row {change.row}")
+
+
+def test_values_of_rows_stay_out_of_what_spark_is_told(
+    redis_client: redis.Redis, ledger: EpochLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_function, "find_function", lambda _: Careless)
+    function = ProcessFunctionSpec.build(
+        function="Careless",
+        inputs=(InputSpec(types=TYPES, names=("k", "v"), key=(0,)),),
+        output=RowSpec(types=(TYPES[0], TYPES[0]), names=("k", "n")),
+    )
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+
+    rows = iter([batch([("+I", "N14228", 1)])])
+
+    with pytest.raises(WorkerError, match="ValueError in .*, at test_worker") as failed:
+        list(OperatorTask(task, function.to_json()).run(1, rows))
+
+    assert "N14228" not in "".join(traceback.format_exception(failed.value))
+
+
+def test_what_comes_of_one_change_keeps_its_order_wherever_it_went() -> None:
+    """Order and sequence of emissions depend on their causes, not on the rows beside them."""
+
+    def numbers(rows: list[tuple[int, int]], causes: list[int], part: int) -> list[tuple[int, int]]:
+        columns = {
+            ORDER: pa.array([order for order, _ in rows], pa.int64()),
+            SEQUENCE: pa.array([sequence for _, sequence in rows], pa.int64()),
+        }
+        found = Places.of(pa.table(columns)).of_emissions(np.array(causes), part, 2)
+        return list(zip(*(each.tolist() for each in found), strict=True))
+
+    alone = numbers([(7, 1)], [0], part=1)
+    beside = numbers([(3, 0), (7, 1)], [0, 0, 1], part=1)
+    before = numbers([(7, 0), (9, 0)], [0, 0, 1], part=0)
+
+    assert beside[2:] == alone
+    assert before[1] < alone[0]
+    assert len({*beside, *before}) == 6
+
+
+def test_many_emissions_of_one_change_still_have_places_of_their_own() -> None:
+    columns = {ORDER: pa.array([5], pa.int64()), SEQUENCE: pa.array([0], pa.int64())}
+
+    order, sequence = Places.of(pa.table(columns)).of_emissions(np.zeros(5_000, np.int64), 1, 2)
+
+    assert set(order.tolist()) == {5}
+    assert (np.diff(sequence) > 0).all()

@@ -130,12 +130,15 @@ def reached(
         known: What the epoch before left.
         notes: Of this epoch.
     """
-    ended = {*known.get(ENDED, ()), *notes.ended}
+    # A restored pipeline may find more in a source that had ended.
+    ended = ({*known.get(ENDED, ())} - notes.resumed) | notes.ended
     watermarks: dict[str, list[int]] = {}
     for name, sources in sorted(assigners.items()):
         before = known.get(WATERMARKS, {}).get(name, [WATERMARK_MIN, WATERMARK_MIN])[1]
+        is_over = bool(sources) and ended.issuperset(sources)
+        if before == WATERMARK_MAX and not is_over:
+            before = WATERMARK_MIN
         after = max(before, notes.watermarks.get(name, WATERMARK_MIN))
-        is_over = sources and ended.issuperset(sources)
         watermarks[name] = [before, WATERMARK_MAX if is_over else after]
     return {WATERMARKS: watermarks, ENDED: sorted(ended)}
 

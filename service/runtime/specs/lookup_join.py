@@ -79,6 +79,10 @@ def lookup_join_spec(at: StatefulNode) -> LookupJoinSpec:
         key = dict.fromkeys(each.field for each in keys if each.field is not None)
     given = at.input(0, tuple(key))
     _check_types(at, given, table_row, keys)
+    cache = _cache(at, options)
+    if cache is not None and materializes:
+        # Each process has its own cache, and what is kept of an epoch must be the same in all.
+        raise at.refuse("a cache, where rows are kept", *_OPTIONS, "lookup.cache")
     projection = raw.get("projectionOnTemporalTable")
     return LookupJoinSpec.build(
         **at.common,
@@ -87,7 +91,7 @@ def lookup_join_spec(at: StatefulNode) -> LookupJoinSpec:
         table=_table(options),
         table_row=table_row,
         keys=keys,
-        cache=_cache(at, options),
+        cache=cache,
         pre_filter=condition_of(at, raw.get("preFilterCondition"), "preFilterCondition"),
         filter=condition_of(at, raw.get("filterOnTemporalTable"), "filterOnTemporalTable"),
         projection=None if projection is None else _projection(at, projection),

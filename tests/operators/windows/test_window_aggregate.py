@@ -340,3 +340,20 @@ def test_on_redis_as_on_heap(redis_client: redis.Redis) -> None:
         )
         assert max(each["round_trips"] for each in remote.statistics) <= 5
         remote.close()
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Hopping(slide_ms=1_000, size_ms=3_600_000),
+        Cumulating(step_ms=60_000, size_ms=86_400_000),
+    ],
+    ids=["hop 1 s of 1 h", "cumulate 1 min of 1 day"],
+)
+def test_a_watermark_that_jumps_fires_every_window_on_its_way(shape: Any) -> None:
+    harness = OperatorHarness.on_heap(spec(shape))
+    harness.run([insert("a", 1, at(0)), Watermark(10)])
+
+    step_ms = shape.slide_ms if isinstance(shape, Hopping) else shape.step_ms
+
+    assert len(harness.run([Watermark(WATERMARK_MAX)])) == shape.size_ms // step_ms

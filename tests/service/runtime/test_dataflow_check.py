@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,8 +21,10 @@ from service.runtime.dataflow_errors import (
 from service.runtime.expressions import UnsupportedExpression
 from service.runtime.records import RunOptions
 from service.settings import ExecutionSettings, FilesSettings, Settings
+from service.sql import compile_script
 from state.multiset.strategy import Strategy
 from tests.integration.pipelines import PlanBuilder, call, ref
+from tests.service.plan.builders import recorded_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,3 +175,47 @@ def test_thresholds_without_a_gap_are_refused() -> None:
 
     with pytest.raises(InvalidSpec):
         stateful_nodes(load_plan(document), RunOptions(**{**values, **odd}))
+
+
+WINDOWS = """
+CREATE TABLE t (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen');
+CREATE TABLE s (id INT, c BIGINT, e TIMESTAMP(3)) WITH ('connector' = 'print');
+INSERT INTO s SELECT id, COUNT(*), window_end
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+GROUP BY id, window_start, window_end;
+"""
+
+
+def test_an_operator_that_waits_for_watermarks_must_get_some(tmp_path: Path) -> None:
+    (document,) = [each.document for each in compile_script(WINDOWS)]
+    check(tmp_path, document)
+
+    with pytest.raises(UnsupportedNode, match="waits for watermarks"):
+        check(tmp_path, without_node(document, "watermark-assigner"))
+
+
+def test_what_a_look_up_gives_goes_one_way(tmp_path: Path) -> None:
+    document = recorded_plan("085_")
+    check(tmp_path, document)
+    sink = next(each for each in document["nodes"] if "sink" in each["type"])
+    other = deepcopy(sink) | {"id": 99}
+    document["nodes"].append(other)
+    edge = next(each for each in document["edges"] if each["target"] == sink["id"])
+    document["edges"].append(edge | {"target": 99})
+
+    with pytest.raises(UnsupportedNode, match="go several ways"):
+        check(tmp_path, document)
+
+
+def without_node(document: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The plan with what a node reads in its place."""
+    document = deepcopy(document)
+    gone = next(each for each in document["nodes"] if kind in each["type"])
+    source = next(e["source"] for e in document["edges"] if e["target"] == gone["id"])
+    document["nodes"].remove(gone)
+    document["edges"] = [
+        e | {"source": source if e["source"] == gone["id"] else e["source"]}
+        for e in document["edges"]
+        if e["target"] != gone["id"]
+    ]
+    return document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from state.errors import InvariantViolation
+from state.errors import InvariantViolation, OperatorFailed
 from state.execution.stretches import Stretches, StretchPhase
 
 
@@ -72,7 +72,7 @@ def test_timers_that_never_end_are_given_up() -> None:
     stretches = Stretches(rounds_max=3)
     stretches.close(lambda: 1, lambda: None)
 
-    with pytest.raises(InvariantViolation, match="after 3 rounds"):
+    with pytest.raises(OperatorFailed, match="after 3 rounds"):
         stretches.advance()
 
 
