@@ -18,7 +18,7 @@ import numpy as np
 from operators.batch import ChangeBatch, EpochOutput
 from operators.changelog import Row, RowKind
 from operators.keyed import WATERMARK_MAX, FiredTimer, InputChange, OpenEpoch
-from operators.orphans import late_writes, orphans_of_rows
+from operators.orphans import Orphan, late_writes, orphans_of_rows
 from state.arrow_values import python_values, to_column
 from state.execution.controller import Controller
 from state.execution.limits import ControllerLimits
@@ -130,7 +130,13 @@ class KeyedRunner:
         run.session.clean_up(key_groups)
         writes = run.session.writes()
         orphans = [
-            (each.key_group, each.key, self._canonical(each.change), each.change.kind)
+            Orphan(
+                each.key_group,
+                each.key,
+                self._canonical(each.change),
+                each.change.kind,
+                each.change.input,
+            )
             for each in changes
             if each.change.is_orphan
         ]
@@ -139,6 +145,7 @@ class KeyedRunner:
             orphans,
             times.time_ms,
             self.spec.orphans_max,
+            inputs=len(self.spec.inputs),
         ):
             writes.setdefault(key_group, []).append(write)
         late = [each.key_group for each in changes if each.change.is_late]
@@ -273,7 +280,7 @@ class _Epoch:
         clock = TtlClock(times.time_ms, times.watermark_ms, runner.spec.ttl_extension_ms)
         self.session = StateSession(transaction, clock=clock, is_local=is_local)
         self.out = _Emissions()
-        self._late_orphans: list[tuple[tuple[int, bytes], int, bytes, bytes, RowKind]] = []
+        self._late_orphans: list[tuple[tuple[int, bytes], Orphan]] = []
         self._operator.open(OpenEpoch(self.session, times))
         site = Site(runner.spec.kind, runner.node, epoch)
         process = self._bundle if runner.takes_bundles else self._operator.process
@@ -301,9 +308,9 @@ class _Epoch:
                 submit(each.change, each.key, each.key_group)
         self.controller.drain()
 
-    def late_orphans(self) -> list[tuple[int, bytes, bytes, RowKind]]:
+    def late_orphans(self) -> list[Orphan]:
         """The retractions of which timers found that they match nothing, in their order."""
-        return [each[1:] for each in sorted(self._late_orphans, key=op.itemgetter(0))]
+        return [orphan for _, orphan in sorted(self._late_orphans, key=op.itemgetter(0))]
 
     def fire_processing_timers(self, key_groups: Sequence[int]) -> None:
         """Fire what is due by the epoch's time."""
@@ -348,7 +355,8 @@ class _Epoch:
             def orphan(kind: RowKind, row: Row) -> None:
                 place = (timer.time_ms, timer.key)
                 text = self._runner.row_codec(0).encode(row)
-                self._late_orphans.append((place, timer.key_group, timer.key, text, kind))
+                found = Orphan(timer.key_group, timer.key, text, kind, 0)
+                self._late_orphans.append((place, found))
 
             await on_timer(FiredTimer(out, orphan, timer.time_ms, timer.key, key, timer.namespace))
 

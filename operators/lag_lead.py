@@ -22,9 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 
 from operators.changelog import Row, RowKind
 from operators.keyed import KeyedOperator
-from operators.spec import OperatorSpec, RowSpec
+from operators.spec import OperatorSpec
+from operators.stored_rows import StoredRows
 from state.descriptors import MultisetDescriptor
-from state.types import format_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,16 +69,6 @@ class LagLeadSpec(OperatorSpec):
         return LagLead(self)
 
 
-class _RowCodec:
-    """Canonical rows, with a name that says of which types."""
-
-    def __init__(self, row: RowSpec) -> None:
-        codec = row.codec()
-        self.name = f"row {', '.join(map(format_type, row.types))}"
-        self.encode = codec.encode
-        self.decode = codec.decode
-
-
 class LagLead(KeyedOperator):
     """Show with each row what is so many rows before and behind it.
 
@@ -97,7 +87,7 @@ class LagLead(KeyedOperator):
         self._spec = spec
         self._rows: MultisetDescriptor[Row] = MultisetDescriptor(
             name="rows",
-            codec=_RowCodec(spec.inputs[0]),
+            codec=StoredRows(spec.inputs[0]),
             ttl=spec.ttl_of(0),
             **spec.past_of("rows"),
         )

@@ -1,6 +1,7 @@
 """Orphans: retractions that matched nothing, counted for ever and listed as far as there is room.
 
-    T:orphans    stream, bounded: key (canonical), op (-U or -D), row (canonical), ms (epoch time)
+    T:orphans    stream, bounded: key (canonical), op (-U or -D), row (canonical), ms (epoch time),
+                 and input (from 0) where the operator has several
     T:counters   hash: `orphans` is how many there were, `late` how many rows came too late
 
 Orphans tell of a source that loses or doubles changes, or of a TTL that is too short; late rows, of
@@ -10,7 +11,7 @@ a watermark that goes too fast for its source.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -69,20 +70,36 @@ def orphan_writes(
         yield key_group, StreamAppend(ORPHANS, entries, orphans_max)
 
 
+class Orphan(NamedTuple):
+    """A retraction that matched nothing."""
+
+    key_group: int
+    key: bytes
+    """Canonical."""
+    row: bytes
+    """Canonical."""
+    kind: RowKind
+    input: int
+    """Which input it came by."""
+
+
 def orphans_of_rows(
-    orphans: Iterable[tuple[int, bytes, bytes, RowKind]], time_ms: int, orphans_max: int
+    orphans: Iterable[Orphan], time_ms: int, orphans_max: int, *, inputs: int = 1
 ) -> Iterator[tuple[int, Write]]:
     """The same for orphans that are known one by one, oldest first.
 
     Args:
-        orphans: Key group, canonical key, canonical row and kind of each.
+        orphans: All of an epoch.
         time_ms: The epoch's time.
         orphans_max: How many are listed in each key group: the newest.
+        inputs: How many the operator has.
     """
     by_group: dict[int, list[tuple[bytes, ...]]] = {}
     ms = b"%d" % time_ms
-    for key_group, key, row, kind in orphans:
-        entry = (b"key", key, b"row", row, b"op", _OPS[kind], b"ms", ms)
+    for key_group, key, row, kind, number in orphans:
+        entry: tuple[bytes, ...] = (b"key", key, b"row", row, b"op", _OPS[kind], b"ms", ms)
+        if inputs > 1:
+            entry += (b"input", b"%d" % number)
         by_group.setdefault(key_group, []).append(entry)
     for key_group, entries in sorted(by_group.items()):
         yield key_group, HashAdd(COUNTERS, ORPHANS, len(entries))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from operators.changelog import Row
     from operators.spec import RowSpec
+    from state.codec import RowCodec
 
 
 class StoredRows:
@@ -48,13 +49,33 @@ class StoredRows:
         """
         return self._codec.decode(data)
 
+    def shown(self, data: bytes) -> dict[str, Any]:
+        """The row by its columns."""
+        return self._codec.shown(data)
+
+
+class _RowShown:
+    """Canonical rows by their columns, for people; the codec is made when the first is shown."""
+
+    __slots__ = ("_codec", "_row")
+
+    def __init__(self, row: RowSpec) -> None:
+        self._row = row
+        self._codec: RowCodec | None = None
+
+    def __call__(self, data: bytes) -> dict[str, Any]:
+        if self._codec is None:
+            self._codec = self._row.codec()
+        return self._codec.shown(data)
+
 
 class CanonicalText:
     """A codec of canonical rows that are bytes already: what is stored is what is given."""
 
-    __slots__ = ("name",)
+    __slots__ = ("_shown", "name")
 
     def __init__(self, row: RowSpec) -> None:
+        self._shown = _RowShown(row)
         self.name = f"row {', '.join(map(format_type, row.types))}"
 
     def encode(self, value: bytes) -> bytes:
@@ -65,6 +86,10 @@ class CanonicalText:
         """The row's text."""
         return data
 
+    def shown(self, data: bytes) -> dict[str, Any]:
+        """The row by its columns."""
+        return self._shown(data)
+
 
 class CountedText:
     """A codec of canonical rows with a number beside each: `[2,[7,"AA"]]`.
@@ -73,11 +98,19 @@ class CountedText:
     >>> codec = CountedText(RowSpec(types=("INT",), names=("a",)))
     >>> codec.encode((2, b"[7]")), codec.decode(b"[2,[7]]")
     (b'[2,[7]]', (2, b'[7]'))
+    >>> codec.shown(b"[2,[7]]")
+    {'number': 2, 'row': {'a': 7}}
+
+    Args:
+        row: The rows' columns.
+        counted: What the number is called where people see it.
     """
 
-    __slots__ = ("name",)
+    __slots__ = ("_counted", "_shown", "name")
 
-    def __init__(self, row: RowSpec) -> None:
+    def __init__(self, row: RowSpec, counted: str = "number") -> None:
+        self._counted = counted
+        self._shown = _RowShown(row)
         self.name = f"number, row {', '.join(map(format_type, row.types))}"
 
     def encode(self, value: tuple[int, bytes]) -> bytes:
@@ -95,6 +128,11 @@ class CountedText:
             return int(number), row
         except ValueError:
             raise StateCorrupt("a stored row has no number beside it") from None
+
+    def shown(self, data: bytes) -> dict[str, Any]:
+        """The number by its name, and the row by its columns."""
+        number, row = self.decode(data)
+        return {self._counted: number, "row": self._shown(row)}
 
 
 class RowText:
@@ -126,9 +164,10 @@ class KindText:
     (b'["+U",[7]]', ('+U', b'[7]'))
     """
 
-    __slots__ = ("name",)
+    __slots__ = ("_shown", "name")
 
     def __init__(self, row: RowSpec) -> None:
+        self._shown = _RowShown(row)
         self.name = f"kind, row {', '.join(map(format_type, row.types))}"
 
     def encode(self, value: tuple[str, bytes]) -> bytes:
@@ -138,6 +177,11 @@ class KindText:
     def decode(self, data: bytes) -> tuple[str, bytes]:
         """The kind and the row."""
         return data[2:4].decode(), data[6:-1]
+
+    def shown(self, data: bytes) -> dict[str, Any]:
+        """The kind, and the row by its columns."""
+        kind, row = self.decode(data)
+        return {"op": kind, "row": self._shown(row)}
 
 
 class WaitingText:
@@ -149,9 +193,10 @@ class WaitingText:
     (b'[3,"-D",[7]]', (3, '-D', b'[7]'))
     """
 
-    __slots__ = ("name",)
+    __slots__ = ("_shown", "name")
 
     def __init__(self, row: RowSpec) -> None:
+        self._shown = _RowShown(row)
         self.name = f"number, kind, row {', '.join(map(format_type, row.types))}"
 
     def encode(self, value: tuple[int, str, bytes]) -> bytes:
@@ -170,3 +215,8 @@ class WaitingText:
             return int(number), rest[1:3].decode(), rest[5:]
         except ValueError:
             raise StateCorrupt("a row that waits has no number before it") from None
+
+    def shown(self, data: bytes) -> dict[str, Any]:
+        """Number and kind, and the row by its columns."""
+        number, kind, row = self.decode(data)
+        return {"number": number, "op": kind, "row": self._shown(row)}

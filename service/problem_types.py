@@ -291,8 +291,8 @@ STATE_NOT_FOUND = ProblemType(
     "state-not-found",
     404,
     "the operator has no state of this name",
-    "The operator has registered no state of this name, or it is a history, whose keys are read "
-    "at `.../keys`.",
+    "The operator has registered no state of this name; or it is a history, which is read at "
+    "`.../keys/{key}/history`; or a history is asked for where none is kept.",
     "`GET .../operators/{operator}/states` lists them.",
 )
 TABLE_NOT_FOUND = ProblemType(
@@ -307,16 +307,16 @@ KEY_NOT_FOUND = ProblemType(
     "key-not-found",
     404,
     "this key is unknown",
-    "No epoch that is closed has left a row for this key, or all its rows have been retracted, or "
-    "have expired and been removed.",
+    "No epoch that is closed has left anything for this key in what was asked for, or all of it "
+    "has been retracted, or has expired and been removed.",
     "Check the key's type and spelling: `GET .../keys?prefix=` lists those that exist.",
 )
 KEY_EXPIRED = ProblemType(
     "key-expired",
     410,
-    "this key's rows have expired",
-    "The key has rows in state, but the state's TTL has passed for all of them, so they are no "
-    "longer seen. Once they are removed too, the answer is 404.",
+    "what is kept of this key has expired",
+    "The key has something in state, but the state's TTL has passed for all of it, so it is no "
+    "longer seen. Once it is removed too, the answer is 404.",
     "Nothing: a new change brings the key back.",
 )
 KEY_MALFORMED = ProblemType(

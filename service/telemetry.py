@@ -76,6 +76,12 @@ class Telemetry:
         self._orphans = self._counter(
             "operator_orphans", "Retractions that matched nothing.", "pipeline", "operator"
         )
+        self._late = self._counter(
+            "operator_late_rows",
+            "Rows that the watermark had passed, and that were dropped.",
+            "pipeline",
+            "operator",
+        )
         self._peaks = {
             name: self._gauge(f"operator_{name}", text, "pipeline", "operator")
             for name, text in _PEAKS.items()
@@ -134,6 +140,7 @@ class Telemetry:
                 self._closes.labels(pipeline).observe(close_ms / 1_000)
             for node, statistics in each.get("nodes", {}).items():
                 self._orphans.labels(pipeline, node).inc(statistics.get("orphans", 0))
+                self._late.labels(pipeline, node).inc(statistics.get("late", 0))
                 for name, peak in self._peaks.items():
                     if name in statistics:
                         peak.labels(pipeline, node).set(statistics[name])

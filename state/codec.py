@@ -153,6 +153,14 @@ class RowCodec:
         """A row of Python values as the object that sinks and the API show (`state.values`)."""
         return dict(zip(self.names, self._converted(self._shown, values), strict=True))
 
+    def shown(self, data: bytes) -> dict[str, Any]:
+        """A canonical row as the object that the API shows.
+
+        Raises:
+            CodecError: The bytes are no canonical row of these columns.
+        """
+        return self.to_json(self.decode(data))
+
     def encode_json_lines(
         self, kinds: NDArray[np.int8] | Sequence[int] | None, columns: Sequence[pa.Array]
     ) -> list[bytes]:

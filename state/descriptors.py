@@ -10,7 +10,16 @@ Source: Flink's `StateDescriptor` family.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Protocol,
+    TypeVar,
+    runtime_checkable,
+)
 
 import orjson
 
@@ -49,6 +58,18 @@ class Codec(Protocol[T]):
 
     def decode(self, data: bytes) -> T:
         """The value of such bytes."""
+
+
+@runtime_checkable
+class Shows(Protocol):
+    """A codec that people are shown something clearer of than the JSON that it stores."""
+
+    def shown(self, data: bytes) -> Any:
+        """What such bytes hold, as a JSON value: a row by its columns, for example.
+
+        Raises:
+            CodecError, StateCorrupt: They are no such bytes.
+        """
 
 
 class JsonCodec:

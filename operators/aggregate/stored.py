@@ -21,7 +21,8 @@ from operators.aggregate.aggregates import (
     remembers,
 )
 from operators.aggregate.stored_functions import STORED, RowsCodec, StoredFunction
-from state.descriptors import JSON, MapDescriptor
+from operators.spec import unique
+from state.descriptors import JsonCodec, MapDescriptor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,8 +71,9 @@ class StoredAggregates:
         for at, columns in enumerate(self.memory.distinct):
             name = f"{state}_distinct_{at}"
             types = calls[columns.calls[0].at].argument_types
+            counts = _Counts([calls[each.at].name for each in columns.calls])
             descriptor: MapDescriptor[Row, list[int]] = MapDescriptor(
-                name=name, key_codec=RowsCodec(types), codec=JSON, **_life(spec, name)
+                name=name, key_codec=RowsCodec(types), codec=counts, **_life(spec, name)
             )
             self._sets.append((columns, descriptor))
         self._plain: list[Call] = []
@@ -203,6 +205,22 @@ class StoredAggregates:
                 await handle.remove(arguments)
         for call, comes in change.calls:
             await self._apply(accumulators, call, arguments, comes=comes)
+
+
+class _Counts(JsonCodec):
+    """How often distinct arguments are there for each call: `[2,0]`."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, calls: Sequence[str]) -> None:
+        self._calls = unique(tuple(calls))
+
+    def shown(self, data: bytes) -> Any:
+        """The counts by the calls' names; as they are where they are of other calls."""
+        counts = self.decode(data)
+        if len(counts) != len(self._calls):
+            return counts
+        return dict(zip(self._calls, counts, strict=True))
 
 
 def _life(spec: OperatorSpec, name: str) -> dict[str, Any]:

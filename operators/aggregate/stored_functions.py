@@ -61,6 +61,10 @@ class RowsCodec:
         self.decode = self._codec.decode
         self.name = f"row {', '.join(map(format_type, types))}"
 
+    def shown(self, data: bytes) -> list[Any]:
+        """The values."""
+        return list(self._codec.shown(data).values())
+
 
 class StoredFunction(ABC):
     """What an aggregate function keeps outside of its accumulator.

@@ -100,7 +100,9 @@ class _Side:
         self.is_outer = spec.join_type in outer[number]
         self.text = RowText(row)
         self.descriptor: SortedMapDescriptor[tuple[Any, ...], tuple[int, bytes]] = (
-            SortedMapDescriptor(name=_NAMES[number], key_codec=TIME_KEY, codec=CountedText(row))
+            SortedMapDescriptor(
+                name=_NAMES[number], key_codec=TIME_KEY, codec=CountedText(row, "joined")
+            )
         )
         self.namespace = b"left" if number == 0 else b"right"
         """Of its timers."""

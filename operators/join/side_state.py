@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from operators.stored_rows import CanonicalText, CountedText
-from state.descriptors import JSON, MapDescriptor, ValueDescriptor
+from state.descriptors import JsonCodec, MapDescriptor, ValueDescriptor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +116,7 @@ class OneRow(SideState):
     """
 
     def __init__(self, row: RowSpec, counts: bool, given: dict[str, Any]) -> None:
-        codec: Any = CountedText(row) if counts else CanonicalText(row)
+        codec: Any = CountedText(row, "associations") if counts else CanonicalText(row)
         self.descriptor: ValueDescriptor[Any] = ValueDescriptor(codec=codec, **given)
         self._counts = counts
 
@@ -161,7 +161,7 @@ class RowPerUniqueKey(SideState):
     def __init__(
         self, row: RowSpec, unique_key: tuple[int, ...], counts: bool, given: dict[str, Any]
     ) -> None:
-        codec: Any = CountedText(row) if counts else CanonicalText(row)
+        codec: Any = CountedText(row, "associations") if counts else CanonicalText(row)
         key = row.part(unique_key)
         self.descriptor: MapDescriptor[bytes, Any] = MapDescriptor(
             key_codec=CanonicalText(key), codec=codec, **given
@@ -201,6 +201,20 @@ class RowPerUniqueKey(SideState):
         return self._key_codec.encode([values[at] for at in self._unique_key])
 
 
+class _Times(JsonCodec):
+    """How often a row is there: `2`, or `[2,1]` with its associations."""
+
+    __slots__ = ()
+
+    def shown(self, data: bytes) -> dict[str, Any]:
+        """The numbers by their names."""
+        found = self.decode(data)
+        if isinstance(found, list):
+            times, associations = found
+            return {"times": times, "associations": associations}
+        return {"times": found}
+
+
 class CountPerRow(SideState):
     """Rows of which nothing is known, each with how often it is there.
 
@@ -211,7 +225,7 @@ class CountPerRow(SideState):
 
     def __init__(self, row: RowSpec, counts: bool, given: dict[str, Any]) -> None:
         self.descriptor: MapDescriptor[bytes, Any] = MapDescriptor(
-            key_codec=CanonicalText(row), codec=JSON, **given
+            key_codec=CanonicalText(row), codec=_Times(), **given
         )
         self._counts = counts
 

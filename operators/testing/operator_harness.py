@@ -96,6 +96,7 @@ class OperatorHarness:
         view: Gives a view of committed state.
         max_parallelism: Key groups; all are run in one task.
         channel_of: Answers state requests in another order; see `state.testing.execution`.
+        node: The operator's id.
         shuffled: Hand each epoch's rows over in another order than theirs, as a shuffle does.
     """
 
@@ -109,6 +110,7 @@ class OperatorHarness:
         max_parallelism: int = 4,
         channel_of: Callable[[StateSession], Channel] | None = None,
         shuffled: bool = True,
+        node: str = NODE,
     ) -> None:
         self.statistics: list[dict[str, int]] = []
         """Of each epoch."""
@@ -118,6 +120,7 @@ class OperatorHarness:
         self._max_parallelism = max_parallelism
         self._channel_of = channel_of
         self._shuffled = shuffled
+        self._node = node
         self._close: list[Callable[[], None]] = []
         self._epoch = 0
         self.restart(spec)
@@ -147,11 +150,11 @@ class OperatorHarness:
 
     def restart(self, spec: OperatorSpec) -> None:
         """Begin a new run on the same state, as a pipeline with a changed plan does."""
-        self._run = self._ledger.open_run([NODE], self._max_parallelism)
+        self._run = self._ledger.open_run([self._node], self._max_parallelism)
         clock = TtlClock(self.now_ms, self.watermark_ms, spec.ttl_extension_ms)
-        states = register_states(self._ledger, NODE, spec.operator().descriptors, clock)
+        states = register_states(self._ledger, self._node, spec.operator().states, clock)
         self.spec = spec_from_json(spec.with_past(states).to_json())
-        self._runner = KeyedRunner(self.spec, NODE, channel_of=self._channel_of)
+        self._runner = KeyedRunner(self.spec, self._node, channel_of=self._channel_of)
 
     def close(self) -> None:
         """Close the connections that were opened."""
@@ -203,7 +206,7 @@ class OperatorHarness:
         stamp = EpochStamp(self._epoch + 1, self._run, self.now_ms)
         output = self._runner.run_epoch(
             self._batches(changes),
-            self._backend.begin(NODE, stamp, groups),
+            self._backend.begin(self._node, stamp, groups),
             epoch=stamp.epoch,
             times=EpochTimes(self.now_ms, self.watermark_ms, after_ms),
             key_groups=groups,
@@ -218,13 +221,13 @@ class OperatorHarness:
     def stored_names(self) -> set[bytes]:
         """Names of all structures that hold something; on heap only, where all can be listed."""
         assert isinstance(self._backend, HeapBackend)
-        self._ledger.promote_all([NODE], self._max_parallelism)
+        self._ledger.promote_all([self._node], self._max_parallelism)
         groups = self._backend.store.key_groups.values()
         return {name for group in groups for name in group.space.structures}
 
     def view(self) -> StateView:
         """Committed state, as it is now."""
-        return self._view(NODE)
+        return self._view(self._node)
 
     def _batches(self, changes: Sequence[Of]) -> list[ChangeBatch]:
         found = []

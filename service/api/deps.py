@@ -17,10 +17,11 @@ from fastapi import Depends, Path, Request
 from service.api.body_guard import is_json
 from service.api.errors import NotAcceptable, UnsupportedMediaType
 from service.api.idempotency import Idempotency, idempotency_of
-from service.api.paging import Page, page_of
+from service.api.paging import Page, limit_of, page_of
 from service.runtime.errors import SavepointPending
 from service.runtime.inspection import OperatorInspector
 from service.runtime.records import PipelineRecord
+from service.runtime.state_inspection import StateInspector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,6 +95,7 @@ async def services_of(request: Request) -> Services:
 ServicesDep = Annotated[Services, Depends(services_of)]
 IdempotencyDep = Annotated[Idempotency, Depends(idempotency_of)]
 PageDep = Annotated[Page, Depends(page_of)]
+LimitDep = Annotated[int, Depends(limit_of)]
 NamePath = Annotated[str, Path(description="The pipeline's name.", examples=["latest-flight"])]
 
 
@@ -140,6 +142,20 @@ async def inspector_of(
 
 
 InspectorDep = Annotated[OperatorInspector, Depends(inspector_of)]
+
+
+async def states_of(
+    record: RecordDep, operator: OperatorPath, services: ServicesDep
+) -> StateInspector:
+    """The inspector of the states of the operator in the path.
+
+    Raises:
+        OperatorNotFound: there is none.
+    """
+    return (await contents_of(services, record)).operator(operator).states
+
+
+StatesDep = Annotated[StateInspector, Depends(states_of)]
 
 
 async def json_only(request: Request) -> None:

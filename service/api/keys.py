@@ -1,4 +1,7 @@
-"""`.../operators/{op}/keys`: the keys of an operator, their histories, and why a row is current.
+"""`.../operators/{op}/keys`: the keys of an operator, and what it keeps of each.
+
+An upsert materializer keeps histories, and can tell why a row is current; of any other operator a
+key shows all its states side by side.
 
 The address of a key is `/keys/N14228` for one column, `/keys/JFK,LAX` for several, and
 `/keys/-?key=["a,b",1]` for any; lists give each key's own in `href`. See `runtime.key_text`.
@@ -7,19 +10,26 @@ The address of a key is `/keys/N14228` for one column, `/keys/JFK,LAX` for sever
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from service import problem_types as problem
-from service.api.deps import InspectorDep, PageDep, describe, in_thread
+from service.api.deps import InspectorDep, LimitDep, PageDep, StatesDep, describe, in_thread
 from service.api.etags import reply
-from service.api.models import History, KeyExplanation, KeyList, KeyRow
+from service.api.models import History, KeyExplanation, KeyList, KeyRow, KeyStates
 from service.api.paging import cursor_text, index, page_body, scan, text
 from service.api.times import iso
 from service.runtime.explanation import explain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from service.runtime.inspection import ShownEntry
+    from service.runtime.key_listing import Part, ShownKey
+    from service.runtime.key_text import KeyText
+    from service.runtime.state_inspection import ShownKeyStates
+    from state.primitives.inspection import StateContent
 
 KeyValues = tuple[Any, ...]
 
@@ -42,9 +52,24 @@ KeyQuery = Annotated[
     ),
 ]
 
+PrefixQuery = Annotated[
+    str, Query(max_length=1_024, description="Only keys whose first column begins so.")
+]
+NamespaceQuery = Annotated[
+    str, Query(max_length=1_024, description="Of the key, where the operator uses any.")
+]
+
 _OF_KEY = describe(
     problem.PIPELINE_NOT_FOUND,
     problem.OPERATOR_NOT_FOUND,
+    problem.KEY_NOT_FOUND,
+    problem.KEY_EXPIRED,
+    problem.KEY_MALFORMED,
+)
+_OF_HISTORY = describe(
+    problem.PIPELINE_NOT_FOUND,
+    problem.OPERATOR_NOT_FOUND,
+    problem.STATE_NOT_FOUND,
     problem.KEY_NOT_FOUND,
     problem.KEY_EXPIRED,
     problem.KEY_MALFORMED,
@@ -74,37 +99,47 @@ async def list_all(
     request: Request,
     inspector: InspectorDep,
     page: PageDep,
-    prefix: Annotated[
-        str, Query(max_length=1_024, description="Only keys whose first column begins so.")
-    ] = "",
+    prefix: PrefixQuery = "",
 ) -> Response:
-    """Keys that have rows, by key group. A page may be short, or even empty, and not the last."""
+    """Keys that have something in any state, by key group; one for each of a key's namespaces.
+
+    A page may be short, or even empty, and not the last. Keys that have timers alone are listed
+    at `.../states/{state}/keys`.
+    """
     part = await in_thread(
         inspector.list_keys, prefix, page.position(index, scan, text), page.limit
     )
-    base = request.scope["raw_path"].decode("ascii")
-    items = [
-        {
-            "key": each.key,
-            "href": f"{base}/{inspector.keys.href(each.key)}",
-            "layout": each.layout,
-            "entries": each.entries,
-        }
-        for each in part.items
-    ]
-    following = None if part.position is None else cursor_text(*part.position)
-    return reply(request, page_body(request, items, following, epoch=part.epoch))
+    return key_page(request, inspector.keys, part)
 
 
-@router.get("/{key}", response_model=KeyRow, responses=_OF_KEY)
-async def get(request: Request, inspector: InspectorDep, key: KeyDep) -> Response:
-    """The key's current row: its newest live entry."""
+@router.get("/{key}", response_model=KeyRow | KeyStates, responses=_OF_KEY)
+async def get(
+    request: Request,
+    inspector: InspectorDep,
+    states: StatesDep,
+    key: KeyDep,
+    limit: LimitDep,
+    namespace: NamespaceQuery = "",
+) -> Response:
+    """What the operator keeps of the key.
+
+    An upsert materializer: the key's current row, its newest live entry. Any other operator: the
+    key in each state that has anything of it, and its timers; `next` leads to what is beyond the
+    limit.
+    """
+    if not inspector.keeps_histories:
+        found = await in_thread(states.read_all, key, namespace=namespace, limit=limit)
+        shown = [
+            _state(request, inspector.keys, found, state.name, content, namespace)
+            for state, content in found.states
+        ]
+        return reply(request, {"key": found.key, "epoch": found.epoch, "states": shown})
     history = await in_thread(inspector.history, key)
     body = {"key": history.key, "epoch": history.epoch, **_entry(history.current)}
     return reply(request, {**body, "entries": history.size})
 
 
-@router.get("/{key}/history", response_model=History, responses=_OF_KEY)
+@router.get("/{key}/history", response_model=History, responses=_OF_HISTORY)
 async def get_history(
     request: Request, inspector: InspectorDep, key: KeyDep, page: PageDep
 ) -> Response:
@@ -122,7 +157,7 @@ async def get_history(
     return reply(request, page_body(request, items, following, **members))
 
 
-@router.get("/{key}/explain", response_model=KeyExplanation, responses=_OF_KEY)
+@router.get("/{key}/explain", response_model=KeyExplanation, responses=_OF_HISTORY)
 async def get_explanation(request: Request, inspector: InspectorDep, key: KeyDep) -> Response:
     """Why this row is current, and what the sink falls back to if it is retracted."""
     history = await in_thread(inspector.history, key)
@@ -139,6 +174,76 @@ async def get_explanation(request: Request, inspector: InspectorDep, key: KeyDep
         "on_retraction": why.on_retraction,
     }
     return reply(request, body)
+
+
+def key_page(request: Request, keys: KeyText, part: Part[ShownKey]) -> Response:
+    """The answer with a page of keys."""
+    base = request.scope["raw_path"].decode("ascii")
+    items = [
+        {
+            "key": each.key,
+            "namespace": each.namespace,
+            "href": f"{base}/{_address(keys, each.key, each.namespace)}",
+            "layout": each.layout,
+            "entries": each.entries,
+        }
+        for each in part.items
+    ]
+    following = None if part.position is None else cursor_text(*part.position)
+    return reply(request, page_body(request, items, following, epoch=part.epoch))
+
+
+def elements(content: StateContent, before: int) -> list[dict[str, Any]]:
+    """The elements of a page of a state, of which so many came on pages before."""
+    has_order = content.kind == "sorted_map"
+    return [
+        {
+            "rank": before + at if has_order else None,
+            "key": each.key,
+            "value": each.value,
+            "touched_at": iso(each.stamp_ms),
+            "expires_at": iso(each.expires_ms),
+        }
+        for at, each in enumerate(content.elements, 1)
+    ]
+
+
+def next_cursor(content: StateContent, before: int) -> str | None:
+    """Where the page of a state behind this one begins."""
+    if content.next_after is None:
+        return None
+    return cursor_text(before + len(content.elements), content.next_after)
+
+
+def _state(
+    request: Request,
+    keys: KeyText,
+    found: ShownKeyStates,
+    name: str,
+    content: StateContent,
+    namespace: str,
+) -> dict[str, Any]:
+    """What a key has in one of its states, and where there is more."""
+    operator = request.scope["raw_path"].decode("ascii").rpartition("/keys/")[0]
+    href = f"{operator}/states/{name}/keys/{_address(keys, found.key, namespace)}"
+    cursor = next_cursor(content, 0)
+    return {
+        "state": name,
+        "kind": content.kind,
+        "layout": content.layout,
+        "href": href,
+        "items": elements(content, 0),
+        "next": None if cursor is None else _with_query(href, cursor=cursor),
+    }
+
+
+def _address(keys: KeyText, values: Sequence[Any], namespace: str) -> str:
+    address = keys.href(values)
+    return _with_query(address, namespace=namespace) if namespace else address
+
+
+def _with_query(address: str, **query: str) -> str:
+    return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}"
 
 
 def _entry(entry: ShownEntry) -> dict[str, Any]:

@@ -338,8 +338,16 @@ class Epochs(_List):
     items: list[dict[str, Any]]
 
 
+class OperatorInput(BaseModel):
+    """What comes to an operator by one input."""
+
+    columns: list[dict[str, str]]
+    key_columns: list[dict[str, str]] = Field(description="State is kept by these.")
+    ttl_ms: int | None
+
+
 class Operator(BaseModel):
-    """A stateful operator."""
+    """A stateful operator; columns, key and TTL are of its first input where it has several."""
 
     id: str
     node_id: int
@@ -348,10 +356,15 @@ class Operator(BaseModel):
     key_columns: list[dict[str, str]]
     upsert_key_columns: list[dict[str, str]]
     columns: list[dict[str, str]]
+    inputs: list[OperatorInput]
     strategy: str | None
-    ttl_ms: int | None
-    keys: int
-    orphans: int
+    ttl_ms: int | None = Field(description="The longest of its inputs.")
+    keys: int = Field(
+        description="Of the state that has most of them; one with several namespaces counts for "
+        "each."
+    )
+    orphans: int = Field(description="Retractions that matched nothing.")
+    late: int = Field(description="Rows that the watermark had passed, and that were dropped.")
     last_epoch: dict[str, float] = Field(
         description="What it did in the last closed epoch, added up over its tasks: changes, state "
         "reads and writes, round trips, and peaks and counts of its controller."
@@ -377,6 +390,9 @@ class State(BaseModel):
     ttl_enabled_at: str | None = Field(
         description="When TTL was switched on for what was there already."
     )
+    keys: int = Field(
+        description="Keys that have something in it, with their namespaces; how many timers."
+    )
 
 
 class StateList(_List):
@@ -386,10 +402,15 @@ class StateList(_List):
 
 
 class StateElement(BaseModel):
-    """A live element of a state."""
+    """A live element of a state, by column names where it holds rows."""
 
-    key: Any = Field(description="Of a map; the number in a list; null in a value.")
-    value: Any
+    rank: int | None = Field(
+        description="In a sorted map: its place in the order, from 1; null elsewhere."
+    )
+    key: Any = Field(
+        description="Of a map; the number in a list; the namespace of a timer; null in a value."
+    )
+    value: Any = Field(description="Of a timer: its time in ms since 1970.")
     touched_at: str | None = Field(description="Its last access that counts; null without TTL.")
     expires_at: str | None
 
@@ -404,13 +425,35 @@ class StateKey(_EpochList):
     items: list[StateElement]
 
 
-class Key(BaseModel):
-    """A key that has rows."""
+class OneOfKeyStates(BaseModel):
+    """What a key has in one of the states of its operator."""
+
+    state: str
+    kind: str
+    layout: Literal["packed", "spread"]
+    href: str
+    items: list[StateElement]
+    next: str | None = Field(description="The rest of it; null if this is all.")
+
+
+class KeyStates(BaseModel):
+    """What a key has in each state that has anything of it."""
 
     key: list[Any]
+    epoch: int
+    states: list[OneOfKeyStates]
+
+
+class Key(BaseModel):
+    """A key that has something in state."""
+
+    key: list[Any]
+    namespace: str = Field(description='"" where the operator uses none.')
     href: str
     layout: Literal["packed", "spread"]
-    entries: int = Field(description="In state; some may be past their time.")
+    entries: int = Field(
+        description="In the first state that has the key; some may be past their time."
+    )
 
 
 class KeyList(_EpochList):

@@ -77,38 +77,50 @@ async def orphans(request: Request, inspector: InspectorDep, page: PageDep) -> R
 
 
 def _shown(operator: OperatorContents) -> dict[str, Any]:
-    keys, orphan_count, epoch = operator.inspector.counts()
+    counts = operator.inspector.counts()
     return {
         "id": operator.id,
         "node_id": operator.node_id,
         "kind": operator.kind,
-        "epoch": epoch,
+        "epoch": counts.epoch,
         **_spec(operator.spec),
-        "keys": keys,
-        "orphans": orphan_count,
+        "keys": counts.keys,
+        "orphans": counts.orphans,
+        "late": counts.late,
         "last_epoch": operator.last_epoch(),
     }
 
 
 def _spec(spec: MaterializerSpec | OperatorSpec) -> dict[str, Any]:
-    """The columns and settings of an operator; with several inputs those of the first."""
+    """The columns and settings of an operator; those of its first input, and then of each."""
     if isinstance(spec, MaterializerSpec):
         columns = _columns(spec.types, spec.names)
+        only = _input(columns, spec.key, spec.ttl_ms)
         return {
-            "key_columns": [columns[each] for each in spec.key],
+            **only,
             "upsert_key_columns": [columns[each] for each in spec.upsert_key or ()],
-            "columns": columns,
             "strategy": spec.strategy.value,
-            "ttl_ms": spec.ttl_ms or None,
+            "inputs": [only],
         }
-    first = spec.inputs[0]
-    columns = _columns(first.types, first.names)
+    lives = (*spec.ttl_ms, *[0] * len(spec.inputs))
+    inputs = [
+        _input(_columns(each.types, each.names), each.key, ttl_ms)
+        for each, ttl_ms in zip(spec.inputs, lives, strict=False)
+    ]
     return {
-        "key_columns": [columns[each] for each in first.key],
+        **inputs[0],
         "upsert_key_columns": [],
-        "columns": columns,
         "strategy": None,
         "ttl_ms": max(spec.ttl_ms, default=0) or None,
+        "inputs": inputs,
+    }
+
+
+def _input(columns: list[dict[str, str]], key: Sequence[int], ttl_ms: int) -> dict[str, Any]:
+    return {
+        "columns": columns,
+        "key_columns": [columns[each] for each in key],
+        "ttl_ms": ttl_ms or None,
     }
 
 

@@ -81,12 +81,21 @@ class Page:
         return tuple(found)
 
 
+_LimitQuery = Annotated[
+    int | None,
+    Query(ge=1, le=10_000, description="Items at most; capped by limits.page_size_max."),
+]
+
+
+async def limit_of(request: Request, limit: _LimitQuery = None) -> int:
+    """How many items a request asks for, of what has no pages of its own."""
+    limits = request.app.state.services.settings.limits
+    return int(min(limit or limits.page_size_default, limits.page_size_max))
+
+
 async def page_of(
     request: Request,
-    limit: Annotated[
-        int | None,
-        Query(ge=1, le=10_000, description="Items at most; capped by limits.page_size_max."),
-    ] = None,
+    limit: _LimitQuery = None,
     cursor: Annotated[
         str | None,
         Query(
@@ -95,8 +104,7 @@ async def page_of(
     ] = None,
 ) -> Page:
     """The page that a request asks for."""
-    limits = request.app.state.services.settings.limits
-    return Page(min(limit or limits.page_size_default, limits.page_size_max), cursor)
+    return Page(await limit_of(request, limit), cursor)
 
 
 def cursor_text(*position: Any) -> str:

@@ -4,43 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from service import problem_types as problem
 from service.api.deps import (
-    OperatorPath,
+    InspectorDep,
     PageDep,
-    RecordDep,
-    ServicesDep,
-    contents_of,
+    StatesDep,
     describe,
     in_thread,
 )
 from service.api.etags import reply
-from service.api.keys import KeyDep  # noqa: TC001 - FastAPI evaluates annotations
-from service.api.models import StateKey, StateList
-from service.api.paging import cursor_text, page_body, text
+from service.api.keys import (
+    KeyDep,
+    NamespaceQuery,
+    PrefixQuery,
+    elements,
+    key_page,
+    next_cursor,
+)
+from service.api.models import KeyList, StateKey, StateList
+from service.api.paging import index, page_body, scan, text
 from service.api.times import iso
-from service.runtime.state_inspection import StateInspector
 
 if TYPE_CHECKING:
     from state.registry import RegisteredState
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/operators/{operator}/states", tags=["state"])
 
-
-async def inspector_of(
-    record: RecordDep, operator: OperatorPath, services: ServicesDep
-) -> StateInspector:
-    """The inspector of the states of the operator in the path.
-
-    Raises:
-        OperatorNotFound: there is none.
-    """
-    return (await contents_of(services, record)).operator(operator).states
-
-
-StatesDep = Annotated[StateInspector, Depends(inspector_of)]
+StatePath = Annotated[str, Path(description="The state's name.", max_length=256)]
 
 
 @router.get(
@@ -50,8 +42,35 @@ StatesDep = Annotated[StateInspector, Depends(inspector_of)]
 )
 async def list_all(request: Request, inspector: StatesDep) -> Response:
     """The states that the operator has ever registered, by name."""
-    items = [_shown(each) for each in await in_thread(inspector.states)]
+    items = [{**_shown(each), "keys": count} for each, count in await in_thread(inspector.counted)]
     return reply(request, page_body(request, items, None))
+
+
+@router.get(
+    "/{state}/keys",
+    response_model=KeyList,
+    responses=describe(
+        problem.PIPELINE_NOT_FOUND,
+        problem.OPERATOR_NOT_FOUND,
+        problem.STATE_NOT_FOUND,
+        problem.CURSOR_INVALID,
+    ),
+)
+async def list_keys(
+    request: Request,
+    operator: InspectorDep,
+    inspector: StatesDep,
+    page: PageDep,
+    state: StatePath,
+    prefix: PrefixQuery = "",
+) -> Response:
+    """Keys that have something in a state, by key group; one for each of a key's namespaces.
+
+    A page may be short, or even empty, and not the last.
+    """
+    position = page.position(index, scan, text)
+    part = await in_thread(inspector.list_keys, state, prefix, position, page.limit)
+    return key_page(request, operator.keys, part)
 
 
 @router.get(
@@ -72,27 +91,17 @@ async def get(
     inspector: StatesDep,
     key: KeyDep,
     page: PageDep,
-    state: Annotated[str, Path(description="The state's name.", max_length=256)],
-    namespace: Annotated[
-        str, Query(max_length=1_024, description="Of the key, where the operator uses any.")
-    ] = "",
+    state: StatePath,
+    namespace: NamespaceQuery = "",
 ) -> Response:
     """What a key has in a state: live elements in order, with what remains of their lives."""
-    after = (page.position(text) or ("",))[0]
+    before, after = page.position(index, text) or (0, "")
     found = await in_thread(
         inspector.read, state, key, namespace=namespace, after=after, limit=page.limit
     )
     content = found.content
-    items = [
-        {
-            "key": each.key,
-            "value": each.value,
-            "touched_at": iso(each.stamp_ms),
-            "expires_at": iso(each.expires_ms),
-        }
-        for each in content.elements
-    ]
-    following = None if content.next_after is None else cursor_text(content.next_after)
+    items = elements(content, before)
+    following = next_cursor(content, before)
     members = {
         "key": found.key,
         "epoch": found.epoch,

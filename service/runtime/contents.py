@@ -245,7 +245,10 @@ class ContentsCache:
 def _operator(
     info: OperatorInfo, reader: CommittedReader, slot: SlotReader, options: RunOptions
 ) -> OperatorContents:
-    inspector = OperatorInspector(reader, info.id, info.spec, options.max_parallelism)
+    descriptors = info.states
+    inspector = OperatorInspector(
+        reader, info.id, info.spec, options.max_parallelism, descriptors=descriptors
+    )
     return OperatorContents(
         id=info.id,
         node_id=info.node_id,
@@ -258,6 +261,7 @@ def _operator(
             info.id,
             inspector.keys,
             options.max_parallelism,
+            descriptors=descriptors,
             extension_ms=options.ttl_extension_ms,
         ),
         slot=slot,

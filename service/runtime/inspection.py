@@ -12,42 +12,40 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import orjson
 
-from operators.orphans import COUNTERS, ORPHANS
+from operators.orphans import COUNTERS, LATE, ORPHANS
 from operators.spec import unique
 from operators.upsert_materializer import MaterializerSpec
 from service.runtime.inspection_errors import KeyExpired, KeyNotFound, StateNotFound
+from service.runtime.key_listing import TIMERS, KeyLister, ListedState, Part
 from service.runtime.key_text import KeyText, ShownRow
-from state.backends.interface import HashGet, HashLength, StreamScan
+from state.backends.interface import HashGet, StreamScan
 from state.key_groups import key_group
-from state.multiset.history import Expired, list_keys, read_history
-from state.multiset.spread import STATE
-from state.primitives.inspection import list_state_keys
+from state.multiset.history import Expired, read_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from operators.spec import OperatorSpec
+    from service.runtime.key_listing import ShownKey
     from state.backends.interface import StateView
-    from state.multiset.history import HistoryEntry, HistoryPage, KeySummary
+    from state.descriptors import StateDescriptor
+    from state.multiset.history import HistoryEntry, HistoryPage
     from state.reader import CommittedReader
-
-SCANS_MAX = 64
-"""Scan calls for one page of keys; a page may be short, or empty, where a prefix is rare."""
-_SCAN_COUNT = 500
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
-    """A page of something: items, where the next page starts (None: nowhere), and the epoch."""
+class Counts(NamedTuple):
+    """How much an operator keeps, and what it has counted."""
 
-    items: tuple[T, ...]
-    position: tuple[Any, ...] | None
+    keys: int
+    """Of the state that has most of them, each with its namespaces."""
+    orphans: int
+    late: int
     epoch: int
 
 
@@ -63,16 +61,6 @@ class ShownEntry:
     """The newest live entry."""
     shown: bool
     """The one whose row the operator emitted last."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownKey:
-    """A key that has a history."""
-
-    key: list[Any]
-    layout: str
-    entries: int
-    """In state: some may be past their time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +90,7 @@ class OperatorInspector:
         node: The operator's id.
         spec: What the operator does.
         max_parallelism: Key groups of the pipeline.
+        descriptors: Its states.
         clock: The time in ms since 1970.
     """
 
@@ -111,6 +100,8 @@ class OperatorInspector:
         node: str,
         spec: MaterializerSpec | OperatorSpec,
         max_parallelism: int,
+        *,
+        descriptors: Sequence[StateDescriptor],
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._reader = reader
@@ -120,66 +111,35 @@ class OperatorInspector:
         self._history = spec if isinstance(spec, MaterializerSpec) else None
         inputs = (spec,) if isinstance(spec, MaterializerSpec) else spec.inputs
         first = inputs[0]
-        self._rows = ShownRow(first.types, unique(first.names)) if len(inputs) == 1 else None
+        self._rows = [ShownRow(each.types, unique(each.names)) for each in inputs]
         key_types = [first.types[each] for each in first.key]
         self.keys = KeyText(key_types, unique(tuple(first.names[each] for each in first.key)))
-        self._state = STATE if isinstance(spec, MaterializerSpec) else _first_state(spec)
+        self._lister = KeyLister(self.keys, max_parallelism)
+        states = [ListedState(each.name.encode(), each.kind) for each in descriptors]
+        self._listed = [each for each in states if each.kind != TIMERS] or states
 
-    def counts(self) -> tuple[int, int, int]:
-        """Keys that have a history, orphans there ever were, and the epoch."""
+    @property
+    def keeps_histories(self) -> bool:
+        """Whether it is an upsert materializer."""
+        return self._history is not None
 
-        def look(view: StateView) -> tuple[int, int, int]:
-            lengths = [HashLength(each, self._state) for each in self._key_groups]
-            counters = [HashGet(each, COUNTERS, [ORPHANS]) for each in self._key_groups]
-            replies = view.fetch([*lengths, *counters])
-            keys = sum(replies[: len(lengths)])
-            orphans = sum(int(found[0] or 0) for found in replies[len(lengths) :])
-            return keys, orphans, view.epoch
+    def counts(self) -> Counts:
+        """How much the operator keeps, and what it counted since the pipeline was made."""
+
+        def look(view: StateView) -> Counts:
+            keys = self._lister.counts(view, self._listed)
+            counters = [HashGet(each, COUNTERS, [ORPHANS, LATE]) for each in self._key_groups]
+            found = view.fetch(counters)
+            orphans, late = (sum(int(each[at] or 0) for each in found) for at in (0, 1))
+            return Counts(max(keys, default=0), orphans, late, view.epoch)
 
         return self._look(look)
 
     def list_keys(
         self, prefix: str, start: tuple[int, int, str] | None, limit: int
     ) -> Part[ShownKey]:
-        """A page of keys, by key group; a position is key group, scan cursor, last key taken.
-
-        A key that is there all the time is listed at least once; while state grows or shrinks,
-        one may be listed twice.
-        """
-        begins_with = self.keys.prefix(prefix) if prefix else b""
-
-        def look(view: StateView) -> Part[ShownKey]:
-            sizes = view.fetch([HashLength(each, self._state) for each in self._key_groups])
-            group, cursor, last = start or (0, 0, "")
-            found: list[KeySummary] = []
-            for _ in range(SCANS_MAX):
-                while group < len(sizes) and not sizes[group]:
-                    group, cursor, last = group + 1, 0, ""
-                if group >= len(sizes):
-                    return self._key_part(found, None, view.epoch)
-                after, page = self._page(view, group, cursor, begins_with)
-                left = sorted(
-                    (each for each in page if each.key > last.encode()), key=lambda each: each.key
-                )
-                room = limit - len(found)
-                found += left[:room]
-                if len(left) > room:
-                    # The same scan again, behind the last key taken: its cursor stays good.
-                    position = (group, cursor, found[-1].key.decode() if room else last)
-                    return self._key_part(found, position, view.epoch)
-                group, cursor, last = (group, after, "") if after else (group + 1, 0, "")
-            return self._key_part(found, (group, cursor, last), view.epoch)
-
-        return self._look(look)
-
-    def _page(
-        self, view: StateView, group: int, cursor: int, prefix: bytes
-    ) -> tuple[int, list[KeySummary]]:
-        if self._history is not None:
-            return list_keys(view, group, cursor=cursor, prefix=prefix, count=_SCAN_COUNT)
-        return list_state_keys(
-            view, self._state, group, cursor=cursor, prefix=prefix, count=_SCAN_COUNT
-        )
+        """A page of the keys that any state but timers has; see `KeyLister.page`."""
+        return self._look(lambda view: self._lister.page(view, self._listed, prefix, start, limit))
 
     def history(self, key: Sequence[Any], *, after: int = 0, limit: int = 1) -> ShownHistory:
         """A page of the live entries of a key, behind a sequence number.
@@ -192,7 +152,7 @@ class OperatorInspector:
         spec = self._history
         if spec is None:
             raise StateNotFound(
-                "this operator keeps no histories", hint="read its states at .../states"
+                "this operator keeps no histories", hint="read what it keeps at .../keys/{key}"
             )
         canonical = self.keys.codec.encode(key)
         group = key_group(self.keys.codec.types, key, len(self._key_groups))
@@ -246,25 +206,19 @@ class OperatorInspector:
 
         return self._look(look)
 
-    def _row(self, canonical: bytes) -> Any:
-        """A row by its columns; of an operator with several inputs its values alone."""
-        return orjson.loads(canonical) if self._rows is None else self._rows.row(canonical)
+    def _row(self, canonical: bytes, number: bytes | None) -> Any:
+        """A row by the columns of its input; its values alone where that is not known."""
+        if number is None and len(self._rows) > 1:
+            return orjson.loads(canonical)
+        return self._rows[int(number or 0)].row(canonical)
 
     def _look(self, look: Callable[[StateView], T]) -> T:
         return self._reader.consistently(self._node, look)
 
-    def _key_part(
-        self, found: Sequence[KeySummary], position: tuple[int, int, str] | None, epoch: int
-    ) -> Part[ShownKey]:
-        shown = (
-            ShownKey(self.keys.shown.values(each.key), each.layout, each.size) for each in found
-        )
-        return Part(tuple(shown), position, epoch)
-
     def _shown(
         self, spec: MaterializerSpec, epoch: int, canonical: bytes, found: HistoryPage
     ) -> ShownHistory:
-        rows = ShownRow(spec.types, spec.names) if self._rows is None else self._rows
+        rows = self._rows[0]
 
         def show(each: HistoryEntry) -> ShownEntry:
             return ShownEntry(
@@ -296,15 +250,10 @@ class OperatorInspector:
             "epoch": int(identity.partition(b"-")[0]),
             "key": self.keys.shown.values(named[b"key"]),
             "op": named[b"op"].decode(),
-            "row": self._row(named[b"row"]),
+            "input": int(named.get(b"input", b"0")),
+            "row": self._row(named[b"row"], named.get(b"input")),
             "time_ms": int(named[b"ms"]),
         }
-
-
-def _first_state(spec: OperatorSpec) -> bytes:
-    """The state whose keys are listed as those of the operator."""
-    descriptors = spec.operator().descriptors
-    return descriptors[0].name.encode() if descriptors else STATE
 
 
 def glob_of(prefix: bytes) -> bytes | None:

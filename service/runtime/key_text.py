@@ -122,8 +122,8 @@ class KeyText:
 
     def prefix(self, text: str) -> bytes:
         """What canonical keys begin with whose first column begins with this text."""
-        root = self._types[0].root
-        if root in _BARE or not text:
+        root = self._types[0].root if self._types else None
+        if root is None or root in _BARE or not text:
             return b"[" + text.encode("utf-8", "replace")
         if root in TIMESTAMP_ROOTS:
             text = text.replace(" ", "T", 1)

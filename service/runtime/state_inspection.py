@@ -1,7 +1,8 @@
 """Looking into the registered states of an operator, whatever it is.
 
-Histories of rows have resources of their own (`runtime.inspection`), with rows by their columns;
-here is what any primitive keeps, as `state.primitives.inspection` reads it.
+Histories of rows have resources of their own (`runtime.inspection`); here is what any primitive
+keeps, as `state.primitives.inspection` reads it. Where the plan's operator still has the state in
+the form that is stored, its codecs say how values are shown: rows by their columns, and so on.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from service.runtime.inspection_errors import KeyExpired, KeyNotFound, StateNotFound
+from service.runtime.key_listing import HISTORY, KeyLister, ListedState
 from state.key_groups import key_group
 from state.primitives.cells import stored_key
-from state.primitives.inspection import Expired, StateContent, read_state
+from state.primitives.inspection import Expired, Form, StateContent, read_state
 from state.registry import registered_states
 from state.ttl import TtlClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from service.runtime.key_listing import Part, ShownKey
     from service.runtime.key_text import KeyText
     from state.backends.interface import StateView
+    from state.descriptors import StateDescriptor
     from state.reader import CommittedReader
     from state.registry import Registered, RegisteredState
-
-HISTORY = "history"
-"""The kind whose keys are read at `.../keys`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,15 @@ class ShownState:
     content: StateContent
 
 
+@dataclass(frozen=True, slots=True)
+class ShownKeyStates:
+    """What a key has in each state that has anything of it."""
+
+    epoch: int
+    key: list[Any]
+    states: tuple[tuple[RegisteredState, StateContent], ...]
+
+
 class StateInspector:
     """Looks into the states of one operator.
 
@@ -48,6 +58,7 @@ class StateInspector:
         node: The operator's id.
         keys: How its keys are written.
         max_parallelism: Key groups of the pipeline.
+        descriptors: The states that the operator has by its plan.
         extension_ms: By how much lives were extended before the run.
         clock: The time in ms since 1970.
     """
@@ -60,6 +71,7 @@ class StateInspector:
         keys: KeyText,
         max_parallelism: int,
         *,
+        descriptors: Sequence[StateDescriptor] = (),
         extension_ms: int = 0,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
@@ -68,12 +80,38 @@ class StateInspector:
         self._node = node
         self._keys = keys
         self._max_parallelism = max_parallelism
+        self._lister = KeyLister(keys, max_parallelism)
+        self._descriptors = {each.name: each for each in descriptors}
         self._extension_ms = extension_ms
         self._clock = clock
 
     def states(self) -> list[RegisteredState]:
-        """The states of the operator, by name."""
-        return [each for each in registered_states(self._registry) if each.node == self._node]
+        """The states of the operator: those of its plan in their order, then others by name."""
+        order = {name: at for at, name in enumerate(self._descriptors)}
+        mine = [each for each in registered_states(self._registry) if each.node == self._node]
+        return sorted(mine, key=lambda each: (order.get(each.name, len(order)), each.name))
+
+    def counted(self) -> list[tuple[RegisteredState, int]]:
+        """The states, each with its number of keys and namespaces; of timers how many there are."""
+        states = self.states()
+        listed = [_listed(each) for each in states]
+        counts = self._reader.consistently(
+            self._node, lambda view: self._lister.counts(view, listed)
+        )
+        return list(zip(states, counts, strict=True))
+
+    def list_keys(
+        self, name: str, prefix: str, start: tuple[int, int, str] | None, limit: int
+    ) -> Part[ShownKey]:
+        """A page of the keys of a state; see `KeyLister.page`.
+
+        Raises:
+            StateNotFound: the operator has no such state.
+        """
+        listed = [_listed(self._state(name))]
+        return self._reader.consistently(
+            self._node, lambda view: self._lister.page(view, listed, prefix, start, limit)
+        )
 
     def read(
         self, name: str, key: Sequence[Any], *, namespace: str, after: str, limit: int
@@ -85,25 +123,13 @@ class StateInspector:
             KeyNotFound: there is nothing of the key.
             KeyExpired: there is, and all of it is past its life.
         """
-        state = next((each for each in self.states() if each.name == name), None)
-        if state is None:
-            raise StateNotFound("the operator has registered no state of this name")
+        state = self._state(name)
         if state.kind == HISTORY:
             raise StateNotFound("this state is a history of rows", hint="read it at .../keys/{key}")
         canonical = self._keys.codec.encode(key)
-        group = key_group(self._keys.codec.types, key, self._max_parallelism)
-        clock = TtlClock(self._clock(), extension_ms=self._extension_ms)
 
         def look(view: StateView) -> ShownState:
-            found = read_state(
-                view,
-                state,
-                group,
-                stored_key(canonical, namespace.encode()),
-                clock=clock,
-                after=after,
-                limit=limit,
-            )
+            found = self._read(view, state, key, namespace, after, limit)
             if found is None:
                 raise KeyNotFound(f"the key has nothing in this state in epoch {view.epoch}")
             if isinstance(found, Expired):
@@ -111,3 +137,62 @@ class StateInspector:
             return ShownState(view.epoch, self._keys.shown.values(canonical), state, found)
 
         return self._reader.consistently(self._node, look)
+
+    def read_all(self, key: Sequence[Any], *, namespace: str, limit: int) -> ShownKeyStates:
+        """What a key has in all states: the first elements of each.
+
+        Timers are those of the key in any namespace.
+
+        Raises:
+            KeyNotFound: there is nothing of the key.
+            KeyExpired: there is, and all of it is past its life.
+        """
+        states = [each for each in self.states() if each.kind != HISTORY]
+        canonical = self._keys.codec.encode(key)
+
+        def look(view: StateView) -> ShownKeyStates:
+            contents = [
+                (state, self._read(view, state, key, namespace, "", limit)) for state in states
+            ]
+            live = [(state, each) for state, each in contents if isinstance(each, StateContent)]
+            expired = [each for _, each in contents if isinstance(each, Expired)]
+            if expired and not live:
+                count = sum(each.size for each in expired)
+                raise KeyExpired(f"all {count} elements of the key have expired")
+            if not live:
+                raise KeyNotFound(f"the key has nothing in any state in epoch {view.epoch}")
+            return ShownKeyStates(view.epoch, self._keys.shown.values(canonical), tuple(live))
+
+        return self._reader.consistently(self._node, look)
+
+    def _state(self, name: str) -> RegisteredState:
+        state = next((each for each in self.states() if each.name == name), None)
+        if state is None:
+            raise StateNotFound("the operator has registered no state of this name")
+        return state
+
+    def _read(
+        self,
+        view: StateView,
+        state: RegisteredState,
+        key: Sequence[Any],
+        namespace: str,
+        after: str,
+        limit: int,
+    ) -> StateContent | Expired | None:
+        # Timers lie under the key alone, and name their namespaces themselves.
+        space = b"" if state.kind == "timers" else namespace.encode()
+        return read_state(
+            view,
+            state,
+            key_group(self._keys.codec.types, key, self._max_parallelism),
+            stored_key(self._keys.codec.encode(key), space),
+            clock=TtlClock(self._clock(), extension_ms=self._extension_ms),
+            form=Form.of(self._descriptors.get(state.name), state),
+            after=after,
+            limit=limit,
+        )
+
+
+def _listed(state: RegisteredState) -> ListedState:
+    return ListedState(state.name.encode(), state.kind)

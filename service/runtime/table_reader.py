@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from service.runtime.inspection import Part, glob_of
+from service.runtime.inspection import glob_of
 from service.runtime.inspection_errors import KeyNotFound
+from service.runtime.key_listing import Part
 from service.runtime.slot_keys import (
     CLOSES_NAME,
     DEAD_COUNT_NAME,

@@ -90,6 +90,13 @@ class KeySummary:
     layout: str
     size: int
     """Entries in state, past their time or not."""
+    namespace: bytes = b""
+    """Of a state whose operator uses any."""
+
+    @property
+    def stored(self) -> bytes:
+        """What it is stored under: unique in a state."""
+        return self.key + b"\t" + self.namespace if self.namespace else self.key
 
 
 def read_history(

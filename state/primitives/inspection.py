@@ -1,8 +1,9 @@
 """Primitives for people: what HTTP shows of a key in any registered state, from committed state.
 
 Nothing of an operator is needed to read its state: the registry knows kind and TTL, and what is
-stored is canonical JSON. Elements that are past their life are not shown, cleaned up or not; a key
-of which nothing else is there is `Expired`, which is not the same as unknown.
+stored is canonical JSON. Its codecs, where they are at hand, name the columns of rows (`Form`).
+Elements that are past their life are not shown, cleaned up or not; a key of which nothing else is
+there is `Expired`, which is not the same as unknown.
 
     value, reducing, aggregating    one element: the value, or the accumulator
     list                            its elements, oldest first; the key of each is its number
@@ -19,27 +20,34 @@ many blocks as the page needs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
 from state.backends.interface import HashGet, HashScan, LexRange, SortedRange
+from state.descriptors import Shows
 from state.errors import StateCorrupt
-from state.multiset.history import KeySummary, glob_prefix
 from state.multiset.spread import BLOCK_ENTRIES, SpreadNames
 from state.primitives.layout import read_collection, rows_name
 from state.primitives.multiset_text import read_block, read_header, read_lines
 from state.primitives.sorted_text import LAST, entry_of_line, entry_of_member
+from state.registry import form_of
 from state.ttl import TtlRules, stamped, unstamped
+from state.values import CodecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from state.backends.interface import StateView
+    from state.descriptors import StateDescriptor
     from state.registry import RegisteredState
     from state.ttl import TtlClock
 
+Show = Callable[[bytes], Any]
+"""Makes a JSON value for people out of stored bytes."""
+_NULL = b"null"
 _PLAIN = frozenset({"value", "reducing", "aggregating"})
 _EVER = float("inf")
 _BLOCKS_PER_READ = 64
@@ -83,8 +91,32 @@ class Expired:
     size: int
 
 
-_Stored = tuple[str, Any, bytes]
-"""Place, user key and stored element."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the keys and values of a state are shown; None: as the JSON, or the text, that is stored.
+
+    What a state holds is known to whoever wrote it: its codecs, where they are `Shows`.
+    """
+
+    key: Show | None = None
+    value: Show | None = None
+
+    @classmethod
+    def of(cls, descriptor: StateDescriptor | None, state: RegisteredState) -> Self:
+        """The form of a registered state, if this descriptor is still of what is stored."""
+        if descriptor is None or form_of(descriptor) != form_of(state):
+            return cls()
+        return cls(_show(descriptor, "key_codec"), _show(descriptor, "codec"))
+
+
+def _show(descriptor: StateDescriptor, name: str) -> Show | None:
+    codec = getattr(descriptor, name, None)
+    return codec.shown if isinstance(codec, Shows) else None
+
+
+AS_STORED = Form()
+_Stored = tuple[str, int | bytes | None, bytes]
+"""Place, stored user key and stored element."""
 
 
 def read_state(
@@ -94,6 +126,7 @@ def read_state(
     stored_key: bytes,
     *,
     clock: TtlClock,
+    form: Form = AS_STORED,
     after: str = "",
     limit: int = 1000,
 ) -> StateContent | Expired | None:
@@ -105,6 +138,7 @@ def read_state(
         key_group: The key's.
         stored_key: Canonical key, with its namespace if it has one (`stored_key`).
         clock: The times that tell what is past its life.
+        form: How keys and values are shown.
         after: Elements behind this place only; "" begins with the first.
         limit: Elements on the page at most.
 
@@ -123,7 +157,7 @@ def read_state(
         return None
     layout, stored = _stored(view, state.kind, name, key_group, stored_key, text, after)
     rules = TtlRules(state.ttl, state.enabled_ms)
-    size = 0
+    size, following = 0, None
     live: list[StateElement] = []
     for place, key, element in stored:
         size += 1
@@ -132,14 +166,27 @@ def read_state(
             continue
         since = state.enabled_ms if stamp_ms is None else stamp_ms
         expires = since + state.ttl.ttl_ms if rules.is_enabled and since is not None else None
-        live.append(StateElement(place, key, _json(json), stamp_ms, expires))
-        if len(live) > limit:
+        if len(live) == limit:
+            following = live[-1].place
             break
+        user_key, value = _readable(form, state.kind, key, json)
+        live.append(StateElement(place, user_key, value, stamp_ms, expires))
     if not live and size and not after:
         return Expired(state.kind, size)
-    page = live[:limit]
-    following = page[-1].place if len(live) > limit else None
-    return StateContent(state.kind, layout, tuple(page), following)
+    return StateContent(state.kind, layout, tuple(live), following)
+
+
+def _readable(form: Form, kind: str, key: int | bytes | None, json: bytes) -> tuple[Any, Any]:
+    """User key and value of an element as they are shown."""
+    try:
+        value = _json(json) if form.value is None or json == _NULL else form.value(json)
+        if not isinstance(key, bytes):
+            return key, value
+        if form.key is not None:
+            return form.key(key), value
+    except CodecError as error:
+        raise StateCorrupt("a stored element is not what its codec writes") from error
+    return (key.decode() if kind == "sorted_map" else _json(key)), value
 
 
 def _stored(
@@ -249,12 +296,12 @@ def _of_list(pairs: list[tuple[bytes, bytes]], after: str) -> Iterator[_Stored]:
 def _of_map(pairs: list[tuple[bytes, bytes]], after: str) -> Iterator[_Stored]:
     for field, element in sorted(pairs):
         if (place := field.decode()) > after:
-            yield place, _json(field), element
+            yield place, field, element
 
 
 def _of_member(member: bytes) -> _Stored:
     key, number, element = entry_of_member(member)
-    return f"{key.decode()}\t{number.decode()}", key.decode(), element
+    return f"{key.decode()}\t{number.decode()}", key, element
 
 
 def _timers(
@@ -280,39 +327,3 @@ def _json(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise StateCorrupt("a stored element is not JSON") from error
-
-
-def list_state_keys(
-    view: StateView,
-    state: bytes,
-    key_group: int,
-    *,
-    cursor: int = 0,
-    prefix: bytes = b"",
-    count: int = 100,
-) -> tuple[int, list[KeySummary]]:
-    """A page of the keys that a state has in a key group, in no order; cursor 0 begins and ends.
-
-    Args:
-        view: Committed state of the operator.
-        state: The state's name.
-        key_group: The key group.
-        cursor: 0, or what the page before gave.
-        prefix: What canonical keys begin with.
-        count: About how many keys to look at: a page may be short, or empty, before the end.
-
-    Returns:
-        The next cursor, and the keys; one with several namespaces comes once for each.
-    """
-    match = glob_prefix(prefix) if prefix else None
-    following, pairs = view.scan_hash(key_group, state, cursor, match, count)
-    return following, [_summary(key, value) for key, value in pairs if key.startswith(prefix)]
-
-
-def _summary(stored: bytes, value: bytes) -> KeySummary:
-    key = stored.partition(b"\t")[0]
-    if value.startswith(b"spread\t"):
-        return KeySummary(key, "spread", read_collection(value)[0].size)
-    if value.startswith(b"packed\t"):
-        return KeySummary(key, "packed", len(read_collection(value)[1]))
-    return KeySummary(key, "packed", 1)

@@ -22,10 +22,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from operators.testing.operator_harness import Of, delete, insert
 from service.api.paging import cursor_text
 from service.app import create_app
 from service.settings import ExecutionSettings, LimitSettings
 from tests.conftest import free_port
+from tests.service.api.test_operator_states import AGGREGATE, Run
 from tests.service.api.test_state import Flights, flight
 from tests.service.app_client import AppClient, StandInSpark, opener_with, settings_for, until
 from tests.service.keyed_states import write_states
@@ -55,6 +57,13 @@ KNOWN = {
     "state": "calls",
     "session": "known",
 }
+KEYED = {
+    **KNOWN,
+    "pipeline": "k",
+    "operator": "5_group-aggregate",
+    "state": "groupAggregateState",
+}
+"""The same where the operator keeps no histories."""
 PLANS: list[Any] = [
     flights_plan(),
     flights_plan(source=INGRESS),
@@ -144,7 +153,7 @@ def address(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory)
         settings = settings_for(
             redis_server.url,
             tmp_path_factory.mktemp("fuzz"),
-            limits=LimitSettings(pipelines_max=3),
+            limits=LimitSettings(pipelines_max=4),
             execution=ExecutionSettings(supervise_interval_ms=50),
         )
         with AppClient(settings) as app:
@@ -152,6 +161,12 @@ def address(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory)
             flights.run_epoch(*[("+I", flight(f"f{n}")) for n in range(3)])
             flights.run_epoch(("-D", flight("f2")), ("-D", flight("f9", "N9")))
             write_states(client, "p")
+            aggregate = Run(app, client, AGGREGATE, "group-aggregate", name="k")
+            row = aggregate.row(0, tail="N1", delay=5)
+            aggregate.harness.run_epoch(
+                [Of(0, insert(*row)), Of(0, delete(*aggregate.row(0, tail="N9")))]
+            )
+            aggregate.harness.close()
             app.post("/v1/statements", {"sql": TABLES, "session": "known"})
             # There is no checkpoint, so it fails; which is a savepoint to look at, too.
             place = app.post("/v1/pipelines/p/savepoints", {}).headers["location"]
@@ -176,12 +191,13 @@ def settings_for_document() -> Any:
 
 def _with_known(case: Any, draw: Any) -> None:
     """Put what exists in the place of half of the generated parts of an address."""
+    known = draw(st.sampled_from([KNOWN, KEYED]))
     for name in case.path_parameters or {}:
         # The pipeline that has the state must live on.
         if name == "pipeline" and case.method == DELETING:
             continue
-        if name in KNOWN and draw(st.booleans()):
-            case.path_parameters[name] = KNOWN[name]
+        if name in known and draw(st.booleans()):
+            case.path_parameters[name] = known[name]
     if isinstance(case.body, dict):
         _with_known_body(case.body, draw)
 
@@ -231,9 +247,9 @@ def test_no_cursor_that_can_be_decoded_breaks_a_list(operation: Any, address: st
     """Of what exists: a list of nothing would end before it looks at its cursor."""
 
     @settings(max_examples=CURSORS_PER_LIST, deadline=None, database=None, derandomize=True)
-    @given(position=_POSITIONS)
-    def fuzz(position: tuple[int | str, ...]) -> None:
-        known = {each.name: KNOWN[each.name] for each in operation.path_parameters}
+    @given(position=_POSITIONS, pipeline=st.sampled_from([KNOWN, KEYED]))
+    def fuzz(position: tuple[int | str, ...], pipeline: dict[str, str]) -> None:
+        known = {each.name: pipeline[each.name] for each in operation.path_parameters}
         query = {"cursor": cursor_text(*position)}
         case = operation.Case(path_parameters=known, query=query)
         case.call_and_validate(base_url=address, checks=CHECKS)
@@ -247,9 +263,11 @@ def test_the_pipeline_with_state_is_still_there(address: str) -> None:
     with httpx.Client(base_url=address) as client:
         answer = client.get(f"/v1/pipelines/p/operators/{OPERATOR}/keys/N1/history")
         assert answer.json()["entries"] == 2
+        answer = client.get("/v1/pipelines/k/operators/5_group-aggregate/keys/N1")
+        assert answer.json()["states"]
         assert client.get("/readyz").json()["checks"][0]["ok"]
 
 
 def test_every_operation_was_fuzzed() -> None:
     assert len(operations()) > 35
-    assert len(lists()) == 11
+    assert len(lists()) == 12

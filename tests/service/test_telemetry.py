@@ -98,3 +98,16 @@ def test_a_pipeline_that_is_gone_leaves_the_gauges() -> None:
     assert b'tailrace_pipelines{state="RUNNING"} 1.0' in text
     assert b"FAILED" not in text
     assert b'pipeline="b"' not in text
+
+
+def test_late_rows_and_orphans_are_counted_by_operator() -> None:
+    telemetry = Telemetry()
+    nodes = {"6_window": {"late": 2, "orphans": 1}, "3_join": {"orphans": 4}}
+
+    telemetry.progress("p", [{"epoch": 1, "nodes": nodes}, {"epoch": 2, "nodes": nodes}])
+
+    text = telemetry.exposition().decode()
+    of_operator = 'operator="6_window",pipeline="p"'
+    assert f"tailrace_operator_late_rows_total{{{of_operator}}} 4.0" in text
+    assert f"tailrace_operator_orphans_total{{{of_operator}}} 2.0" in text
+    assert 'tailrace_operator_late_rows_total{operator="3_join",pipeline="p"} 0.0' in text

@@ -43,9 +43,10 @@ def test_a_key_is_shown_page_by_page(app: AppClient) -> None:
     whole = app.json(f"{STATES}/seats/keys/N1")
     pages = list(app.pages(f"{STATES}/seats/keys/N1", limit=1))
 
+    none = {"rank": None, "touched_at": None, "expires_at": None}
     shown: list[dict[str, Any]] = [
-        {"key": "1A", "value": None, "touched_at": None, "expires_at": None},
-        {"key": "2B", "value": {"taken": True}, "touched_at": None, "expires_at": None},
+        {"key": "1A", "value": None, **none},
+        {"key": "2B", "value": {"taken": True}, **none},
     ]
     assert whole["items"] == pages == shown
     assert (whole["key"], whole["epoch"], whole["kind"]) == (["N1"], 1, "map")
@@ -57,5 +58,19 @@ def test_what_is_not_there_is_told_apart(app: AppClient) -> None:
     assert_problem(app.get(f"{STATES}/last/keys/N1"), 410, "key-expired")
     assert_problem(app.get(f"{STATES}/seats/keys/N2"), 404, "key-not-found")
     assert_problem(app.get(f"{STATES}/none/keys/N1"), 404, "state-not-found")
-    cursor = {"cursor": cursor_text(7)}
-    assert_problem(app.get(f"{STATES}/seats/keys/N1", params=cursor), 422, "cursor-invalid")
+    for path, position in (("seats/keys/N1", (7,)), ("seats/keys", (7, "")), ("none/keys", (7,))):
+        cursor = {"cursor": cursor_text(*position)}
+        assert_problem(app.get(f"{STATES}/{path}", params=cursor), 422, "cursor-invalid")
+    assert_problem(app.get(f"{STATES}/none/keys"), 404, "state-not-found")
+
+
+def test_a_states_keys_are_listed(app: AppClient) -> None:
+    """Those of any kind: what the operator of the plan knows of a state is not asked."""
+    for state, entries in (("seats", 2), ("calls", 2), ("last", 1)):
+        (key,) = app.json(f"{STATES}/{state}/keys")["items"]
+
+        assert (key["key"], key["namespace"], key["layout"]) == (["N1"], "", "packed")
+        assert key["entries"] == entries
+        assert key["href"] == f"{STATES}/{state}/keys/N1"
+    assert app.json(f"{STATES}/seats/keys", params={"prefix": "N2"})["items"] == []
+    assert [each["keys"] for each in app.json(STATES)["items"]] == [1, 1, 1]

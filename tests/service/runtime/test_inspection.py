@@ -32,7 +32,12 @@ class Look:
         self.reader = CommittedReader(client, "p")
         self.pipeline = PreparedPipeline(client, "p", spec)
         self.inspector = OperatorInspector(
-            self.reader, self.pipeline.node, spec, MAX_PARALLELISM, clock=lambda: self.now_ms
+            self.reader,
+            self.pipeline.node,
+            spec,
+            MAX_PARALLELISM,
+            descriptors=[spec.descriptor],
+            clock=lambda: self.now_ms,
         )
 
 
@@ -242,7 +247,7 @@ def test_orphans_are_counted_and_listed_with_their_key(looks: Any) -> None:
         ("k3", "-D", 1, 1_234),
         ("k4", "-D", 1, 1_234),
     ]
-    assert look.inspector.counts() == (0, 6, 2)
+    assert look.inspector.counts() == (0, 6, 0, 2)
 
 
 def test_rows_show_times_with_a_blank_and_nulls_as_null(looks: Any) -> None:
