@@ -115,6 +115,10 @@ class InputChange:
         """Send a change downstream."""
         self._out((self._rank, kind, row))
 
+    def emit_in_place_of(self, other: InputChange) -> None:
+        """From now on, have what this change emits leave where another one's output does."""
+        self._rank = other._rank
+
     def orphan(self) -> None:
         """Say that this retraction matched nothing: it is counted and listed for people."""
         self.is_orphan = True

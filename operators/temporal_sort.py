@@ -12,7 +12,13 @@ from operators.keyed import KeyedOperator, OpenEpoch
 from operators.ordering import SortColumn, SortKeys
 from operators.spec import OperatorSpec
 from operators.stored_rows import StoredRows
-from state.descriptors import ListDescriptor, SortedMapDescriptor, TimersDescriptor
+from state.descriptors import (
+    JSON,
+    ListDescriptor,
+    SortedMapDescriptor,
+    TimersDescriptor,
+    ValueDescriptor,
+)
 from state.lexicographic import lexicographic_codec
 from state.types import parse_type
 
@@ -52,10 +58,11 @@ class EventTimeSort(KeyedOperator):
     Characteristics:
         input       +I
         output      +I, in order for each key
-        state       the rows that wait, by time; nothing is left of what was emitted
+        state       the rows that wait, by time; the time of the last row that was emitted
         state cost  one member written for a row; one range read when the watermark moves on
         time        a timer in event time for each time that rows wait for. A row that is not above
-                    the watermark is late and passed over. No TTL
+                    the last one that was emitted is late and passed over; one that is, and below
+                    the watermark, waits for the next. No TTL
         unseen -D   any retraction: an orphan
 
     Source: Flink's RowTimeSortOperator.
@@ -72,12 +79,16 @@ class EventTimeSort(KeyedOperator):
             codec=StoredRows(row),
             **spec.past_of("rows"),
         )
-        self.descriptors = self.prefetched = (self._rows,)
+        self._last = ValueDescriptor(
+            name="last_emitted", codec=JSON, **spec.past_of("last_emitted")
+        )
+        self.descriptors = self.prefetched = (self._rows, self._last)
         self._due = self.event_timers = TimersDescriptor(name="event_timers")
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles."""
         self._waiting: SortedMapHandle[tuple[int, ...], Row] = epoch.session.sorted_map(self._rows)
+        self._last_emitted = epoch.session.value(self._last)
         self._timers = epoch.timers(self._due)
         self._times = epoch.times
 
@@ -87,7 +98,8 @@ class EventTimeSort(KeyedOperator):
             change.orphan()
             return
         time_ms = event_ms(change.row, self._rowtime)
-        if time_ms <= self._times.watermark_ms:
+        last_ms = await self._last_emitted.value()
+        if last_ms is not None and time_ms <= last_ms:
             change.late()
             return
         await self._waiting.add((time_ms,), change.row)
@@ -96,9 +108,10 @@ class EventTimeSort(KeyedOperator):
     async def on_event_timer(self, timer: FiredTimer) -> None:
         """Emit all whose time has come: later timers of the epoch find nothing."""
         until = (self._times.next_watermark_ms,)
-        for _, rows in await self._waiting.read_range_until(until, inclusive_to=True):
+        for (time_ms,), rows in await self._waiting.read_range_until(until, inclusive_to=True):
             for row in sorted(rows, key=self._sort.text):
                 timer.emit(RowKind.INSERT, row)
+            await self._last_emitted.update(time_ms)
         await self._waiting.clear_range_until(until, inclusive_to=True)
 
 

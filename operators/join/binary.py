@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import NonNegativeInt, model_validator
 
-from operators.join.bundles import reduced
+from operators.changelog import RowKind
+from operators.join.bundles import key_text, reduced
 from operators.join.condition import compile_condition, unmatchable
 from operators.join.side_state import side_state
 from operators.keyed import KeyedOperator
@@ -121,15 +122,21 @@ class BinaryJoin(KeyedOperator):
                 found.append((stored, pair, of_other))
         return found
 
-    def reduced(self, changes: Sequence[InputChange]) -> Sequence[InputChange]:
-        """What remains of a bundle."""
-        return reduced(
-            changes,
-            [
-                (side.text.encode, unique_key, not side.state.descriptor.ttl.is_enabled)
-                for side, unique_key in zip(self.sides, self.spec.unique_keys, strict=True)
-            ],
-        )
+    async def reduced(self, changes: Sequence[InputChange]) -> tuple[list[list[InputChange]], ...]:
+        """What remains of a bundle, see `operators.join.bundles`."""
+        rules = []
+        for number, side in enumerate(self.sides):
+            unique_key = self.spec.unique_keys[number]
+            held: set[str] = set()
+            # Only a +U can replace a row without a retraction of it.
+            if unique_key and any(
+                each.input == number and each.kind is RowKind.UPDATE_AFTER for each in changes
+            ):
+                rows = [side.text.decode(stored.row) for stored in await side.state.stored()]
+                held = {key_text(row, unique_key) for row in rows}
+            cancels_renewal = not side.state.descriptor.ttl.is_enabled
+            rules.append((side.text.encode, unique_key, cancels_renewal, held))
+        return reduced(changes, rules)
 
     def _with_equalities(
         self, condition: Callable[[Row], bool] | None

@@ -38,7 +38,11 @@ A worked example, `l LEFT JOIN r` by key a:
     left   -U (1, a)      -D (1, a, a, y)
     left   +U (2, a)      +I (2, a, a, y)
 
-Source: Flink's `StreamingJoinOperator` (2.3).
+Mini-batch: of a key's changes in an epoch `operators.join.bundles` says which remain. The side that
+is padded comes last (INNER, FULL: the left one), and a -U and its +U that meet the same rows leave
+them as they are: nothing is padded in between.
+
+Source: Flink's `StreamingJoinOperator` and `MiniBatchStreamingJoinOperator` (2.3).
 """
 
 from __future__ import annotations
@@ -47,12 +51,17 @@ from typing import TYPE_CHECKING, Literal
 
 from operators.changelog import RowKind
 from operators.join.binary import BinaryJoin, BinaryJoinSpec
+from operators.join.bundles import is_update
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from operators.changelog import Row
     from operators.join.binary import Side
     from operators.keyed import InputChange
+
+    Alone = dict[bytes, tuple[int, Row]]
+    """Rows that a retraction left without a match: how often each one is, and as padded."""
 
 OuterJoinType = Literal["INNER", "LEFT", "RIGHT", "FULL"]
 
@@ -99,9 +108,11 @@ class StreamingJoin(BinaryJoin):
         if change.kind.is_retraction:
             await self._retract(change, row, mine, other)
         else:
-            await self._accumulate(change, row, mine, other)
+            await self._accumulate(change, row, mine, other, {})
 
-    async def _accumulate(self, change: InputChange, row: bytes, mine: Side, other: Side) -> None:
+    async def _accumulate(
+        self, change: InputChange, row: bytes, mine: Side, other: Side, left_alone: Alone
+    ) -> None:
         emit, values = change.emit, change.row
         matches = await self.matches(values, mine, other)
         count = 0
@@ -109,8 +120,9 @@ class StreamingJoin(BinaryJoin):
             emit(RowKind.INSERT, mine.padded(values))
         kind = RowKind.INSERT if mine.is_outer or other.is_outer else change.kind
         for match, joined, of_match in matches:
+            is_padded = match.associations == 0 and left_alone.pop(match.row, None) is None
             for _ in range(match.times):
-                if other.is_outer and match.associations == 0:
+                if other.is_outer and is_padded:
                     emit(RowKind.DELETE, other.padded(of_match))
                 emit(kind, joined)
             count += match.times
@@ -118,7 +130,14 @@ class StreamingJoin(BinaryJoin):
                 await other.state.associate(match, match.associations + 1)
         await mine.state.add(row, values, count)
 
-    async def _retract(self, change: InputChange, row: bytes, mine: Side, other: Side) -> None:
+    async def _retract(
+        self,
+        change: InputChange,
+        row: bytes,
+        mine: Side,
+        other: Side,
+        left_alone: Alone | None = None,
+    ) -> None:
         emit, values = change.emit, change.row
         if not await mine.state.retract(row, values):
             change.orphan()
@@ -127,14 +146,41 @@ class StreamingJoin(BinaryJoin):
             emit(RowKind.DELETE, mine.padded(values))
         kind = RowKind.DELETE if mine.is_outer else change.kind
         for match, joined, of_match in matches:
+            loses_last = other.is_outer and match.associations == 1
+            if loses_last and left_alone is not None:
+                left_alone[match.row] = (match.times, other.padded(of_match))
             for _ in range(match.times):
                 emit(kind, joined)
-                if other.is_outer and match.associations == 1:
+                if loses_last and left_alone is None:
                     emit(RowKind.INSERT, other.padded(of_match))
             if other.is_outer:
                 await other.state.associate(match, match.associations - 1)
 
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
-        """Join what remains of a bundle once what cancels out is left away."""
-        for change in self.reduced(changes):
-            await self.process(change)
+        """Join what remains of a bundle once what cancels out is left away.
+
+        The side whose rows are padded comes last, so that they meet the other one's.
+        """
+        for change in changes:
+            change.emit_in_place_of(changes[-1])
+        left, right = await self.reduced(changes)
+        is_right = self.spec.is_outer == (False, True)
+        for kept in (left, right) if is_right else (right, left):
+            for group in kept:
+                await self._process_group(group)
+
+    async def _process_group(self, group: Sequence[InputChange]) -> None:
+        """The changes of one unique key; of an update, rows are not padded in between."""
+        if not is_update(group) or self.has_no_match(group[0].key):
+            for change in group:
+                await self.process(change)
+            return
+        before, after = group
+        mine, other = self.of_input(before.input)
+        left_alone: Alone = {}
+        encode = mine.text.encode
+        await self._retract(before, encode(before.row), mine, other, left_alone)
+        await self._accumulate(after, encode(after.row), mine, other, left_alone)
+        for times, padded in left_alone.values():
+            for _ in range(times):
+                after.emit(RowKind.INSERT, padded)

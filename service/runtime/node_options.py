@@ -73,6 +73,7 @@ _OF_OPERATORS: Mapping[str, Mapping[str, tuple[str, ...] | None]] = {
     "global-group-aggregate": _BUNDLES,
     "global-window-aggregate": _ZONE,
     "group-aggregate": _BUNDLES,
+    "group-window-aggregate": {**_BUNDLES, **_ZONE},
     "incremental-group-aggregate": _BUNDLES,
     "interval-join": _CLEANUP,
     "join": _BUNDLES,

@@ -50,6 +50,14 @@ def test_rows_wait_for_the_watermark_and_late_ones_are_passed_over() -> None:
     assert [each["orphans"] for each in harness.statistics] == [0, 1]
 
 
+def test_late_is_what_is_not_above_the_last_row_that_was_emitted() -> None:
+    """As in Flink, which compares with the last timer that fired, not with the watermark."""
+    harness = OperatorHarness.on_heap(spec())
+    assert harness.run([insert(1, at(3)), Watermark(9)]) == [insert(1, at(3))]
+    assert harness.run([insert(2, at(8)), insert(3, at(3)), insert(4, at(5))]) == []
+    assert harness.run([Watermark(10)]) == [insert(4, at(5)), insert(2, at(8))]
+
+
 def test_rows_of_one_processing_time_come_in_order_in_the_next() -> None:
     harness = OperatorHarness.on_heap(spec(rowtime=None, order=V_DESC))
     assert harness.run([At(10), insert(1, None), insert(2, None), insert(3, None)]) == []
@@ -93,24 +101,28 @@ def test_what_is_emitted_is_sorted_between_watermarks(
     given: list[Any] = []
     waiting: list[tuple[int, int]] = []
     expected: list[Change] = []
-    watermark_ms = -1
+    watermark_ms = last_ms = -1
     for step in [*steps, Watermark(10)]:
         if isinstance(step, Watermark):
-            watermark_ms = max(watermark_ms, step.ms)
-            given.append(Watermark(watermark_ms))
+            given.append(Watermark(max(watermark_ms, step.ms)))
+            if step.ms <= watermark_ms:
+                continue
+            watermark_ms = step.ms
             due = [each for each in waiting if each[1] <= watermark_ms]
             waiting = [each for each in waiting if each[1] > watermark_ms]
             due.sort(key=lambda each: (each[1], -each[0] if has_order else 0))
             expected += [Change(RowKind.INSERT, (v, at(ms))) for v, ms in due]
+            last_ms = due[-1][1] if due else last_ms
         else:
             given.append(insert(step[0], at(step[1])))
-            if step[1] > watermark_ms:
+            if step[1] > last_ms:
                 waiting.append(step)
     chosen = spec(order=V_DESC) if has_order else spec()
     assert emits_the_same_any_way(chosen, given, data, size) == expected
     harness = OperatorHarness.on_heap(chosen)
     harness.run(given)
-    assert harness.stored_names() <= {b"counters"}
+    kept = {b"last_emitted"} if expected else set()
+    assert harness.stored_names() - {b"counters"} == kept
 
 
 def test_on_redis_as_on_heap(redis_client: redis.Redis) -> None:

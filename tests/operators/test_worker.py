@@ -229,7 +229,7 @@ def test_values_of_rows_stay_out_of_what_spark_is_told(
 
     rows = iter([batch([("+I", "N14228", 1)])])
 
-    with pytest.raises(WorkerError, match="ValueError in .*, at test_worker") as failed:
+    with pytest.raises(WorkerError, match=r"ValueError in .*, at test_worker") as failed:
         list(OperatorTask(task, function.to_json()).run(1, rows))
 
     assert "N14228" not in "".join(traceback.format_exception(failed.value))

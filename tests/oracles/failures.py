@@ -24,12 +24,12 @@ _MEANINGS = (
         r"No enum constant|NullPointerException|Cannot (construct|deserialize)",
         r"InvalidProperty|UnknownNodeType",
     ),
+    (r"NotNullEnforcer|NOT NULL|null value", r".*\[tailrace:sink-refused\].* is null"),
     (r"system function|operator|signature", r"(Invalid|Malformed)Expression"),
     (
         r"Primary key constraint violation",
         r".*(PrimaryKeyConflict|distinct records with one primary key)",
     ),
-    (r"NotNullEnforcer|NOT NULL|null value", r".*\[tailrace:sink-refused\].* is null"),
     (r"[Ll]ength of .*column|LengthEnforcer", r".*\[tailrace:sink-refused\].* length"),
     (r"[Dd]eserialize|[Ff]ailed to parse|parse error", r".*\[tailrace:malformed-change\]"),
     (r"by zero", r".*DIVIDE_BY_ZERO"),

@@ -3,16 +3,20 @@
 The order of things is Flink's with one task a node: a line goes through the whole plan, then the
 watermarks move on node by node, each after what came out of the nodes before it. So a recorded
 changelog is to be met exactly, whatever it says of watermarks. Where operators bundle (mini-batch),
-all lines of one time are one epoch.
+all lines of one time are one epoch, but for the first line of each source.
+
+A watermark assigner works as Flink's (`WatermarkAssignerOperator`): it starts at 0, says at once
+what is more than an interval ahead of what it said last, and the rest by a timer, which here fires
+whenever `t` has passed a multiple of the interval.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from operators.changelog import Change, RowKind
+from operators.event_time import to_ms
 from operators.expressions import compile_predicate, compile_rex
 from operators.join.lookup import LookupJoinSpec
 from operators.keyed import WATERMARK_MAX, WATERMARK_MIN, held_back
@@ -32,6 +36,7 @@ from service.plan.nodes import (
 )
 from service.runtime.connectors import scan_columns, sink_spec, table_names
 from service.runtime.dataflow_errors import SinkRefused
+from service.runtime.node_options import NOT_NULL_OPTION, enumerated
 from service.runtime.operators import stateful_nodes
 from service.runtime.specs import identity_nodes
 from service.runtime.specs.lookup_join import with_places
@@ -48,9 +53,10 @@ if TYPE_CHECKING:
     from service.runtime.records import RunOptions
     from service.runtime.sinks.spec import SinkSpec
 
+WATERMARK_INTERVAL_MS = 200
+"""Flink's default of `pipeline.auto-watermark-interval`."""
 START_MS = 1_700_000_000_000
 """What the lines' `t` is counted from."""
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,8 @@ class PlanHarness:
         self._files_root = files_root
         self._now_ms = START_MS
         self._watermarks: dict[int, int] = {}
+        self._timer_fires = False
+        self._begun: set[str] = set()
         self._names = table_names(plan)
         self._operators = {each.node_id: each for each in stateful_nodes(plan, options)}
         self._identities = identity_nodes(plan)
@@ -103,8 +111,11 @@ class PlanHarness:
             if isinstance(node.view, TableScan)
         }
         self._steps = {node.id: self._step(node) for node in plan.nodes}
+        self._has_assigners = any(isinstance(node.view, WatermarkAssigner) for node in plan.nodes)
         self._bundles = any(
-            node.configuration.get("table.exec.mini-batch.enabled") == "true" for node in plan.nodes
+            node.type == "stream-exec-mini-batch-assigner"
+            or node.configuration.get("table.exec.mini-batch.enabled") == "true"
+            for node in plan.nodes
         )
 
     def run(self, lines: Sequence[Line]) -> None:
@@ -112,13 +123,24 @@ class PlanHarness:
         self._epoch([], first=True)
         waiting: list[Line] = []
         for line in sorted(lines, key=lambda each: each.t_ms):
-            if waiting and (not self._bundles or waiting[-1].t_ms != line.t_ms):
+            if waiting and self._ends_epoch(waiting[-1], line):
                 self._epoch(waiting)
                 waiting = []
             waiting.append(line)
+            self._begun.add(line.table)
         if waiting:
             self._epoch(waiting)
+        # No job ends within the millisecond: what was to come in the next one still does.
+        self._now_ms += 1
         self._epoch([], is_end=True)
+
+    def _ends_epoch(self, last: Line, line: Line) -> bool:
+        """Whether a line is not of the epoch of the one before it.
+
+        A bundle ends, too, where a source gives its first line: with it comes the first watermark
+        of Flink's `ProcTimeMiniBatchAssignerOperator`, and each watermark ends a bundle.
+        """
+        return not self._bundles or last.t_ms != line.t_ms or line.table not in self._begun
 
     def close(self) -> None:
         """Close the connections that were opened."""
@@ -127,6 +149,7 @@ class PlanHarness:
 
     def _epoch(self, lines: Sequence[Line], *, first: bool = False, is_end: bool = False) -> None:
         if lines and START_MS + lines[-1].t_ms > self._now_ms:
+            self._fire_timers(START_MS + lines[-1].t_ms)
             self._now_ms = START_MS + lines[-1].t_ms
         for harness in self._harnesses.values():
             harness.now_ms = self._now_ms
@@ -144,6 +167,15 @@ class PlanHarness:
             before = self._watermarks.get(node.id, WATERMARK_MIN)
             outputs[node.id], watermark = self._steps[node.id](given, least)
             self._watermarks[node.id] = max(before, watermark)
+
+    def _fire_timers(self, until_ms: int) -> None:
+        """Let the assigners say what they know, if their timer is due before this time."""
+        timer_ms = until_ms - until_ms % WATERMARK_INTERVAL_MS
+        if self._has_assigners and timer_ms > self._now_ms:
+            self._now_ms = timer_ms
+            self._timer_fires = True
+            self._epoch([])
+            self._timer_fires = False
 
     def _read(self, node: ExecNode, lines: Sequence[Line], *, first: bool) -> list[Change]:
         if isinstance(node.view, Values):
@@ -211,16 +243,19 @@ class PlanHarness:
 
     def _assigner(self, view: WatermarkAssigner) -> Step:
         value = compile_rex(view.expression, now_ms=self._now)
-        reached = WATERMARK_MIN
+        reached = said = 0
 
         def step(given: Sequence[Sequence[Change]], watermark: int) -> Stepped:
-            nonlocal reached
+            nonlocal reached, said
             for each in given[0]:
+                to_ms(each.row[view.rowtime_index])
                 if (time := value(each.row)) is not None:
-                    reached = max(reached, _milliseconds(time))
-            return list(given[0]), max(
-                reached, watermark if watermark == WATERMARK_MAX else reached
-            )
+                    reached = max(reached, to_ms(time))
+            if self._timer_fires or reached - said > WATERMARK_INTERVAL_MS:
+                said = reached
+            if watermark == WATERMARK_MAX:
+                return list(given[0]), watermark
+            return list(given[0]), said or WATERMARK_MIN
 
         return step
 
@@ -238,10 +273,11 @@ class PlanHarness:
         collected = self.collected.setdefault(node.id, [])
 
         def step(given: Sequence[Sequence[Change]], watermark: int) -> Stepped:
-            changes = list(given[0])
-            for each in changes:
-                if any(each.row[at] is None for at in required):
-                    raise SinkRefused("[tailrace:sink-refused] a column is null")
+            changes = [
+                each for each in given[0] if all(each.row[at] is not None for at in required)
+            ]
+            if len(changes) < len(given[0]) and enumerated(node, NOT_NULL_OPTION) == "ERROR":
+                raise SinkRefused("a column is null")
             if materialized is not None:
                 changes, watermark = materialized([changes], watermark)
             collected.extend(_accepted(spec, changes))
@@ -304,8 +340,3 @@ def _accepted(spec: SinkSpec, changes: Sequence[Change]) -> list[Change]:
 def _scan_codec(scan: TableScan) -> RowCodec:
     columns = [each for each in scan_columns(scan) if each.type is not None]
     return RowCodec([each.type for each in columns if each.type], [each.name for each in columns])
-
-
-def _milliseconds(time: dt.datetime) -> int:
-    in_utc = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
-    return (in_utc - _EPOCH) // dt.timedelta(milliseconds=1)

@@ -17,6 +17,7 @@ from service.plan.nodes import Sink
 from service.runtime.dataflow import PipelineJob, check_plan, start_query
 from service.runtime.dataflow_errors import (
     DataflowError,
+    SinkRefused,
     UnsupportedConnector,
     UnsupportedNode,
 )
@@ -114,7 +115,7 @@ def _in_harness(
     harness = PlanHarness(plan, _options_of(case), client, files_root=str(case.folder))
     try:
         harness.run(_lines(case))
-    except (OperatorError, DataflowError, StateError) as failure:
+    except (OperatorError, DataflowError, StateError, SinkRefused) as failure:
         return _failed("the plan failed", recorded, failure)
     finally:
         harness.close()

@@ -3,7 +3,8 @@
 A recorded line carries `t`, the ms since the start at which Flink's source gave it. All sources go
 in step: an epoch has the lines of one `t`. Where a plan has watermarks, each line is an epoch by
 itself, and one without lines follows, since Flink moves its watermark on after each line and ours
-takes part at the end of the next epoch.
+takes part at the end of the next epoch. Where it has mini-batches, the first line of each source
+begins an epoch, too: with it comes a watermark of Flink's, which ends a bundle.
 """
 
 from __future__ import annotations
@@ -31,13 +32,17 @@ def write_inputs(
         "watermark" in each["type"] or "WatermarkPushDown" in orjson.dumps(each).decode()
         for each in document["nodes"]
     )
+    bundles = any("mini-batch-assigner" in each["type"] for each in document["nodes"])
     placed = sorted(
         (_time(line), name, at) for name, lines in texts.items() for at, line in enumerate(lines)
     )
     epochs: list[tuple[int | None, int]] = []
     marks: dict[tuple[str, int], int] = {}
+    begun: set[str] = set()
     for t, name, at in placed:
-        if has_watermarks or not epochs or epochs[-1][1] != START_MS + t:
+        ends_bundle = bundles and name not in begun
+        begun.add(name)
+        if has_watermarks or ends_bundle or not epochs or epochs[-1][1] != START_MS + t:
             epochs.append((len(epochs), START_MS + t))
             if has_watermarks:
                 epochs.append((None, START_MS + t))

@@ -82,11 +82,12 @@ def group_window_aggregate_spec(at: StatefulNode) -> WindowAggregateSpec:
         UnsupportedNode: It is a window of so many rows, or a function is not run.
     """
     window = at.node.raw["window"]
-    if not window.get("isTimeWindow"):
-        raise at.refuse("windows of so many rows", "window", "isTimeWindow")
     kind = str(window.get("kind"))
     if kind not in _GROUP_WINDOWS:
         raise at.refuse(f"windows of kind {kind}", "window", "kind")
+    # A session is always one of time, and does not say so.
+    if kind != "SESSION" and not window.get("isTimeWindow"):
+        raise at.refuse("windows of so many rows", "window", "isTimeWindow")
     field = window["timeField"]
     column = int(field["fieldIndex"])
     attribute = at.inputs[0].output_type.children[column].time_attribute

@@ -327,12 +327,37 @@ def test_a_bundle_leaves_away_what_takes_itself_back() -> None:
             left(delete(*L2)),
         ]
     ) == [update_after(*changed, *R1)]
-    assert harness.run([left(update_before(*changed)), left(update_after(*changed))]) == []
+    assert harness.run([left(update_before(*changed)), left(update_after(*changed))]) == [
+        update_before(*changed, *R1),
+        update_after(*changed, *R1),
+    ]
     assert harness.run([left(update_after(*L1)), left(delete(*L1))]) == [
         update_after(*L1, *R1),
         delete(*L1, *R1),
     ]
     assert harness.stored_names() == {b"rightState"}
+
+
+def test_a_bundle_pads_nothing_that_an_update_leaves_joined() -> None:
+    harness = OperatorHarness.on_heap(spec("FULL", bundles=True))
+    harness.run([left(insert(*L1)), right(insert(*R1))])
+    changed = (1, "a", "l1x")
+    assert harness.run([left(update_before(*L1)), left(update_after(*changed))]) == [
+        delete(*L1, *R1),
+        insert(*changed, *R1),
+    ]
+    assert harness.run([left(delete(*changed))]) == [
+        delete(*changed, *R1),
+        insert(None, None, None, *R1),
+    ]
+
+
+def test_the_side_that_is_padded_comes_last_in_a_bundle() -> None:
+    for join_type in ("LEFT", "RIGHT"):
+        harness = OperatorHarness.on_heap(spec(join_type, bundles=True))
+        assert harness.run([left(insert(*L1)), right(insert(*R1))]) == [insert(*L1, *R1)]
+        harness = OperatorHarness.on_heap(spec(join_type, bundles=True))
+        assert harness.run([right(insert(*R1)), left(insert(*L1))]) == [insert(*L1, *R1)]
 
 
 def test_a_bundle_takes_the_last_of_updates_without_minus_u() -> None:

@@ -1,0 +1,28 @@
+CREATE TABLE l (
+  k STRING NOT NULL, lv INT,
+  PRIMARY KEY (k) NOT ENFORCED
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'inputs/l.jsonl',
+  'changelog-mode' = 'I,UA,D'
+);
+CREATE TABLE r (
+  k STRING NOT NULL, rv INT,
+  PRIMARY KEY (k) NOT ENFORCED
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'inputs/r.jsonl',
+  'changelog-mode' = 'I,UA,D'
+);
+CREATE TABLE snk (
+  k STRING, lv INT, k2 STRING, rv INT
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'output.jsonl',
+  'changelog-mode' = 'retract'
+);
+COMPILE PLAN 'plan.json' FOR
+INSERT INTO snk SELECT l.k, lv, r.k, rv FROM l FULL JOIN r ON l.k = r.k;
