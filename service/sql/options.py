@@ -145,6 +145,11 @@ class Options:
         return self.flag("table.optimizer.incremental-agg-enabled", default=True)
 
     @property
+    def has_duplicate_changes(self) -> bool:
+        """Whether sources of changes may send one more than once."""
+        return self.flag("table.exec.source.cdc-events-duplicate", default=False)
+
+    @property
     def multi_join(self) -> bool:
         """Whether chains of joins on one key become one node."""
         return self.flag("table.optimizer.multi-join.enabled", default=False)

@@ -26,15 +26,30 @@ def is_mergeable(call: AggregateCall, *, retracts: bool) -> bool:
 
 
 def local_columns(
-    row: Row, grouping: tuple[int, ...], calls: Sequence[AggregateCall], *, retracts: bool
+    row: Row,
+    grouping: tuple[int, ...],
+    calls: Sequence[AggregateCall],
+    *,
+    retracts: bool,
+    call_retracts: Sequence[bool] | None = None,
 ) -> Row:
-    """The columns of the first phase: groups, accumulators, sets of distinct values."""
+    """The columns of the first phase: groups, accumulators, sets of distinct values.
+
+    Args:
+        row: Of the input.
+        grouping: Its columns.
+        calls: The aggregates.
+        retracts: The input takes rows back.
+        call_retracts: Which calls must be able to; None: all if `retracts`.
+    """
     names = [row.names[index] for index in grouping]
     kinds = [row.types[index] for index in grouping]
     number = 0
-    for call in calls:
+    if call_retracts is None:
+        call_retracts = [retracts for _ in calls]
+    for call, may_retract in zip(calls, call_retracts, strict=True):
         given = [row.types[index] for index in call.arguments]
-        for base, kind in _accumulator(call, given, retracts=retracts):
+        for base, kind in _accumulator(call, given, retracts=may_retract):
             names.append(f"{base}${number}")
             kinds.append(kind)
             number += 1

@@ -33,7 +33,7 @@ from service.sql.errors import PlanningError, UnsupportedSql, ValidationError
 from service.sql.intervals import window_bounds
 from service.sql.join_keys import equal_columns
 from service.sql.physical.calc import calc
-from service.sql.physical.connectors import is_upsert_source
+from service.sql.physical.connectors import is_upsert_source, source_mode
 from service.sql.physical.lookup import lookup_join
 from service.sql.physical.nodes import (
     AggregateSpec,
@@ -84,7 +84,7 @@ class _Converter:
             case Project() | Filter():
                 return self._calc(relation)
             case Scan():
-                return _normalized(_scan(relation), relation)
+                return _normalized(_scan(relation), relation, self._options)
             case Values():
                 return Node(ValuesSpec(relation.rows), (), relation.row)
             case Watermark():
@@ -154,7 +154,9 @@ class _Converter:
             below = self.node(relation.input)
         spec = WatermarkSpec(relation.column, relation.expression)
         made = Node(spec, (below,), relation.row)
-        return _normalized(made, relation.input) if isinstance(relation.input, Scan) else made
+        if isinstance(relation.input, Scan):
+            return _normalized(made, relation.input, self._options)
+        return made
 
     def _join(self, relation: Join) -> Node:
         left, right = self.node(relation.left), self.node(relation.right)
@@ -226,6 +228,8 @@ class _Converter:
         return Node(spec, (below,), relation.row)
 
     def _sort(self, relation: Sort) -> Node:
+        if relation.fetch == 0:
+            return Node(ValuesSpec(()), (), relation.row)
         below = exchange(self.node(relation.input), ())
         if relation.fetch is not None:
             bounds = RankRange(relation.offset + 1, relation.offset + relation.fetch)
@@ -267,10 +271,19 @@ def _scan(relation: Scan) -> Node:
     return Node(ScanSpec(relation.table), (), relation.row)
 
 
-def _normalized(node: Node, scan: Scan) -> Node:
-    """The node, made a full changelog if its source sends upserts."""
-    if not is_upsert_source(scan.table):
+def _normalized(node: Node, scan: Scan, options: Options) -> Node:
+    """The node, made a full changelog if its source sends upserts, or changes more than once."""
+    is_upsert = is_upsert_source(scan.table)
+    if not is_upsert and not (
+        options.has_duplicate_changes and not source_mode(scan.table).is_insert_only
+    ):
         return node
+    if not scan.table.primary_key and not is_upsert:
+        raise PlanningError(
+            "Configuration 'table.exec.source.cdc-events-duplicate' is enabled which requires the "
+            f"changelog sources to define a PRIMARY KEY. However, table '{scan.table.summary}' "
+            "doesn't have a primary key."
+        )
     if not scan.table.primary_key:
         raise ValidationError(
             f"Table '{scan.table.summary}' produces a changelog stream contains UPDATE_AFTER, no "

@@ -89,8 +89,9 @@ def _two_phases(node: Node) -> Node:
     retracts = not below.changes.is_insert_only
     if not all(is_mergeable(call, retracts=retracts) for call in spec.calls):
         return made
-    row = local_columns(below.row, spec.grouping, spec.calls, retracts=retracts)
-    own = retractions(made, spec)
+    # Asked of the plan as it was: phases below hide what only grows.
+    own = retractions(node, spec)
+    row = local_columns(below.row, spec.grouping, spec.calls, retracts=retracts, call_retracts=own)
     local_spec = LocalAggregateSpec(spec.grouping, spec.calls, retracts, own)
     local = Node(local_spec, (below,), row, Changes())
     keys = tuple(range(len(spec.grouping)))

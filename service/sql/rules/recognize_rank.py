@@ -12,9 +12,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.plan.rex import Call, InputRef, Literal, Rex
+from service.plan.rex import Call, InputRef, Literal, Rex, SargLiteral
 from service.sql.algebra import Filter, Project, Rank, RankRange, Relation, inputs, with_inputs
-from service.sql.rex import OverCall, conjunction, conjuncts, inputs_of, is_true, ref
+from service.sql.rex import (
+    OverCall,
+    call,
+    conjunction,
+    conjuncts,
+    inputs_of,
+    is_true,
+    ref,
+    type_of,
+)
 from service.sql.rules.window_input import split_over
 
 if TYPE_CHECKING:
@@ -44,8 +53,11 @@ def _rank(condition: Filter, project: Project) -> Relation | None:
     if len(numbers) != 1 or len(overs) != 1 or overs[0].name != "ROW_NUMBER":
         return None
     number = numbers[0]
-    limits = [part for part in conjuncts(condition.condition) if number in inputs_of(part)]
-    rest = [part for part in conjuncts(condition.condition) if part not in limits]
+    parts = conjuncts(condition.condition)
+    rest = [part for part in parts if number not in inputs_of(part)]
+    limits = [
+        limit for part in parts if number in inputs_of(part) for limit in _comparisons(part, number)
+    ]
     split = split_over(project, merges=True)
     bounds = _range(limits, number)
     if bounds is None or len(split.overs) != 1:
@@ -96,6 +108,28 @@ def _range(limits: Sequence[Rex], number: int) -> RankRange | None:
     if end_column is not None:
         return RankRange(end_column=end_column) if end is None and start == 1 else None
     return None if end is None or end < start else RankRange(start, end)
+
+
+def _comparisons(part: Rex, number: int) -> list[Rex]:
+    """The condition, as two where it says that the number is between two."""
+    if not isinstance(part, Call) or part.name != "SEARCH":
+        return [part]
+    value, ranges = part.operands
+    if value != ref(number, type_of(value)) or not isinstance(ranges, SargLiteral):
+        return [part]
+    if len(ranges.ranges) != 1:
+        return [part]
+    (only,) = ranges.ranges
+    bounds = ((">", only.lower), ("<", only.upper))
+    return [
+        call(
+            f"{operator}=" if bound.is_inclusive else operator,
+            [value, Literal(bound.value, ranges.type, "")],
+            type_of(part),
+        )
+        for operator, bound in bounds
+        if bound is not None
+    ]
 
 
 def _bound(part: Rex, number: int) -> tuple[str, Rex] | None:

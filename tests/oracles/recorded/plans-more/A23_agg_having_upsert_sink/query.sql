@@ -1,0 +1,22 @@
+CREATE TABLE s (
+  id INT, k STRING NOT NULL, v INT, s STRING,
+  PRIMARY KEY (id) NOT ENFORCED
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'inputs/s.jsonl',
+  'changelog-mode' = 'I,UB,UA,D'
+);
+
+CREATE TABLE snk (
+  k STRING NOT NULL, c BIGINT, sm INT,
+  PRIMARY KEY (k) NOT ENFORCED
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'output.jsonl',
+  'changelog-mode' = 'upsert'
+);
+
+COMPILE PLAN 'plan.json' FOR
+INSERT INTO snk SELECT k, COUNT(*), SUM(v) FROM s GROUP BY k HAVING COUNT(*) < 3;

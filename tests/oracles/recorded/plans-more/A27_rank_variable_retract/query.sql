@@ -1,0 +1,21 @@
+CREATE TABLE s (
+  id INT, cat STRING, p INT, n BIGINT,
+  PRIMARY KEY (id) NOT ENFORCED
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'inputs/s.jsonl',
+  'changelog-mode' = 'I,UB,UA,D'
+);
+
+CREATE TABLE snk (
+  id INT, cat STRING, p INT, rn BIGINT
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'output.jsonl',
+  'changelog-mode' = 'retract'
+);
+
+COMPILE PLAN 'plan.json' FOR
+INSERT INTO snk SELECT id, cat, p, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY cat, n ORDER BY p DESC) AS rn FROM s) WHERE rn <= n;
