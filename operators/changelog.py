@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from operators.errors import ChangelogError
 
@@ -36,20 +36,24 @@ class RowKind(IntEnum):
     DELETE = 3
     """The row is gone."""
 
+    # Attributes of members, since each change asks for them.
+    is_retraction: bool
+    """Whether the row is taken back."""
+    weight: int
+    """+1 if the row is added, -1 if it is taken back."""
+
+    def __new__(cls, value: int) -> Self:
+        """A kind, with what it means."""
+        kind = int.__new__(cls, value)
+        kind._value_ = value
+        kind.is_retraction = value in (1, 3)
+        kind.weight = -1 if kind.is_retraction else 1
+        return kind
+
     @property
     def short(self) -> str:
         """The kind as changelogs are written: +I -U +U -D."""
         return _SHORT[self]
-
-    @property
-    def weight(self) -> int:
-        """+1 if the row is added, -1 if it is taken back."""
-        return -1 if self.is_retraction else 1
-
-    @property
-    def is_retraction(self) -> bool:
-        """Whether the row is taken back."""
-        return self in (RowKind.UPDATE_BEFORE, RowKind.DELETE)
 
     @classmethod
     def from_short(cls, short: str) -> RowKind:

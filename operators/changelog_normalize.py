@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from operators.changelog import RowKind
 from operators.keyed import KeyedOperator, OpenEpoch
 from operators.spec import OperatorSpec
-from operators.stored_rows import StoredRows
+from operators.stored_rows import CanonicalText
 from state.descriptors import ValueDescriptor
 
 if TYPE_CHECKING:
@@ -65,16 +65,16 @@ class ChangelogNormalize(KeyedOperator):
         (row,) = spec.inputs
         self._update_before = spec.update_before
         self._has_ttl = spec.ttl_of(0).is_enabled
-        self._codec = StoredRows(row)
+        self._decode = row.codec().decode
         self._satisfies = _predicate(spec)
-        self._rows: ValueDescriptor[Row] = ValueDescriptor(
-            name="row", codec=self._codec, ttl=spec.ttl_of(0), **spec.past_of("row")
+        self._rows: ValueDescriptor[bytes] = ValueDescriptor(
+            name="row", codec=CanonicalText(row), ttl=spec.ttl_of(0), **spec.past_of("row")
         )
         self.descriptors = self.prefetched = (self._rows,)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle."""
-        self._row: ValueHandle[Row] = epoch.session.value(self._rows)
+        self._row: ValueHandle[bytes] = epoch.session.value(self._rows)
 
     async def process(self, change: InputChange) -> None:
         """Let the row be what the change says."""
@@ -84,7 +84,7 @@ class ChangelogNormalize(KeyedOperator):
         elif old is None:
             change.orphan()
         else:
-            change.emit(RowKind.DELETE, old)
+            change.emit(RowKind.DELETE, self._decode(old))
             await self._row.clear()
 
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
@@ -95,25 +95,22 @@ class ChangelogNormalize(KeyedOperator):
             return
         await self.process(last)
 
-    async def _put(self, change: InputChange, old: Row | None) -> None:
-        row = change.row
-        if old is not None and not self._has_ttl and self._equal(old, row):
+    async def _put(self, change: InputChange, old: bytes | None) -> None:
+        row, text = change.row, change.text
+        if not self._has_ttl and old == text:
             return
         if not self._satisfies(row):
             if old is not None:
-                change.emit(RowKind.DELETE, old)
+                change.emit(RowKind.DELETE, self._decode(old))
                 await self._row.clear()
             return
         if old is None:
             change.emit(RowKind.INSERT, row)
         else:
             if self._update_before:
-                change.emit(RowKind.UPDATE_BEFORE, old)
+                change.emit(RowKind.UPDATE_BEFORE, self._decode(old))
             change.emit(RowKind.UPDATE_AFTER, row)
-        await self._row.update(row)
-
-    def _equal(self, one: Row, other: Row) -> bool:
-        return self._codec.encode(one) == self._codec.encode(other)
+        await self._row.update(text)
 
 
 def _predicate(spec: ChangelogNormalizeSpec) -> Callable[[Row], bool]:

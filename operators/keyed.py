@@ -48,6 +48,8 @@ from state.ttl import TIME_MIN
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
+
     from operators.changelog import Row, RowKind
     from state.descriptors import StateDescriptor, TimersDescriptor
     from state.execution.timers import TimerService
@@ -85,10 +87,49 @@ class Emitter(Protocol):
         """Send a change downstream, after all that was emitted for the same cause before."""
 
 
+class RowTexts:
+    """The canonical texts of an input's rows in an epoch.
+
+    Cost: for all rows together, when the first one is asked for; a fraction of `RowCodec.encode`.
+    """
+
+    __slots__ = ("_columns", "_encode", "_length", "_texts")
+
+    def __init__(
+        self,
+        encode: Callable[[Sequence[pa.Array], int], list[bytes]],
+        columns: Sequence[pa.Array],
+        length: int,
+    ) -> None:
+        self._encode = encode
+        self._columns = columns
+        self._length = length
+        self._texts: list[bytes] | None = None
+
+    def of(self, at: int) -> bytes:
+        """The text of the row at a place of its batch."""
+        if self._texts is None:
+            self._texts = self._encode(self._columns, self._length)
+        return self._texts[at]
+
+
 class InputChange:
     """A change on its way through an operator, and where to emit what follows from it."""
 
-    __slots__ = ("_out", "_rank", "input", "is_late", "is_orphan", "key", "kind", "row")
+    __slots__ = (
+        "_at",
+        "_out",
+        "_rank",
+        "_texts",
+        "input",
+        "is_late",
+        "is_orphan",
+        "key",
+        "key_group",
+        "kind",
+        "row",
+        "stored_key",
+    )
 
     def __init__(
         self,
@@ -98,9 +139,15 @@ class InputChange:
         kind: RowKind,
         row: Row,
         key: Row,
+        stored_key: bytes,
+        key_group: int,
+        texts: RowTexts,
+        at: int,
     ) -> None:
         self._out = out
         self._rank = rank
+        self._texts = texts
+        self._at = at
         self.input = input
         """Which input it came by, from 0."""
         self.kind = kind
@@ -108,8 +155,17 @@ class InputChange:
         """Python values (`state.types` says which), None for null."""
         self.key = key
         """The key's columns."""
+        self.stored_key = stored_key
+        """The key's canonical text."""
+        self.key_group = key_group
+        """Of the key."""
         self.is_orphan = False
         self.is_late = False
+
+    @property
+    def text(self) -> bytes:
+        """The row's canonical text; made for all rows of an input at once when one is asked for."""
+        return self._texts.of(self._at)
 
     def emit(self, kind: RowKind, row: Row) -> None:
         """Send a change downstream."""

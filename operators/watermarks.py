@@ -23,21 +23,6 @@ REACHED = "_reached"
 """The column with the watermark expression, ms since 1970; null in control rows."""
 
 
-class WatermarkTask:
-    """Passes rows on and notes the greatest watermark; a picklable function for `mapInArrow`."""
-
-    def __init__(self, assigner: str, partitions: int) -> None:
-        self._assigner = assigner
-        self._partitions = partitions
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One partition of one epoch."""
-        # Only here, where Spark runs: the package does without it.
-        from pyspark import TaskContext
-
-        yield from noted(batches, self._assigner, TaskContext.get().partitionId(), self._partitions)
-
-
 def noted(
     batches: Iterator[pa.RecordBatch], assigner: str, part: int, partitions: int
 ) -> Iterator[pa.RecordBatch]:

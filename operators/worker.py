@@ -174,22 +174,6 @@ def _told(error: OperatorFailed) -> WorkerError:
     return WorkerError(error.code, f"{error}{place}")
 
 
-class MapTask:
-    """An operator as a function for `mapInArrow`; picklable, holds text only."""
-
-    def __init__(self, task: OperatorTask) -> None:
-        self._task = task.to_json()
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run one epoch of one partition."""
-        # Only here, where Spark runs: the package does without it.
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        epoch = int(context.getLocalProperty("streaming.sql.batchId")) + 1
-        yield from OperatorTask.from_json(self._task).run(epoch, batches)
-
-
 class _PartitionEpoch:
     """One epoch in one partition."""
 

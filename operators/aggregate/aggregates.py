@@ -102,6 +102,8 @@ class Call(NamedTuple):
     function: Aggregator[Any]
     filter: int | None
     arguments: Callable[[Row], Row]
+    takes: Callable[[Row], bool] | None
+    """Which arguments the function takes; None: those without a null."""
 
     def passes(self, row: Row) -> bool:
         """Whether a row passes the filter and is one that the function takes."""
@@ -161,7 +163,25 @@ def arguments_of(columns: tuple[int, ...]) -> Callable[[Row], Row]:
 
 def ready(at: int, call: AggregateCall, function: Aggregator[Any]) -> Call:
     """A call, ready to be computed by this function."""
-    return Call(at, function, call.filter, arguments_of(call.arguments))
+    takes = None if type(function).takes is Aggregator.takes else function.takes
+    return Call(at, function, call.filter, arguments_of(call.arguments), takes)
+
+
+def apply_all(calls: Sequence[Call], own: list[Any], row: Row, *, is_retraction: bool) -> None:
+    """Take a row into the accumulators of calls, or back.
+
+    This is done for every change and call: the arguments are taken out of the row once.
+    """
+    for at, function, passes, arguments_in, takes in calls:
+        if passes is not None and row[passes] is not True:
+            continue
+        arguments = arguments_in(row)
+        if (None in arguments) if takes is None else not takes(arguments):
+            continue
+        if is_retraction:
+            own[at] = function.retract(own[at], arguments)
+        else:
+            own[at] = function.accumulate(own[at], arguments)
 
 
 def distinct_columns(
@@ -212,22 +232,16 @@ class Aggregates:
     def accumulate(self, accumulators: Accumulators, row: Row) -> None:
         """Take a row in."""
         accumulators.rows = accumulators.rows + 1 if self._counts_rows else 1
-        own = accumulators.own
-        for call in self._plain:
-            if call.passes(row):
-                at = call.at
-                own[at] = call.function.accumulate(own[at], call.arguments(row))
-        self._distinct(accumulators, row, 1)
+        apply_all(self._plain, accumulators.own, row, is_retraction=False)
+        if self.distinct:
+            self._distinct(accumulators, row, 1)
 
     def retract(self, accumulators: Accumulators, row: Row) -> None:
         """Take a row back."""
         accumulators.rows -= 1
-        own = accumulators.own
-        for call in self._plain:
-            if call.passes(row):
-                at = call.at
-                own[at] = call.function.retract(own[at], call.arguments(row))
-        self._distinct(accumulators, row, -1)
+        apply_all(self._plain, accumulators.own, row, is_retraction=True)
+        if self.distinct:
+            self._distinct(accumulators, row, -1)
 
     def merge(self, accumulators: Accumulators, other: Accumulators) -> None:
         """Take in all rows of others, which came later; the others must not be used any more."""
@@ -286,12 +300,13 @@ class AccumulatorCodec:
         sets: How many distinct sets are written.
     """
 
-    __slots__ = ("_functions", "_keys", "_sets", "name")
+    __slots__ = ("_keys", "_readers", "_sets", "_writers", "name")
 
     def __init__(
         self, calls: Sequence[AggregateCall], functions: Sequence[Aggregator[Any]], sets: int
     ) -> None:
-        self._functions = tuple(functions)
+        self._writers = [function.to_json for function in functions]
+        self._readers = [function.from_json for function in functions]
         self._keys = unique(("rows", *(call.name for call in calls), *(["distinct"] * sets)))
         self._sets = sets
         described = (
@@ -304,12 +319,14 @@ class AccumulatorCodec:
 
     def encode(self, value: Accumulators) -> bytes:
         """The JSON object."""
-        pairs = zip(self._functions, value.own, strict=True)
-        parts = [value.rows, *(function.to_json(own) for function, own in pairs)]
-        parts += (
-            [[orjson.loads(text), held[text]] for text in sorted(held)]
-            for held in value.distinct[: self._sets]
-        )
+        pairs = zip(self._writers, value.own, strict=True)
+        parts: list[Any] = [value.rows]
+        parts += [write(own) for write, own in pairs]
+        if self._sets:
+            parts += [
+                [[orjson.loads(text), held[text]] for text in sorted(held)]
+                for held in value.distinct[: self._sets]
+            ]
         # A copy: the result of `dumps` keeps its buffer of 4 KiB for as long as it lives.
         return b"%b" % orjson.dumps(dict(zip(self._keys, parts, strict=True)))
 
@@ -321,11 +338,9 @@ class AccumulatorCodec:
         """
         try:
             rows, *parts = orjson.loads(data).values()
-            count = len(self._functions)
-            own = [
-                function.from_json(part)
-                for function, part in zip(self._functions, parts[:count], strict=True)
-            ]
+            count = len(self._readers)
+            pairs = zip(self._readers, parts[:count], strict=True)
+            own = [read(part) for read, part in pairs]
             found = Accumulators(
                 own, [{orjson.dumps(key): held for key, held in part} for part in parts[count:]]
             )

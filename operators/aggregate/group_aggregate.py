@@ -150,17 +150,21 @@ class GroupAggregate(KeyedOperator):
     ) -> Accumulators | None:
         """Add change by change, and emit for each; nothing is awaited that need not be."""
         aggregates, before = self._aggregates, None
+        has_states, retracts = aggregates.has_states, self._spec.needs_retraction
         if group is not None:
             before = await aggregates.values(group)
         for change in changes:
+            is_retraction = change.kind.is_retraction
             if group is None:
-                if change.kind.is_retraction:
+                if is_retraction:
                     change.orphan()
                     continue
                 group = aggregates.create()
-            self._add_plain(group, change)
-            if aggregates.has_states:
-                await self._add_stored(group, change)
+            if is_retraction and not retracts:
+                self._check(change)
+            aggregates.add_plain(group, change.row, is_retraction=is_retraction)
+            if has_states:
+                await aggregates.add_stored(group, change.row, is_retraction=is_retraction)
             if group.rows > 0:
                 plain = aggregates.plain_values(group)
                 after = await aggregates.values(group) if plain is None else plain

@@ -17,6 +17,7 @@ from operators.aggregate.aggregates import (
     Aggregates,
     Call,
     DistinctColumns,
+    apply_all,
     ready,
     remembers,
 )
@@ -95,6 +96,11 @@ class StoredAggregates:
         self._owners: list[Aggregator[Any]] = owners
         self.codec = AccumulatorCodec(calls, owners, 0)
         """Of the accumulators, without what is in states of its own."""
+        self._results = [
+            function.value if stored is None else stored.value_at_once()
+            for stored, function in zip(self._stored, self.memory.functions, strict=True)
+        ]
+        self._gives_values = None not in self._results
         self.has_states = bool(self._kept or self._sets)
         """Whether there is anything in states of its own."""
 
@@ -119,12 +125,7 @@ class StoredAggregates:
             accumulators.rows = 1
         else:
             accumulators.rows += -1 if is_retraction else 1
-        own = accumulators.own
-        for call in self._plain:
-            if call.passes(row):
-                at, function = call.at, call.function
-                do = function.retract if is_retraction else function.accumulate
-                own[at] = do(own[at], call.arguments(row))
+        apply_all(self._plain, accumulators.own, row, is_retraction=is_retraction)
 
     async def add_stored(
         self, accumulators: Accumulators, row: Row, *, is_retraction: bool
@@ -156,7 +157,10 @@ class StoredAggregates:
 
     def plain_values(self, accumulators: Accumulators) -> Row | None:
         """The value of each call; None where states of their own must be asked."""
-        return None if self._kept else self.memory.values(accumulators)
+        if not self._gives_values:
+            return None
+        pairs = zip(self._results, accumulators.own, strict=True)
+        return tuple([give(own) for give, own in pairs if give is not None])
 
     async def values(self, accumulators: Accumulators) -> Row:
         """The value of each call."""

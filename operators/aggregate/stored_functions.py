@@ -38,7 +38,7 @@ from state.primitives.multisets import NotFound, RemovedAll, RemovedLast
 from state.types import format_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from operators.aggregate.call import AggregateCall
     from operators.changelog import Row
@@ -116,6 +116,10 @@ class StoredFunction(ABC):
     async def value(self, own: Any) -> Any:
         """The result."""
 
+    def value_at_once(self) -> Callable[[Any], Any] | None:
+        """What gives the result of `own` alone; None where the state must be asked."""
+        return None
+
     @abstractmethod
     async def clear(self) -> None:
         """Forget the current key."""
@@ -155,11 +159,11 @@ class StoredExtreme(StoredFunction):
 
     async def accumulate(self, own: tuple[Any, int], arguments: Row) -> tuple[Any, int]:
         """One value more."""
-        return await self._added(own, self._ordered.encode(arguments), arguments, 1)
+        return await self._added(own, self._handle.ordered_key(arguments), arguments, 1)
 
     async def retract(self, own: tuple[Any, int], arguments: Row) -> tuple[Any, int]:
         """One value less."""
-        return await self._added(own, self._ordered.encode(arguments), arguments, -1)
+        return await self._added(own, self._handle.ordered_key(arguments), arguments, -1)
 
     async def merge(self, own: tuple[Any, int], other: Counts) -> tuple[Any, int]:
         """All values; those that come first, so that what goes rarely is the extreme."""
@@ -170,7 +174,11 @@ class StoredExtreme(StoredFunction):
 
     async def value(self, own: tuple[Any, int]) -> Any:
         """The extreme."""
-        return own[0] if own[1] > 0 else None
+        return _extreme(own)
+
+    def value_at_once(self) -> Callable[[Any], Any]:
+        """The extreme is in `own`."""
+        return _extreme
 
     async def clear(self) -> None:
         """Forget the current key."""
@@ -211,6 +219,10 @@ class StoredExtreme(StoredFunction):
             live = [each for each in entries if each[1][0] > 0]
             found = live[-1 if self._is_max else 0] if live else None
         return (None, 0) if found is None else (found[0][0], size)
+
+
+def _extreme(own: tuple[Any, int]) -> Any:
+    return own[0] if own[1] > 0 else None
 
 
 class StoredSequence(StoredFunction):

@@ -8,7 +8,7 @@ from operators.changelog import RowKind
 from operators.keyed import KeyedOperator, OpenEpoch
 from operators.processing_time import blanked
 from operators.spec import RowSpec
-from operators.stored_rows import StoredRows
+from operators.stored_rows import CanonicalText, StoredRows
 from state.descriptors import JSON, ValueDescriptor
 from state.types import parse_type
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from operators.keyed import InputChange
     from state.primitives.value import ValueHandle
 
+_SHORT: Final = {each: each.short.encode() for each in RowKind}
 _KIND: Final = parse_type("STRING NOT NULL")
 
 
@@ -89,14 +90,15 @@ class LastRow(KeyedOperator):
         self._proctime = frozenset(spec.proctime)
         self._codec = StoredRows(row)
         told = RowSpec(types=(*row.types, _KIND), names=(*row.names, "kind"))
-        self._rows: ValueDescriptor[Row] = ValueDescriptor(
-            name="row", codec=StoredRows(told), ttl=spec.ttl_of(0), **spec.past_of("row")
+        self._decode = told.codec().decode
+        self._rows: ValueDescriptor[bytes] = ValueDescriptor(
+            name="row", codec=CanonicalText(told), ttl=spec.ttl_of(0), **spec.past_of("row")
         )
         self.descriptors = self.prefetched = (self._rows,)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle."""
-        self._row: ValueHandle[Row] = epoch.session.value(self._rows)
+        self._row: ValueHandle[bytes] = epoch.session.value(self._rows)
 
     async def process(self, change: InputChange) -> None:
         """Let the row be this one."""
@@ -108,7 +110,7 @@ class LastRow(KeyedOperator):
         elif (told := await self._row.value()) is None:
             await self._tell(change, RowKind.INSERT)
         else:
-            *values, kind = told
+            *values, kind = self._decode(told)
             old = tuple(values)
             if kind == RowKind.INSERT.short and not self._has_ttl and self._equal(old, row):
                 return
@@ -127,7 +129,8 @@ class LastRow(KeyedOperator):
 
     async def _tell(self, change: InputChange, kind: RowKind) -> None:
         change.emit(kind, change.row)
-        await self._row.update((*change.row, kind.short))
+        # The row's text with one column more.
+        await self._row.update(b'%b,"%b"]' % (change.text[:-1], _SHORT[kind]))
 
     def _equal(self, one: Row, other: Row) -> bool:
         blank = self._proctime

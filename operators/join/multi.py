@@ -215,7 +215,7 @@ class MultiJoin(KeyedOperator):
         if part is None or mine.has_null_key(change.key):
             return
         await _Walk(self._inputs, change, self._set_namespace).go(0, (), change.kind)
-        row = mine.text.encode(change.row)
+        row = change.text
         self._set_namespace(part)
         if not change.kind.is_retraction:
             await mine.state.add(row, change.row)

@@ -78,7 +78,7 @@ class SemiAntiJoin(BinaryJoin):
             if self._is_anti and mine.is_outer:
                 change.emit(change.kind, change.row)
             return
-        row = mine.text.encode(change.row)
+        row = change.text
         if change.input == 0:
             await self._left(change, row, mine, other)
         else:

@@ -18,13 +18,14 @@ Source: Flink's `JoinRecordStateViews` and `OuterJoinRecordStateViews`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from operators.stored_rows import CanonicalText, CountedText
 from state.descriptors import JsonCodec, MapDescriptor, ValueDescriptor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from operators.changelog import Row
     from operators.spec import InputSpec, RowSpec
@@ -50,6 +51,10 @@ class Stored(NamedTuple):
     """Rows of the other side that it was joined with; the same for each of its times."""
     user_key: bytes = b""
     """Where it is kept, for `associate`."""
+
+
+_stored: Callable[[tuple[bytes, int, int, bytes]], Stored] = partial(tuple.__new__, Stored)
+"""A `Stored` of all its fields, at a third of the cost of naming them: one for each match."""
 
 
 class SideState(ABC):
@@ -142,8 +147,8 @@ class OneRow(SideState):
             return ()
         if self._counts:
             associations, row = found
-            return (Stored(row, 1, associations),)
-        return (Stored(found),)
+            return (_stored((row, 1, associations, b"")),)
+        return (_stored((found, 1, NO_ASSOCIATIONS, b"")),)
 
     async def associate(self, stored: Stored, associations: int) -> None:
         """Set the associations of the row."""
@@ -190,8 +195,8 @@ class RowPerUniqueKey(SideState):
         """All rows, by unique key."""
         found = await self._rows.entries()
         if self._counts:
-            return [Stored(each[1], 1, each[0], key) for key, each in found if each]
-        return [Stored(row, 1, NO_ASSOCIATIONS, key) for key, row in found if row]
+            return [_stored((each[1], 1, each[0], key)) for key, each in found if each]
+        return [_stored((row, 1, NO_ASSOCIATIONS, key)) for key, row in found if row]
 
     async def associate(self, stored: Stored, associations: int) -> None:
         """Set the associations of a row."""
@@ -254,8 +259,8 @@ class CountPerRow(SideState):
         """All rows, by their bytes."""
         found = await self._times.entries()
         if self._counts:
-            return [Stored(row, each[0], each[1], row) for row, each in found if each]
-        return [Stored(row, times, NO_ASSOCIATIONS, row) for row, times in found if times]
+            return [_stored((row, each[0], each[1], row)) for row, each in found if each]
+        return [_stored((row, times, NO_ASSOCIATIONS, row)) for row, times in found if times]
 
     async def associate(self, stored: Stored, associations: int) -> None:
         """Set the associations of a row, for each of its times."""

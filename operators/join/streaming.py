@@ -104,7 +104,7 @@ class StreamingJoin(BinaryJoin):
                 kind = RowKind.DELETE if change.kind.is_retraction else RowKind.INSERT
                 change.emit(kind, mine.padded(change.row))
             return
-        row = mine.text.encode(change.row)
+        row = change.text
         if change.kind.is_retraction:
             await self._retract(change, row, mine, other)
         else:

@@ -138,7 +138,7 @@ class TemporalJoin(KeyedOperator):
             return
         time = self._spec.left_time if is_left else self._spec.right_time
         time_ms = to_ms(change.row[time])
-        row = self._texts[change.input].encode(change.row)
+        row = change.text
         number, timer_ms, cleanup_ms = await self._state.value() or (0, None, None)
         if is_left:
             await self._left.add((time_ms,), (number, change.kind.short, row))

@@ -44,6 +44,7 @@ class AppendTopN(RankBuffer):
         rank = await self.rank_behind(key, end)
         if end is not None and rank > end:
             return
+        self.rows_codec.know(change)
         is_full = await self.show(change, row, key, rank, end)
         await self.rows.add(key, row)
         if is_full:

@@ -55,6 +55,7 @@ class RetractTopN(RankBuffer):
     async def process(self, change: InputChange) -> None:
         """Put a row into its place, or take one out."""
         row = blanked(change.row, self._proctime)
+        self.rows_codec.know(change)
         if change.kind.is_retraction:
             await self._retract(change, row)
         else:

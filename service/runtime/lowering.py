@@ -29,7 +29,7 @@ from pyspark.sql.connect import functions as F
 from operators.changelog import RowKind
 from operators.join.lookup import LookupJoinSpec
 from operators.upsert_materializer import MaterializerSpec
-from operators.watermarks import REACHED, WatermarkTask
+from operators.watermarks import REACHED
 from operators.wire import (
     DEAD_LETTER,
     INPUT,
@@ -42,7 +42,7 @@ from operators.wire import (
     field_name,
     input_column,
 )
-from operators.worker import MapTask, OperatorTask, TaskSettings
+from operators.worker import OperatorTask, TaskSettings
 from service.plan import RUN_WITHOUT_VIEW
 from service.plan.nodes import (
     Calc,
@@ -60,6 +60,7 @@ from service.runtime.constraints import constrained
 from service.runtime.event_time import assigner_name, event_times
 from service.runtime.expressions import to_column
 from service.runtime.kafka_stream import kafka_stream
+from service.runtime.map_tasks import OperatorStage, WatermarkStage
 from service.runtime.sinks.writer import SINK
 from service.runtime.sources.data_source import TailraceSource
 from service.runtime.sources.spec import SourceSpec
@@ -225,7 +226,7 @@ class _Lowering:
             together = reduce(lambda left, right: left.unionAll(right), tagged)
             keyed = brought_together(together, partitions=self._job.parallelism)
         task = self._task_of(operator, self._event_time.inputs[node.id])
-        return keyed.mapInArrow(MapTask(task), wire_struct(operator.spec.output.types))
+        return keyed.mapInArrow(OperatorStage(task), wire_struct(operator.spec.output.types))
 
     def _assigned(self, node: ExecNode, frame: DataFrame, expression: Rex) -> DataFrame:
         """The rows as they are, with a note of how far event time came."""
@@ -237,7 +238,7 @@ class _Lowering:
         reached = F.unix_millis(value.cast("timestamp"))
         schema = wire_struct(node.output_type.children)
         observed = frame.withColumn(REACHED, only_in_changes(reached))
-        return observed.mapInArrow(WatermarkTask(name, self._job.parallelism), schema)
+        return observed.mapInArrow(WatermarkStage(name, self._job.parallelism), schema)
 
     def _sources_of(self, assigner: str) -> tuple[str, ...]:
         """Names of the sources that a watermark assigner is behind of."""

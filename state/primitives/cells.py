@@ -92,6 +92,10 @@ class Cell(ABC):
             StateCorrupt, FormatVersionMismatch: What is stored cannot be read.
         """
 
+    def load(self, text: bytes | None) -> None:
+        """Load from the one field of the first load, where it is one: `take` of a single reply."""
+        self.take(((text,),))
+
     @abstractmethod
     def write(self, batch: WriteBatch) -> None:
         """Give what must be stored: only what differs from what is. It changes nothing here."""
@@ -131,7 +135,7 @@ class FirstLoads:
     def take(self, replies: Sequence[Any]) -> None:
         """Load each cell."""
         for cell, text in zip(self._cells, replies[0], strict=True):
-            cell.take(((text,),))
+            cell.load(text)
 
 
 class Together:
@@ -201,6 +205,23 @@ class StateHandle(ABC, Generic[C]):
             else:
                 requests += group
         return requests
+
+    def missing(self, keys: Iterable[tuple[bytes, int]]) -> list[C]:
+        """The cells of these stored keys and key groups that are not loaded, made where needed."""
+        cells, missing = self.cells, []
+        for key, key_group in keys:
+            cell = cells.get(key)
+            if cell is None:
+                cell = cells[key] = self.new_cell(key, key_group)
+            elif cell.is_loaded:
+                continue
+            missing.append(cell)
+        return missing
+
+    def write_all(self, cells: Iterable[C], batch: WriteBatch) -> None:
+        """Give what must be stored of all cells of the state, as `Cell.write`."""
+        for cell in cells:
+            cell.write(batch)
 
     @abstractmethod
     def new_cell(self, key: bytes, key_group: int) -> C:
@@ -357,7 +378,11 @@ class WriteBatch:
 
     def put(self, key_group: int, name: bytes, field: bytes, value: bytes) -> None:
         """Set a field of a hash."""
-        self._structure(key_group, name).puts += (field, value)
+        self.puts_of(key_group, name).extend((field, value))
+
+    def puts_of(self, key_group: int, name: bytes) -> list[bytes]:
+        """The fields of a hash that are set, `[field, value, ...]`; to be added to."""
+        return self._structure(key_group, name).puts
 
     def delete(self, key_group: int, name: bytes, field: bytes) -> None:
         """Remove a field of a hash."""

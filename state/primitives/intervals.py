@@ -33,11 +33,13 @@ class Intervals:
     [((b'a',), (b'b',)), ((b'd',), (b'f',))]
     """
 
-    __slots__ = ("_ends", "_starts")
+    __slots__ = ("_ends", "_starts", "is_all")
 
     def __init__(self) -> None:
         self._starts: list[Cut] = []
         self._ends: list[Cut] = []
+        self.is_all = False
+        """Whether everything is filled; it stays so."""
 
     @property
     def is_empty(self) -> bool:
@@ -46,7 +48,7 @@ class Intervals:
 
     def add(self, low: Cut, high: Cut) -> None:
         """Fill an interval; it merges with those that it overlaps or touches."""
-        if low >= high:
+        if self.is_all or low >= high:
             return
         first = bisect_left(self._ends, low)
         last = bisect_right(self._starts, high)
@@ -55,6 +57,7 @@ class Intervals:
             high = max(high, self._ends[last - 1])
         self._starts[first:last] = [low]
         self._ends[first:last] = [high]
+        self.is_all = low == BOTTOM and high == TOP
 
     def add_all(self, intervals: Iterable[tuple[Cut, Cut]]) -> None:
         """Fill many intervals at the cost of sorting them."""
@@ -66,6 +69,7 @@ class Intervals:
             elif low < high:
                 self._starts.append(low)
                 self._ends.append(high)
+        self.is_all = self._starts == [BOTTOM] and self._ends == [TOP]
 
     def gaps(self, low: Cut, high: Cut) -> Iterator[tuple[Cut, Cut]]:
         """What of an interval is not filled, lowest first."""

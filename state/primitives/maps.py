@@ -48,7 +48,12 @@ class MapHandle(CollectionHandle, Generic[K, T]):
 
     async def get(self, user_key: K) -> T | None:
         """The value of a user key; None if it is absent, or has the value None."""
-        element = await self._read(user_key)
+        cell = self.cells.get(self.session.stored_key)
+        if cell is None or not cell.is_complete or self.rules.is_enabled:
+            element = await self._read(user_key)
+        else:
+            self.accesses += 1
+            element = cell.elements.get(self._keys.encode(user_key))
         return None if element is None else self.value_of(element)
 
     async def contains(self, user_key: K) -> bool:
@@ -86,6 +91,10 @@ class MapHandle(CollectionHandle, Generic[K, T]):
 
     async def entries(self) -> list[tuple[K, T | None]]:
         """All entries, as a whole iteration gives them."""
+        if not self.rules.is_enabled:
+            elements, key_of = (await self.whole()).elements, self._keys.decode
+            value_of = self.value_of
+            return [(key_of(each), value_of(elements[each])) for each in self.ordered(elements)]
         return [*(await self.iterator())]
 
     async def keys(self) -> list[K]:

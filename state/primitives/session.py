@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from state.backends.interface import HashGet, SortedScores
 from state.errors import InvalidName
 from state.multiset.strategy import Thresholds
-from state.primitives.cells import UNKNOWN, StateHandle, WriteBatch, stored_key
+from state.primitives.cells import StateHandle, WriteBatch, stored_key
 from state.primitives.expiry import clean_up
 from state.primitives.lists import ListHandle
 from state.primitives.maps import MapHandle
@@ -265,8 +265,7 @@ class StateSession:
         count = 0
         for descriptor, keys in wanted:
             handle = self._handles[descriptor.name]
-            named = (handle.cell_of(key, key_group) for key, key_group in keys)
-            missing = [each for each in named if not each.is_loaded]
+            missing = handle.missing(keys)
             requests += handle.first_loads(missing)
             count += len(missing)
         self.execute(requests)
@@ -290,13 +289,24 @@ class StateSession:
         """What must be committed, by key group: only what changed; the same whenever asked."""
         batch = WriteBatch()
         for handle in self._handles.values():
-            cells = [cell for _, cell in sorted(handle.cells.items())]
-            for cell in cells:
-                cell.write(batch)
-            _write_index(handle, cells, batch)
+            held = handle.cells
+            cells = [held[key] for key in sorted(held)]
+            handle.write_all(cells, batch)
+            if handle.may_have_stamps:
+                _write_index(handle, cells, batch)
         for key_group, note in self._notes:
             batch.add(key_group, note)
         return batch.writes()
+
+    def close(self) -> None:
+        """Let go of all that was read and changed, when the epoch is committed.
+
+        Handles and cells refer to each other: what is not taken apart here waits for the collector
+        of garbage. Handles are of no use any more.
+        """
+        for handle in self._handles.values():
+            handle.cells = {}
+        self._handles = {}
 
     def statistics(self) -> SessionStatistics:
         """What it holds, and what it has cost so far."""
@@ -314,7 +324,7 @@ def _write_index(handle: StateHandle[Any], cells: Sequence[Cell], batch: WriteBa
             continue
         if wanted is not None:
             scores.setdefault(cell.key_group, []).extend((wanted, cell.key))
-        elif stored is not UNKNOWN or handle.may_have_stamps:
+        else:
             batch.unscore(cell.key_group, handle.expiry, cell.key)
     for key_group, pairs in scores.items():
         batch.score_all(key_group, handle.expiry, pairs)

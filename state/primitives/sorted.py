@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from state.primitives.cells import StateHandle
 from state.primitives.intervals import BOTTOM, TOP
@@ -89,6 +89,8 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         super().__init__(session, descriptor)
         self._keys = descriptor.key_codec
         self._codec = descriptor.codec
+        self._last_key: Any = ()
+        self._last_text = b""
 
     def new_cell(self, key: bytes, key_group: int) -> SortedCell:
         """A cell that knows nothing yet."""
@@ -97,7 +99,11 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
     async def values_at(self, user_key: K) -> list[T] | None:
         """The values of a user key; None if there are none."""
         low, high = self._cuts(user_key)
-        found = await self._shown(await self.loaded(), low, high)
+        cell = await self.loaded()
+        if cell.is_complete and not self.may_have_stamps:
+            decode = self._codec.decode
+            return [decode(text) for _, _, text in cell.between(low, high)] or None
+        found = await self._shown(cell, low, high)
         return found[0][1] if found else None
 
     async def add(self, user_key: K, value: T) -> None:
@@ -123,7 +129,8 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         cell = await self._cleared(*cuts_of(ordered_key))
         for each in checked:
             self._append(cell, ordered_key, each)
-        await cell.settle()
+        if not cell.is_complete:
+            await cell.settle()
 
     async def first_entry(self) -> tuple[K, list[T]] | None:
         """The lowest user key with its values; None if there is none."""
@@ -179,6 +186,10 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         """Remove all user keys."""
         (await self.loaded()).wipe()
 
+    def ordered_key(self, user_key: K) -> bytes:
+        """A user key as bytes that order as the keys do."""
+        return self._ordered(user_key)
+
     @property
     def start(self) -> Place:
         """The place before all values."""
@@ -203,6 +214,8 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         cell, high = await self.loaded(), self._end(to, inclusive_to)
         if self.rules.is_enabled:
             return len(await self._first_shown(cell, BOTTOM, high, at_most))
+        if cell.is_complete:
+            return cell.count_between(BOTTOM, high)
         if (at_most is None or at_most > READ_MAX) and not cell.is_scattered(BOTTOM, high):
             return cell.count_between(BOTTOM, high) + await cell.count_unseen(BOTTOM, high)
         if at_most is None:
@@ -255,7 +268,8 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
             return None
         cell = await self.loaded()
         cell.remove(cell.between(found[:2], (*found[:2], LAST)))
-        await cell.settle()
+        if not cell.is_complete:
+            await cell.settle()
         return self._codec.decode(json_of(found[2]))
 
     async def is_empty(self) -> bool:
@@ -263,8 +277,14 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         return not (await self.loaded()).size
 
     def _ordered(self, user_key: K) -> bytes:
+        # A change asks for its key several times, and hands the same tuple over.
+        if user_key is self._last_key and user_key:
+            return self._last_text
         _require(user_key, "a sorted map state has no key None")
-        return self._keys.encode(user_key)
+        text = self._keys.encode(user_key)
+        if isinstance(user_key, tuple):
+            self._last_key, self._last_text = user_key, text
+        return text
 
     def _cuts(self, user_key: K) -> tuple[Cut, Cut]:
         return cuts_of(self._ordered(user_key))
@@ -297,6 +317,8 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         """The first elements of an interval that a read of now shows."""
         if low >= high:
             return []
+        if cell.is_complete and not self.may_have_stamps:
+            return cell.first_between(low, high, count)
         while True:
             if count is None:
                 await cell.know(low, high)
@@ -337,12 +359,16 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
             return None
         cell, taken = found
         cell.remove(cell.between(taken.place, (*taken.place, LAST)))
-        await cell.settle()
+        if not cell.is_complete:
+            await cell.settle()
         return taken
 
     async def _cleared(self, low: Cut, high: Cut) -> SortedCell:
         """The cell, without what an interval held."""
         cell = await self.loaded()
+        if cell.is_complete:
+            cell.clear_between(low, high)
+            return cell
         if self.may_have_stamps:
             await cell.know(low, high)
         cell.clear_between(low, high, unseen=await cell.count_unseen(low, high))

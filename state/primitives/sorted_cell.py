@@ -149,7 +149,7 @@ class SortedCell(Cell):
     @property
     def is_complete(self) -> bool:
         """Whether all elements are known."""
-        return self._known.fills(BOTTOM, TOP)
+        return self._known.is_all
 
     @property
     def order(self) -> bytes:
@@ -165,6 +165,13 @@ class SortedCell(Cell):
         """The known elements of an interval, in order."""
         entries = self._in_order()
         return entries[bisect_left(entries, low) : bisect_left(entries, high)]
+
+    def first_between(self, low: Cut, high: Cut, count: int | None) -> list[Entry]:
+        """The first known elements of an interval, in order; None: all of them."""
+        entries = self._in_order()
+        start = bisect_left(entries, low)
+        end = len(entries) if high == TOP else bisect_left(entries, high)
+        return entries[start : end if count is None else min(end, start + count)]
 
     def count_between(self, low: Cut, high: Cut) -> int:
         """How many known elements an interval has."""
@@ -253,6 +260,8 @@ class SortedCell(Cell):
 
     async def know(self, low: Cut, high: Cut) -> None:
         """See that all elements of an interval are known; one command for each gap in it."""
+        if self._known.is_all:
+            return
         gaps = list(self._known.gaps(low, high))
         if gaps:
             await self._handle.answered(Gaps(self, gaps))

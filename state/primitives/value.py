@@ -20,7 +20,7 @@ from state.primitives.cells import UNKNOWN, Cell, Element, StateHandle
 from state.ttl import unstamped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from state.backends.interface import Read
     from state.descriptors import (
@@ -40,14 +40,19 @@ R = TypeVar("R")
 class FieldCell(Cell):
     """One element, in the field of its key."""
 
-    __slots__ = ("_handle", "_loaded", "_stored", "element")
+    __slots__ = ("_handle", "element", "loaded", "stored")
 
     def __init__(self, handle: FieldHandle, key: bytes, key_group: int) -> None:
-        super().__init__(key, key_group)
+        # Not by the class above: an epoch makes one of these for each key that it touches.
+        self.key = key
+        self.key_group = key_group
+        self.is_loaded = False
+        self.indexed_ms = None
         self._handle = handle
-        self._stored: bytes | Unknown | None = None
+        self.stored: bytes | Unknown | None = None
+        """The text of the field, None if there is none."""
         self.element: Element | None = None
-        self._loaded: Element | None = None
+        self.loaded: Element | None = None
         """The element as it was loaded."""
 
     @property
@@ -57,29 +62,33 @@ class FieldCell(Cell):
 
     def take(self, replies: Sequence[Any]) -> None:
         """Load, unless it is settled."""
+        ((text,),) = replies
+        self.load(text)
+
+    def load(self, text: bytes | None) -> None:
+        """Load from the field, unless it is settled."""
         if self.is_loaded:
             return
-        ((text,),) = replies
         if text is not None:
-            self.element = self._loaded = unstamped(text)
-            self.indexed_ms = self.element[0]
-        self._stored = text
+            element = self.element = self.loaded = unstamped(text)
+            self.indexed_ms = element[0]
+        self.stored = text
         self.is_loaded = True
 
     def put(self, element: Element | None) -> None:
         """Set or remove the element; a cell that was not loaded needs no load any more."""
         if not self.is_loaded:
             self.is_loaded = True
-            self._stored = self.indexed_ms = UNKNOWN
+            self.stored = self.indexed_ms = UNKNOWN
         self.element = element
 
     def write(self, batch: WriteBatch) -> None:
         """The field, if it differs or if what is stored is not known."""
         element = self.element
-        if element is self._loaded and self._stored is not UNKNOWN:
+        if element is self.loaded and self.stored is not UNKNOWN:
             return
         text = element and self._handle.text_of(element)
-        if text == self._stored:
+        if text == self.stored:
             return
         if text is None:
             batch.delete(self.key_group, self._handle.state, self.key)
@@ -107,16 +116,42 @@ class FieldHandle(StateHandle[FieldCell]):
         """A cell that knows nothing yet."""
         return FieldCell(self, key, key_group)
 
+    def write_all(self, cells: Iterable[FieldCell], batch: WriteBatch) -> None:
+        """Give what must be stored of all cells, as `FieldCell.write`."""
+        if self.may_have_stamps:
+            super().write_all(cells, batch)
+            return
+        # Without stamps an element is its JSON, and all of a key group's go into one list.
+        puts: dict[int, list[bytes]] = {}
+        for cell in cells:
+            element = cell.element
+            if element is cell.loaded and cell.stored is not UNKNOWN:
+                continue
+            text = None if element is None else element[1]
+            if text == cell.stored:
+                continue
+            if text is None:
+                batch.delete(cell.key_group, self.state, cell.key)
+                continue
+            mine = puts.get(cell.key_group)
+            if mine is None:
+                mine = puts[cell.key_group] = batch.puts_of(cell.key_group, self.state)
+            mine += (cell.key, text)
+
     async def clear(self) -> None:
         """Remove the element. Cost: none; it is removed unseen."""
         self.cell().put(None)
 
     async def _read(self) -> bytes | None:
         """The element's JSON as a read of now shows it, by the rules of TTL."""
-        cell = await self.loaded()
+        return self._shown(await self.loaded())
+
+    def _shown(self, cell: FieldCell) -> bytes | None:
         element = cell.element
         if element is None:
             return None
+        if not self.rules.is_enabled:
+            return element[1]
         if self.is_expired(element):
             cell.put(None)
             return element[1] if self.rules.shows_expired else None
@@ -147,7 +182,13 @@ class ValueHandle(FieldHandle, Generic[T]):
 
     async def value(self) -> T | None:
         """The current value; None if there is none. Cost: one field, the first time."""
-        json = await self._read()
+        # What is there already is answered without another coroutine.
+        cell = self.cells.get(self.session.stored_key)
+        if cell is None or not cell.is_loaded:
+            cell = await self.loaded()
+        else:
+            self.accesses += 1
+        json = self._shown(cell)
         return None if json is None else self._codec.decode(json)
 
     async def update(self, value: T | None) -> None:

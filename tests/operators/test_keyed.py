@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -29,6 +31,7 @@ from operators.testing.operator_harness import (
     update_after,
 )
 from state.descriptors import JSON, TimersDescriptor, ValueDescriptor
+from state.errors import OperatorFailed
 from state.execution.channels import BlockingChannel
 from state.testing.execution import ManualChannel
 from state.types import parse_type
@@ -208,6 +211,59 @@ def test_what_is_emitted_depends_on_the_input_only(
     )
     expected = plain.run([*changes, Watermark(103), At(103)])
     assert other.run([*changes, Watermark(103), At(103)], epoch_changes=size) == expected
+
+
+class Texts(KeyedOperator):
+    """Emits the text of each row."""
+
+    def open(self, epoch: OpenEpoch) -> None:
+        """It keeps nothing."""
+
+    async def process(self, change: InputChange) -> None:
+        if change.row[1] == 666:
+            raise ArithmeticError
+        change.emit(RowKind.INSERT, (change.text.decode(), change.input))
+
+
+class TextsSpec(CountSpec):
+    kind: Any = "test-texts"
+
+    def operator(self) -> Any:
+        return Texts()
+
+
+def texts_harness(monkeypatch: pytest.MonkeyPatch) -> OperatorHarness:
+    monkeypatch.setitem(kinds.SPECS, "test-texts", TextsSpec)
+    plain = spec()
+    return OperatorHarness.on_heap(TextsSpec.build(inputs=plain.inputs, output=plain.output))
+
+
+def test_a_change_has_the_text_of_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts are made by input and batch, changes come in another order."""
+    rows = [(f'{at} "\u00e9', None if at % 3 == 0 else at) for at in range(7)]
+    steps = [Of(at % 2, insert(*row)) for at, row in enumerate(rows)]
+
+    emitted = texts_harness(monkeypatch).run(steps)
+
+    encode = spec().inputs[0].codec().encode
+    assert [each.row for each in emitted] == [
+        (encode(row).decode(), at % 2) for at, row in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("collects", [False, True])
+def test_the_collector_of_garbage_is_left_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, fails: bool, collects: bool
+) -> None:
+    harness, was_enabled = texts_harness(monkeypatch), gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        with pytest.raises(OperatorFailed) if fails else nullcontext():
+            harness.run([insert("a", 666 if fails else 1)])
+        assert gc.isenabled() is collects
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
 
 
 def test_on_redis_as_on_heap(redis_client: redis.Redis) -> None:

@@ -34,6 +34,7 @@ def test_many_added_at_once_are_as_one_by_one(
     at_once.add_all(then)
 
     assert [*at_once.gaps(*asked)] == [*one_by_one.gaps(*asked)]
+    assert at_once.is_all == one_by_one.is_all
 
 
 @given(st.lists(_pairs, max_size=6), _pairs)
@@ -54,6 +55,7 @@ def test_gaps_are_what_was_not_added(
     assert all(low < high for low, high in gaps)
     assert all(one[1] < other[0] for one, other in pairwise(gaps))
     assert known.fills(*asked) == (not gaps)
+    assert known.is_all == known.fills(BOTTOM, TOP)
 
 
 def test_everything_lies_between_bottom_and_top() -> None:

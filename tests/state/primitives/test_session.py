@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -228,3 +230,23 @@ def test_an_error_closes_what_was_running() -> None:
     with pytest.raises(ValueError, match="on purpose"):
         run_together([waits(), fails()], session)
     assert closed == [True]
+
+
+def test_a_closed_session_leaves_nothing_to_the_collector_of_garbage(stand: Stand) -> None:
+    sessions = SessionStand(stand)
+    session = sessions.begin(TtlClock(0))
+    counts = session.value(COUNTS)
+    session.set_key(K, 0)
+    run_now(count(counts), session)
+    sessions.end(session)
+    gone = weakref.ref(session)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        session.close()
+        del session, counts
+
+        assert gone() is None
+    finally:
+        if was_enabled:
+            gc.enable()

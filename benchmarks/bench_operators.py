@@ -1,0 +1,351 @@
+"""Keyed operators on heap and Redis: changes a second of one task, round trips, growth and skew.
+
+An epoch is whole: rows out of Arrow columns, prefetch, the operator, emissions as columns, commit,
+close and promotion. State is filled first, two changes a key, and the first epoch after it is not
+counted. Then, in epochs of `--changes` changes:
+
+    spread    keys drawn at random from all of them
+    skewed    half of all changes are of one key
+    once      1,000 keys, each touched once: what a change costs then should not depend on how
+              many keys there are
+
+    aggregate            COUNT(*), SUM(v) BY k; input +I, and -D of rows that came before
+    aggregate with MIN   the same, and MIN(v)
+    join, unique keys    k is unique on both sides; input -U and +U of both
+    join, no keys        nothing is known of the rows; input +I, and -D of rows that came before
+    rank append          the first 10 by v descending, no rank numbers; input +I
+    rank retract         the same; input +I, and -D of rows that came before
+    deduplicate          the last row by arrival; input +I
+    normalize            input +U, some -D
+
+Rows are (k BIGINT, name STRING, v BIGINT). What stands in the table is changes a second of
+processor time, of this process and of the Redis server together, since the machine is shared;
+round trips are those of one epoch of the task, over 64 key groups (128 over two tasks). `growth`
+is the cost of a change in `once` with the most keys, as a multiple of that with the fewest (goal:
+1.3); `skew` the cost of a change in `skewed`, as a multiple of that in `spread`.
+
+With `--against` the same is measured with the packages of another checkout, in a process of its
+own, in turns; `ratio` is how many times as fast this one is, in `spread`.
+
+    python -m benchmarks.bench_operators [--operators aggregate,join...] [--backends heap,redis]
+                [--keys 1000,100000] [--changes 10000] [--rounds 3] [--against CHECKOUT]
+    python -m benchmarks.bench_operators --keys 1000 --changes 2000 --rounds 1     (quick)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.state_epochs import NODE, Ground, ground, load_text
+from operators.aggregate.call import AggregateCall
+from operators.aggregate.group_aggregate import GroupAggregateSpec
+from operators.batch import ChangeBatch
+from operators.changelog_normalize import ChangelogNormalizeSpec
+from operators.deduplicate.spec import DeduplicateSpec
+from operators.join.streaming import StreamingJoinSpec
+from operators.keyed import EpochTimes
+from operators.keyed_runner import KeyedRunner
+from operators.ordering import SortColumn
+from operators.rank.spec import RankSpec
+from operators.spec import InputSpec, RowSpec
+from state.backends.heap import HeapBackend
+from state.backends.interface import EpochStamp
+from state.backends.redis import RedisBackend
+from state.backends.transport import RedisTransport
+from state.epochs import EpochLedger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from operators.spec import OperatorSpec
+    from state.backends.interface import Ledger, StateBackend
+
+GROUPS = 64
+"""Key groups of one of two tasks."""
+TYPES = ("BIGINT", "STRING", "BIGINT")
+NAMES = ("k", "name", "v")
+INPUT = InputSpec(types=TYPES, names=NAMES, key=(0,))
+FILL_EPOCH = 50_000
+ONCE_MAX = 1_000
+WORKLOADS = ("spread", "skewed", "once")
+Changes = list[tuple[int, int, int, int]]
+"""Input, kind, k and v of each change; `name` follows from k."""
+
+
+class Case(NamedTuple):
+    """An operator and its input."""
+
+    spec: OperatorSpec
+    changes: Callable[[Feed, int], Changes]
+    """The changes for one touch of a key."""
+
+
+class Feed:
+    """Makes well-formed changes, and knows which rows are there."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.rows: dict[tuple[int, int], list[int]] = {}
+        """The v of the rows that are there, by input and key."""
+        self.touches: Counter[tuple[int, int]] = Counter()
+        """How often, by input and key."""
+
+    def some_v(self) -> int:
+        """A value."""
+        return int(self.rng.integers(0, 1_000_000))
+
+
+def growing(feed: Feed, key: int) -> Changes:
+    """+I."""
+    return [(0, 0, key, feed.some_v())]
+
+
+def retracting(feed: Feed, key: int, number: int = 0) -> Changes:
+    """+I of new rows; from the third touch of a key on, every other one is -D of an old row."""
+    rows = feed.rows.setdefault((number, key), [])
+    feed.touches[number, key] += 1
+    if len(rows) > 1 and feed.touches[number, key] % 2:
+        return [(number, 3, key, rows.pop(0))]
+    rows.append(feed.some_v())
+    return [(number, 0, key, rows[-1])]
+
+
+def updating_sides(feed: Feed, key: int) -> Changes:
+    """One row of each key on both sides, replaced in turns."""
+    feed.touches[0, key] += 1
+    number = feed.touches[0, key] % 2
+    rows = feed.rows.setdefault((number, key), [])
+    old = [(number, 1, key, rows.pop())] if rows else []
+    rows.append(feed.some_v())
+    return [*old, (number, 2 if old else 0, key, rows[-1])]
+
+
+def retracting_sides(feed: Feed, key: int) -> Changes:
+    """As `retracting`, on either side."""
+    return retracting(feed, key, int(feed.rng.integers(0, 2)))
+
+
+def upserting(feed: Feed, key: int) -> Changes:
+    """+U, and one in ten -D."""
+    feed.touches[0, key] += 1
+    return [(0, 3 if feed.touches[0, key] % 10 == 0 else 2, key, feed.some_v())]
+
+
+def _call(function: str, name: str, arguments: tuple[int, ...] = ()) -> AggregateCall:
+    return AggregateCall(
+        function=function,
+        name=name,
+        arguments=arguments,
+        argument_types=tuple(TYPES[at] for at in arguments),
+        result_type="BIGINT",
+        needs_retraction=True,
+    )
+
+
+def _aggregate(*calls: AggregateCall) -> OperatorSpec:
+    names = ("k", *(each.name for each in calls))
+    return GroupAggregateSpec.build(
+        inputs=(INPUT,),
+        output=RowSpec(types=("BIGINT",) * len(names), names=names),
+        calls=calls,
+        needs_retraction=True,
+        generate_update_before=True,
+    )
+
+
+def _join(*unique_keys: tuple[int, ...]) -> OperatorSpec:
+    return StreamingJoinSpec.build(
+        inputs=(INPUT, INPUT),
+        output=RowSpec(types=TYPES * 2, names=(*NAMES, "k0", "name0", "v0")),
+        join_type="INNER",
+        unique_keys=unique_keys,
+        filter_nulls=(True,),
+    )
+
+
+def _rank(strategy: str) -> OperatorSpec:
+    order = (SortColumn(column=2, descending=True),)
+    return RankSpec.build(
+        inputs=(INPUT,), output=INPUT_ROW, strategy=strategy, order=order, start=1, end=10
+    )
+
+
+INPUT_ROW = RowSpec(types=TYPES, names=NAMES)
+COUNT_SUM = (_call("COUNT", "rows_count"), _call("SUM", "total", (2,)))
+CASES: dict[str, Callable[[], Case]] = {
+    "aggregate": lambda: Case(_aggregate(*COUNT_SUM), retracting),
+    "aggregate with MIN": lambda: Case(
+        _aggregate(*COUNT_SUM, _call("MIN", "least", (2,))), retracting
+    ),
+    "join, unique keys": lambda: Case(_join((0,), (0,)), updating_sides),
+    "join, no keys": lambda: Case(_join((), ()), retracting_sides),
+    "rank append": lambda: Case(_rank("append"), growing),
+    "rank retract": lambda: Case(_rank("retract"), retracting),
+    "deduplicate": lambda: Case(
+        DeduplicateSpec.build(inputs=(INPUT,), output=INPUT_ROW, keeps_last=True), growing
+    ),
+    "normalize": lambda: Case(
+        ChangelogNormalizeSpec.build(inputs=(INPUT,), output=INPUT_ROW), upserting
+    ),
+}
+
+
+class Task:
+    """Epochs of one operator with state of its own."""
+
+    def __init__(self, case: Case, where: Ground) -> None:
+        self._where = where
+        self._runner = KeyedRunner(case.spec, NODE)
+        self._backend: StateBackend
+        self._ledger: Ledger
+        if where.client is None:
+            heap = HeapBackend()
+            self._backend, self._ledger = heap, heap.ledger()
+        else:
+            transport = RedisTransport(where.client)
+            self._ledger = EpochLedger(transport, "operators")
+            self._ledger.drop()
+            self._backend = RedisBackend(transport, "operators")
+        self._run = self._ledger.open_run([NODE], GROUPS)
+        self._epoch = 0
+        self.round_trips = 0
+        """Of the last epoch, as the task pays them."""
+
+    def run(self, batches: list[ChangeBatch]) -> float:
+        """Run a whole epoch; the seconds of processor time that it took, Redis's too."""
+        self._epoch += 1
+        stamp = EpochStamp(self._epoch, self._run, self._epoch)
+        return self._where.spent(lambda: self._whole(stamp, batches)).work
+
+    def _whole(self, stamp: EpochStamp, batches: list[ChangeBatch]) -> None:
+        groups = range(GROUPS)
+        output = self._runner.run_epoch(
+            batches,
+            self._backend.begin(NODE, stamp, groups),
+            epoch=stamp.epoch,
+            times=EpochTimes(stamp.epoch),
+            key_groups=groups,
+            is_local=self._where.client is None,
+        )
+        self._ledger.close_epoch(stamp, {}, [])
+        self._ledger.promote_all([NODE], GROUPS)
+        self.round_trips = output.statistics["round_trips"]
+
+
+def batches_of(inputs: int, changes: Changes) -> list[ChangeBatch]:
+    """Changes in order as the batches of the inputs."""
+    found = []
+    table = np.array(changes, np.int64).reshape(-1, 4)
+    for number in range(inputs):
+        order = np.flatnonzero(table[:, 0] == number)
+        _, kinds, keys, values = table[order].T
+        names = pa.array([f"name of {each}" for each in keys.tolist()], pa.string())
+        columns = (pa.array(keys), names, pa.array(values))
+        found.append(ChangeBatch.of(columns, kinds, order, keys % GROUPS))
+    return found
+
+
+def measured(
+    case: Case, where: Ground, keys: int, changes: int, rounds: int
+) -> dict[str, list[float]]:
+    """Microseconds a change of each workload, the round trips, and the changes of an epoch."""
+    feed = Feed(keys)
+    task = Task(case, where)
+    inputs = len(case.spec.inputs)
+    for _ in range(2):
+        for start in range(0, keys, FILL_EPOCH):
+            touched = range(start, min(start + FILL_EPOCH, keys))
+            task.run(batches_of(inputs, [e for k in touched for e in case.changes(feed, k)]))
+    found: dict[str, list[float]] = {}
+    for workload in WORKLOADS:
+        taken = []
+        for _ in range(rounds + 1):
+            drawn = feed.rng.integers(0, keys, changes)
+            if workload == "skewed":
+                drawn[::2] = 0
+            elif workload == "once":
+                drawn = feed.rng.choice(keys, min(keys, ONCE_MAX, changes), replace=False)
+            given = [e for k in drawn.tolist() for e in case.changes(feed, k)]
+            taken.append(task.run(batches_of(inputs, given)) / len(given) * 1e6)
+        found[workload] = [min(taken[1:]), task.round_trips]
+    return found
+
+
+def measure_here(options: argparse.Namespace) -> None:
+    """Measure one case in this process, and print it as JSON."""
+    with ground(options.backends) as where:
+        case = CASES[options.one]()
+        print(json.dumps(measured(case, where, options.keys, options.changes, options.rounds)))
+
+
+def measure(root: Path, name: str, backend: str, keys: int, options: Any) -> dict[str, Any]:
+    """Measure one case in a process of its own, with the packages of a checkout."""
+    command = [sys.executable, "-P", __file__, "--one", name, "--backends", backend]
+    command += ["--keys", str(keys), "--changes", str(options.changes)]
+    command += ["--rounds", str(options.rounds)]
+    run = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(run.stdout)
+    return found
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--operators", default="", help="beginnings of names; all without any")
+    parser.add_argument("--backends", default="heap,redis")
+    parser.add_argument("--keys", default="1000,100000")
+    parser.add_argument("--changes", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--against", type=Path, help="another checkout")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        options.keys = int(options.keys)
+        measure_here(options)
+        return
+    here = Path(__file__).resolve().parent.parent
+    begins = tuple(options.operators.split(","))
+    print(
+        f"{options.changes} changes an epoch, {load_text()}, changes a second of processor time\n"
+    )
+    print("| operator | backend | keys | spread | ratio | skewed | skew | round trips | growth |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    for name in (each for each in CASES if each.startswith(begins)):
+        for backend in options.backends.split(","):
+            least: float | None = None
+            for keys in map(int, options.keys.split(",")):
+                found = measure(here, name, backend, keys, options)
+                spread, once = found["spread"][0], found["once"][0]
+                ratio = "-"
+                if options.against:
+                    other = measure(options.against, name, backend, keys, options)
+                    ratio = f"{other['spread'][0] / spread:.1f}"
+                growth = "-" if least is None else f"{once / least:.2f}"
+                least = least or once
+                skewed = found["skewed"][0]
+                print(
+                    f"| {name} | {backend} | {keys:,} | {1e6 / spread:,.0f} | {ratio}"
+                    f" | {1e6 / skewed:,.0f} | {skewed / spread:.2f}"
+                    f" | {found['spread'][1]} | {growth} |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
