@@ -373,7 +373,8 @@ def test_time_from_the_lines_drives_ttl(
         for t, op, number, value in steps
     ]
     write_lines(tmp_path / "in/s.jsonl", lines)
-    plan = materialize_plan(testing__time_field="t")
+    epochs = orjson.dumps([(t, 1_700_000_000_000 + t) for t, *_ in steps]).decode()
+    plan = materialize_plan(testing__time_field="t", testing__epochs=epochs)
     plan["nodes"][2]["state"][0]["ttl"] = "2 s"
 
     with Pipeline(spark, redis_client, tmp_path, plan) as pipeline:

@@ -108,7 +108,7 @@ def _requests_that_the_demo_prints_are_answered(printed: str) -> None:
 
 
 def _curl(line: str, bodies: dict[str, object]) -> httpx.Response:
-    """What curl would get: `curl -s URL [-H HEADER]... [-d @FILE]`."""
+    """What curl would get: `curl -s URL [-H HEADER]... [-d @FILE or text]`."""
     words = shlex.split(line)
     assert words[:2] == ["curl", "-s"]
     url, options = words[2], words[3:]
@@ -120,7 +120,7 @@ def _curl(line: str, bodies: dict[str, object]) -> httpx.Response:
             headers[name] = text
         else:
             assert flag == "-d", line
-            body = json.dumps(bodies[value])
+            body = json.dumps(bodies[value]) if value.startswith("@") else value
     method = "GET" if body is None else "POST"
     return httpx.request(method, url, headers=headers, content=body, timeout=30)
 
