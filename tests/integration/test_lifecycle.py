@@ -270,7 +270,7 @@ def test_failure_that_a_worker_names_is_shown_without_anything_else(
         assert status.error is not None
         assert (status.error.code, status.error.message) == (
             "state-lost",
-            "marker 3, checkpoint 5",
+            "marker 3, checkpoint 5; there is no savepoint",
         )
         assert status.run == 1, "never tried again"
 
