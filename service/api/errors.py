@@ -135,6 +135,8 @@ class StatementFailed(ApiError):
     """A statement of a script failed, for the reason that is the cause; it is answered as that."""
 
     code = "api.statement-failed"
+    took_effect = False
+    """Whether the script, up to its failure, did something that stays when the request is over."""
 
 
 class TokenRefused(ApiError):

@@ -98,24 +98,25 @@ class StatementRunner:
         self._session = session
         self._pipeline_options = options
         self._sessions = sessions
+        self._took_effect = False
 
     async def run(self, sql: str) -> list[dict[str, Any]]:
         """What each statement of a script did.
 
         Raises:
             SqlError: The script cannot be parsed; nothing was run.
-            StatementFailed: A statement failed; its cause says why.
+            StatementFailed: A statement failed; its cause says why, and `took_effect` whether
+                anything was done that stays.
         """
         statements = await in_thread(self._parsed, sql)
         results: list[dict[str, Any]] = []
         for number, (statement, text) in enumerate(statements, start=1):
             try:
                 results.append(await self._run(statement, text))
-            except Exception as cause:
-                # Whatever it was: the client must learn what took effect before it.
-                raise StatementFailed(
-                    "a statement failed", statement=number, results=results
-                ) from cause
+            except Exception as cause:  # whatever it was, the client learns what was done before it
+                failure = StatementFailed("a statement failed", statement=number, results=results)
+                failure.took_effect = self._took_effect
+                raise failure from cause
         return results
 
     def _parsed(self, sql: str) -> list[tuple[Statement, Fragment]]:
@@ -155,6 +156,7 @@ class StatementRunner:
         if self._sessions is not None:
             self._sessions.check_size(self._session.saved(), text.text)
         self._session.run(statement, text)
+        self._took_effect |= self._sessions is not None
 
     async def _compile(self, statement: CompilePlan, text: Fragment) -> dict[str, Any]:
         """COMPILE PLAN, and COMPILE AND EXECUTE PLAN, which runs a plan that is there already."""
@@ -168,6 +170,7 @@ class StatementRunner:
             return found
         document = await self._planned(statement, text)
         await write_plan(uri, plan_text(document), self._settings, replaces=replaces)
+        self._took_effect = True
         found = {"plan_uri": uri, "plan_written": True}
         if statement.executes:
             found["pipeline"] = await self._start(document)
@@ -211,6 +214,7 @@ class StatementRunner:
             options=options,
             desired="RUNNING",
         )
+        self._took_effect = True
         await services.supervisor.apply(record.name)
         return {"name": record.name, "href": f"/v1/pipelines/{record.name}"}
 

@@ -63,6 +63,7 @@ async def run(
 
     The script is parsed before anything runs. If a statement fails, the answer is its problem,
     with its number in `statement` and with `results` of those before it, which have taken effect.
+    Where one of them did something that stays, an Idempotency-Key keeps that answer, too.
     """
 
     async def act() -> Response:

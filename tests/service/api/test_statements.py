@@ -235,6 +235,54 @@ def test_a_request_is_done_once_for_each_idempotency_key(app: AppClient) -> None
     assert len(app.json(PATH)["items"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("script", "session"),
+    [
+        (f"{TABLES} {INSERT}; EXECUTE PLAN 'late.json'", None),
+        (f"{TABLES} COMPILE PLAN 'a.json' FOR {INSERT}; EXECUTE PLAN 'late.json'", None),
+        (f"{TABLES} EXECUTE PLAN 'late.json'", "mine"),
+        ("SET 'a' = 'b'; EXECUTE PLAN 'late.json'", "mine"),
+        # One statement, which has written a plan when it fails.
+        (f"{TABLES} SET 'pipeline.name' = 'No'; COMPILE AND EXECUTE PLAN 'b' FOR {INSERT}", None),
+    ],
+    ids=["pipeline", "plan", "declaration", "option", "half a statement"],
+)
+def test_a_script_that_failed_after_an_effect_is_not_run_again_under_its_key(
+    app: AppClient, script: str, session: str | None
+) -> None:
+    headers = {"Idempotency-Key": "k"}
+    body = {"sql": script, "session": session}
+    first = app.post(URL, body, headers=headers)
+    run(app, f"{TABLES} SET 'pipeline.name' = 'x'; COMPILE PLAN 'late.json' FOR {INSERT}")
+    again = app.post(URL, body, headers=headers)
+
+    assert first.status_code == 422
+    assert len(first.json()["results"]) == first.json()["statement"] - 1
+    assert (again.status_code, again.content) == (422, first.content)
+    assert again.headers["content-type"] == "application/problem+json"
+    assert again.headers["idempotency-replayed"] == "true"
+    changed = app.post(URL, {**body, "sql": f"{script};"}, headers=headers)
+    assert_problem(changed, 422, "idempotency-mismatch")
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["EXECUTE PLAN 'late.json'", f"SHOW TABLES; {TABLES} EXECUTE PLAN 'late.json'"],
+    ids=["first statement", "declarations that end with the request"],
+)
+def test_a_script_that_failed_without_an_effect_may_be_sent_again(
+    app: AppClient, script: str
+) -> None:
+    headers = {"Idempotency-Key": "k"}
+    failed_first = app.post(URL, {"sql": script}, headers=headers)
+    run(app, f"{TABLES} COMPILE PLAN 'late.json' FOR {INSERT}")
+    again = app.post(URL, {"sql": script}, headers=headers)
+
+    assert_problem(failed_first, 422, "plan-uri-refused")
+    assert again.status_code == 200, again.text
+    assert "idempotency-replayed" not in again.headers
+
+
 # Sessions.
 
 
