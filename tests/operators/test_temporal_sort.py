@@ -54,8 +54,12 @@ def test_late_is_what_is_not_above_the_last_row_that_was_emitted() -> None:
     """As in Flink, which compares with the last timer that fired, not with the watermark."""
     harness = OperatorHarness.on_heap(spec())
     assert harness.run([insert(1, at(3)), Watermark(9)]) == [insert(1, at(3))]
-    assert harness.run([insert(2, at(8)), insert(3, at(3)), insert(4, at(5))]) == []
+    assert (
+        harness.run([insert(2, at(8)), insert(3, at(3)), insert(4, at(5)), delete(9, at(1))]) == []
+    )
+    assert harness.statistics[-1]["late"] == 1
     assert harness.run([Watermark(10)]) == [insert(4, at(5)), insert(2, at(8))]
+    assert [each["late"] for each in harness.statistics] == [0, 1, 0]
 
 
 def test_rows_of_one_processing_time_come_in_order_in_the_next() -> None:

@@ -118,6 +118,18 @@ def test_a_late_row_meets_what_waits_and_does_not_wait_itself() -> None:
     assert shown(harness.run([left(7, 19)])) == [(7, 1), (7, 6), (7, 2)]
 
 
+@pytest.mark.parametrize(("join_type", "late"), [("INNER", [2, 1]), ("RIGHT", [2, 0])])
+def test_late_is_what_is_neither_joined_nor_padded_nor_kept(
+    join_type: str, late: list[int]
+) -> None:
+    harness = OperatorHarness.on_heap(spec(join_type))
+    harness.run([right(1, 16), Watermark(20)])
+    # Only the first meets a row, only the last waits; a row without a key is not late.
+    harness.run([left(2, 18), left(3, 12), left(4, 1), left(5, 19), left(6, 1, None)])
+    harness.run([right(7, 1)])
+    assert [each["late"] for each in harness.statistics] == [0, *late]
+
+
 def test_the_earliest_row_sets_the_timer() -> None:
     harness = OperatorHarness.on_heap(spec("LEFT"))
     harness.run([left(1, 30), left(2, 10), left(3, 20)])

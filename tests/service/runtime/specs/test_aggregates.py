@@ -20,6 +20,7 @@ from service.plan import load_plan
 from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs import BUILDERS, StatefulNode
 from service.runtime.specs.two_phase import identity_nodes
+from state.errors import OperatorFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -209,6 +210,14 @@ def test_distinct_values_of_a_split_expire_by_themselves() -> None:
     assert nodes.run([insert("a", "x", 1)]) == [insert("a", 1, 1, 1)]
     nodes.at(10)
     assert nodes.run([insert("a", "x", 1)])[-1].row == ("a", 2, 2, 2)
+
+
+def test_a_split_takes_no_row_back_where_the_plan_says_so() -> None:
+    """COUNT alone could, and would count what the plan's other nodes have not planned for."""
+    nodes = Split(retracts=False)
+    nodes.run([insert("a", "x", 1)])
+    with pytest.raises(OperatorFailed):
+        nodes.run([delete("a", None, None)])
 
 
 def with_call(**fields: Any) -> dict[str, Any]:
