@@ -10,7 +10,8 @@ import pytest
 
 from operators.changelog import Change, RowKind
 from operators.errors import InvalidSpec
-from operators.testing.harness import MaterializerHarness, Step, expect, first_difference
+from operators.testing.harness import MaterializerHarness, Step
+from operators.testing.recorded import expect, first_difference
 from operators.testing.strategies import INTEGERS
 from operators.upsert_materializer import MaterializerSpec
 from state.backends.interface import HashGet, StreamScan

@@ -255,6 +255,25 @@ def test_files_that_cannot_be_a_table_are_refused(tmp_path: Path) -> None:
         FileTable(TableFiles(path="d.jsonl"), TABLE, (0,))
 
 
+def test_files_may_have_so_many_bytes_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is far above what a test should write."""
+    line = '{"pid":2,"nm":"two"}\n'
+    folder = tmp_path / "table"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text(line)
+    monkeypatch.setattr("operators.join.lookup_table.BYTES_MAX", 2 * len(line) - 1)
+    table = files(tmp_path, "", with_op=False, path="table")
+    assert table.fetch([KEY]) == [[TWO]]
+    (folder / "b.jsonl").write_text(line)
+    table.begin(1)
+    with pytest.raises(LookupFailed, match="more than 41 bytes"):
+        table.fetch([KEY])
+    monkeypatch.setattr("operators.join.lookup_table.BYTES_MAX", 2 * len(line))
+    assert table.fetch([KEY]) == [[TWO, TWO]]
+
+
 def test_states_are_known_without_the_table() -> None:
     """Whoever registers them has neither the files' root nor the address of Redis."""
     for table in (TableFiles(path="d.jsonl"), TableHash(name="t")):
