@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-# protobuf comes without types.
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql.connect import functions as sf
 
 from service.plan.rex import Call, FieldAccess, InputRef, Literal, SargLiteral, SymbolLiteral
