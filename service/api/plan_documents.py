@@ -11,7 +11,7 @@ from service.api.plan_locations import read_plan
 from service.plan.restore import restored
 from service.sql import ValidationError
 from service.sql.named_session import NamedSession
-from service.sql.statements import parse_with_text
+from service.sql.script import parse_with_text
 
 if TYPE_CHECKING:
     from service.api.models import PlanBody

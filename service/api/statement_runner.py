@@ -29,6 +29,7 @@ from service.runtime.admission import admit, storable
 from service.sql.errors import SqlTooLarge, ValidationError
 from service.sql.explain import explain_statement
 from service.sql.options import Options
+from service.sql.script import parse_with_text
 from service.sql.show import describe, options_listing, show, text_listing
 from service.sql.statements import (
     CompilePlan,
@@ -43,7 +44,6 @@ from service.sql.statements import (
     ResetOption,
     SetOption,
     Show,
-    parse_with_text,
 )
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ class StatementRunner:
         for number, (statement, text) in enumerate(statements, start=1):
             try:
                 results.append(await self._run(statement, text))
-            except Exception as cause:
-                # Whatever it was: the client must learn what took effect before it.
+            except Exception as cause:  # any: the client must learn what took effect before it
                 raise StatementFailed(
                     "a statement failed", statement=number, results=results
                 ) from cause

@@ -19,8 +19,9 @@ from state.types import INTERVAL_ROOTS, STRING_ROOTS, TypeRoot
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from service.sql.algebra import Relation, Row
+    from service.sql.algebra import Relation
     from service.sql.rex import Expression, Frame, FrameBound
+    from service.sql.terms import Row, WindowSpec
 
 
 def logical_tree(sink: algebra.Sink, *, has_sink: bool = True) -> str:
@@ -159,7 +160,7 @@ def _sort(relation: algebra.Sort) -> str:
     return f"LogicalSort({', '.join(parts)})"
 
 
-def _window(spec: algebra.WindowSpec, row: Row) -> str:
+def _window(spec: WindowSpec, row: Row) -> str:
     sizes = [spec.step_ms, spec.size_ms, spec.offset_ms]
     shown = [f"{size}:INTERVAL SECOND" for size in sizes if size is not None]
     column = f"DESCRIPTOR(_UTF-16LE'{row.names[spec.time_column]}')"

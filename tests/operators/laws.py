@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from operators.spec import OperatorSpec
 
 
+def answered_any_way(spec: OperatorSpec, data: st.DataObject) -> OperatorHarness:
+    """An operator on heap whose requests are answered in whatever order is drawn."""
+
+    def any_order(count: int) -> Sequence[int]:
+        return data.draw(st.permutations(range(count)))
+
+    return OperatorHarness.on_heap(
+        spec, channel_of=lambda session: ManualChannel(session, any_order)
+    )
+
+
 def emits_the_same_any_way(
     spec: OperatorSpec, steps: Sequence[object], data: st.DataObject, size: int
 ) -> list[Change]:
@@ -24,14 +35,6 @@ def emits_the_same_any_way(
     Returns:
         What is emitted.
     """
-
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
-    plain = OperatorHarness.on_heap(spec)
-    other = OperatorHarness.on_heap(
-        spec, channel_of=lambda session: ManualChannel(session, any_order)
-    )
-    emitted = plain.run(steps)
-    assert other.run(steps, epoch_changes=size) == emitted
+    emitted = OperatorHarness.on_heap(spec).run(steps)
+    assert answered_any_way(spec, data).run(steps, epoch_changes=size) == emitted
     return emitted

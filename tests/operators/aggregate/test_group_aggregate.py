@@ -24,7 +24,6 @@ from state.errors import OperatorFailed
 from state.key_groups import key_group
 from state.primitives.inspection import StateContent, read_state
 from state.registry import RegisteredState
-from state.testing.execution import ManualChannel
 from state.ttl import DISABLED, TtlClock
 from state.types import parse_type
 from tests.operators.aggregate.calls import (
@@ -35,6 +34,7 @@ from tests.operators.aggregate.calls import (
     spec,
     taken_back,
 )
+from tests.operators.laws import answered_any_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -321,12 +321,7 @@ def test_epochs_and_the_order_of_answers_make_no_difference(
 ) -> None:
     operator = spec(few_calls(needs_retraction=True))
 
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
-    other = OperatorHarness.on_heap(
-        operator, channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    other = answered_any_way(operator, data)
     assert other.run(changes, epoch_changes=size) == run(operator, *changes)
 
 
