@@ -11,6 +11,7 @@ import orjson
 from pyspark.errors import PySparkException
 
 from operators.errors import InvalidSpec, OperatorError
+from operators.expressions.errors import ExpressionError, UnsupportedExpression
 from service.plan import PlanError, explain, load_plan, unsupported
 from service.plan.durations import parse_duration_ms
 from service.plan.nodes import Sink
@@ -21,7 +22,6 @@ from service.runtime.dataflow_errors import (
     UnsupportedConnector,
     UnsupportedNode,
 )
-from service.runtime.expressions.errors import ExpressionError, UnsupportedExpression
 from service.runtime.launcher import package_version
 from service.runtime.records import PipelineOptions
 from service.settings import ExecutionSettings, FilesSettings, Settings
