@@ -10,6 +10,7 @@ known by position; names are kept because a plan shows them.
                   stand here until a rule takes them  Over         OVER functions, taken out
     Filter        keeps rows                          Rank         the first rows of each partition
     Expand        repeats rows for grouping sets
+    GroupWindows  GROUP BY TUMBLE(ts, ..), HOP, SESSION
     Join          regular, semi and anti joins
     VersionJoin   FOR SYSTEM_TIME AS OF: temporal and lookup joins
     MultiJoin     a chain of joins on one key
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from service.plan.rex import Call, InputRef
 from service.sql.rex import Expression, OverCall, conjuncts, literal, ref, type_of
 from service.sql.terms import Row, aggregate_row, join_row
-from service.sql.types import BIGINT
+from service.sql.types import BIGINT, PROCTIME
 from state.types import LogicalType, TypeRoot
 
 if TYPE_CHECKING:
@@ -315,42 +316,83 @@ class Expand:
     groups: tuple[int, ...]
     """Columns that are NULL but in the sets that have them."""
     sets: tuple[frozenset[int], ...]
+    copies: tuple[int, ...] = ()
+    """Columns that come once more, behind all, as they were."""
+    number_column: int | None = None
+    """Where the number of the repetition stands; None: behind the input's columns."""
 
     @cached_property
     def row(self) -> Row:
-        """The input's, grouped columns nullable, then `$e`."""
+        """The input's, grouped columns nullable, `$e`, and the copies."""
         row = self.input.row
-        kinds = tuple(
+        kinds = [
             kind.with_nullable(True)
             if index in self.groups and not all(index in each for each in self.sets)
             else kind
             for index, kind in enumerate(row.types)
-        )
-        return Row((*row.names, "$e"), (*kinds, BIGINT.with_nullable(False)))
+        ]
+        at = self.number_at
+        names = [*row.names[:at], "$e", *row.names[at:]]
+        names += [f"{row.names[each]}_0" for each in self.copies]
+        kinds[at:at] = [BIGINT.with_nullable(False)]
+        return Row(tuple(names), (*kinds, *(row.types[each] for each in self.copies)))
+
+    @property
+    def number_at(self) -> int:
+        """The column of the number of the repetition."""
+        return len(self.input.row) if self.number_column is None else self.number_column
 
     def projects(self) -> list[tuple[Rex, ...]]:
         """The row of each repetition; repetitions are numbered as their set leaves columns out."""
-        kinds = self.row.types
+        types = self.input.row.types
         made: list[tuple[Rex, ...]] = []
         for number, chosen in zip(self.numbers(), self.sets, strict=True):
             columns: list[Rex] = [
-                ref(index, self.input.row.types[index])
+                ref(index, kind)
                 if index not in self.groups or index in chosen
-                else literal(None, kinds[index])
-                for index in range(len(self.input.row))
+                else literal(None, kind.with_nullable(True))
+                for index, kind in enumerate(types)
             ]
-            made.append((*columns, literal(number, BIGINT.with_nullable(False))))
+            columns.insert(self.number_at, literal(number, BIGINT.with_nullable(False)))
+            made.append((*columns, *(ref(each, types[each]) for each in self.copies)))
         return made
 
     def numbers(self) -> list[int]:
         """For each set a bit for each column that it lacks, the first column highest."""
-        count = len(self.groups)
-        return [
-            sum(
-                1 << (count - 1 - at) for at, column in enumerate(self.groups) if column not in each
-            )
-            for each in self.sets
-        ]
+        return [set_number(self.groups, each) for each in self.sets]
+
+
+def set_number(groups: tuple[int, ...], chosen: frozenset[int]) -> int:
+    """A bit for each of the groups that a set lacks, the first one highest."""
+    count = len(groups)
+    return sum(1 << (count - 1 - at) for at, column in enumerate(groups) if column not in chosen)
+
+
+@dataclass(frozen=True)
+class GroupWindows:
+    """A row for each group and window that it cuts itself: GROUP BY TUMBLE(ts, ..) and its like."""
+
+    input: Relation
+    grouping: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    spec: WindowSpec
+    tells: bool
+    """Whether the row tells of the window: its start and end, and its time."""
+
+    @cached_property
+    def row(self) -> Row:
+        """The grouping columns, the calls, and what is told of the window."""
+        row = aggregate_row(self.input.row, self.grouping, self.calls)
+        if not self.tells:
+            return row
+        time = self.input.row.types[self.spec.time_column]
+        edge = LogicalType(TypeRoot.TIMESTAMP, nullable=False, precision=3)
+        told = [("w$start", edge), ("w$end", edge)]
+        if time.time_attribute == "ROWTIME":
+            told.append(("w$rowtime", time))
+        told.append(("w$proctime", PROCTIME.with_nullable(True)))
+        names, kinds = zip(*told, strict=True)
+        return Row((*row.names, *names), (*row.types, *kinds))
 
 
 Relation: TypeAlias = (
@@ -368,6 +410,7 @@ Relation: TypeAlias = (
     | Over
     | Rank
     | WindowTable
+    | GroupWindows
     | Expand
 )
 

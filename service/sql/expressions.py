@@ -167,8 +167,6 @@ class ExpressionBinder:
         return call(operator, [left, right], given.with_nullable(nullable), syntax="SPECIAL")
 
     def _comparison(self, node: exp.Expression) -> Rex:
-        if isinstance(node.expression, exp.Subquery) or isinstance(node.this, exp.Subquery):
-            raise UnsupportedSql("a subquery as a value is not supported", self.position(node))
         operator = _COMPARISONS[type(node)]
         left, right = self._comparable(self.rex(node.this), self.rex(node.expression), node)
         nullable = type_of(left).nullable or type_of(right).nullable
@@ -321,6 +319,9 @@ class ExpressionBinder:
         made = types.STRING.with_nullable(type_of(operand).nullable)
         return call("TRIM", [symbol, what, operand], made, syntax="SPECIAL")
 
+    def _subquery(self, node: exp.Expression) -> Rex:
+        raise UnsupportedSql("a subquery as a value is not supported here", self.position(node))
+
     def _named(self, node: exp.Expression) -> Rex:
         """The functions that the parser reads itself because of their syntax."""
         arguments = [node.this, *node.args.values()]
@@ -379,6 +380,7 @@ _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] =
     exp.Null: ExpressionBinder._null,
     exp.Interval: ExpressionBinder._interval,
     exp.Paren: ExpressionBinder._paren,
+    exp.Subquery: ExpressionBinder._subquery,
     exp.Neg: ExpressionBinder._negate,
     exp.And: ExpressionBinder._logical,
     exp.Or: ExpressionBinder._logical,

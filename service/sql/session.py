@@ -16,7 +16,7 @@ from service.sql.physical.convert import convert
 from service.sql.physical.lookup_materialize import settle_lookups
 from service.sql.physical.nodes import Node, SinkSpec
 from service.sql.physical.phases import split_phases
-from service.sql.physical.sinks import bind_sink, settle_conflicts
+from service.sql.physical.sinks import bind_sink, check_times, settle_conflicts
 from service.sql.physical.windows import with_retractions
 from service.sql.rules import rewrite
 from service.sql.script import parse_script
@@ -155,6 +155,7 @@ class Session:
         below = convert(rewrite(sink.input, options), options)
         spec = SinkSpec(sink.table, sink.conflict, sink.target_columns)
         node = Node(spec, (below,), below.row)
+        check_times(node)
         node = infer_changes(node, options)
         node = with_retractions(settle_lookups(node, options))
         node = settle_conflicts(node, options, insert.position)

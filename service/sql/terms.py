@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"]
 WindowKind = Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
+GROUPING = "GROUPING"
+"""The function of a call whose arguments are groups, and which tells what sets leave out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,14 @@ class AggregateCall:
     filter: int | None = None
     """A boolean column: rows for which it is not true are passed over."""
     is_distinct: bool = False
+    ignores_nulls: bool = False
+    """Of ARRAY_AGG: IGNORE NULLS."""
 
     @property
     def identity(self) -> tuple[object, ...]:
         """What makes two calls one."""
-        return (self.function, self.arguments, self.filter, self.is_distinct)
+        how = (self.is_distinct, self.ignores_nulls)
+        return (self.function, self.arguments, self.filter, how)
 
 
 def aggregate_row(row: Row, grouping: tuple[int, ...], calls: tuple[AggregateCall, ...]) -> Row:

@@ -15,10 +15,11 @@ from sqlglot import exp
 
 from service.plan.rex import Call, CorrelVariable, FieldAccess, InputRef, Rex
 from service.sql import types
-from service.sql.algebra import Filter, Join, Project, Relation, inputs
+from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, inputs
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
-from service.sql.rex import call, conjunction, conjuncts, ref, remap, shift, type_of, walk
+from service.sql.rex import call, conjunction, conjuncts, literal, ref, remap, shift, type_of, walk
+from service.sql.terms import AggregateCall
 
 if TYPE_CHECKING:
     from service.sql.binder.query import QueryBinder
@@ -66,10 +67,7 @@ class SubqueryBinder:
         if isinstance(node, exp.In):
             parts = [*self._equalities(node, right, width, binder, is_negated=is_negated), *parts]
         if not parts:
-            raise UnsupportedSql(
-                "EXISTS with a subquery that does not depend on the outer query is not supported",
-                position_of(node, self._fragment),
-            )
+            return _uncorrelated(left, right, is_negated=is_negated)
         return Join(left, right, "ANTI" if is_negated else "SEMI", conjunction(parts))
 
     def _equalities(
@@ -112,7 +110,7 @@ class SubqueryBinder:
         one that does not matter.
         """
         if not isinstance(right, Project) or _correlates_below(right.input):
-            if _correlates(right):
+            if correlates(right):
                 raise UnsupportedSql(
                     "this correlated subquery is not supported",
                     position_of(node, self._fragment),
@@ -122,10 +120,10 @@ class SubqueryBinder:
         below, lifted = right.input, []
         if isinstance(below, Filter):
             parts = conjuncts(below.condition)
-            lifted = [part for part in parts if _has_outer(part)]
-            kept = conjunction([part for part in parts if not _has_outer(part)])
+            lifted = [part for part in parts if has_outer(part)]
+            kept = conjunction([part for part in parts if not has_outer(part)])
             below = below.input if kept is None else Filter(below.input, kept)
-        if any(_has_outer(each) for each in right.expressions):
+        if any(has_outer(each) for each in right.expressions):
             raise UnsupportedSql(
                 "a subquery that selects columns of the query around it is not supported",
                 position_of(node, self._fragment),
@@ -148,21 +146,36 @@ class SubqueryBinder:
         return Project(below, tuple(kept_columns), tuple(kept_names)), moved
 
 
+def _uncorrelated(left: Relation, right: Relation, *, is_negated: bool) -> Relation:
+    """EXISTS of any row at all: the smallest of TRUE is TRUE, or NULL where there is no row."""
+    below = right.input if isinstance(right, Project) else right
+    is_there = types.BOOLEAN.with_nullable(False)
+    marked = Project(below, (literal(True, is_there),), ("i",))
+    found = Aggregate(marked, (), (AggregateCall("MIN", (0,), types.BOOLEAN, "m"),))
+    has_row = call("IS NOT NULL", [ref(0, types.BOOLEAN)], is_there)
+    if not is_negated:
+        return Join(left, Filter(found, has_row), "SEMI", None)
+    told = Project(found, (has_row,), ("$f0",))
+    return Join(left, told, "ANTI", ref(len(left.row), is_there))
+
+
 def _own(part: Rex) -> set[InputRef]:
     return {each for each in walk(part) if isinstance(each, InputRef)}
 
 
-def _has_outer(rex: Expression) -> bool:
+def has_outer(rex: Expression) -> bool:
+    """Whether an expression reads a column of the query around it."""
     return any(isinstance(part, CorrelVariable) for part in walk(rex))
 
 
 def _correlates_below(relation: Relation) -> bool:
     """Whether an outer column is used anywhere but in a filter right here."""
     below = inputs(relation) if isinstance(relation, Filter) else (relation,)
-    return any(_correlates(each) for each in below)
+    return any(correlates(each) for each in below)
 
 
-def _correlates(relation: Relation) -> bool:
+def correlates(relation: Relation) -> bool:
+    """Whether a query reads columns of the query around it."""
     own: tuple[Expression, ...] = ()
     match relation:
         case Project():
@@ -171,7 +184,7 @@ def _correlates(relation: Relation) -> bool:
             own = (relation.condition,)
         case Join() if relation.condition is not None:
             own = (relation.condition,)
-    return any(_has_outer(rex) for rex in own) or any(map(_correlates, inputs(relation)))
+    return any(has_outer(rex) for rex in own) or any(map(correlates, inputs(relation)))
 
 
 def _joined(part: Rex, width: int) -> Rex:

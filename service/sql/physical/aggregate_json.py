@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from service.plan.rex import Literal
 from service.sql.options import MINI_BATCH_OPTIONS
 from service.sql.physical import nodes
 from service.sql.physical.monotonicity import retractions
@@ -16,7 +17,6 @@ from service.sql.to_json import order_to_json, rex_list, row_to_json, type_to_js
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from service.plan.rex import Literal
     from service.sql.options import Options
     from service.sql.physical.nodes import Node
     from service.sql.rex import FrameBound, OverCall
@@ -78,13 +78,17 @@ def over_json(node: Node, spec: nodes.OverSpec) -> tuple[str, dict[str, Any]]:
             if bound.offset is not None
         )
     )
+    for each in spec.calls:
+        own = [rex for rex in each.operands if isinstance(rex, Literal) and rex not in constants]
+        constants += dict.fromkeys(own)
     group = {
         "orderBy": order_to_json(spec.order),
         "isRows": spec.frame.is_rows,
         "lowerBound": _bound(spec.frame.lower, constants, width),
         "upperBound": _bound(spec.frame.upper, constants, width),
         "aggCalls": [
-            _over_call(f"w0$o{position}", call) for position, call in enumerate(spec.calls)
+            _over_call(f"w0$o{position}", call, constants, width)
+            for position, call in enumerate(spec.calls)
         ],
     }
     return "over-aggregate_1", {
@@ -104,7 +108,7 @@ def call_to_json(call: AggregateCall) -> dict[str, Any]:
         "filterArg": -1 if call.filter is None else call.filter,
         "distinct": call.is_distinct,
         "approximate": False,
-        "ignoreNulls": False,
+        "ignoreNulls": call.ignores_nulls,
         "type": type_to_json(call.type),
     }
 
@@ -123,8 +127,14 @@ def _bound(bound: FrameBound, constants: Sequence[Literal], width: int) -> dict[
     return {"kind": "BOUNDED_WINDOW", "isPreceding": bound.is_preceding, "offset": offset}
 
 
-def _over_call(name: str, call: OverCall) -> dict[str, Any]:
-    arguments = [column_of(operand) for operand in call.operands]
+def _over_call(
+    name: str, call: OverCall, constants: Sequence[Literal], width: int
+) -> dict[str, Any]:
+    """A call; constants stand behind the columns."""
+    arguments = [
+        width + constants.index(each) if isinstance(each, Literal) else column_of(each)
+        for each in call.operands
+    ]
     return _function(name, call.name, arguments) | {
         "filterArg": -1,
         "distinct": call.is_distinct,

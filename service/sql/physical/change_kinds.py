@@ -9,12 +9,13 @@ from service.sql.errors import PlanningError
 from service.sql.physical.connectors import source_mode
 from service.sql.physical.descriptions import describe
 from service.sql.physical.nodes import (
+    INSERT_ONLY,
     AggregateSpec,
     CalcSpec,
     Changes,
     ExchangeSpec,
     ExpandSpec,
-    IntervalJoinSpec,
+    GroupWindowsSpec,
     JoinSpec,
     LookupJoinSpec,
     MultiJoinSpec,
@@ -25,7 +26,6 @@ from service.sql.physical.nodes import (
     ScanSpec,
     SinkSpec,
     TemporalJoinSpec,
-    TemporalSortSpec,
     UnionSpec,
     ValuesSpec,
     WatermarkSpec,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 _ALL = Changes(has_updates=True, has_deletes=True)
 _INSERTS = Changes()
 _FORWARDING = (CalcSpec, ExchangeSpec, ExpandSpec, WatermarkSpec, WindowTableSpec, LookupJoinSpec)
-_INSERT_ONLY = (IntervalJoinSpec, TemporalSortSpec)
 
 
 def with_kinds(node: Node, options: Options) -> Node:
@@ -77,7 +76,7 @@ def _kinds_of(node: Node, options: Options) -> Changes:
     spec = node.spec
     if isinstance(spec, _FORWARDING):
         return given[0]
-    if isinstance(spec, _INSERT_ONLY):
+    if isinstance(spec, INSERT_ONLY):
         for each in node.inputs:
             require_inserts(each, _name(node))
         return _INSERTS
@@ -90,7 +89,7 @@ def _kinds_of(node: Node, options: Options) -> Changes:
             return _ALL
         case AggregateSpec():
             return Changes(has_updates=True, has_deletes=not given[0].is_insert_only)
-        case WindowAggregateSpec():
+        case WindowAggregateSpec() | GroupWindowsSpec():
             return _INSERTS
         case OverSpec():
             require_inserts(node.input, _name(node))

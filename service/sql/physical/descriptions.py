@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Text = Callable[[Rex, tuple[str, ...]], str]
 
 _JOIN_NAMES = {
+    "GroupWindows": "GroupWindowAggregate",
     "INNER": "InnerJoin",
     "LEFT": "LeftOuterJoin",
     "RIGHT": "RightOuterJoin",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def join_json(node: Node, spec: nodes.JoinSpec, options: Options) -> tuple[str, dict[str, Any]]:
     """A regular, semi or anti join."""
-    made: dict[str, Any] = {"joinSpec": _join_spec(spec.keys)}
+    made: dict[str, Any] = {"joinSpec": join_spec_json(spec.keys)}
     for name, side in zip(("leftUpsertKeys", "rightUpsertKeys"), node.inputs, strict=True):
         keys = listed(unfiltered_keys(side))
         if keys:
@@ -40,14 +40,14 @@ def interval_join_json(spec: nodes.IntervalJoinSpec) -> tuple[str, dict[str, Any
         "leftTimeIndex": bounds.left_column,
         "rightTimeIndex": bounds.right_column,
     }
-    made = {"joinSpec": _join_spec(spec.keys), "windowBounds": window}
+    made = {"joinSpec": join_spec_json(spec.keys), "windowBounds": window}
     return "interval-join_1", {"intervalJoinSpec": made}
 
 
 def temporal_join_json(spec: nodes.TemporalJoinSpec) -> tuple[str, dict[str, Any]]:
     """A join with the version of a table at an event time."""
     return "temporal-join_1", {
-        "joinSpec": _join_spec(spec.keys),
+        "joinSpec": join_spec_json(spec.keys),
         "isTemporalFunctionJoin": False,
         "leftTimeAttributeIndex": spec.left_time,
         "rightTimeAttributeIndex": spec.right_time,
@@ -123,7 +123,8 @@ def multi_join_json(
     }
 
 
-def _join_spec(keys: nodes.JoinKeys) -> dict[str, Any]:
+def join_spec_json(keys: nodes.JoinKeys) -> dict[str, Any]:
+    """What a join compares."""
     return {
         "joinType": keys.kind,
         "leftKeys": list(keys.left),

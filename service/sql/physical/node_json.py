@@ -26,7 +26,14 @@ from service.sql.physical.join_json import (
 from service.sql.physical.keys import smallest, upsert_keys
 from service.sql.physical.ranks import is_deduplicate, is_rowtime, keeps_last
 from service.sql.physical.schema_json import table_to_json
-from service.sql.physical.window_json import window_aggregate_json, windowing_json
+from service.sql.physical.window_json import (
+    group_windows_json,
+    window_aggregate_json,
+    window_deduplicate_json,
+    window_join_json,
+    window_rank_json,
+    windowing_json,
+)
 from service.sql.to_json import order_to_json, rex_list, rex_to_json
 
 if TYPE_CHECKING:
@@ -99,6 +106,14 @@ def _stateful(node: Node, options: Options) -> tuple[str, dict[str, Any]]:
             }
         case nodes.WindowAggregateSpec():
             return window_aggregate_json(spec, options)
+        case nodes.GroupWindowsSpec():
+            return group_windows_json(node, spec, options)
+        case nodes.WindowRankSpec():
+            return window_rank_json(spec, options)
+        case nodes.WindowDeduplicateSpec():
+            return window_deduplicate_json(spec, options)
+        case nodes.WindowJoinSpec():
+            return window_join_json(spec, options)
         case nodes.TemporalSortSpec():
             return "temporal-sort_1", {"orderBy": order_to_json(spec.order)}
         case nodes.SinkSpec():

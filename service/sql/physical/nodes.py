@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from service.sql.intervals import WindowBounds
     from service.sql.rex import Frame, OverCall
     from service.sql.terms import AggregateCall, JoinKind, Ordering, RankRange, Row, WindowSpec
+    from state.types import LogicalType
 
 Updates = Literal["NONE", "AFTER", "BOTH"]
 Deletes = Literal["NONE", "KEY", "FULL"]
@@ -172,6 +173,17 @@ class IncrementalAggregateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachedWindow:
+    """Windows that rows come with: how they were cut, and the columns that say where they end."""
+
+    window: WindowSpec
+    time: LogicalType
+    start: int
+    """-1: the rows do not say it."""
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class WindowAggregateSpec:
     """A row for each group and window; in one phase, or the local or global one of two."""
 
@@ -186,6 +198,28 @@ class WindowAggregateSpec:
     """Of the whole aggregation, whatever the phase."""
     slice_column: int = -1
     """Of the global phase: the end of a slice, in its input."""
+    attached: AttachedWindow | None = None
+    """Where rows come with their windows; None: the node cuts the time itself."""
+
+    @property
+    def time(self) -> LogicalType:
+        """The time that windows are of."""
+        if self.attached is not None:
+            return self.attached.time
+        return self.input_row.types[self.window.time_column]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWindowsSpec:
+    """A row for each group and window of GROUP BY TUMBLE(ts, ..) and its like."""
+
+    grouping: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    window: WindowSpec
+    time_name: str
+    time: LogicalType
+    properties: tuple[str, ...]
+    """`w$start` and others, in the order of the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +227,27 @@ class WindowTableSpec:
     """Appends a window's columns."""
 
     window: WindowSpec
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRankSpec:
+    """The first rows of each partition in each window, once the window has passed."""
+
+    partition: tuple[int, ...]
+    order: tuple[Ordering, ...]
+    range: RankRange
+    has_number: bool
+    attached: AttachedWindow
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDeduplicateSpec:
+    """The first or last row by time of each partition in each window."""
+
+    partition: tuple[int, ...]
+    time_column: int
+    keeps_last: bool
+    attached: AttachedWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +305,15 @@ class IntervalJoinSpec:
 
     keys: JoinKeys
     bounds: WindowBounds
+
+
+@dataclass(frozen=True, slots=True)
+class WindowJoinSpec:
+    """A join of rows of the same window."""
+
+    keys: JoinKeys
+    left: AttachedWindow
+    right: AttachedWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,17 +381,31 @@ Spec: TypeAlias = (
     | GlobalAggregateSpec
     | IncrementalAggregateSpec
     | WindowAggregateSpec
+    | GroupWindowsSpec
     | WindowTableSpec
+    | WindowRankSpec
+    | WindowDeduplicateSpec
     | OverSpec
     | RankSpec
     | TemporalSortSpec
     | JoinSpec
     | IntervalJoinSpec
+    | WindowJoinSpec
     | TemporalJoinSpec
     | LookupJoinSpec
     | MultiJoinSpec
     | SinkSpec
 )
+
+
+INSERT_ONLY = (
+    IntervalJoinSpec,
+    TemporalSortSpec,
+    WindowRankSpec,
+    WindowDeduplicateSpec,
+    WindowJoinSpec,
+)
+"""What takes inserts only, and sends nothing else."""
 
 
 @dataclass(frozen=True)

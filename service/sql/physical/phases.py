@@ -17,6 +17,7 @@ from service.sql.physical.accumulators import (
     count_star_at,
     is_mergeable,
     local_columns,
+    refuse_phases,
 )
 from service.sql.physical.monotonicity import retractions
 from service.sql.physical.nodes import (
@@ -63,8 +64,7 @@ def _with_batches(node: Node, options: Options, *, gathers: bool, by_rowtime: bo
     if isinstance(spec, RankSpec):
         by_rowtime = by_rowtime or (is_first_by_time(node, spec) and is_rowtime(node, spec))
     if isinstance(spec, WindowAggregateSpec):
-        time = spec.input_row.types[spec.window.time_column]
-        by_rowtime = by_rowtime or time.time_attribute == "ROWTIME"
+        by_rowtime = by_rowtime or spec.time.time_attribute == "ROWTIME"
     if isinstance(spec, (ScanSpec, WatermarkSpec)):
         if not gathers:
             return node
@@ -84,6 +84,7 @@ def _two_phases(node: Node) -> Node:
         return made
     below = made.input.input
     retracts = not below.changes.is_insert_only
+    refuse_phases(spec.calls)
     if not all(is_mergeable(call, retracts=retracts) for call in spec.calls):
         return made
     # Asked of the plan as it was: phases below hide what only grows.

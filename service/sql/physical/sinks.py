@@ -130,6 +130,26 @@ def _mismatch(
     )
 
 
+def check_times(sink: Node) -> None:
+    """Refuse two event times in one row: a sink takes one.
+
+    Raises:
+        ValidationError: There are two.
+    """
+    spec = sink.spec
+    assert isinstance(spec, SinkSpec), "every plan ends in a sink"
+    row = sink.input.row
+    columns = zip(row.names, row.types, strict=True)
+    times = [name for name, kind in columns if kind.time_attribute == "ROWTIME"]
+    if len(times) > 1:
+        raise ValidationError(
+            f"The query contains more than one rowtime attribute column [{', '.join(times)}] for "
+            f"writing into table '{spec.table.summary}'.\nPlease select the column that should be "
+            "used as the event-time timestamp for the table sink by casting all other columns to "
+            "regular TIMESTAMP or TIMESTAMP_LTZ."
+        )
+
+
 def settle_conflicts(sink: Node, options: Options, position: Position) -> Node:
     """The sink with its materializer, if it needs one.
 

@@ -13,12 +13,13 @@ from service.sql.physical.connectors import source_mode
 from service.sql.physical.keys import smallest, unfiltered_keys, upsert_keys
 from service.sql.physical.monotonicity import is_monotonic
 from service.sql.physical.nodes import (
+    INSERT_ONLY,
     AggregateSpec,
     CalcSpec,
     Changes,
     ChosenStrategy,
     DropUpdateBeforeSpec,
-    IntervalJoinSpec,
+    GroupWindowsSpec,
     JoinSpec,
     MultiJoinSpec,
     Node,
@@ -28,7 +29,6 @@ from service.sql.physical.nodes import (
     ScanSpec,
     Strategy,
     TemporalJoinSpec,
-    TemporalSortSpec,
     UnionSpec,
     Updates,
     ValuesSpec,
@@ -46,7 +46,7 @@ def with_updates(node: Node, wanted: Updates) -> Node | None:
             return _scan_updates(node, wanted)
         case ValuesSpec():
             return _with(node, node.inputs, "NONE")
-        case AggregateSpec() | WindowAggregateSpec():
+        case AggregateSpec() | WindowAggregateSpec() | GroupWindowsSpec():
             return _asking(node, [before_and_after(node.input.changes)], wanted)
         case RankSpec() if spec.kind == "limit":
             strategy: Strategy = "AppendFast" if node.input.changes.is_insert_only else "Retract"
@@ -57,7 +57,7 @@ def with_updates(node: Node, wanted: Updates) -> Node | None:
         case OverSpec():
             needed = before_and_after(node.input.changes)
             return _asking(node, [needed], needed)
-        case IntervalJoinSpec() | TemporalSortSpec():
+        case _ if isinstance(spec, INSERT_ONLY):
             return _asking(node, ["NONE" for _ in node.inputs], wanted)
         case NormalizeSpec():
             return _asking(node, [after_only(node.input.changes)], wanted)

@@ -18,16 +18,17 @@ from service.plan.rex import Call, InputRef, Rex
 from service.sql.algebra import (
     Aggregate,
     Filter,
+    GroupWindows,
     Join,
     Project,
     Relation,
-    WindowTable,
     inputs,
     with_inputs,
 )
 from service.sql.intervals import window_bounds
 from service.sql.rex import call, cast, ref, rewrite, type_of
 from service.sql.types import regular
+from service.sql.window_columns import joined_windows, window_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,23 +48,28 @@ def materialize_time(relation: Relation) -> Relation:
         case Filter():
             condition = _inside(_typed(made.condition, made.input.row.types))
             return replace(made, condition=condition)
-        case Join() if window_bounds(made) is None:
+        case Join() if window_bounds(made) is None and joined_windows(made) is None:
             left, right = (_columns(side, range(len(side.row))) for side in below)
             types = left.row.types + right.row.types
             on = None if made.condition is None else _typed(made.condition, types)
             return replace(made, left=left, right=right, condition=on)
-        case Aggregate() if not is_windowed(made.input):
+        case GroupWindows():
             used = {each for part in made.calls for each in part.arguments} | set(made.grouping)
+            used.discard(made.spec.time_column)
+            return with_inputs(made, (_columns(made.input, used),))
+        case Aggregate():
+            used = {each for part in made.calls for each in part.arguments}
+            if not groups_windows(made):
+                used |= set(made.grouping)
             return with_inputs(made, (_columns(made.input, used),))
         case _:
             return made
 
 
-def is_windowed(relation: Relation) -> bool:
-    """Whether rows come right from a window table function."""
-    while isinstance(relation, (Project, Filter)):
-        relation = relation.input
-    return isinstance(relation, WindowTable)
+def groups_windows(aggregate: Aggregate) -> bool:
+    """Whether there is a row for each window: times among the groups are those of windows."""
+    windows = window_columns(aggregate.input)
+    return windows is not None and windows.bound(aggregate.grouping)
 
 
 def value_of(rex: Rex) -> Rex:

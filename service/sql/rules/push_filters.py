@@ -146,9 +146,7 @@ def _push_join(relation: Join, parts: list[Rex]) -> Relation:
 def _split(own: list[Rex], width: int, kind: JoinKind) -> tuple[list[Rex], list[Rex], list[Rex]]:
     """A join's own conditions: what its sides can check, and the rest."""
     left = [part for part in own if _is_left(part, width) and kind in ("INNER", "RIGHT", "SEMI")]
-    right = [
-        part for part in own if _is_right(part, width) and kind in ("INNER", "LEFT", "SEMI", "ANTI")
-    ]
+    right = [part for part in own if _is_right(part, width) and kind in ("INNER", "LEFT", "SEMI")]
     rest = [part for part in own if part not in left and part not in right]
     return left, [shift(part, -width) for part in right], rest
 
@@ -222,9 +220,18 @@ def _rejects_null(part: Rex, columns: range) -> bool:
     """Whether a condition cannot be true where all of these columns are NULL."""
     if not isinstance(part, Call) or part.name not in _REJECTING:
         return False
-    return any(
-        isinstance(operand, InputRef) and operand.index in columns for operand in part.operands
-    )
+    return any(_is_null_with(operand, columns) for operand in part.operands)
+
+
+_STRICT = frozenset({"+", "-", "*", "/", "CAST"})
+"""What is NULL where an operand is."""
+
+
+def _is_null_with(rex: Rex, columns: range) -> bool:
+    """Whether an expression is NULL where all of these columns are."""
+    if isinstance(rex, Call) and rex.name in _STRICT:
+        return any(_is_null_with(operand, columns) for operand in rex.operands)
+    return isinstance(rex, InputRef) and rex.index in columns
 
 
 def _as_before(made: Join | VersionJoin, old: Join | VersionJoin) -> Relation:

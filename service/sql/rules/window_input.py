@@ -60,7 +60,7 @@ def split_over(project: Project, *, merges: bool) -> Split:
         merges: Whether it may take a projection below into itself.
     """
     project = _merged(project) if merges else project
-    below, place = _below(project)
+    below, place = _below(project, narrows=not merges and _computes_above(project))
 
     def moved(rex: Expression) -> Rex:
         assert not isinstance(rex, OverCall), "an OVER function inside of another"
@@ -117,19 +117,27 @@ def _merged(project: Project) -> Project:
     return Project(inner.input, expressions, project.names)
 
 
-def _below(project: Project) -> tuple[Relation, dict[Expression, int]]:
+def _computes_above(project: Project) -> bool:
+    """Whether an OVER function is inside of an expression, or has constants."""
+    overs = [over for rex in project.expressions for over in _overs(rex)]
+    is_bare = all(isinstance(rex, (OverCall, InputRef)) for rex in project.expressions)
+    return not is_bare or any(_stays(over, each) for over in overs for each in over.operands)
+
+
+def _below(project: Project, *, narrows: bool) -> tuple[Relation, dict[Expression, int]]:
     """The input's columns that are used, then what must be computed; and where each is."""
     row = project.input.row
     computed = [rex for rex in _needed(project) if not isinstance(rex, InputRef)]
     computed = list(dict.fromkeys(computed))
     rests = [rex for rex in _needed(project) if isinstance(rex, InputRef)]
     used = sorted({rex.index for rex in rests})
-    if not computed:
+    is_plain = not computed and not narrows
+    if is_plain:
         used = list(range(len(row)))
     columns: list[Expression] = [ref(index, row.types[index]) for index in used]
     columns += computed
     place = {rex: position for position, rex in enumerate(columns)}
-    if not computed:
+    if is_plain:
         return project.input, place
     names = [row.names[index] for index in used]
     names += [f"${len(used) + position}" for position in range(len(computed))]
@@ -146,8 +154,13 @@ def _needed(project: Project) -> Iterator[Expression]:
         for over in _overs(rex):
             yield from (key.expression for key in over.order)
             yield from over.partition
-            yield from over.operands
+            yield from (each for each in over.operands if not _stays(over, each))
         yield from _beside(rex)
+
+
+def _stays(over: OverCall, operand: Expression) -> bool:
+    """Whether an operand is a constant of the node: how far LAG goes, and its default."""
+    return over.name == "LAG" and is_constant(operand)
 
 
 def _beside(rex: Expression) -> Iterator[Expression]:
