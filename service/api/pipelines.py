@@ -45,6 +45,7 @@ _PLAN_PROBLEMS = (
     problem.PLAN_UNSUPPORTED,
     problem.PLAN_URI_REFUSED,
     problem.SQL_INVALID,
+    problem.SQL_TIMEOUT,
     problem.TABLE_OPTION_INVALID,
     problem.PATH_OUTSIDE_ROOT,
 )
@@ -63,6 +64,7 @@ _PLAN_PROBLEMS = (
         problem.PIPELINE_LIMIT,
         problem.SAVEPOINT_NOT_FOUND,
         problem.SAVEPOINT_UNUSABLE,
+        problem.PLANNER_BUSY,
     ),
 )
 async def create(
@@ -79,7 +81,7 @@ async def create(
         if body.sql is None:
             document = await document_of(body, services.settings)
         else:
-            document = await compiled_whole(body.sql)
+            document = await compiled_whole(body.sql, services.settings.limits)
         options = options_of(body.options)
         restore = None
         if body.restore is not None:

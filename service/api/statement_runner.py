@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from service.api.deps import Services
+    from service.api.planning import Planning
     from service.plan import CompiledPlan
     from service.runtime.admission import PlanDocument
     from service.runtime.records import PipelineOptions
@@ -83,6 +84,7 @@ class StatementRunner:
         services: Of the application.
         session: What is declared and set so far; statements change it.
         options: Of the pipelines that are started.
+        planning: The time that the request has for it.
         sessions: Where the session is kept; None: it ends with the request.
     """
 
@@ -91,12 +93,14 @@ class StatementRunner:
         services: Services,
         session: NamedSession,
         options: PipelineOptions,
+        planning: Planning,
         sessions: SqlSessions | None = None,
     ) -> None:
         self._services = services
         self._settings = services.settings
         self._session = session
         self._pipeline_options = options
+        self._planning = planning
         self._sessions = sessions
 
     async def run(self, sql: str) -> list[dict[str, Any]]:
@@ -106,7 +110,7 @@ class StatementRunner:
             SqlError: The script cannot be parsed; nothing was run.
             StatementFailed: A statement failed; its cause says why.
         """
-        statements = await in_thread(self._parsed, sql)
+        statements = await self._planning.run(self._parsed, sql)
         results: list[dict[str, Any]] = []
         for number, (statement, text) in enumerate(statements, start=1):
             try:
@@ -119,9 +123,10 @@ class StatementRunner:
         return results
 
     def _parsed(self, sql: str) -> list[tuple[Statement, Fragment]]:
-        limit = self._settings.limits.statements_max
+        limits = self._settings.limits
+        limit = limits.statements_max
         found = []
-        for each in parse_with_text(sql):
+        for each in parse_with_text(sql, characters_max=limits.script_characters_max):
             found.append(each)
             if len(found) > limit:
                 raise SqlTooLarge(f"the script has more than {limit} statements", each[0].position)
@@ -135,9 +140,9 @@ class StatementRunner:
             case ListOptions():
                 listing = options_listing(self._session.options)
             case Show():
-                listing = await in_thread(show, statement, catalogue)
+                listing = await self._planning.run(show, statement, catalogue)
             case Describe():
-                listing = await in_thread(describe, statement, catalogue)
+                listing = await self._planning.run(describe, statement, catalogue)
             case Explain():
                 listing = text_listing("result", [await self._explained(statement)])
             case CompilePlan():
@@ -148,7 +153,7 @@ class StatementRunner:
             case ExecuteInserts():
                 more = {"pipeline": await self._start(await self._planned(statement, text))}
             case _:
-                await in_thread(self._declare, statement, text)
+                await self._planning.run(self._declare, statement, text)
         return _result(statement, listing, **more)
 
     def _declare(self, statement: Statement, text: Fragment) -> None:
@@ -176,7 +181,7 @@ class StatementRunner:
     async def _planned(
         self, statement: CompilePlan | ExecuteInserts, text: Fragment
     ) -> dict[str, Any]:
-        planned = await in_thread(self._session.run, statement, text)
+        planned = await self._planning.run(self._session.run, statement, text)
         assert planned is not None, "both ask for a plan"
         return planned.document
 
@@ -185,7 +190,7 @@ class StatementRunner:
 
     async def _explained(self, statement: Explain) -> str:
         if statement.uri is None:
-            return await in_thread(
+            return await self._planning.run(
                 explain_statement, self._session.session, statement.subjects, statement.details
             )
         document = await self._plan_at(statement.uri)

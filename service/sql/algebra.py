@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from service.plan.rex import Call, InputRef
+from service.sql.deadline import check_time
 from service.sql.rex import Expression, conjuncts, literal, ref, type_of
 from service.sql.types import BIGINT
 from state.types import LogicalType, TypeRoot
@@ -63,11 +64,14 @@ def unique_names(taken: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
     ('id1', 'k')
     """
     used = set(taken)
+    numbers: dict[str, int] = {}
     made = []
     for name in names:
-        number, candidate = 0, name
+        # Numbers that were taken stay so: thousands of equal names must not try each again.
+        number, candidate = numbers.get(name, 0), name
         while candidate in used:
             candidate, number = f"{name}{number}", number + 1
+        numbers[name] = number
         used.add(candidate)
         made.append(candidate)
     return tuple(made)
@@ -492,6 +496,7 @@ class Sink:
 
 def inputs(relation: Relation) -> tuple[Relation, ...]:
     """The relations that this one is made of, left before right."""
+    check_time()  # what goes through a tree of relations asks for this
     match relation:
         case Scan() | Values():
             return ()

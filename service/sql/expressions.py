@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from service.plan.rex import Bound, Call, Literal, Rex, SargLiteral, SargRange, SymbolLiteral
 from service.sql import literals, types
+from service.sql.deadline import check_time
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.functions import (
@@ -74,6 +75,7 @@ class ExpressionBinder:
             ValidationError: A name is unknown, or types do not fit.
             UnsupportedSql: A function or form that we do not plan.
         """
+        check_time()
         if self._special is not None:
             found = self._special(node)
             if found is not None:
@@ -309,10 +311,16 @@ class ExpressionBinder:
 
     def _type(self, node: exp.Expression) -> LogicalType:
         text = node.sql(dialect="spark") if not isinstance(node, exp.DataType) else _type_text(node)
+        position = self.position(node.parent or node)  # a type itself has no place
         try:
-            return parse_type(text)
+            found = parse_type(text)
         except TypeParseError as problem:
-            raise UnsupportedSql(f"type {text}: {problem}", self.position(node)) from problem
+            raise UnsupportedSql(f"type {text}: {problem}", position) from problem
+        if not types.is_known(found):
+            raise ValidationError(
+                f"no such type: {text}", position, hint=nearest(text, types.NAMES)
+            )
+        return found
 
     def _concat(self, node: exp.Expression) -> Rex:
         operands = [self.rex(node.this), self.rex(node.expression)]
@@ -321,9 +329,16 @@ class ExpressionBinder:
 
     def _extract(self, node: exp.Expression) -> Rex:
         operand = self.rex(node.expression)
+        name = node.this.name.upper()
+        if name not in _EXTRACTED:
+            raise ValidationError(
+                f"no unit of time: {node.this.name}",
+                self.position(node),
+                hint=nearest(name, _EXTRACTED),
+            )
         unit = SymbolLiteral(
             "TIME_UNIT_RANGE",
-            node.this.name.upper(),
+            name,
             LogicalType(TypeRoot.SYMBOL, nullable=False),
             "",
         )
@@ -407,12 +422,20 @@ def _type_text(node: exp.DataType) -> str:
         _type_text(each) if isinstance(each, exp.DataType) else each.sql()
         for each in node.expressions
     )
+    if name == "USERDEFINED":
+        return str(node.args.get("kind") or name)
     renamed = _TYPE_NAMES.get(name, name)
     if node.args.get("nested"):
         return f"{renamed}<{arguments}>"
     return f"{renamed}({arguments})" if arguments else renamed
 
 
+_EXTRACTED = (
+    "EPOCH", "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "ISOYEAR", "QUARTER", "MONTH", "WEEK",
+    "DAY", "DOY", "DOW", "ISODOW", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND",
+    "NANOSECOND",
+)  # fmt: skip
+"""Of Flink's `TimeIntervalUnit`, for EXTRACT."""
 _TYPE_NAMES = {
     "TEXT": "STRING",
     "VARCHAR": "VARCHAR",

@@ -7,6 +7,7 @@ another; every such move is one of the functions here.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias, overload
 
 from service.plan.rex import (
@@ -19,12 +20,16 @@ from service.plan.rex import (
     SargLiteral,
     SymbolLiteral,
 )
+from service.sql.deadline import check_time
+from service.sql.errors import SqlTooLarge
 from state.types import LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 BOOLEAN = LogicalType(TypeRoot.BOOLEAN)
+PARTS_MAX = 60_000
+"""Parts of one expression, as many as words of a query: merged queries may double it each time."""
 _SYNTAX = {
     "=": "BINARY", "<>": "BINARY", "<": "BINARY", ">": "BINARY", "<=": "BINARY", ">=": "BINARY",
     "+": "BINARY", "-": "BINARY", "*": "BINARY", "/": "BINARY", "||": "BINARY",
@@ -187,6 +192,7 @@ def rewrite(rex: Expression, change: Callable[[InputRef], Rex]) -> Expression:
         case InputRef():
             return change(rex)
         case Call():
+            check_time()
             operands = tuple(rewrite(operand, change) for operand in rex.operands)
             return rex if operands == rex.operands else replace(rex, operands=operands)
         case FieldAccess():
@@ -229,8 +235,15 @@ def shift(rex: Expression, by: int) -> Expression:
 
 
 def substitute(rex: Expression, expressions: Sequence[Expression]) -> Expression:
-    """The expression with each column replaced by what a projection below it computes."""
-    return rewrite(rex, lambda column: expressions[column.index])
+    """The expression with each column replaced by what a projection below it computes.
+
+    Raises:
+        SqlTooLarge: It has more than `PARTS_MAX` parts then.
+    """
+    made = rewrite(rex, lambda column: expressions[column.index])
+    if sum(1 for _ in islice(walk(made), PARTS_MAX + 1)) > PARTS_MAX:
+        raise SqlTooLarge(f"an expression of more than {PARTS_MAX} parts, as queries are merged")
+    return made
 
 
 def has_over(expressions: Iterable[Expression]) -> bool:

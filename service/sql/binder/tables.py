@@ -21,7 +21,7 @@ from service.sql.algebra import (
     WindowTable,
 )
 from service.sql.dialect import position_of
-from service.sql.errors import UnsupportedSql, ValidationError
+from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.expressions import ExpressionBinder
 from service.sql.functions import WINDOW_TABLE_FUNCTIONS
 from service.sql.literals import interval_ms
@@ -224,7 +224,11 @@ class TableBinder:
         inner = node.expressions[0] if node.name.upper() == "TABLE" and node.expressions else node
         name = inner.name.upper()
         if name not in WINDOW_TABLE_FUNCTIONS:
-            raise UnsupportedSql(f"table function {name} is not supported", position)
+            raise UnsupportedSql(
+                f"table function {name} is not supported",
+                position,
+                hint=nearest(name, WINDOW_TABLE_FUNCTIONS),
+            )
         arguments = [
             each.expression if isinstance(each, exp.Kwarg) else each for each in inner.expressions
         ]
