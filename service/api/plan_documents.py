@@ -11,7 +11,7 @@ from service.api.plan_locations import read_plan
 from service.plan.restore import restored
 from service.sql import ValidationError
 from service.sql.named_session import NamedSession
-from service.sql.statements import parse_with_text
+from service.sql.script import parse_with_text
 
 if TYPE_CHECKING:
     from service.api.models import PlanBody
@@ -67,16 +67,20 @@ async def compiled(script: str) -> dict[str, Any]:
     return await in_thread(_only_plan, NamedSession(), script)
 
 
-async def compiled_whole(script: str) -> dict[str, Any]:
+async def compiled_whole(script: str) -> tuple[dict[str, Any], dict[str, str]]:
     """The same with all tables described, also temporary ones, of which a plan has the names only.
+
+    Returns:
+        The plan, and what the script has SET when it ends.
 
     Raises:
         SqlError, PlanError: As `compiled`; a table may be described twice, and differently.
     """
 
-    def whole() -> dict[str, Any]:
+    def whole() -> tuple[dict[str, Any], dict[str, str]]:
         session = NamedSession()
-        return dict(restored(_only_plan(session, script), session.tables()).document)
+        plan = restored(_only_plan(session, script), session.tables())
+        return dict(plan.document), dict(session.options)
 
     return await in_thread(whole)
 

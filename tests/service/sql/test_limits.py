@@ -6,7 +6,7 @@ import pytest
 
 from service.sql import SqlTooLarge, compile_script
 from service.sql.dialect import DEPTH_MAX, TOKENS_MAX
-from service.sql.statements import SCRIPT_CHARACTERS_MAX
+from service.sql.script import SCRIPT_CHARACTERS_MAX
 from tests.service.sql.scripts import TABLES, WITH, node_types, plan
 
 INSERT = "INSERT INTO snk SELECT "

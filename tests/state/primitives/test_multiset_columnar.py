@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from operators.changelog import Change, Row, RowKind
+from operators.spec import RowSpec
+from operators.stored_rows import StoredRows
 from operators.testing.harness import MaterializerHarness
 from operators.upsert_materializer import MaterializerSpec
 from state.backends.interface import HashGet
-from state.codec import RowCodec
 from state.descriptors import MatchColumns, MultisetDescriptor
 from state.execution.sync import run_now
 from state.key_groups import key_group
@@ -68,21 +69,6 @@ LAYOUTS = {
 }
 
 
-class RowsCodec:
-    """Canonical rows as a state's codec."""
-
-    def __init__(self, columns: Sequence[int]) -> None:
-        types, names = [TYPES[each] for each in columns], [NAMES[each] for each in columns]
-        self._codec = RowCodec(types, names)
-        self.name = f"row {', '.join(names)}"
-
-    def encode(self, value: Row) -> bytes:
-        return self._codec.encode(value)
-
-    def decode(self, data: bytes) -> Row:
-        return self._codec.decode(data)
-
-
 class BothWorlds:
     """One pipeline whose epochs are the materializer's or the handle's, and a list for each key."""
 
@@ -109,11 +95,12 @@ class BothWorlds:
             if client is None
             else MaterializerHarness.on_redis(self.spec, client)
         )
-        rows = RowsCodec(range(len(NAMES)))
+        row = RowSpec(types=TYPES, names=NAMES)
+        rows = StoredRows(row)
         self.rows, self.match = rows, rows
         columns: MatchColumns[Row, Row] | None = None
         if upsert_key:
-            self.match = RowsCodec(upsert_key)
+            self.match = StoredRows(row.part(upsert_key))
             columns = MatchColumns(name="upsert key", codec=self.match, of=self.match_of)
         self.descriptor: MultisetDescriptor[Row] = MultisetDescriptor(
             name=STATE.decode(),
