@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from operators.errors import InvalidSpec, OperatorError
+from operators.expressions import errors as expressions
 from operators.wire import WorkerError
 from service import problem_types as kinds
 from service.api import errors as api
@@ -25,7 +26,6 @@ from service.plan import errors as plan
 from service.runtime import dataflow_errors as dataflow
 from service.runtime import errors as lifecycle
 from service.runtime import inspection_errors as inspection
-from service.runtime.expressions import errors as expressions
 from service.sql import errors as sql
 from state import errors as state
 from state.types import LogicalTypeError, UnsupportedType

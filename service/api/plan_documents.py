@@ -11,7 +11,7 @@ from service.api.planning import Planning
 from service.plan.restore import restored
 from service.sql import Position, ValidationError
 from service.sql.named_session import NamedSession
-from service.sql.statements import parse_with_text
+from service.sql.script import parse_with_text
 
 if TYPE_CHECKING:
     from service.api.models import PlanBody
@@ -68,17 +68,23 @@ async def compiled(script: str, limits: LimitSettings) -> dict[str, Any]:
     return await Planning(limits).run(_only_plan, NamedSession(), script, limits)
 
 
-async def compiled_whole(script: str, limits: LimitSettings) -> dict[str, Any]:
+async def compiled_whole(
+    script: str, limits: LimitSettings
+) -> tuple[dict[str, Any], dict[str, str]]:
     """The same with all tables described, also temporary ones, of which a plan has the names only.
+
+    Returns:
+        The plan, and what the script has SET when it ends.
 
     Raises:
         SqlError, PlanError: As `compiled`; a table may be described twice, and differently.
         PlannerBusy: Other scripts are being planned.
     """
 
-    def whole() -> dict[str, Any]:
+    def whole() -> tuple[dict[str, Any], dict[str, str]]:
         session = NamedSession()
-        return dict(restored(_only_plan(session, script, limits), session.tables()).document)
+        plan = restored(_only_plan(session, script, limits), session.tables())
+        return dict(plan.document), dict(session.options)
 
     return await Planning(limits).run(whole)
 

@@ -10,9 +10,8 @@ from fastapi import APIRouter, Request, Response
 from service import problem_types as problem
 from service.api.deps import JsonBody, ServicesDep, describe, in_thread, preferred
 from service.api.etags import reply, tagged
-from service.api.models import PlanCheck, PlanCheckBody, SqlBody
 from service.api.plan_documents import compiled, document_of
-from service.api.plan_models import PlanDiff, PlanDiffBody
+from service.api.plan_models import PlanCheck, PlanCheckBody, PlanDiff, PlanDiffBody, SqlBody
 from service.plan import diff, explain, load_plan
 from service.runtime.admission import findings, storable
 from service.runtime.records import PipelineOptions

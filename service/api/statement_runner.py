@@ -13,7 +13,6 @@ the script; what those before it did stays, and the answer lists it.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import orjson
@@ -22,6 +21,7 @@ from service.api.deps import in_thread
 from service.api.errors import StatementFailed
 from service.api.plan_documents import plan_at
 from service.api.plan_locations import plan_exists, write_plan
+from service.api.session_options import with_session
 from service.plan import explain
 from service.plan.restore import RestoreObjects, restored
 from service.plan.tables import parse_identifier
@@ -29,6 +29,7 @@ from service.runtime.admission import admit, storable
 from service.sql.errors import SqlTooLarge, ValidationError
 from service.sql.explain import explain_statement
 from service.sql.options import Options
+from service.sql.script import parse_with_text
 from service.sql.show import describe, options_listing, show, text_listing
 from service.sql.statements import (
     CompilePlan,
@@ -43,7 +44,6 @@ from service.sql.statements import (
     ResetOption,
     SetOption,
     Show,
-    parse_with_text,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
 _OK = text_listing("result", ["OK"])
 _FORCE = "table.plan.force-recompile"
 _NAME = "pipeline.name"
-_TTL = "table.exec.state.ttl"
 _RESTORE = "table.plan.restore.catalog-objects"
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_-]+")
 _NAME_LENGTH_MAX = 63
@@ -115,8 +114,7 @@ class StatementRunner:
         for number, (statement, text) in enumerate(statements, start=1):
             try:
                 results.append(await self._run(statement, text))
-            except Exception as cause:
-                # Whatever it was: the client must learn what took effect before it.
+            except Exception as cause:  # any: the client must learn what took effect before it
                 raise StatementFailed(
                     "a statement failed", statement=number, results=results
                 ) from cause
@@ -231,11 +229,8 @@ class StatementRunner:
         return restored(storable(document), tables, cast("RestoreObjects", objects))
 
     def _options(self) -> PipelineOptions:
-        """Those of the request; the session's TTL counts where the plan and they say none."""
-        given = self._pipeline_options
-        if given.default_ttl_ms is not None or _TTL not in self._session.options:
-            return given
-        return replace(given, default_ttl_ms=Options(self._session.options).duration_ms(_TTL))
+        """Those of the request; the session's count where they say none."""
+        return with_session(self._pipeline_options, self._session.options)
 
 
 def plan_text(document: Mapping[str, Any]) -> bytes:

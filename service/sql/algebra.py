@@ -19,62 +19,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from service.plan.rex import Call, InputRef
 from service.sql.deadline import check_time
-from service.sql.rex import Expression, conjuncts, literal, ref, type_of
+from service.sql.rex import Expression, OverCall, conjuncts, literal, ref, type_of
+from service.sql.terms import Row, aggregate_row, join_row
 from service.sql.types import BIGINT
 from state.types import LogicalType, TypeRoot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from service.plan.rex import Literal as RexLiteral
-    from service.plan.rex import Rex
+    from service.plan.rex import Literal, Rex
     from service.sql.catalogue import CatalogTable
-    from service.sql.rex import Frame, OverCall
-
-JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Names and types of columns."""
-
-    names: tuple[str, ...]
-    types: tuple[LogicalType, ...]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def nullable(self) -> Row:
-        """The same columns, each of which may be NULL."""
-        return Row(self.names, tuple(each.with_nullable(True) for each in self.types))
-
-    def joined(self, other: Row) -> Row:
-        """These columns, then those, whose names are made different."""
-        return Row(self.names + unique_names(self.names, other.names), self.types + other.types)
-
-
-def unique_names(taken: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """Names that are not taken: a number is appended to those that are.
-
-    >>> unique_names(["id", "id0"], ["id", "k"])
-    ('id1', 'k')
-    """
-    used = set(taken)
-    numbers: dict[str, int] = {}
-    made = []
-    for name in names:
-        # Numbers that were taken stay so: thousands of equal names must not try each again.
-        number, candidate = numbers.get(name, 0), name
-        while candidate in used:
-            candidate, number = f"{name}{number}", number + 1
-        numbers[name] = number
-        used.add(candidate)
-        made.append(candidate)
-    return tuple(made)
+    from service.sql.rex import Frame
+    from service.sql.terms import AggregateCall, JoinKind, Ordering, RankRange, WindowSpec
 
 
 @dataclass(frozen=True)
@@ -94,7 +52,7 @@ class Scan:
 class Values:
     """Rows that stand in the statement."""
 
-    rows: tuple[tuple[RexLiteral, ...], ...]
+    rows: tuple[tuple[Literal, ...], ...]
     row: Row
 
 
@@ -126,6 +84,13 @@ class Project:
     def row(self) -> Row:
         """What the expressions give."""
         return Row(self.names, tuple(map(type_of, self.expressions)))
+
+    @cached_property
+    def scalars(self) -> tuple[Rex, ...]:
+        """The expressions of a projection that has no OVER function, or has none any more."""
+        found = tuple(each for each in self.expressions if not isinstance(each, OverCall))
+        assert len(found) == len(self.expressions), "its OVER functions have been taken out"
+        return found
 
 
 @dataclass(frozen=True)
@@ -159,17 +124,6 @@ class Join:
     def row(self) -> Row:
         """Left, then right; an outer join's other side may be NULL."""
         return join_row(self.left.row, self.right.row, self.kind)
-
-
-def join_row(left: Row, right: Row, kind: JoinKind) -> Row:
-    """What a join of two rows gives."""
-    if kind in ("SEMI", "ANTI"):
-        return left
-    if kind in ("RIGHT", "FULL"):
-        left = left.nullable()
-    if kind in ("LEFT", "FULL"):
-        right = right.nullable()
-    return left.joined(right)
 
 
 @dataclass(frozen=True)
@@ -248,24 +202,6 @@ def _equal_pairs(condition: Rex) -> list[tuple[int, int]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateCall:
-    """One aggregate of a group."""
-
-    function: str
-    arguments: tuple[int, ...]
-    type: LogicalType
-    name: str | None = None
-    filter: int | None = None
-    """A boolean column: rows for which it is not true are passed over."""
-    is_distinct: bool = False
-
-    @property
-    def identity(self) -> tuple[object, ...]:
-        """What makes two calls one."""
-        return (self.function, self.arguments, self.filter, self.is_distinct)
-
-
 @dataclass(frozen=True)
 class Aggregate:
     """A row for each group: the grouping columns, then the calls."""
@@ -282,28 +218,6 @@ class Aggregate:
     def row(self) -> Row:
         """The grouping columns, then the calls, named as Flink names them."""
         return aggregate_row(self.input.row, self.grouping, self.calls)
-
-
-def aggregate_row(row: Row, grouping: tuple[int, ...], calls: tuple[AggregateCall, ...]) -> Row:
-    """The columns of an aggregate; a call without a name is `$f` and its position."""
-    names = [row.names[index] for index in grouping]
-    for position, each in enumerate(calls):
-        base = each.name or f"$f{len(grouping) + position}"
-        name, number = base, 0
-        while name in names:
-            name, number = f"{base}_{number}", number + 1
-        names.append(name)
-    grouped = tuple(row.types[index] for index in grouping)
-    return Row(tuple(names), grouped + tuple(each.type for each in calls))
-
-
-@dataclass(frozen=True, slots=True)
-class Ordering:
-    """A column of the input and a direction."""
-
-    column: int
-    is_ascending: bool = True
-    nulls_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -356,15 +270,6 @@ class Over:
         return Row(self.input.row.names + names, self.input.row.types + types)
 
 
-@dataclass(frozen=True, slots=True)
-class RankRange:
-    """Which ranks are kept: from 1 to `end`, or to what column `end_column` says."""
-
-    start: int = 1
-    end: int | None = None
-    end_column: int | None = None
-
-
 @dataclass(frozen=True)
 class Rank:
     """The first rows of each partition by an order."""
@@ -384,20 +289,6 @@ class Rank:
             return row
         number = BIGINT.with_nullable(False)
         return Row((*row.names, self.number_name), (*row.types, number))
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpec:
-    """How a window table function cuts time."""
-
-    kind: Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
-    time_column: int
-    size_ms: int
-    """Of SESSION: the gap."""
-    step_ms: int | None = None
-    """Of HOP: the slide. Of CUMULATE: the step."""
-    offset_ms: int | None = None
-    partition: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from service.sql import types
-from service.sql.algebra import Row
 from service.sql.catalogue import COLUMNS_MAX, CatalogTable, Column, Watermark
 from service.sql.dialect import parse_expression
 from service.sql.errors import SqlSyntaxError, UnsupportedSql, ValidationError, nearest
@@ -14,6 +13,7 @@ from service.sql.expressions import ExpressionBinder
 from service.sql.rex import type_of
 from service.sql.scope import Scope, Source
 from service.sql.sql_text import to_sql
+from service.sql.terms import Row
 from state.types import TIMESTAMP_ROOTS, LogicalType, TypeParseError, parse_type
 
 if TYPE_CHECKING:

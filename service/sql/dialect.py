@@ -41,8 +41,8 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
     class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]  # sqlglot has no types
         """Backticks quote names, single quotes quote text."""
 
-        IDENTIFIERS: ClassVar[list[Any]] = ["`"]
-        QUOTES: ClassVar[list[Any]] = ["'"]
+        IDENTIFIERS: ClassVar[list[str]] = ["`"]
+        QUOTES: ClassVar[list[str]] = ["'"]
         # Statements that sqlglot does not know would be one text each.
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
@@ -56,7 +56,7 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
         """Keeps calls as they were written."""
 
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
-        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse
             for name, parse in parser.Parser.FUNCTION_PARSERS.items()

@@ -16,6 +16,8 @@ from state.types import STRING_ROOTS, LogicalType, TypeRoot
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from service.sql.terms import WindowKind
+
 Result = "Callable[[Sequence[LogicalType]], LogicalType]"
 
 
@@ -192,7 +194,7 @@ _AGGREGATES = [
 ]
 AGGREGATE_FUNCTIONS = {function.name: function for function in _AGGREGATES}
 RANK_FUNCTIONS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
-WINDOW_TABLE_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+WINDOW_TABLE_FUNCTIONS: tuple[WindowKind, ...] = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
 
 def aggregate_type(

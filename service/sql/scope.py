@@ -12,8 +12,8 @@ from service.sql.rex import ref
 from state.types import row_type
 
 if TYPE_CHECKING:
-    from service.sql.algebra import Row
     from service.sql.errors import Position
+    from service.sql.terms import Row
     from state.types import LogicalType
 
 OUTER = "outer"

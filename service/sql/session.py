@@ -19,6 +19,7 @@ from service.sql.physical.phases import split_phases
 from service.sql.physical.sinks import bind_sink, settle_conflicts
 from service.sql.physical.windows import with_retractions
 from service.sql.rules import rewrite
+from service.sql.script import parse_script
 from service.sql.statements import (
     CompilePlan,
     CreateTable,
@@ -35,7 +36,6 @@ from service.sql.statements import (
     SetOption,
     Show,
     Statement,
-    parse_script,
 )
 from service.sql.to_plan import PlannedNodes, to_plan
 

@@ -16,16 +16,18 @@ from sqlglot import exp
 
 from service.plan.rex import InputRef, Rex
 from service.sql import types
-from service.sql.algebra import Aggregate, AggregateCall, Filter, Project, Relation
+from service.sql.algebra import Aggregate, Filter, Project, Relation
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.functions import AGGREGATE_FUNCTIONS, aggregate_type
 from service.sql.rex import call, inputs_of, literal, ref, type_of
+from service.sql.terms import AggregateCall
 from state.types import TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from service.sql.errors import Position
     from service.sql.expressions import ExpressionBinder
     from service.sql.source_text import Fragment
 
@@ -234,7 +236,7 @@ class Grouping:
             self._binder.rex(each) for each in nodes if not isinstance(each, exp.Star)
         ], is_distinct
 
-    def _at(self, node: exp.Expression):  # type: ignore[no-untyped-def]
+    def _at(self, node: exp.Expression) -> Position:
         return position_of(node, self._fragment)
 
 

@@ -134,12 +134,12 @@ def _aggregate(
     total = over("$SUM0", aggregate_type("$SUM0", given, may_be_empty=False))
     count = over("COUNT", types.BIGINT.with_nullable(False))
     zero = literal(0, types.BIGINT.with_nullable(False))
-    has_rows = call(">", [count, zero], types.BOOLEAN.with_nullable(False))  # type: ignore[list-item]
+    has_rows = call(">", [count, zero], types.BOOLEAN.with_nullable(False))
     sum_type = total.type.with_nullable(True)
     null = literal(None, sum_type)
-    summed = call("CASE", [has_rows, total, null], sum_type)  # type: ignore[list-item]
+    summed = call("CASE", [has_rows, total, null], sum_type)
     if name == "SUM":
         return summed
     quotient = types.arithmetic_type("/", sum_type, count.type)
     assert quotient is not None, "a sum and a count are numbers"
-    return cast(call("/", [summed, count], quotient), made)  # type: ignore[list-item]
+    return cast(call("/", [summed, count], quotient), made)

@@ -8,20 +8,7 @@ from sqlglot import exp
 
 from service.plan.rex import InputRef, Literal
 from service.sql import types
-from service.sql.algebra import (
-    Aggregate,
-    Filter,
-    Join,
-    JoinKind,
-    Ordering,
-    Project,
-    Relation,
-    Row,
-    Sort,
-    Union,
-    Values,
-    unique_names,
-)
+from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, Sort, Union, Values
 from service.sql.binder.grouping import Grouping, has_aggregates
 from service.sql.binder.hints import read_hints
 from service.sql.binder.over import OverBinder
@@ -33,6 +20,7 @@ from service.sql.errors import SqlTooLarge, UnsupportedSql, ValidationError
 from service.sql.expressions import ExpressionBinder
 from service.sql.rex import Expression, call, cast, conjunction, literal, ref
 from service.sql.scope import Scope, Source
+from service.sql.terms import JoinKind, Ordering, Row, unique_names
 
 if TYPE_CHECKING:
     from service.sql.catalogue import Catalogue

@@ -15,14 +15,15 @@ from sqlglot import exp
 
 from service.plan.rex import Call, CorrelVariable, FieldAccess, InputRef, Rex
 from service.sql import types
-from service.sql.algebra import Aggregate, Filter, Join, Project, Relation
+from service.sql.algebra import Filter, Join, Project, Relation, inputs
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
-from service.sql.rex import call, conjunction, conjuncts, ref, shift, substitute, type_of, walk
+from service.sql.rex import call, conjunction, conjuncts, ref, remap, shift, type_of, walk
 
 if TYPE_CHECKING:
     from service.sql.binder.query import QueryBinder
     from service.sql.expressions import ExpressionBinder
+    from service.sql.rex import Expression
     from service.sql.scope import Scope
     from service.sql.source_text import Fragment
 
@@ -153,7 +154,7 @@ class SubqueryBinder:
             for at, column in enumerate(kept_columns)
             if isinstance(column, InputRef)
         }
-        moved = [_over_columns(part, positions) for part in lifted]
+        moved = [remap(part, positions) for part in lifted]
         return Project(below, tuple(kept_columns), tuple(kept_names)), moved
 
 
@@ -161,28 +162,18 @@ def _own(part: Rex) -> set[InputRef]:
     return {each for each in walk(part) if isinstance(each, InputRef)}
 
 
-def _over_columns(part: Rex, positions: dict[int, int]) -> Rex:
-    from service.sql.rex import remap
-
-    return remap(part, positions)
-
-
-def _has_outer(rex: object) -> bool:
-    return any(isinstance(part, CorrelVariable) for part in walk(rex))  # type: ignore[arg-type]
+def _has_outer(rex: Expression) -> bool:
+    return any(isinstance(part, CorrelVariable) for part in walk(rex))
 
 
 def _correlates_below(relation: Relation) -> bool:
     """Whether an outer column is used anywhere but in a filter right here."""
-    from service.sql.algebra import inputs
-
     below = inputs(relation) if isinstance(relation, Filter) else (relation,)
     return any(_correlates(each) for each in below)
 
 
 def _correlates(relation: Relation) -> bool:
-    from service.sql.algebra import inputs
-
-    own: tuple[object, ...] = ()
+    own: tuple[Expression, ...] = ()
     match relation:
         case Project():
             own = relation.expressions
@@ -190,8 +181,6 @@ def _correlates(relation: Relation) -> bool:
             own = (relation.condition,)
         case Join() if relation.condition is not None:
             own = (relation.condition,)
-        case Aggregate() | _:
-            own = ()
     return any(_has_outer(rex) for rex in own) or any(map(_correlates, inputs(relation)))
 
 
@@ -211,6 +200,3 @@ def _replace_outer(rex: Rex) -> Rex:
 
 def _is_null(rex: Rex) -> Rex:
     return call("IS NULL", [rex], types.BOOLEAN.with_nullable(False))
-
-
-__all__ = ["SubqueryBinder", "is_subquery", "substitute"]

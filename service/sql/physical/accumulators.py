@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.sql.algebra import AggregateCall, Row
+from service.sql.terms import AggregateCall, Row
 from service.sql.types import BIGINT, DOUBLE, NUMERIC, STRING
 from state.types import INTEGER_BITS, LogicalType, TypeRoot
 

@@ -14,12 +14,10 @@ from service.sql.algebra import (
     Expand,
     Filter,
     Join,
-    JoinKind,
     MultiJoin,
     Over,
     Project,
     Rank,
-    RankRange,
     Relation,
     Scan,
     Sort,
@@ -57,12 +55,14 @@ from service.sql.physical.nodes import (
 )
 from service.sql.physical.windows import groups_windows, window_aggregate
 from service.sql.rex import conjunction, conjuncts, inputs_of, ref, substitute, type_of
+from service.sql.terms import JoinKind, RankRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from service.plan.rex import Rex
     from service.sql.options import Options
+    from service.sql.physical.nodes import RankKind
 
 
 def convert(relation: Relation, options: Options) -> Node:
@@ -138,8 +138,8 @@ class _Converter:
             if isinstance(below, Filter):
                 parts = list(dict.fromkeys([*conjuncts(below.condition), *parts]))
             else:
-                outputs = [substitute(rex, below.expressions) for rex in outputs]  # type: ignore[misc]
-                parts = [substitute(part, below.expressions) for part in parts]  # type: ignore[misc]
+                outputs = [substitute(rex, below.scalars) for rex in outputs]
+                parts = [substitute(part, below.scalars) for part in parts]
             below = below.input
         base = self.node(below)
         named = _numbered(base, below)
@@ -233,8 +233,8 @@ class _Converter:
         below = exchange(self.node(relation.input), ())
         if relation.fetch is not None:
             bounds = RankRange(relation.offset + 1, relation.offset + relation.fetch)
-            kind = "sort-limit" if relation.order else "limit"
-            spec = RankSpec(kind, (), relation.order, bounds, False)  # type: ignore[arg-type]
+            kind: RankKind = "sort-limit" if relation.order else "limit"
+            spec = RankSpec(kind, (), relation.order, bounds, False)
             return Node(spec, (below,), relation.row)
         first = relation.order[0] if relation.order else None
         kinds = relation.row.types

@@ -14,14 +14,17 @@ from service.sql.deadline import check_time
 if TYPE_CHECKING:
     from service.plan.rex import Literal as RexLiteral
     from service.plan.rex import Rex
-    from service.sql.algebra import AggregateCall, JoinKind, Ordering, RankRange, Row, WindowSpec
     from service.sql.catalogue import CatalogTable
     from service.sql.intervals import WindowBounds
     from service.sql.rex import Frame, OverCall
+    from service.sql.terms import AggregateCall, JoinKind, Ordering, RankRange, Row, WindowSpec
 
 Updates = Literal["NONE", "AFTER", "BOTH"]
 Deletes = Literal["NONE", "KEY", "FULL"]
-Strategy = Literal["Undefined", "AppendFast", "Retract", "UpdateFast"]
+ChosenStrategy = Literal["AppendFast", "Retract", "UpdateFast"]
+Strategy = Literal["Undefined", ChosenStrategy]
+RankKind = Literal["rank", "limit", "sort-limit"]
+BatchMode = Literal["ProcTime", "RowTime"]
 
 
 _DELETE_NAMES = {"NONE": "DELETE", "FULL": "DELETE", "KEY": "~DELETE"}
@@ -96,7 +99,7 @@ class MiniBatchSpec:
     """Marks the ends of mini-batches."""
 
     interval_ms: int
-    mode: Literal["ProcTime", "RowTime"]
+    mode: BatchMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,7 @@ class OverSpec:
 class RankSpec:
     """The first rows of each partition; a limit or sort-limit has one partition."""
 
-    kind: Literal["rank", "limit", "sort-limit"]
+    kind: RankKind
     partition: tuple[int, ...]
     order: tuple[Ordering, ...]
     range: RankRange

@@ -21,21 +21,17 @@ from service.sql.physical.accumulators import (
 from service.sql.physical.monotonicity import retractions
 from service.sql.physical.nodes import (
     AggregateSpec,
-    CalcSpec,
     Changes,
     ExchangeSpec,
-    ExpandSpec,
     GlobalAggregateSpec,
     IncrementalAggregateSpec,
     JoinSpec,
     LocalAggregateSpec,
-    LookupJoinSpec,
     MiniBatchSpec,
     MultiJoinSpec,
     Node,
     RankSpec,
     ScanSpec,
-    UnionSpec,
     WatermarkSpec,
     WindowAggregateSpec,
     rebuilt,
@@ -44,6 +40,7 @@ from service.sql.physical.ranks import is_first_by_time, is_rowtime
 
 if TYPE_CHECKING:
     from service.sql.options import Options
+    from service.sql.physical.nodes import BatchMode
 
 _GATHERING = (AggregateSpec, RankSpec, JoinSpec, MultiJoinSpec, WindowAggregateSpec)
 
@@ -71,8 +68,8 @@ def _with_batches(node: Node, options: Options, *, gathers: bool, by_rowtime: bo
     if isinstance(spec, (ScanSpec, WatermarkSpec)):
         if not gathers:
             return node
-        mode = "RowTime" if by_rowtime else "ProcTime"
-        marks = MiniBatchSpec(options.mini_batch_ms, mode)  # type: ignore[arg-type]
+        mode: BatchMode = "RowTime" if by_rowtime else "ProcTime"
+        marks = MiniBatchSpec(options.mini_batch_ms, mode)
         return Node(marks, (node,), node.row, node.changes)
     below = tuple(
         _with_batches(each, options, gathers=gathers, by_rowtime=by_rowtime) for each in node.inputs
@@ -157,6 +154,3 @@ def _is_split(partial: GlobalAggregateSpec, final: LocalAggregateSpec) -> bool:
 def _are_buckets(partial: GlobalAggregateSpec) -> bool:
     names = [partial.local_input.names[column] for column in range(len(partial.local_input))]
     return any(name.startswith("$f") for name in names)
-
-
-__all__ = ["CalcSpec", "ExpandSpec", "LookupJoinSpec", "UnionSpec", "split_phases"]

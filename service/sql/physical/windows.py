@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import InputRef, Rex
-from service.sql.algebra import Aggregate, Filter, Project, Relation, Row, WindowTable
+from service.sql.algebra import Aggregate, Filter, Project, Relation, WindowTable
 from service.sql.physical.accumulators import is_mergeable, local_columns
 from service.sql.physical.calc import calc
 from service.sql.physical.nodes import ExchangeSpec, Node, WindowAggregateSpec, rebuilt
 from service.sql.rex import conjunction, conjuncts, ref, substitute
+from service.sql.terms import Row
 from service.sql.types import BIGINT
 
 if TYPE_CHECKING:
@@ -36,10 +37,11 @@ def window_aggregate(
     if window is None:
         return None
     width = len(window.input.row)
+    grouped = [(position, outputs[position]) for position in relation.grouping]
     edges = {
-        position: outputs[position].index - width  # type: ignore[union-attr]
-        for position in relation.grouping
-        if isinstance(outputs[position], InputRef) and outputs[position].index >= width  # type: ignore[union-attr]
+        position: rex.index - width
+        for position, rex in grouped
+        if isinstance(rex, InputRef) and rex.index >= width
     }
     if not {0, 1} <= set(edges.values()):
         return None
@@ -50,7 +52,7 @@ def window_aggregate(
         time_column=places[window.spec.time_column],
         partition=tuple(places[column] for column in window.spec.partition),
     )
-    grouping = tuple(places[outputs[position].index] for position in plain)  # type: ignore[union-attr]
+    grouping = tuple(_place(outputs[position], places) for position in plain)
     calls = tuple(
         replace(
             call,
@@ -93,8 +95,8 @@ def _window(
         if isinstance(below, Filter):
             parts = conjuncts(below.condition) + parts
         else:
-            outputs = [substitute(rex, below.expressions) for rex in outputs]  # type: ignore[misc]
-            parts = [substitute(part, below.expressions) for part in parts]  # type: ignore[misc]
+            outputs = [substitute(rex, below.scalars) for rex in outputs]
+            parts = [substitute(part, below.scalars) for part in parts]
         below = below.input
     return outputs, parts, below if isinstance(below, WindowTable) else None
 
@@ -215,7 +217,7 @@ def groups_windows(relation: Relation, columns: Sequence[int]) -> bool:
     outputs: list[Rex] = [ref(index, relation.row.types[index]) for index in columns]
     while isinstance(relation, (Project, Filter, Aggregate)):
         if isinstance(relation, Project):
-            outputs = [substitute(rex, relation.expressions) for rex in outputs]  # type: ignore[misc]
+            outputs = [substitute(rex, relation.scalars) for rex in outputs]
         elif isinstance(relation, Aggregate):
             outputs = _below_groups(relation, outputs)
         relation = relation.input

@@ -35,9 +35,10 @@ def extract_over(relation: Relation) -> Relation:
         raise UnsupportedSql(f"{ranking[0]}() is not supported")
     window = Over(split.below, over.calls, over.partition, over.order, over.frame)
     names = made.names
-    if all(isinstance(rex, InputRef) for rex in split.outputs):
+    columns = [rex.index for rex in split.outputs if isinstance(rex, InputRef)]
+    if len(columns) == len(split.outputs):
         names = tuple(
-            name if rex.index < len(split.below.row) else f"${position}"  # type: ignore[union-attr]
-            for position, (rex, name) in enumerate(zip(split.outputs, made.names, strict=True))
+            name if column < len(split.below.row) else f"${position}"
+            for position, (column, name) in enumerate(zip(columns, made.names, strict=True))
         )
     return Project(window, split.outputs, names)

@@ -24,7 +24,6 @@ from service.sql.algebra import (
     Over,
     Project,
     Rank,
-    RankRange,
     Relation,
     Sort,
     Union,
@@ -36,13 +35,14 @@ from service.sql.algebra import (
 )
 from service.sql.logical_keys import unique_keys
 from service.sql.rex import inputs_of, inputs_of_all, ref, remap, type_of
+from service.sql.terms import RankRange
 from service.sql.types import PROCTIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from service.plan.rex import Rex
-    from service.sql.algebra import Ordering
+    from service.sql.terms import Ordering
 
 Columns = "frozenset[int]"
 

@@ -21,7 +21,6 @@ from service.sql.algebra import (
     Aggregate,
     Filter,
     Join,
-    JoinKind,
     Project,
     Relation,
     Sort,
@@ -48,6 +47,8 @@ from service.sql.types import PROCTIME
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from service.sql.terms import JoinKind
+
 
 def push_filters(relation: Relation) -> Relation:
     """The relation with every condition as far down as it may go."""
@@ -61,8 +62,8 @@ def _push(relation: Relation, parts: list[Rex]) -> Relation:
             both = dict.fromkeys([*conjuncts(relation.condition), *parts])
             return _push(relation.input, list(both))
         case Project() if not has_over(relation.expressions):
-            moved = [substitute(part, relation.expressions) for part in parts]
-            return with_inputs(relation, (_push(relation.input, moved),))  # type: ignore[arg-type]
+            moved = [substitute(part, relation.scalars) for part in parts]
+            return with_inputs(relation, (_push(relation.input, moved),))
         case Join():
             return _push_join(relation, parts)
         case VersionJoin() if type_of(relation.time).time_attribute == PROCTIME.time_attribute:

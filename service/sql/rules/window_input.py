@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Rex
-from service.sql.algebra import Ordering, Project, Relation
+from service.sql.algebra import Project, Relation
 from service.sql.rex import (
     Expression,
     Frame,
     OverCall,
+    column_of,
     has_over,
     is_constant,
     ref,
@@ -24,9 +25,10 @@ from service.sql.rex import (
     type_of,
     walk,
 )
+from service.sql.terms import Ordering
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,9 @@ class Split:
 
     below: Relation
     overs: tuple[SplitOver, ...]
-    outputs: tuple[Expression, ...]
-    """The projection's expressions over the columns below; an OVER function at the top of one is
-    left as it is, those inside of one refer to columns that follow those below."""
+    outputs: tuple[Rex, ...]
+    """The projection's expressions over the columns below; OVER functions are columns that follow
+    those, in the order of `overs`."""
 
 
 def split_over(project: Project, *, merges: bool) -> Split:
@@ -79,27 +81,26 @@ def split_over(project: Project, *, merges: bool) -> Split:
     width = len(below.row)
     positions = {each: width + position for position, each in enumerate(ordered)}
 
-    def above(rex: Expression) -> Expression:
+    def above(rex: Expression) -> Rex:
         if isinstance(rex, OverCall):
             return ref(positions[rex], rex.type)
         if rex in place:
             return ref(place[rex], type_of(rex))
         if isinstance(rex, Call):
-            operands = tuple(above(part) for part in rex.operands)
-            return replace(rex, operands=operands)  # type: ignore[arg-type]
+            return replace(rex, operands=tuple(map(above, rex.operands)))
         return rex
 
     return Split(below, made, tuple(above(rex) for rex in project.expressions))
 
 
-def _window(group: list[OverCall], moved) -> SplitOver:  # type: ignore[no-untyped-def]
+def _window(group: list[OverCall], moved: Callable[[Expression], Rex]) -> SplitOver:
     first = group[0]
     calls = tuple(replace(each, operands=tuple(map(moved, each.operands))) for each in group)
     order = tuple(
-        Ordering(moved(key.expression).index, key.is_ascending, key.nulls_last)
+        Ordering(column_of(moved(key.expression)), key.is_ascending, key.nulls_last)
         for key in first.order
     )
-    partition = tuple(sorted(moved(each).index for each in first.partition))
+    partition = tuple(sorted(column_of(moved(each)) for each in first.partition))
     return SplitOver(calls, partition, order, first.frame)
 
 

@@ -25,8 +25,8 @@ from service.sql.algebra import (
 from service.sql.rex import OverCall
 
 if TYPE_CHECKING:
-    from service.sql.algebra import AggregateCall, Ordering
     from service.sql.rex import Expression
+    from service.sql.terms import AggregateCall, Ordering
 
 
 def show(relation: Relation, depth: int = 0) -> str:

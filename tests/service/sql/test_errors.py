@@ -67,6 +67,20 @@ def test_a_query_that_is_wrong(
         assert caught.value.position.column == column
 
 
+WINDOWS = [
+    ("SESSION(TABLE t PARTITION BY 1, DESCRIPTOR(ts), INTERVAL '1' MINUTE)", "needs columns"),
+    ("TUMBLE(TABLE t, DESCRIPTOR(PROCTIME()), INTERVAL '1' MINUTE)", "needs a time attribute"),
+    ("TUMBLE(TABLE t, DESCRIPTOR(k), INTERVAL '1' MINUTE)", "needs a time attribute"),
+]
+
+
+@pytest.mark.parametrize(("window", "reason"), WINDOWS)
+def test_a_window_is_over_columns(window: str, reason: str) -> None:
+    timed = "CREATE TABLE t (k STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('a' = 'b');"
+    with pytest.raises(ValidationError, match=reason):
+        compile_script(f"{TABLES}{timed}INSERT INTO snk SELECT k FROM TABLE({window})")
+
+
 STATEMENTS = [
     ("SELECT 1", UnsupportedSql, 1, "statements that begin with SELECT"),
     ("EXPLAIN SELECT 1", UnsupportedSql, 1, "cannot show, explain or execute"),

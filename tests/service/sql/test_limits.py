@@ -11,7 +11,7 @@ from service.sql import SqlTimeout, SqlTooLarge, compile_script
 from service.sql.deadline import time_limit
 from service.sql.dialect import DEPTH_MAX, TOKENS_MAX
 from service.sql.rex import PARTS_MAX
-from service.sql.statements import parse_with_text
+from service.sql.script import parse_with_text
 from tests.service.sql.scripts import TABLES, WITH, node_types, plan
 
 INSERT = "INSERT INTO snk SELECT "
