@@ -130,6 +130,8 @@ class Problem(BaseModel):
     hint: str | None = None
     node_id: int | None = Field(default=None, description="The plan's node that is meant.")
     path: str | None = Field(default=None, description="JSON pointer into the plan.")
+    line: int | None = Field(default=None, description="Of the script, from 1.")
+    column: int | None = Field(default=None, description="In that line, from 1.")
     errors: list[dict[str, Any]] | None = None
     statement: int | None = Field(default=None, description="Of a script: which one, from 1.")
     results: list[dict[str, Any]] | None = Field(

@@ -42,7 +42,8 @@ class PipelineBody(PlanBody):
     sql: str | None = Field(
         default=None,
         min_length=1,
-        description="In place of a plan: a script of Flink SQL that asks for one plan.",
+        description="In place of a plan: a script of Flink SQL that asks for one plan. What it has "
+        "SET of how a pipeline runs counts where `options` say nothing.",
     )
     options: OptionsBody = Field(default_factory=OptionsBody)
     labels: dict[Label, LabelValue] = Field(default_factory=dict)

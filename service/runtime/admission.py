@@ -97,7 +97,8 @@ def findings(
     ]
     if not found:
         found += _runtime_finding(plan, options, settings)
-    return plan, [*found, *(_warning(each) for each in validate(plan))]
+    ttl_ms = options.resolved(settings.execution).default_ttl_ms
+    return plan, [*found, *(_warning(each) for each in validate(plan, default_ttl_ms=ttl_ms))]
 
 
 def storable(document: PlanDocument) -> PlanDocument:

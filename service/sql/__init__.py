@@ -18,6 +18,7 @@ session                             statements one after the other; `compile_scr
 named_session                       a session that outlives its request, as text
 show, explain, logical_text         what SHOW, DESCRIBE and EXPLAIN answer
 errors                              the tree of what can be wrong, with line and column
+deadline                            how long planning may take
 """
 
 from service.sql.errors import (
@@ -25,6 +26,7 @@ from service.sql.errors import (
     Position,
     SqlError,
     SqlSyntaxError,
+    SqlTimeout,
     SqlTooLarge,
     UnsupportedSql,
     ValidationError,
@@ -38,6 +40,7 @@ __all__ = [
     "Session",
     "SqlError",
     "SqlSyntaxError",
+    "SqlTimeout",
     "SqlTooLarge",
     "UnsupportedSql",
     "ValidationError",

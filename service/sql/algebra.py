@@ -23,6 +23,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from service.plan.rex import Call, InputRef
+from service.sql.deadline import check_time
 from service.sql.rex import Expression, OverCall, conjuncts, literal, ref, type_of
 from service.sql.terms import Row, aggregate_row, join_row
 from service.sql.types import BIGINT, PROCTIME
@@ -429,6 +430,7 @@ class Sink:
 
 def inputs(relation: Relation) -> tuple[Relation, ...]:
     """The relations that this one is made of, left before right."""
+    check_time()  # what goes through a tree of relations asks for this
     match relation:
         case Scan() | Values():
             return ()

@@ -16,6 +16,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokens import Token, TokenType
 
+from service.sql.deadline import check_time
 from service.sql.errors import Position, SqlSyntaxError, SqlTooLarge
 from service.sql.foreign import check_hints, check_tokens
 from service.sql.grammar import check_grammar
@@ -61,6 +62,12 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
             for name, parse in parser.Parser.FUNCTION_PARSERS.items()
             if name in _OWN_SYNTAX
         }
+
+        def _retreat(self, index: int) -> None:
+            # Reading forward ends with the text; only reading again may not.
+            if index != self._index:
+                check_time()
+                super()._retreat(index)
 
         def _parse_lambda(self, alias: bool = False) -> exp.Expression | None:
             following = self._next

@@ -12,6 +12,7 @@ from sqlglot import exp
 from service.plan.rex import Bound, Call, Literal, Rex, SargLiteral, SargRange, SymbolLiteral
 from service.sql import literals, types
 from service.sql.coercion import TIMES, as_branch, as_comparable
+from service.sql.deadline import check_time
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.functions import (
@@ -65,6 +66,7 @@ class ExpressionBinder:
             ValidationError: A name is unknown, or types do not fit.
             UnsupportedSql: A function or form that we do not plan.
         """
+        check_time()
         if self._special is not None:
             found = self._special(node)
             if found is not None:
@@ -289,10 +291,16 @@ class ExpressionBinder:
 
     def _type(self, node: exp.Expression) -> LogicalType:
         text = written_type(node) if isinstance(node, exp.DataType) else node.sql(dialect="spark")
+        position = self.position(node.parent or node)  # a type itself has no place
         try:
-            return parse_type(text)
+            found = parse_type(text)
         except TypeParseError as problem:
-            raise UnsupportedSql(f"type {text}: {problem}", self.position(node)) from problem
+            raise UnsupportedSql(f"type {text}: {problem}", position) from problem
+        if not types.is_known(found):
+            raise ValidationError(
+                f"no such type: {text}", position, hint=nearest(text, types.NAMES)
+            )
+        return found
 
     def _concat(self, node: exp.Expression) -> Rex:
         operands = [self.rex(node.this), self.rex(node.expression)]
@@ -301,9 +309,16 @@ class ExpressionBinder:
 
     def _extract(self, node: exp.Expression) -> Rex:
         operand = self.rex(node.expression)
+        name = node.this.name.upper()
+        if name not in _EXTRACTED:
+            raise ValidationError(
+                f"no unit of time: {node.this.name}",
+                self.position(node),
+                hint=nearest(name, _EXTRACTED),
+            )
         unit = SymbolLiteral(
             "TIME_UNIT_RANGE",
-            node.this.name.upper(),
+            name,
             LogicalType(TypeRoot.SYMBOL, nullable=False),
             "",
         )
@@ -365,6 +380,12 @@ def _search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) ->
     return call("SEARCH", [value, argument], made)
 
 
+_EXTRACTED = (
+    "EPOCH", "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "ISOYEAR", "QUARTER", "MONTH", "WEEK",
+    "DAY", "DOY", "DOW", "ISODOW", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND",
+    "NANOSECOND",
+)  # fmt: skip
+"""Of Flink's `TimeIntervalUnit`, for EXTRACT."""
 _NILADIC = {
     "CURRENT_TIMESTAMP": LogicalType(TypeRoot.TIMESTAMP_LTZ, nullable=False, precision=3),
     "LOCALTIMESTAMP": LogicalType(TypeRoot.TIMESTAMP, nullable=False, precision=3),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias, overload
 
 from service.plan.rex import (
@@ -20,12 +21,16 @@ from service.plan.rex import (
     SargLiteral,
     SymbolLiteral,
 )
+from service.sql.deadline import check_time
+from service.sql.errors import SqlTooLarge
 from state.types import LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 BOOLEAN = LogicalType(TypeRoot.BOOLEAN)
+PARTS_MAX = 60_000
+"""Parts of one expression, as many as words of a query: merged queries may double it each time."""
 _SYNTAX = {
     "=": "BINARY", "<>": "BINARY", "<": "BINARY", ">": "BINARY", "<=": "BINARY", ">=": "BINARY",
     "+": "BINARY", "-": "BINARY", "*": "BINARY", "/": "BINARY", "||": "BINARY",
@@ -204,6 +209,7 @@ def rewrite(rex: Expression, change: Callable[[InputRef], Rex]) -> Expression:
         case InputRef():
             return change(rex)
         case Call():
+            check_time()
             operands = tuple(rewrite(operand, change) for operand in rex.operands)
             return rex if operands == rex.operands else replace(rex, operands=operands)
         case FieldAccess():
@@ -250,8 +256,15 @@ def substitute(rex: Rex, expressions: Sequence[Rex]) -> Rex: ...
 @overload
 def substitute(rex: Expression, expressions: Sequence[Expression]) -> Expression: ...
 def substitute(rex: Expression, expressions: Sequence[Expression]) -> Expression:
-    """The expression with each column replaced by what a projection below it computes."""
-    return rewrite(rex, lambda column: as_operand(expressions[column.index]))
+    """The expression with each column replaced by what a projection below it computes.
+
+    Raises:
+        SqlTooLarge: It has more than `PARTS_MAX` parts then.
+    """
+    made = rewrite(rex, lambda column: as_operand(expressions[column.index]))
+    if sum(1 for _ in islice(walk(made), PARTS_MAX + 1)) > PARTS_MAX:
+        raise SqlTooLarge(f"an expression of more than {PARTS_MAX} parts, as queries are merged")
+    return made
 
 
 def column_of(rex: Expression) -> int:

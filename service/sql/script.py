@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from sqlglot.tokens import TokenType
 
 from service.sql.cursor import Cursor
+from service.sql.deadline import check_time
 from service.sql.dialect import tokenize
-from service.sql.errors import SqlSyntaxError, SqlTooLarge, UnsupportedSql
+from service.sql.errors import SqlSyntaxError, SqlTooLarge, UnsupportedSql, nearest, placed
 from service.sql.source_text import Fragment
 from service.sql.statements import (
     CompilePlan,
@@ -38,11 +39,11 @@ if TYPE_CHECKING:
     from service.sql.errors import Position
     from service.sql.statements import ConflictBehavior, ExplainDetail, ShowKind, Statement
 
-SCRIPT_CHARACTERS_MAX = 1024 * 1024
 _OF_ALL: tuple[ShowKind, ...] = (
     "TABLES", "VIEWS", "CATALOGS", "DATABASES", "CURRENT CATALOG", "CURRENT DATABASE",
 )  # fmt: skip
 _OF_ONE: tuple[ShowKind, ...] = ("CREATE TABLE", "CREATE VIEW", "COLUMNS")
+_WORDS = {word for what in (*_OF_ALL, *_OF_ONE) for word in what.split()}
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "(")
 _DETAILS: tuple[ExplainDetail, ...] = ("CHANGELOG_MODE", "ESTIMATED_COST", "PLAN_ADVICE")
 
@@ -57,19 +58,22 @@ def parse_script(text: str) -> Iterator[Statement]:
         yield statement
 
 
-def parse_with_text(text: str) -> Iterator[tuple[Statement, Fragment]]:
+def parse_with_text(
+    text: str, *, characters_max: int | None = None
+) -> Iterator[tuple[Statement, Fragment]]:
     """The statements of a script with their text; one that is wrong ends the iteration.
 
     Raises:
-        SqlTooLarge: The script has more than `SCRIPT_CHARACTERS_MAX` characters.
+        SqlTooLarge: The script has more than `characters_max` characters.
         SqlSyntaxError: A statement is none.
         UnsupportedSql: A statement that we do not run.
     """
-    if len(text) > SCRIPT_CHARACTERS_MAX:
-        raise SqlTooLarge(
-            f"the script has {len(text)} characters; {SCRIPT_CHARACTERS_MAX} are allowed"
-        )
     fragment = Fragment(text, 0, len(text))
+    if characters_max is not None and len(text) > characters_max:
+        raise SqlTooLarge(
+            f"the script has {len(text)} characters; {characters_max} are allowed",
+            fragment.position(),
+        )
     tokens = tokenize(fragment)
     begin, depth = 0, 0
     for at, token in enumerate(tokens):
@@ -84,7 +88,9 @@ def parse_with_text(text: str) -> Iterator[tuple[Statement, Fragment]]:
 
 def _with_text(cursor: Cursor) -> tuple[Statement, Fragment]:
     text = cursor.slice(0, len(cursor.tokens))
-    return _statement(cursor), text
+    with placed(cursor.position()):
+        check_time()
+        return _statement(cursor), text
 
 
 def _opens(token: Token) -> int:
@@ -101,7 +107,7 @@ def _statement(cursor: Cursor) -> Statement:
         raise UnsupportedSql(
             f"statements that begin with {word or 'a text'} are not supported",
             position,
-            hint=f"one of {', '.join(sorted(_READERS))}",
+            hint=nearest(word, _READERS) or f"one of {', '.join(sorted(_READERS))}",
         )
     if read is not _run:
         cursor.expect(word)
@@ -180,7 +186,7 @@ def _show(cursor: Cursor, position: Position) -> Statement:
     raise UnsupportedSql(
         f"SHOW {cursor.word} is not supported",
         position,
-        hint=f"one of {', '.join((*_OF_ALL, *_OF_ONE))}",
+        hint=nearest(cursor.word, _WORDS) or f"one of {', '.join((*_OF_ALL, *_OF_ONE))}",
     )
 
 

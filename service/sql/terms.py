@@ -45,11 +45,14 @@ def unique_names(taken: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
     ('id1', 'k')
     """
     used = set(taken)
+    numbers: dict[str, int] = {}
     made = []
     for name in names:
-        number, candidate = 0, name
+        # Numbers that were taken stay so: thousands of equal names must not try each again.
+        number, candidate = numbers.get(name, 0), name
         while candidate in used:
             candidate, number = f"{name}{number}", number + 1
+        numbers[name] = number
         used.add(candidate)
         made.append(candidate)
     return tuple(made)

@@ -35,6 +35,8 @@ def written_type(node: exp.DataType) -> str:
         written_type(each) if isinstance(each, exp.DataType) else each.sql()
         for each in node.expressions
     )
+    if name == "USERDEFINED":
+        return str(node.args.get("kind") or name)
     renamed = _NAMES.get(name, name)
     if node.args.get("nested"):
         return f"{renamed}<{arguments}>"

@@ -15,7 +15,7 @@ from service.sql.binder.over import OverBinder
 from service.sql.binder.scalar_subqueries import ScalarSubqueries, subqueries
 from service.sql.binder.subqueries import SubqueryBinder, is_subquery
 from service.sql.binder.tables import Bound, TableBinder, table_relation
-from service.sql.catalogue import CatalogTable
+from service.sql.catalogue import COLUMNS_MAX, CatalogTable
 from service.sql.dialect import parse_query, position_of
 from service.sql.errors import SqlTooLarge, UnsupportedSql, ValidationError
 from service.sql.expressions import ExpressionBinder
@@ -221,6 +221,10 @@ class QueryBinder:
             inner = item.this if isinstance(item, exp.Alias) else item
             names.append(_name(item, len(names)))
             expressions.append(binder.bind(inner))
+        if len(names) > COLUMNS_MAX:
+            raise SqlTooLarge(
+                f"a query of {len(names)} columns; {COLUMNS_MAX} are allowed", self._at(node)
+            )
         return expressions, names
 
     def _ordered_select(

@@ -43,6 +43,11 @@ def _plain(node: exp.Expression) -> exp.Expression:
     return node
 
 
+def _compared(node: exp.Expression) -> list[exp.Expression]:
+    """The values on the left of IN."""
+    return list(node.this.expressions) if isinstance(node.this, exp.Tuple) else [node.this]
+
+
 class SubqueryBinder:
     """Turns the subqueries of one WHERE into joins."""
 
@@ -61,6 +66,8 @@ class SubqueryBinder:
         while isinstance(query, (exp.Subquery, exp.Paren)):
             query = query.this
         right = self._queries.correlated(query, self._scope)
+        if isinstance(node, exp.In):
+            self._check_width(node, len(right.row))
         right, correlated = self._lift(right, node, keeps_columns=isinstance(node, exp.In))
         width = len(left.row)
         parts = [_joined(part, width) for part in correlated]
@@ -80,12 +87,7 @@ class SubqueryBinder:
         is_negated: bool,
     ) -> list[Rex]:
         """The conditions that IN stands for; NOT IN fails where either side is NULL."""
-        values = list(node.this.expressions) if isinstance(node.this, exp.Tuple) else [node.this]
-        if len(values) > len(right.row):
-            raise ValidationError(
-                f"{len(values)} values cannot be IN rows of {len(right.row)} columns",
-                position_of(node, self._fragment),
-            )
+        values = _compared(node)
         parts: list[Rex] = []
         for index, value in enumerate(values):
             own, other = binder.rex(value), ref(width + index, right.row.types[index])
@@ -100,6 +102,14 @@ class SubqueryBinder:
                 equal = call("OR", [*tests, equal], types.BOOLEAN)
             parts.append(equal)
         return parts
+
+    def _check_width(self, node: exp.Expression, width: int) -> None:
+        """Refuse IN whose query has not as many columns as there are values."""
+        if len(_compared(node)) != width:
+            raise ValidationError(
+                f"{len(_compared(node))} values cannot be IN rows of {width} columns",
+                position_of(node, self._fragment),
+            )
 
     def _lift(
         self, right: Relation, node: exp.Expression, *, keeps_columns: bool

@@ -10,7 +10,7 @@ from sqlglot import exp
 from service.plan.rex import InputRef, Literal, Rex
 from service.sql.algebra import Join, Project, Relation, Scan, VersionJoin, Watermark, WindowTable
 from service.sql.dialect import position_of
-from service.sql.errors import UnsupportedSql, ValidationError
+from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.expressions import ExpressionBinder
 from service.sql.functions import WINDOW_TABLE_FUNCTIONS
 from service.sql.literals import interval_ms
@@ -219,7 +219,11 @@ class TableBinder:
         name = inner.name.upper()
         kind = next((each for each in WINDOW_TABLE_FUNCTIONS if each == name), None)
         if kind is None:
-            raise UnsupportedSql(f"table function {name} is not supported", position)
+            raise UnsupportedSql(
+                f"table function {name} is not supported",
+                position,
+                hint=nearest(name, WINDOW_TABLE_FUNCTIONS),
+            )
         arguments = [
             each.expression if isinstance(each, exp.Kwarg) else each for each in inner.expressions
         ]

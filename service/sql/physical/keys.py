@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef
+from service.sql.deadline import check_time
 from service.sql.physical.nodes import (
     AggregateSpec,
     CalcSpec,
@@ -49,6 +50,7 @@ _PASSING = (WatermarkSpec, MiniBatchSpec, DropUpdateBeforeSpec, OverSpec, Tempor
 
 def upsert_keys(node: Node) -> Keys:
     """The upsert keys of what a node sends."""
+    check_time()
     spec = node.spec
     if isinstance(spec, _PASSING):
         return upsert_keys(node.input)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from service.sql.deadline import check_time
+
 if TYPE_CHECKING:
     from service.plan.rex import Literal as RexLiteral
     from service.plan.rex import Rex
@@ -416,6 +418,9 @@ class Node:
     inputs: tuple[Node, ...]
     row: Row
     changes: Changes = field(default_factory=Changes)
+
+    def __post_init__(self) -> None:
+        check_time()  # whatever goes through a tree of nodes makes some
 
     @property
     def input(self) -> Node:

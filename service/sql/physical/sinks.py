@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from service.sql import types
 from service.sql.algebra import Project, Relation, Sink
-from service.sql.errors import ValidationError
+from service.sql.errors import ValidationError, nearest
 from service.sql.physical.changelog import key_of
 from service.sql.physical.connectors import sink_mode
 from service.sql.physical.keys import Keys, smallest, upsert_keys
@@ -64,7 +64,11 @@ def _placed(
     names = [column.name for column in table.persisted]
     unknown = [name for name in columns if name not in names]
     if unknown:
-        raise ValidationError(f"table {table.summary} has no column {unknown[0]!r}", position)
+        raise ValidationError(
+            f"table {table.summary} has no column {unknown[0]!r}",
+            position,
+            hint=nearest(unknown[0], names),
+        )
     if len(columns) != len(query.row):
         raise _mismatch(query, table, "Different number of columns.", position)
     outputs: list[Rex] = []

@@ -22,6 +22,7 @@ from state.backends.interface import HashGet
 from state.descriptors import MatchColumns, MultisetDescriptor
 from state.execution.sync import run_now
 from state.key_groups import key_group
+from state.multiset import index
 from state.multiset.history import HistoryPage
 from state.multiset.interface import Added, RemovedAll, RemovedLast
 from state.multiset.packed import PackedMultiSet
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     import redis
 
     from state.backends.interface import EpochTransaction, Read
+
+pytestmark = pytest.mark.usefixtures("small_buckets")
 
 TTL_MS = 10
 NAMES = ("k", "id", "text", "number")
@@ -261,3 +264,21 @@ def test_one_world_frees_what_the_other_wrote(strategy: Strategy, is_columnar: b
     assert worlds.value(0) is None
     assert Committed(worlds, worlds.descriptor, worlds.place(0)[1]).names == set()
     assert worlds.harness.stored_keys() == []
+
+
+@pytest.mark.parametrize("is_columnar", [True, False])
+def test_an_index_of_more_buckets_than_needed_goes_on(
+    is_columnar: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that was written when each bucket had sixteen entries, whatever the length."""
+    worlds = BothWorlds(Strategy.MAP, (1,), 0)
+    monkeypatch.setattr(index, "LONG_ENTRIES", 1_000)
+    monkeypatch.setattr(index, "BUCKET_ENTRIES", 2)
+    puts = [Change(RowKind.INSERT, (0, number, "a", None)) for number in range(80)]
+    worlds.epoch(puts[:40], is_columnar=True)
+
+    monkeypatch.setattr(index, "BUCKET_ENTRIES", 8)
+    worlds.epoch(puts[40:60], is_columnar=is_columnar)
+    gone = [Change(RowKind.DELETE, each.row) for each in puts[20:50]]
+    worlds.epoch([*gone, *puts[60:]], is_columnar=not is_columnar)
+    worlds.epoch(puts[20:50], is_columnar=is_columnar)
