@@ -7,6 +7,7 @@
     │   ├── Unauthenticated, Forbidden
     │   ├── PreconditionFailed
     │   └── IdempotencyInProgress, IdempotencyMismatch
+    ├── PlannerBusy              other scripts are being planned
     ├── PlanUriRefused           the plan cannot be had from its address, or not written there
     ├── PlanExists               the address of a plan to write is taken
     ├── StatementFailed          a statement of a script; those before it have taken effect
@@ -117,6 +118,12 @@ class IdempotencyMismatch(RequestRefused):
     """The key was used for another request."""
 
     code = "api.request.idempotency-mismatch"
+
+
+class PlannerBusy(ApiError):
+    """Other scripts are being planned, and none of them ended in time."""
+
+    code = "api.planner-busy"
 
 
 class PlanUriRefused(ApiError):

@@ -129,6 +129,29 @@ def test_what_is_emitted_is_sorted_between_watermarks(
     assert harness.stored_names() - {b"counters"} == kept
 
 
+arrivals = st.lists(st.one_of(st.integers(1, 3), st.none()), max_size=16)
+
+
+@given(arrivals=arrivals, size=st.integers(1, 4), data=st.data())
+def test_of_one_processing_time_the_rows_come_in_order(
+    arrivals: list[int | None], size: int, data: st.DataObject
+) -> None:
+    """None: the next processing time has come."""
+    given: list[Any] = []
+    expected: list[Change] = []
+    waiting: list[Change] = []
+    for number, each in enumerate([*arrivals, None]):
+        if each is None:
+            given.append(At(10 * number + 10))
+            expected += sorted(waiting, key=lambda change: -change.row[0])
+            waiting.clear()
+        else:
+            given.append(insert(each, None))
+            waiting.append(given[-1])
+    chosen = spec(rowtime=None, order=V_DESC)
+    assert emits_the_same_any_way(chosen, given, data, size) == expected
+
+
 def test_on_redis_as_on_heap(redis_client: redis.Redis) -> None:
     given = [
         *[insert(v, at(v * 37 % 101)) for v in range(100)],

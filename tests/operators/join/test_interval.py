@@ -17,8 +17,8 @@ from operators.keyed import WATERMARK_MAX
 from operators.spec import InputSpec, RowSpec
 from operators.testing.joins import bags, join_of
 from operators.testing.operator_harness import At, Of, OperatorHarness, Watermark
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import answered_any_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -242,14 +242,9 @@ def test_a_restart_anywhere_changes_nothing(
 def test_the_same_whatever_is_answered_when(
     events: list[tuple[bool, int, str | None, bool]], data: st.DataObject
 ) -> None:
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
     steps = played(events)
     plain = OperatorHarness.on_heap(spec())
-    other = OperatorHarness.on_heap(
-        spec(), channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    other = answered_any_way(spec(), data)
     assert other.run(steps, epoch_changes=3) == plain.run(steps)
 
 

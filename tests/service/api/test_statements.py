@@ -100,6 +100,55 @@ def test_a_pipeline_bears_the_name_and_options_that_are_asked_for(app: AppClient
     failed(app, f"{TABLES} SET 'pipeline.name' = 'Not Mine'; {INSERT}", 422, "invalid-request")
 
 
+ASYNC = "execution.async-state"
+FEW = (
+    f"SET '{ASYNC}.total-buffer-size' = '50'; SET '{ASYNC}.active-buffer-size' = '20';"
+    f"SET '{ASYNC}.active-buffer-timeout' = '2 s';"
+)
+
+
+def test_bounds_of_asynchronous_state_are_set_by_their_names_in_flink(app: AppClient) -> None:
+    run(app, f"{TABLES} {FEW} {INSERT}", options={"async_batch_max": 7})
+
+    options = app.json(f"{PATH}/insert-into_t")["options"]
+    assert options["async_in_flight_max"] == 50
+    assert options["async_batch_max"] == 7
+    assert options["async_timeout_ms"] == 2_000
+
+
+def test_a_pipeline_of_a_script_has_what_the_script_sets(app: AppClient) -> None:
+    answer = app.post(PATH, {"name": "few", "sql": f"{TABLES} {FEW} {INSERT}"})
+
+    assert answer.status_code == 201, answer.text
+    assert app.json(f"{PATH}/few")["options"]["async_in_flight_max"] == 50
+
+
+def test_without_asynchronous_state_there_is_one_change_in_flight(app: AppClient) -> None:
+    run(app, f"{TABLES} {FEW} SET 'table.exec.async-state.enabled' = 'false'; {INSERT}")
+
+    assert app.json(f"{PATH}/insert-into_t")["options"]["async_in_flight_max"] == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        (f"{ASYNC}.total-buffer-size", "0", "greater than or equal to 1"),
+        (f"{ASYNC}.total-buffer-size", "many", "must be a whole number"),
+        (f"{ASYNC}.active-buffer-timeout", "0 ms", "greater than or equal to 1"),
+        (f"{ASYNC}.active-buffer-timeout", "soon", "active-buffer-timeout"),
+        (f"{ASYNC}.total-buffer-sise", "1", "there is no option"),
+        ("table.exec.async-state.enabled", "maybe", "must be true or false"),
+    ],
+)
+def test_bounds_of_asynchronous_state_that_cannot_be_are_refused(
+    app: AppClient, option: str, value: str, reason: str
+) -> None:
+    problem = failed(app, f"{TABLES} SET '{option}' = '{value}'; {INSERT}", 422, "sql-invalid")
+
+    assert option in problem["detail"]
+    assert reason in problem["detail"]
+
+
 def test_a_statement_set_is_one_pipeline(app: AppClient) -> None:
     more = TABLES + "CREATE TABLE u (v STRING) WITH ('connector' = 'print');"
     inserts = f"BEGIN {INSERT}; INSERT INTO u SELECT v FROM s; END"

@@ -21,6 +21,7 @@ from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs import BUILDERS, StatefulNode
 from service.runtime.specs.two_phase import identity_nodes
 from state.errors import OperatorFailed
+from tests.operators.laws import emits_the_same_any_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -202,6 +203,15 @@ def test_a_split_distinct_is_one_distinct(data: st.DataObject, size: int, retrac
     if retracts:
         nodes.run([delete(*row) for row in live])
         assert nodes.middle.stored_names() == nodes.final.stored_names() == set()
+
+
+@settings(max_examples=40)
+@given(came=st.lists(rows, max_size=10), size=st.integers(1, 4), data=st.data())
+def test_of_a_split_distinct_the_order_of_answers_makes_no_difference(
+    came: list[Any], size: int, data: st.DataObject
+) -> None:
+    steps = [each for row in came for each in expanded(insert(*row))]
+    emits_the_same_any_way(split(retracts=False)[0], steps, data, 3 * size)
 
 
 def test_distinct_values_of_a_split_expire_by_themselves() -> None:
