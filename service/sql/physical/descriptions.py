@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from service.plan.rex import Rex
-    from service.sql.algebra import AggregateCall, Ordering, Row
     from service.sql.physical.nodes import Node
     from service.sql.rex import FrameBound
+    from service.sql.terms import AggregateCall, Ordering, Row
 
     Text = Callable[[Rex, tuple[str, ...]], str]
 
 _JOIN_NAMES = {
+    "GroupWindows": "GroupWindowAggregate",
     "INNER": "InnerJoin",
     "LEFT": "LeftOuterJoin",
     "RIGHT": "RightOuterJoin",

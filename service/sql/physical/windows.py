@@ -13,15 +13,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import InputRef, Rex
-from service.sql.algebra import Aggregate, Filter, Project, Relation, Row, WindowTable
-from service.sql.physical.accumulators import is_mergeable, local_columns
+from service.sql.algebra import Aggregate, Filter, Project, Relation, WindowTable
+from service.sql.physical.accumulators import is_mergeable, local_columns, refuse_phases
 from service.sql.physical.calc import calc
 from service.sql.physical.nodes import ExchangeSpec, Node, WindowAggregateSpec, rebuilt
-from service.sql.rex import conjunction, conjuncts, ref, substitute
+from service.sql.rex import column_of, conjunction, conjuncts, inputs_of_all, ref, substitute
+from service.sql.terms import Row
 from service.sql.types import BIGINT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from service.sql.options import Options
 
@@ -36,21 +37,18 @@ def window_aggregate(
     if window is None:
         return None
     width = len(window.input.row)
-    edges = {
-        position: outputs[position].index - width  # type: ignore[union-attr]
-        for position in relation.grouping
-        if isinstance(outputs[position], InputRef) and outputs[position].index >= width  # type: ignore[union-attr]
-    }
-    if not {0, 1} <= set(edges.values()):
+    grouped = [(position, outputs[position]) for position in relation.grouping]
+    edges = {position: column_of(rex) - width for position, rex in grouped if _is_edge(rex, width)}
+    if not {0, 1} <= set(edges.values()) or _reads_windows(relation, outputs, parts, width):
         return None
     plain = [position for position in relation.grouping if position not in edges]
-    below, places = _input(relation, window, outputs, parts, plain, convert)
+    below, places = _input(relation, window, outputs, parts, convert)
     spec = replace(
         window.spec,
         time_column=places[window.spec.time_column],
         partition=tuple(places[column] for column in window.spec.partition),
     )
-    grouping = tuple(places[outputs[position].index] for position in plain)  # type: ignore[union-attr]
+    grouping = tuple(_place(outputs[position], places) for position in plain)
     calls = tuple(
         replace(
             call,
@@ -77,8 +75,8 @@ def window_aggregate(
         ),
     )
     single = WindowAggregateSpec(grouping, calls, spec, "single", False, properties, below.row)
-    node = _phases(single, below, made_row, options)
-    return _reordered(node, relation, plain, edges, properties)
+    node = phases(single, below, made_row, options)
+    return reordered(node, relation, plain, edges, properties)
 
 
 def _window(
@@ -93,10 +91,20 @@ def _window(
         if isinstance(below, Filter):
             parts = conjuncts(below.condition) + parts
         else:
-            outputs = [substitute(rex, below.expressions) for rex in outputs]  # type: ignore[misc]
-            parts = [substitute(part, below.expressions) for part in parts]  # type: ignore[misc]
+            outputs = [substitute(rex, below.scalars) for rex in outputs]
+            parts = [substitute(part, below.scalars) for part in parts]
         below = below.input
     return outputs, parts, below if isinstance(below, WindowTable) else None
+
+
+def _reads_windows(relation: Aggregate, outputs: list[Rex], parts: list[Rex], width: int) -> bool:
+    """Whether anything but the grouping itself reads columns of the windows."""
+    read = {each for call in relation.calls for each in call.arguments}
+    read |= {call.filter for call in relation.calls if call.filter is not None}
+    computed = [outputs[each] for each in relation.grouping]
+    computed = [rex for rex in computed if not isinstance(rex, InputRef)]
+    used = inputs_of_all([*parts, *computed, *(outputs[each] for each in read)])
+    return any(each >= width for each in used)
 
 
 def _input(
@@ -104,13 +112,11 @@ def _input(
     window: WindowTable,
     outputs: list[Rex],
     parts: list[Rex],
-    plain: list[int],
     convert: Callable[[Relation], Node],
 ) -> tuple[Node, dict[object, int]]:
     """What the window's input must give: groups, arguments and time; and where each is."""
-    read = set(plain) | {each for call in relation.calls for each in call.arguments}
-    read |= {call.filter for call in relation.calls if call.filter is not None}
     row = window.input.row
+    kept = [at for at, rex in enumerate(outputs) if not _is_edge(rex, len(row))]
     projection: list[Rex] = []
     names: list[str] = []
     places: dict[object, int] = {}
@@ -122,7 +128,7 @@ def _input(
             projection.append(rex)
             names.append(name)
 
-    for position in sorted(read):
+    for position in kept:
         add(outputs[position], relation.input.row.names[position])
     for index in (*window.spec.partition, window.spec.time_column):
         add(ref(index, row.types[index]), row.names[index])
@@ -130,32 +136,54 @@ def _input(
     return below, places
 
 
+def _is_edge(rex: Rex, width: int) -> bool:
+    """Whether an expression over a window's columns is one that the window adds."""
+    return isinstance(rex, InputRef) and rex.index >= width
+
+
 def _place(rex: Rex, places: dict[object, int]) -> int:
     return places[rex.index] if isinstance(rex, InputRef) else places[rex]
 
 
-def _phases(single: WindowAggregateSpec, below: Node, row: Row, options: Options) -> Node:
+def phases(single: WindowAggregateSpec, below: Node, row: Row, options: Options) -> Node:
     """One phase, or a local and a global one."""
-    time = below.row.types[single.window.time_column]
     is_two = (
-        time.time_attribute == "ROWTIME"
+        single.time.time_attribute == "ROWTIME"
         and single.window.kind != "SESSION"
         and options.text("table.optimizer.agg-phase-strategy", "AUTO") != "ONE_PHASE"
-        and all(is_mergeable(call, retracts=False) for call in single.calls)
     )
-    if not is_two:
+    if is_two:
+        refuse_phases(single.calls)
+    if not is_two or not all(is_mergeable(call, retracts=False) for call in single.calls):
         sent = Node(ExchangeSpec(single.grouping), (below,), below.row)
         return Node(single, (sent,), row)
-    local_row = local_columns(below.row, single.grouping, single.calls, retracts=False)
-    local_row = Row((*local_row.names, "$slice_end"), (*local_row.types, BIGINT))
+    local_row = _local_row(below.row, single)
     local = Node(replace(single, phase="local"), (below,), local_row)
     keys = tuple(range(len(single.grouping)))
     sent = Node(ExchangeSpec(keys), (local,), local_row)
-    spec = replace(single, phase="global", grouping=keys, slice_column=len(local_row) - 1)
-    return Node(spec, (sent,), row)
+    spec = replace(single, phase="global", grouping=keys)
+    return Node(_of_slices(spec, len(local_row) - 1), (sent,), row)
 
 
-def _reordered(
+def _local_row(row: Row, spec: WindowAggregateSpec) -> Row:
+    """What the first phase sends; of windows that share slices, it tells how many rows a slice has.
+
+    Source: Flink `AggregateUtil.deriveWindowAggregateInfoList`.
+    """
+    counts = spec.retracts or spec.window.kind == "HOP"
+    calls = [False for _ in spec.calls] if not spec.retracts else None
+    made = local_columns(row, spec.grouping, spec.calls, retracts=counts, call_retracts=calls)
+    end = "$slice_end" if spec.attached is None else "$window_end"
+    return Row((*made.names, end), (*made.types, BIGINT))
+
+
+def _of_slices(spec: WindowAggregateSpec, column: int) -> WindowAggregateSpec:
+    """The second phase, to which this column tells where a slice or window ends."""
+    attached = None if spec.attached is None else replace(spec.attached, start=-1, end=column)
+    return replace(spec, slice_column=column, attached=attached)
+
+
+def reordered(
     node: Node,
     relation: Aggregate,
     plain: list[int],
@@ -187,40 +215,12 @@ def with_retractions(node: Node) -> Node:
         if not local.spec.retracts:
             return made
         sent = replace(made.input, row=local.row, changes=local.changes)
-        column = len(local.row) - 1
-        return replace(made, inputs=(sent,), spec=replace(spec, retracts=True, slice_column=column))
+        final = _of_slices(replace(spec, retracts=True), len(local.row) - 1)
+        return replace(made, inputs=(sent,), spec=final)
     if made.input.changes.is_insert_only:
         return made
     made = replace(made, spec=replace(spec, retracts=True))
     if spec.phase == "local":
-        row = local_columns(made.input.row, spec.grouping, spec.calls, retracts=True)
-        wide = Row((*row.names, "$slice_end"), (*row.types, BIGINT))
+        wide = _local_row(made.input.row, replace(spec, retracts=True))
         return replace(made, row=wide, changes=made.input.changes)
     return made
-
-
-def _below_groups(relation: Aggregate, outputs: list[Rex]) -> list[Rex]:
-    """Those of the columns that are grouped by, as columns of the aggregate's input."""
-    types = relation.input.row.types
-    grouped = [each.index for each in outputs if isinstance(each, InputRef)]
-    found = [relation.grouping[each] for each in grouped if each < len(relation.grouping)]
-    return [ref(each, types[each]) for each in found]
-
-
-def groups_windows(relation: Relation, columns: Sequence[int]) -> bool:
-    """Whether these columns have both ends of a window table function's windows.
-
-    They may have gone through aggregates of the windows.
-    """
-    outputs: list[Rex] = [ref(index, relation.row.types[index]) for index in columns]
-    while isinstance(relation, (Project, Filter, Aggregate)):
-        if isinstance(relation, Project):
-            outputs = [substitute(rex, relation.expressions) for rex in outputs]  # type: ignore[misc]
-        elif isinstance(relation, Aggregate):
-            outputs = _below_groups(relation, outputs)
-        relation = relation.input
-    if not isinstance(relation, WindowTable):
-        return False
-    width = len(relation.input.row)
-    found = {rex.index for rex in outputs if isinstance(rex, InputRef)}
-    return {width, width + 1} <= found

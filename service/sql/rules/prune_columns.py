@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from service.plan.rex import InputRef
 from service.sql.algebra import (
     Aggregate,
     Filter,
@@ -24,7 +25,6 @@ from service.sql.algebra import (
     Over,
     Project,
     Rank,
-    RankRange,
     Relation,
     Sort,
     Union,
@@ -35,16 +35,20 @@ from service.sql.algebra import (
     with_inputs,
 )
 from service.sql.logical_keys import unique_keys
-from service.sql.rex import inputs_of, inputs_of_all, ref, remap, type_of
+from service.sql.rex import column_of, inputs_of, inputs_of_all, ref, remap, type_of
+from service.sql.terms import RankRange
 from service.sql.types import PROCTIME
+from service.sql.window_columns import window_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from service.plan.rex import Rex
-    from service.sql.algebra import Ordering
+    from service.sql.terms import Ordering
 
 Columns = "frozenset[int]"
+NUMBER_NAME = "w0$o0"
+"""What Flink calls a rank that it has put right above what stays wide."""
 
 
 def prune_columns(relation: Relation) -> Relation:
@@ -114,9 +118,14 @@ def _narrow(relation: Relation, needed: frozenset[int]) -> tuple[Relation, dict[
 def _narrow_below_over(
     relation: Relation, needed: frozenset[int]
 ) -> tuple[Relation, dict[int, int]]:
-    """As `_narrow`, but a join stays wide: Flink moves no projection with OVER below one."""
-    if not isinstance(relation, Join):
+    """As `_narrow`, but what is wide stays so: Flink moves no OVER below it."""
+    if not _is_wide(relation):
         return _narrow(relation, needed)
+    if isinstance(relation, Project):
+        columns = [column_of(rex) for rex in relation.expressions]
+        used = frozenset(columns[each] for each in needed)
+        below, places = _narrow_below_over(relation.input, used)
+        return below, {each: places[columns[each]] for each in needed}
     whole, _ = _whole(relation)
     if len(needed) == len(whole.row):
         return whole, _places(needed)
@@ -124,6 +133,17 @@ def _narrow_below_over(
     row = whole.row
     expressions = tuple(ref(each, row.types[each]) for each in kept)
     return Project(whole, expressions, tuple(row.names[each] for each in kept)), _places(needed)
+
+
+def _is_wide(relation: Relation) -> bool:
+    """Whether this, or what it only takes columns of, is not made narrower for a rank."""
+    if isinstance(relation, Project) and all(
+        isinstance(rex, InputRef) for rex in relation.expressions
+    ):
+        relation = relation.input
+    if isinstance(relation, Filter):
+        return isinstance(relation.input, WindowTable)
+    return isinstance(relation, (Aggregate, Join, WindowTable))
 
 
 def _places(needed: Iterable[int]) -> dict[int, int]:
@@ -138,12 +158,28 @@ def _prune_project(project: Project, needed: frozenset[int]) -> tuple[Relation, 
     kept = sorted(needed)
     wanted = [project.expressions[each] for each in kept]
     below, places = _prune(project.input, inputs_of_all(wanted))
-    made = Project(
-        below,
-        tuple(remap(rex, places) for rex in wanted),
-        tuple(project.names[each] for each in kept),
-    )
-    return made, _places(needed)
+    expressions = tuple(remap(rex, places) for rex in wanted)
+    names = [project.names[each] for each in kept]
+    number = _number_of(below)
+    for at, rex in enumerate(expressions):
+        if isinstance(rex, InputRef) and rex.index == number:
+            names[at] = NUMBER_NAME
+    return Project(below, expressions, tuple(names)), _places(needed)
+
+
+def _aggregates_windows(relation: Relation) -> bool:
+    """Whether this is an aggregate of windows, above which a rank keeps its name."""
+    while isinstance(relation, Project):
+        relation = relation.input
+    return isinstance(relation, Aggregate) and window_columns(relation) is not None
+
+
+def _number_of(relation: Relation) -> int | None:
+    """The column of a rank whose name is Flink's own."""
+    while isinstance(relation, Filter):
+        relation = relation.input
+    is_named = isinstance(relation, Rank) and relation.number_name == NUMBER_NAME
+    return len(relation.row) - 1 if is_named else None
 
 
 def _prune_join(join: Join, needed: frozenset[int]) -> tuple[Relation, dict[int, int]]:
@@ -231,14 +267,16 @@ def _prune_rank(rank: Rank, needed: frozenset[int]) -> tuple[Relation, dict[int,
     below, places = _narrow_below_over(rank.input, frozenset(used))
     end = rank.range.end_column
     bounds = rank.range if end is None else RankRange(end_column=places[end])
-    numbered = width in needed
+    name = rank.number_name if width in needed else None
+    if name is not None and _is_wide(rank.input) and not _aggregates_windows(rank.input):
+        name = NUMBER_NAME
     made = replace(
         rank,
         input=below,
         partition=tuple(places[each] for each in rank.partition),
         order=_keys(rank.order, places),
         range=bounds,
-        number_name=rank.number_name if numbered else None,
+        number_name=name,
     )
     return made, {each: len(below.row) if each == width else places[each] for each in needed}
 
@@ -248,6 +286,9 @@ def _prune_over(over: Over, needed: frozenset[int]) -> tuple[Relation, dict[int,
     used = {each for each in needed if each < width} | set(over.partition)
     used |= {key.column for key in over.order}
     used |= inputs_of_all(operand for call in over.calls for operand in call.operands)
+    if isinstance(over.input, Watermark):
+        # Flink puts no projection between event time and what is over it.
+        used = set(range(width))
     below, places = _narrow_below_over(over.input, frozenset(used))
     calls = tuple(
         replace(call, operands=tuple(_moved(operand, places) for operand in call.operands))
