@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from redis.client import Pipeline
 
 _TRIES_MAX = 100
-
 """A transaction is tried again when another one changed what it read; far above any real rate."""
 
 T = TypeVar("T")

@@ -6,13 +6,14 @@ import datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
+from service.plan.rex import Literal
 from service.sql import types
 from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.rex import literal
-from state.types import LogicalType, TypeRoot
+from state.types import INTERVAL_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
-    from service.plan.rex import Literal
+    from service.plan.rex import Rex
     from service.sql.errors import Position
 
 _INT_MAX, _BIGINT_MAX = 2**31 - 1, 2**63 - 1
@@ -85,6 +86,33 @@ def interval(amount: str, unit: str, position: Position) -> Literal:
 def interval_ms(value: Literal) -> int:
     """The milliseconds of a day-time interval."""
     return int(str(value.value))
+
+
+def window_interval_ms(value: Rex, position: Position) -> int:
+    """The milliseconds of an interval that a window is cut by, or moved by.
+
+    Raises:
+        ValidationError: It is no constant, or counts months.
+    """
+    if not isinstance(value, Literal) or value.type.root not in INTERVAL_ROOTS:
+        raise ValidationError("a window's length must be a constant interval", position)
+    if value.type.root is not TypeRoot.INTERVAL_DAY_TIME:
+        raise ValidationError(
+            "windows are cut by seconds, minutes, hours and days; months differ", position
+        )
+    return interval_ms(value)
+
+
+def window_length_ms(value: Rex, position: Position) -> int:
+    """The milliseconds of a window's length, step or gap.
+
+    Raises:
+        ValidationError: It is no constant above 0, or counts months.
+    """
+    length = window_interval_ms(value, position)
+    if length <= 0:
+        raise ValidationError("a window's length must be above 0", position)
+    return length
 
 
 def time_constant(value: str, target: LogicalType, position: Position) -> Literal | None:

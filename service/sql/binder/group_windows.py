@@ -16,9 +16,8 @@ from sqlglot import exp
 from service.plan.rex import InputRef, Literal, Rex
 from service.sql.algebra import Filter, GroupWindows, Project
 from service.sql.errors import UnsupportedSql, ValidationError
-from service.sql.literals import interval_ms
+from service.sql.literals import interval_ms, window_length_ms
 from service.sql.terms import WindowSpec
-from state.types import INTERVAL_ROOTS
 
 if TYPE_CHECKING:
     from service.sql.errors import Position
@@ -75,7 +74,7 @@ def bind_window(
     """The window of a function's arguments.
 
     Raises:
-        ValidationError: There is no time attribute, or no constant interval.
+        ValidationError: There is no time attribute, or no constant interval above 0.
         UnsupportedSql: The windows are to be moved by an offset.
     """
     arguments = tuple(binder.rex(each) for each in node.expressions)
@@ -94,8 +93,7 @@ def bind_window(
             "Window aggregate can only be defined over a time attribute column", position
         )
     for each in lengths:
-        if not isinstance(each, Literal) or each.type.root not in INTERVAL_ROOTS:
-            raise ValidationError("a window's length must be a constant interval", position)
+        window_length_ms(each, position)
     return GroupWindow(kind, arguments)
 
 

@@ -9,6 +9,7 @@ Source: Calcite `SqlValidatorUtil.analyzeGroupItem`, `ImmutableBitSet.ORDERING`.
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -41,17 +42,14 @@ def grouping_sets(
     Raises:
         UnsupportedSql: A set comes twice, or there are too many.
     """
+    if prod(map(_count, nodes)) > SETS_MAX:
+        raise UnsupportedSql(f"GROUPING SETS of more than {SETS_MAX} sets", position)
     choices = [
         _chosen(node, place) if isinstance(node, SETS) else [frozenset({place(node)})]
         for node in nodes
     ]
     if not any(isinstance(node, SETS) for node in nodes):
         return ()
-    count = 1
-    for each in choices:
-        count *= len(each)
-    if count > SETS_MAX:
-        raise UnsupportedSql(f"GROUPING SETS of more than {SETS_MAX} sets", position)
     sets = [frozenset[int]().union(*parts) for parts in product(*choices)]
     if len(set(sets)) < len(sets):
         raise UnsupportedSql("GROUPING SETS with one set twice are not supported", position)
@@ -59,6 +57,16 @@ def grouping_sets(
         return ()
     groups = tuple(sorted(frozenset[int]().union(*sets)))
     return tuple(sorted(sets, key=lambda chosen: set_number(groups, chosen)))
+
+
+def _count(node: exp.Expression) -> int:
+    """How many sets an entry has, before any is made: CUBE has two to the power of its columns."""
+    parts = len(node.expressions)
+    if isinstance(node, exp.Cube):
+        return 1 << parts
+    if isinstance(node, exp.Rollup):
+        return parts + 1
+    return parts if isinstance(node, exp.GroupingSets) else 1
 
 
 def _chosen(node: exp.Expression, place: Callable[[exp.Expression], int]) -> list[frozenset[int]]:

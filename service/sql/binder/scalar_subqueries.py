@@ -121,12 +121,11 @@ class ScalarSubqueries:
         kept: list[Rex] = []
         for part in conjuncts(arguments.input.condition):
             pair = _correlated_pair(part)
-            if pair is not None:
-                pairs[pair[0]] = pair[1]
-            elif has_outer(part):
+            if pair is not None and pairs.setdefault(*pair) == pair[1]:
+                continue
+            if has_outer(part):
                 raise refusal
-            else:
-                kept.append(part)
+            kept.append(part)
         keys = sorted(pairs, key=lambda each: each.index)
         made = types.BOOLEAN.with_nullable(False)
         kept += [call("IS NOT NULL", [each], made) for each in keys if each.type.nullable]

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from service.plan.rex import InputRef, Literal, Rex
+from service.plan.rex import InputRef, Rex
 from service.sql.algebra import Join, Project, Relation, Scan, VersionJoin, Watermark, WindowTable
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.expressions import ExpressionBinder
 from service.sql.functions import WINDOW_TABLE_FUNCTIONS
-from service.sql.literals import interval_ms
+from service.sql.literals import window_interval_ms, window_length_ms
 from service.sql.rex import call, conjunction, ref, remap, type_of
 from service.sql.scope import Scope, Source
 from service.sql.sql_text import to_sql
 from service.sql.terms import JoinKind, Row, WindowSpec
 from service.sql.types import BOOLEAN
-from state.types import INTERVAL_ROOTS
 
 if TYPE_CHECKING:
     from service.sql.binder.hints import Hints
@@ -251,11 +250,14 @@ class TableBinder:
         columns = tuple(each.index for each in by if isinstance(each, InputRef))
         if len(columns) != len(by):
             raise ValidationError(f"{name} needs columns in PARTITION BY", position)
-        lengths = [_interval(binder.rex(each), position) for each in arguments[1:]]
+        intervals = [binder.rex(each) for each in arguments[1:]]
         steps = 2 if name in ("HOP", "CUMULATE") else 1
-        if not steps <= len(lengths) <= steps + 1:
-            raise ValidationError(f"{name} does not take {len(lengths)} intervals", position)
-        offset = lengths[steps] if len(lengths) > steps else None
+        if not steps <= len(intervals) <= steps + 1:
+            raise ValidationError(f"{name} does not take {len(intervals)} intervals", position)
+        lengths = [window_length_ms(each, position) for each in intervals[:steps]]
+        offset = None
+        if len(intervals) > steps:
+            offset = window_interval_ms(intervals[steps], position)
         return WindowSpec(
             name,
             time.index,
@@ -264,12 +266,6 @@ class TableBinder:
             offset,
             columns,
         )
-
-
-def _interval(value: Rex, position: Position) -> int:
-    if isinstance(value, Literal) and value.type.root in INTERVAL_ROOTS:
-        return interval_ms(value)
-    raise ValidationError("a window's length must be a constant interval", position)
 
 
 def _parts(node: exp.Expression) -> tuple[str, ...]:

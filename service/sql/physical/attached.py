@@ -147,13 +147,18 @@ def _edge(windows: WindowColumns, column: int) -> int:
 
 
 def _attached(windows: WindowColumns, columns: Iterable[int], relation: Relation) -> AttachedWindow:
-    """The first edges among the columns that are compared."""
+    """The first edges among the columns that are compared.
+
+    Raises:
+        UnsupportedSql: One of the columns of a window may be NULL, where it tells of none.
+    """
     given = sorted(columns)
+    if any(relation.row.types[each].nullable for each in windows.all.intersection(given)):
+        raise UnsupportedSql(
+            "windows that may be missing are not supported",
+            hint="group by all of their columns in every set, and by none of an outer join's side",
+        )
     start, end = (
         next(each for each in given if each in edges) for edges in (windows.starts, windows.ends)
     )
-    if any(relation.row.types[each].nullable for each in (start, end)):
-        raise UnsupportedSql(
-            "windows of the side of an outer join that may be missing are not supported"
-        )
     return AttachedWindow(windows.window, windows.time, start, end)

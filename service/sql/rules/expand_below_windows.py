@@ -3,8 +3,9 @@
     before   Aggregate[ws, we, k, $e](Expand[(k), ()](Project[ws, we, k](TUMBLE(t))))
     after    Aggregate[ws, we, k, $e](Project(TUMBLE(Expand[(k), ()](Project[k, ts](t)))))
 
-So the aggregate stands right above its windows, and cuts them itself. Both edges of the windows
-must be in every set. Sessions are of the rows that are there, so they cannot be cut anew.
+So the aggregate stands right above its windows, and cuts them itself. The columns of a window that
+are grouped by must be in every set. Sessions are of the rows that are there, so they cannot be cut
+anew.
 
 Source: Flink `ExpandWindowTableFunctionTransposeRule` (2.3), which does it to sessions too, and
 gives wrong plans.
@@ -54,7 +55,8 @@ def _moved(aggregate: Aggregate, expand: Expand) -> Relation | None:
     if isinstance(below, Filter):
         condition = below.condition
         below = below.input
-    if not isinstance(below, WindowTable) or not all(map(windows.bound, expand.sets)):
+    edges = windows.all.intersection(expand.groups)
+    if not isinstance(below, WindowTable) or not all(edges <= each for each in expand.sets):
         return None
     width = len(below.input.row)
     kept = [at for at, rex in enumerate(project.scalars) if not _is_edge(rex, width)]

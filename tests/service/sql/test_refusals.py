@@ -1,0 +1,83 @@
+"""Queries that no plan of ours means are refused, not planned as something near to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.sql import UnsupportedSql, ValidationError
+from service.sql.deadline import time_limit
+from tests.service.sql.scripts import WITH, plan
+
+TIMED = (
+    f"CREATE TABLE t (k INT, j INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ({WITH} = 'I');"
+    f"CREATE TABLE counts (n BIGINT) WITH ({WITH} = 'retract');"
+    "INSERT INTO counts "
+)
+WINDOWS = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND))"
+CUTS = [
+    "FROM t GROUP BY TUMBLE(ts, INTERVAL {})",
+    "FROM t GROUP BY HOP(ts, INTERVAL {}, INTERVAL '3' SECOND)",
+    "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL {})) GROUP BY window_start, window_end",
+    "FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL {}, INTERVAL '4' SECOND)) "
+    "GROUP BY window_start, window_end",
+    "FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL {})) "
+    "GROUP BY window_start, window_end, k",
+]
+
+
+@pytest.mark.parametrize("length", ["'1' MONTH", "'1' YEAR", "'0' SECOND", "'-1' SECOND"])
+@pytest.mark.parametrize("cut", CUTS)
+def test_windows_of_months_and_of_nothing(cut: str, length: str) -> None:
+    """A month was taken for a millisecond."""
+    assert plan(TIMED + "SELECT COUNT(*) " + cut.format("'2' SECOND"))
+    with pytest.raises(ValidationError, match=r"month|above 0"):
+        plan(TIMED + "SELECT COUNT(*) " + cut.format(length))
+
+
+def test_an_offset_of_windows_may_be_below_zero() -> None:
+    windows = WINDOWS.replace("SECOND)", "SECOND, INTERVAL '-1' SECOND)")
+    assert plan(TIMED + f"SELECT COUNT(*) FROM {windows} GROUP BY window_start, window_end")
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        "(window_start, window_end, window_time), (window_start, window_end)",
+        "(window_start, window_end, window_time), (window_start, window_end, k)",
+        "(window_start, window_end), (k)",
+    ],
+)
+def test_windows_that_are_not_in_every_grouping_set(sets: str) -> None:
+    """Two sets that differ by `window_time` alone became one, in which each row counted twice."""
+    query = f"SELECT COUNT(*) FROM {WINDOWS} GROUP BY GROUPING SETS ({sets})"
+    with pytest.raises(UnsupportedSql, match="windows that may be missing"):
+        plan(TIMED + query)
+
+
+def test_windows_of_the_side_of_an_outer_join_that_may_be_missing() -> None:
+    side = f"(SELECT k, window_start, window_end FROM {WINDOWS})"
+    query = (
+        f"SELECT COUNT(*) FROM {side} l LEFT JOIN {side} r ON l.k = r.k "
+        "AND l.window_start = r.window_start AND l.window_end = r.window_end "
+        "GROUP BY l.window_start, l.window_end"
+    )
+    assert plan(TIMED + query)
+    with pytest.raises(UnsupportedSql, match="windows that may be missing"):
+        plan(TIMED + query + ", r.window_start")
+
+
+def test_a_column_of_a_subquery_that_equals_two_around_it() -> None:
+    """The second condition took the place of the first."""
+    query = "SELECT (SELECT COUNT(v) FROM s WHERE s.id = t.k{}) FROM t"
+    assert plan(TIMED + query.format(" AND s.id = t.k"))
+    with pytest.raises(UnsupportedSql, match="this correlated subquery"):
+        plan(TIMED + query.format(" AND s.id = t.j"))
+
+
+def test_a_cube_of_many_columns_is_refused_at_once() -> None:
+    """Two to the power of its columns is counted, not made."""
+    names = [f"c{at}" for at in range(40)]
+    columns = ", ".join(f"{name} INT" for name in names)
+    table = f"CREATE TABLE wide ({columns}) WITH ({WITH} = 'I');"
+    with time_limit(5), pytest.raises(UnsupportedSql, match="more than 64 sets"):
+        plan(table + f"INSERT INTO snk SELECT c0 FROM wide GROUP BY CUBE({', '.join(names)})")
