@@ -27,6 +27,7 @@ from service.api.etags import expected_version, reply
 from service.api.paging import cursor_text, page_body, text
 from service.api.pipeline_models import Pipeline, PipelineBody, PipelineList, PipelinePatch
 from service.api.plan_documents import compiled_whole, document_of
+from service.api.planning import Planning
 from service.api.plans import options_of
 from service.api.representations import pipeline_reply, represent, suits
 from service.api.savepoint_models import Savepoint
@@ -83,7 +84,7 @@ async def create(
         if body.sql is None:
             document = await document_of(body, services.settings)
         else:
-            document, said = await compiled_whole(body.sql, services.settings.limits)
+            document, said = await compiled_whole(body.sql, Planning(services.settings.limits))
             options = with_session(options, said)
         restore = None
         if body.restore is not None:

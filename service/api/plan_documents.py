@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any
 from service.api.body_guard import json_depth
 from service.api.errors import BodyTooDeep
 from service.api.plan_locations import read_plan
-from service.api.planning import Planning
 from service.plan.restore import restored
 from service.sql import Position, ValidationError
 from service.sql.named_session import NamedSession
 from service.sql.script import parse_with_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from service.api.models import PlanBody
+    from service.api.planning import Planning
     from service.runtime.admission import PlanDocument
     from service.settings import LimitSettings, Settings
+    from service.sql.source_text import Fragment
+    from service.sql.statements import Statement
 
 
 async def document_of(body: PlanBody, settings: Settings) -> PlanDocument:
@@ -58,19 +62,34 @@ def check_depth(data: bytes, settings: Settings) -> None:
         raise BodyTooDeep(f"the plan is nested deeper than {settings.limits.json_depth_max}")
 
 
-async def compiled(script: str, limits: LimitSettings) -> dict[str, Any]:
+def statements_of(script: str, limits: LimitSettings) -> Iterator[tuple[Statement, Fragment]]:
+    """The statements of a request's script with their text.
+
+    Raises:
+        SqlError: One of them is none; or the script is longer than it may be.
+    """
+    return parse_with_text(
+        script,
+        characters_max=limits.script_characters_max,
+        statements_max=limits.statements_max,
+    )
+
+
+async def compiled(script: str, planning: Planning) -> dict[str, Any]:
     """The one plan that a script of SQL asks for, as Flink writes it.
+
+    Args:
+        script: The SQL.
+        planning: The time that the request has for it.
 
     Raises:
         SqlError: A statement is wrong, or not one of them asks for a plan, or several do.
         PlannerBusy: Other scripts are being planned.
     """
-    return await Planning(limits).run(_only_plan, NamedSession(), script, limits)
+    return await planning.run(_only_plan, NamedSession(), script, planning.limits)
 
 
-async def compiled_whole(
-    script: str, limits: LimitSettings
-) -> tuple[dict[str, Any], dict[str, str]]:
+async def compiled_whole(script: str, planning: Planning) -> tuple[dict[str, Any], dict[str, str]]:
     """The same with all tables described, also temporary ones, of which a plan has the names only.
 
     Returns:
@@ -83,16 +102,16 @@ async def compiled_whole(
 
     def whole() -> tuple[dict[str, Any], dict[str, str]]:
         session = NamedSession()
-        plan = restored(_only_plan(session, script, limits), session.tables())
+        plan = restored(_only_plan(session, script, planning.limits), session.tables())
         return dict(plan.document), dict(session.options)
 
-    return await Planning(limits).run(whole)
+    return await planning.run(whole)
 
 
 def _only_plan(session: NamedSession, script: str, limits: LimitSettings) -> dict[str, Any]:
     found = []
     place = Position(1, 1)
-    for statement, text in parse_with_text(script, characters_max=limits.script_characters_max):
+    for statement, text in statements_of(script, limits):
         planned = session.run(statement, text)
         if planned is not None:
             found.append(planned)

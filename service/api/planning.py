@@ -3,7 +3,8 @@
 Planning is plain computing, in a thread. So that scripts that take long do not take the threads in
 which Redis is asked, they have their own, of which there are `limits.plannings_max`; a request that
 gets none in time is told to come again. All planning of a request together may take
-`limits.planning_timeout_ms`, then it ends by itself (`service.sql.deadline`).
+`limits.planning_timeout_ms`, then it ends by itself (`service.sql.deadline`); all its waiting
+together may take as long.
 """
 
 from __future__ import annotations
@@ -42,14 +43,15 @@ class Planning:
     """
 
     def __init__(self, limits: LimitSettings) -> None:
-        self._limits = limits
+        self.limits = limits
         self._left_s = limits.planning_timeout_ms / 1_000
+        self._patience_s = self._left_s
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call something that plans; the time that it takes is gone for the next.
 
         Raises:
-            PlannerBusy: Too much is planned already, for as long as this could have taken.
+            PlannerBusy: Too much is planned already, for as long as the request may wait.
             SqlTimeout: The request's time is over.
         """
         async with self._slot():
@@ -67,16 +69,25 @@ class Planning:
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
-        slots = _of_loop(_SLOTS, self._limits.plannings_max)
+        slots = _of_loop(_SLOTS, self.limits.plannings_max)
         holder = object()
-        with anyio.move_on_after(self._limits.planning_timeout_ms / 1_000) as waiting:
-            await slots.acquire_on_behalf_of(holder)
-        if waiting.cancelled_caught:
-            raise PlannerBusy("too many scripts are being planned")
+        try:
+            slots.acquire_on_behalf_of_nowait(holder)
+        except anyio.WouldBlock:
+            await self._wait(slots, holder)
         try:
             yield
         finally:
             slots.release_on_behalf_of(holder)
+
+    async def _wait(self, slots: anyio.CapacityLimiter, holder: object) -> None:
+        """Wait for a slot; a script of many statements waits no longer than one of one."""
+        begun = time.monotonic()
+        with anyio.move_on_after(max(self._patience_s, 0)) as waiting:
+            await slots.acquire_on_behalf_of(holder)
+        self._patience_s -= time.monotonic() - begun
+        if waiting.cancelled_caught:
+            raise PlannerBusy("too many scripts are being planned")
 
 
 def _of_loop(variable: RunVar[anyio.CapacityLimiter], tokens: float) -> anyio.CapacityLimiter:

@@ -12,6 +12,7 @@ from service.api.deps import JsonBody, ServicesDep, describe, in_thread, preferr
 from service.api.etags import reply, tagged
 from service.api.plan_documents import compiled, document_of
 from service.api.plan_models import PlanCheck, PlanCheckBody, PlanDiff, PlanDiffBody, SqlBody
+from service.api.planning import Planning
 from service.plan import diff, explain, load_plan
 from service.runtime.admission import findings, storable
 from service.runtime.records import PipelineOptions
@@ -64,7 +65,7 @@ async def compile_plan(request: Request, body: SqlBody, services: ServicesDep) -
 
     Write it down, change the TTL of an operator, and post it as a pipeline's plan.
     """
-    return reply(request, await compiled(body.sql, services.settings.limits))
+    return reply(request, await compiled(body.sql, Planning(services.settings.limits)))
 
 
 @router.post(
@@ -86,8 +87,9 @@ async def diff_plans(request: Request, body: PlanDiffBody, services: ServicesDep
 
     Nodes are told apart by id and type, by which state is found, too.
     """
-    before, before_ttl_ms = await _plan_of(body.before, services)
-    after, after_ttl_ms = await _plan_of(body.after, services)
+    planning = Planning(services.settings.limits)
+    before, before_ttl_ms = await _plan_of(body.before, services, planning)
+    after, after_ttl_ms = await _plan_of(body.after, services, planning)
     found = await in_thread(
         diff, before, after, before_ttl_ms=before_ttl_ms, after_ttl_ms=after_ttl_ms
     )
@@ -128,7 +130,9 @@ def options_of(body: OptionsBody) -> PipelineOptions:
     return PipelineOptions(**body.model_dump(exclude_none=True))
 
 
-async def _plan_of(source: PlanSource, services: Services) -> tuple[CompiledPlan, int]:
+async def _plan_of(
+    source: PlanSource, services: Services, planning: Planning
+) -> tuple[CompiledPlan, int]:
     """The plan that a body brings or names, and the time to live where it says none."""
     options = options_of(source.options)
     document: PlanDocument
@@ -138,7 +142,7 @@ async def _plan_of(source: PlanSource, services: Services) -> tuple[CompiledPlan
         given = {name: value for name, value in asdict(options).items() if value is not None}
         options = replace(record.options, **given)
     elif source.sql is not None:
-        document = await compiled(source.sql, services.settings.limits)
+        document = await compiled(source.sql, planning)
     else:
         document = await document_of(source, services.settings)
     plan = await in_thread(load_plan, storable(document))

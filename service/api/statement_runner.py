@@ -19,17 +19,16 @@ import orjson
 
 from service.api.deps import in_thread
 from service.api.errors import StatementFailed
-from service.api.plan_documents import plan_at
+from service.api.plan_documents import plan_at, statements_of
 from service.api.plan_locations import plan_exists, write_plan
 from service.api.session_options import with_session
 from service.plan import explain
 from service.plan.restore import RestoreObjects, restored
 from service.plan.tables import parse_identifier
 from service.runtime.admission import admit, storable
-from service.sql.errors import SqlTooLarge, ValidationError
+from service.sql.errors import ValidationError, placed
 from service.sql.explain import explain_statement
 from service.sql.options import Options
-from service.sql.script import parse_with_text
 from service.sql.show import describe, options_listing, show, text_listing
 from service.sql.statements import (
     CompilePlan,
@@ -115,7 +114,8 @@ class StatementRunner:
         results: list[dict[str, Any]] = []
         for number, (statement, text) in enumerate(statements, start=1):
             try:
-                results.append(await self._run(statement, text))
+                with placed(statement.position):
+                    results.append(await self._run(statement, text))
             except Exception as cause:  # whatever it was, the client learns what was done before it
                 failure = StatementFailed("a statement failed", statement=number, results=results)
                 failure.took_effect = self._took_effect
@@ -123,14 +123,7 @@ class StatementRunner:
         return results
 
     def _parsed(self, sql: str) -> list[tuple[Statement, Fragment]]:
-        limits = self._settings.limits
-        limit = limits.statements_max
-        found = []
-        for each in parse_with_text(sql, characters_max=limits.script_characters_max):
-            found.append(each)
-            if len(found) > limit:
-                raise SqlTooLarge(f"the script has more than {limit} statements", each[0].position)
-        return found
+        return list(statements_of(sql, self._settings.limits))
 
     async def _run(self, statement: Statement, text: Fragment) -> dict[str, Any]:
         catalogue = self._session.session.catalogue

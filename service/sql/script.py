@@ -59,12 +59,13 @@ def parse_script(text: str) -> Iterator[Statement]:
 
 
 def parse_with_text(
-    text: str, *, characters_max: int | None = None
+    text: str, *, characters_max: int | None = None, statements_max: int | None = None
 ) -> Iterator[tuple[Statement, Fragment]]:
     """The statements of a script with their text; one that is wrong ends the iteration.
 
     Raises:
-        SqlTooLarge: The script has more than `characters_max` characters.
+        SqlTooLarge: The script has more than `characters_max` characters, or more than
+            `statements_max` statements.
         SqlSyntaxError: A statement is none.
         UnsupportedSql: A statement that we do not run.
     """
@@ -74,16 +75,26 @@ def parse_with_text(
             f"the script has {len(text)} characters; {characters_max} are allowed",
             fragment.position(),
         )
+    for number, cursor in enumerate(_split(fragment), start=1):
+        if statements_max is not None and number > statements_max:
+            raise SqlTooLarge(
+                f"the script has more than {statements_max} statements", cursor.position()
+            )
+        yield _with_text(cursor)
+
+
+def _split(fragment: Fragment) -> Iterator[Cursor]:
+    """The tokens of each statement."""
     tokens = tokenize(fragment)
     begin, depth = 0, 0
     for at, token in enumerate(tokens):
         depth = max(depth + _opens(token), 0)
         if token.token_type is TokenType.SEMICOLON and depth == 0:
             if at > begin:
-                yield _with_text(Cursor(fragment, tokens[begin:at]))
+                yield Cursor(fragment, tokens[begin:at])
             begin = at + 1
     if begin < len(tokens):
-        yield _with_text(Cursor(fragment, tokens[begin:]))
+        yield Cursor(fragment, tokens[begin:])
 
 
 def _with_text(cursor: Cursor) -> tuple[Statement, Fragment]:

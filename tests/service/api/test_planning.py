@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ import pytest
 from service.api.errors import PlannerBusy
 from service.api.planning import Planning
 from service.settings import LimitSettings
-from service.sql import SqlTimeout
+from service.sql import SqlTimeout, compile_script
 from service.sql.deadline import check_time
 from tests.service.test_app import assert_problem
 
@@ -113,6 +115,50 @@ def test_the_time_of_a_request_is_that_of_all_its_planning() -> None:
     anyio.run(main)
 
 
+def test_both_plans_of_a_comparison_share_the_time_of_the_request(make_app: Any) -> None:
+    """Each alone would end in time."""
+    views = ENTRIES.split(", e11 AS")[0]
+    script = f"{TABLES}INSERT INTO t WITH e0 AS (SELECT k FROM s){views} SELECT k FROM e10"
+    least_s = math.inf
+    for _ in range(2):
+        begun = time.monotonic()
+        compile_script(script)
+        least_s = min(least_s, time.monotonic() - begun)
+    app = make_app(limits=LimitSettings(planning_timeout_ms=round(least_s * 1_800)))
+
+    reply = app.post(DIFF, {"before": {"sql": script}, "after": {"sql": script}})
+
+    assert_problem(reply, 422, "sql-timeout")
+
+
+def test_all_waiting_of_a_request_takes_no_longer_than_one_waiting_may() -> None:
+    async def main() -> None:
+        limits = LimitSettings(plannings_max=1, planning_timeout_ms=500)
+        may_end, has_begun = threading.Event(), anyio.Event()
+
+        def held() -> None:
+            anyio.from_thread.run_sync(has_begun.set)
+            may_end.wait()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(Planning(limits).run, held)
+            try:
+                await has_begun.wait()
+                patient = Planning(limits)
+                with pytest.raises(PlannerBusy):
+                    await patient.run(int)
+                begun = anyio.current_time()
+                with pytest.raises(PlannerBusy):
+                    await patient.run(int)
+                assert anyio.current_time() - begun < 0.25
+            finally:
+                may_end.set()
+        # A place that is free is taken without waiting.
+        assert await patient.run(int, "7") == 7
+
+    anyio.run(main)
+
+
 def test_a_script_has_at_most_so_many_characters(make_app: Any) -> None:
     app = make_app(limits=LimitSettings(script_characters_max=1_024))
     comment = "--" + "x" * 1_024
@@ -126,6 +172,20 @@ def test_a_script_has_at_most_so_many_characters(make_app: Any) -> None:
         assert "1024 are allowed" in problem["detail"]
         assert (problem["line"], problem["column"]) == (1, 1)
     assert app.post(COMPILE, {"sql": SHORT}).status_code == 200
+
+
+def test_a_script_has_at_most_so_many_statements(make_app: Any) -> None:
+    app = make_app(limits=LimitSettings(statements_max=3))
+
+    assert app.post(COMPILE, {"sql": SHORT}).status_code == 200
+    for path, body in (
+        (COMPILE, {"sql": f"{SHORT};\n SET 'a' = 'b'"}),
+        (STATEMENTS, {"sql": f"{SHORT};\n SET 'a' = 'b'"}),
+        (PIPELINES, {"name": "p", "sql": f"{SHORT};\n SET 'a' = 'b'"}),
+    ):
+        problem = assert_problem(app.post(path, body), 422, "sql-invalid")
+        assert "more than 3 statements" in problem["detail"]
+        assert (problem["line"], problem["column"]) == (5, 2)
 
 
 def test_a_script_of_a_megabyte_is_planned(app: AppClient) -> None:

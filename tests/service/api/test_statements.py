@@ -147,6 +147,7 @@ def test_bounds_of_asynchronous_state_that_cannot_be_are_refused(
 
     assert option in problem["detail"]
     assert reason in problem["detail"]
+    assert problem["detail"].startswith(f"line {problem['line']}, column {problem['column']}: ")
 
 
 def test_a_statement_set_is_one_pipeline(app: AppClient) -> None:
