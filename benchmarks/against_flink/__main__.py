@@ -44,7 +44,9 @@ def main() -> None:
             ours = [_ours(system, each, asked.turns, asked) for each in chosen]
         version, theirs = _flink(asked.flink, chosen, asked.turns, folder, system.files)
     print(f"Flink {version}, {asked.rows:,} rows, {asked.keys:,} keys\n")
-    print("| query | Tailrace on Redis, changes/s | Flink on RocksDB, changes/s | ratio |")
+    print(
+        "| query | Tailrace on Redis, changes/s | Flink on RocksDB, changes/s | Tailrace / Flink |"
+    )
     print("|---|---:|---:|---:|")
     for query, mine, other in zip(chosen, ours, theirs, strict=True):
         rows = _rows(query, asked)

@@ -1,7 +1,8 @@
 """What both systems run, and the files that both read.
 
-Every query is one job with one stateful operator, over insert-only JSON lines, into a sink that
-takes a changelog and forgets it; so what is measured is reading, the exchange and the operator.
+Every query is one job over insert-only JSON lines, with one stateful operator (the last one has
+two: it ranks and materializes), into a sink that takes a changelog and forgets it; so what is
+measured is reading, the exchange and the operator.
 """
 
 from __future__ import annotations
