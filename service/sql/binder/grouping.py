@@ -175,7 +175,13 @@ class Grouping:
         if isinstance(node, exp.Rollup):
             counts = range(len(parts), -1, -1)
             return [frozenset().union(*parts[:count]) for count in counts]
-        raise UnsupportedSql("CUBE is not supported", self._at(node))
+        if len(parts) > _CUBE_MAX:
+            raise UnsupportedSql(f"CUBE of more than {_CUBE_MAX} columns", self._at(node))
+        last = len(parts) - 1
+        return [
+            frozenset().union(*(part for at, part in enumerate(parts) if not left >> last - at & 1))
+            for left in range(1 << len(parts))
+        ]
 
     def _call(self, node: exp.Expression) -> int:
         """The position among the calls of an aggregate, which is added if it is new."""
@@ -204,6 +210,8 @@ class Grouping:
         is_distinct: bool,
     ) -> AggregateCall:
         given = [type_of(each) for each in arguments]
+        if name in _GROUPING_FUNCTIONS:
+            return self._grouping_call(arguments, node)
         least, most = AGGREGATE_FUNCTIONS[name].arguments
         if not least <= len(arguments) <= most:
             raise ValidationError(
@@ -224,6 +232,14 @@ class Grouping:
         is_distinct = is_distinct and name not in ("MIN", "MAX")
         shown = self._names.get(node.sql())
         return AggregateCall(name, columns, result, shown, filtered, is_distinct)
+
+    def _grouping_call(self, arguments: list[Rex], node: exp.Expression) -> AggregateCall:
+        """GROUPING(a, b): a rule computes it from the set that a row is of."""
+        if not arguments or any(each not in self._groups for each in arguments):
+            raise ValidationError("GROUPING takes columns that the query groups by", self._at(node))
+        columns = tuple(self._groups.index(each) for each in arguments)
+        made = types.BIGINT.with_nullable(False)
+        return AggregateCall("GROUPING", columns, made, self._names.get(node.sql()))
 
     def _arguments(self, function: exp.Expression) -> tuple[list[Rex], bool]:
         nodes = list(function.expressions)
@@ -252,6 +268,9 @@ _FOUR_BYTES = frozenset(
 """What takes no more room than an INT.
 
 Source: Flink `FlinkRelMdSize.averageTypeValueSize`."""
+_GROUPING_FUNCTIONS = frozenset({"GROUPING", "GROUPING_ID"})
+_CUBE_MAX = 12
+"""Each column more doubles the sets, and so what every row becomes."""
 _SETS = (exp.GroupingSets, exp.Rollup, exp.Cube)
 
 
@@ -259,7 +278,8 @@ def is_aggregate(node: exp.Expression) -> bool:
     """Whether a node is a call of an aggregate function, or one with FILTER."""
     if isinstance(node, exp.Filter):
         return True
-    return isinstance(node, exp.Anonymous) and node.name.upper() in AGGREGATE_FUNCTIONS
+    known = AGGREGATE_FUNCTIONS.keys() | _GROUPING_FUNCTIONS
+    return isinstance(node, exp.Anonymous) and node.name.upper() in known
 
 
 def has_aggregates(nodes: list[exp.Expression]) -> bool:

@@ -15,6 +15,7 @@ from service.sql.algebra import (
     Relation,
     Row,
     Scan,
+    Values,
     VersionJoin,
     Watermark,
     WindowSpec,
@@ -131,6 +132,8 @@ class TableBinder:
             case _:
                 raise UnsupportedSql(f"{node.key.upper()} in FROM is not supported", position)
         row = _aliased_row(relation.row, node, position)
+        if isinstance(relation, Values):
+            relation = replace(relation, row=row)
         return Bound(relation, (Source(node.alias_or_name, row, 0),))
 
     def _refuse(self, node: exp.Expression, position: Position) -> None:

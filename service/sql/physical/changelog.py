@@ -44,6 +44,9 @@ from service.sql.physical.nodes import (
     ValuesSpec,
     WatermarkSpec,
     WindowAggregateSpec,
+    WindowDeduplicateSpec,
+    WindowJoinSpec,
+    WindowRankSpec,
     WindowTableSpec,
     rebuilt,
 )
@@ -56,7 +59,8 @@ if TYPE_CHECKING:
 _ALL = Changes(has_updates=True, has_deletes=True)
 _INSERTS = Changes()
 _FORWARDING = (CalcSpec, ExchangeSpec, ExpandSpec, WatermarkSpec, WindowTableSpec, LookupJoinSpec)
-_INSERT_ONLY = (IntervalJoinSpec, TemporalSortSpec)
+_ATTACHED = (WindowRankSpec, WindowDeduplicateSpec, WindowJoinSpec)
+_INSERT_ONLY = (IntervalJoinSpec, TemporalSortSpec, *_ATTACHED)
 
 
 def infer_changes(sink: Node, options: Options) -> Node:
@@ -221,6 +225,8 @@ def key_of(spec: SinkSpec) -> frozenset[int]:
 def _updates(node: Node, wanted: Updates) -> Node | None:
     """The node sending updates as it was asked to; None: it cannot."""
     spec = node.spec
+    if isinstance(spec, _INSERT_ONLY):
+        return _asking(node, ["NONE" for _ in node.inputs], wanted)
     match spec:
         case ScanSpec():
             return _scan_updates(node, wanted)
@@ -237,8 +243,6 @@ def _updates(node: Node, wanted: Updates) -> Node | None:
         case OverSpec():
             needed = _both(node.input.changes)
             return _asking(node, [needed], needed)
-        case IntervalJoinSpec() | TemporalSortSpec():
-            return _asking(node, ["NONE" for _ in node.inputs], wanted)
         case NormalizeSpec():
             return _asking(node, [_after(node.input.changes)], wanted)
         case JoinSpec() | MultiJoinSpec():

@@ -98,6 +98,8 @@ def _stateful(node: Node, options: Options) -> tuple[str, dict[str, Any]]:
                 "configuration": configuration,
                 "windowing": windowing,
             }
+        case nodes.WindowRankSpec() | nodes.WindowDeduplicateSpec() | nodes.WindowJoinSpec():
+            return _attached(spec, options)
         case nodes.WindowAggregateSpec():
             return _window_aggregate(spec, options)
         case nodes.TemporalSortSpec():
@@ -447,6 +449,53 @@ def _window_property(name: str, spec: nodes.WindowAggregateSpec) -> dict[str, An
     return {"name": name, "property": {"kind": kinds[name], "reference": reference}}
 
 
+def _attached(
+    spec: nodes.WindowRankSpec | nodes.WindowDeduplicateSpec | nodes.WindowJoinSpec,
+    options: Options,
+) -> tuple[str, dict[str, Any]]:
+    """Nodes whose rows carry their window."""
+    made: dict[str, Any] = {"configuration": options.configuration(WINDOW_OPTIONS)}
+    match spec:
+        case nodes.WindowRankSpec():
+            return "window-rank_1", made | {
+                "rankType": "ROW_NUMBER",
+                "partitionSpec": {"fields": list(spec.partition)},
+                "sortSpec": _order(spec.order),
+                "rankRange": {
+                    "type": "Constant",
+                    "start": spec.range.start,
+                    "end": spec.range.end,
+                },
+                "outputRowNumber": spec.has_number,
+                "windowing": _edges(spec.window),
+            }
+        case nodes.WindowDeduplicateSpec():
+            return "window-deduplicate_1", made | {
+                "partitionKeys": list(spec.partition),
+                "orderKey": spec.order_column,
+                "keepLastRow": spec.keeps_last,
+                "windowing": _edges(spec.window),
+            }
+        case nodes.WindowJoinSpec():
+            left, right = spec.windows
+            return "window-join_1", made | {
+                "joinSpec": _join_spec(spec.keys),
+                "leftWindowing": _edges(left),
+                "rightWindowing": _edges(right),
+            }
+
+
+def _edges(window: nodes.AttachedWindow) -> dict[str, Any]:
+    return {
+        "strategy": "WindowAttached",
+        "window": _window(window.window),
+        "timeAttributeType": type_to_json(window.time),
+        "windowStart": window.start,
+        "windowEnd": window.end,
+        "isRowtime": window.time.time_attribute == "ROWTIME",
+    }
+
+
 def _windowing(window: WindowSpec, row: Row) -> dict[str, Any]:
     logical = row.types[window.time_column]
     return {
@@ -478,15 +527,16 @@ def _window(window: WindowSpec) -> dict[str, Any]:
 def iso_duration(ms: int) -> str:
     """A duration as Java writes it.
 
-    >>> iso_duration(10_000), iso_duration(5_400_000), iso_duration(1_500)
-    ('PT10S', 'PT1H30M', 'PT1.5S')
+    >>> iso_duration(10_000), iso_duration(5_400_000), iso_duration(1_500), iso_duration(-3_000)
+    ('PT10S', 'PT1H30M', 'PT1.5S', 'PT-3S')
     """
-    hours, rest = divmod(ms, 3_600_000)
+    sign = "-" if ms < 0 else ""
+    hours, rest = divmod(abs(ms), 3_600_000)
     minutes, rest = divmod(rest, 60_000)
-    text = "PT" + (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "")
+    text = "PT" + (f"{sign}{hours}H" if hours else "") + (f"{sign}{minutes}M" if minutes else "")
     if rest or text == "PT":
         seconds = f"{rest / 1000:.3f}".rstrip("0").rstrip(".")
-        text += f"{seconds}S"
+        text += f"{sign}{seconds}S"
     return text
 
 

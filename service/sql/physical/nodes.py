@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from service.sql.catalogue import CatalogTable
     from service.sql.intervals import WindowBounds
     from service.sql.rex import Frame, OverCall
+    from state.types import LogicalType
 
 Updates = Literal["NONE", "AFTER", "BOTH"]
 Deletes = Literal["NONE", "KEY", "FULL"]
@@ -103,6 +104,8 @@ class NormalizeSpec:
 
     keys: tuple[int, ...]
     condition: Rex | None = None
+    is_shared: bool = False
+    """Its source is read more than once: nothing goes below it, so that one node serves all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,46 @@ class WindowTableSpec:
     """Appends a window's columns."""
 
     window: WindowSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedWindow:
+    """The windows that rows of a node carry, by the columns with their edges."""
+
+    window: WindowSpec
+    time: LogicalType
+    """Of the column that was cut into windows."""
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRankSpec:
+    """The first rows of each window and partition."""
+
+    partition: tuple[int, ...]
+    order: tuple[Ordering, ...]
+    range: RankRange
+    has_number: bool
+    window: AttachedWindow
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDeduplicateSpec:
+    """The first or the last row by event time of each window and partition."""
+
+    partition: tuple[int, ...]
+    order_column: int
+    keeps_last: bool
+    window: AttachedWindow
+
+
+@dataclass(frozen=True, slots=True)
+class WindowJoinSpec:
+    """A join of rows of the same window."""
+
+    keys: JoinKeys
+    windows: tuple[AttachedWindow, AttachedWindow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +358,9 @@ Spec: TypeAlias = (
     | IncrementalAggregateSpec
     | WindowAggregateSpec
     | WindowTableSpec
+    | WindowRankSpec
+    | WindowDeduplicateSpec
+    | WindowJoinSpec
     | OverSpec
     | RankSpec
     | TemporalSortSpec

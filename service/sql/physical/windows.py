@@ -1,4 +1,4 @@
-"""Aggregates over window table functions.
+"""What is done within the windows of window table functions: aggregates, first rows, joins.
 
 Who groups by window_start and window_end of a window table function gets one node that cuts the
 time itself; with event time it has a local phase before the exchange.
@@ -13,15 +13,35 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import InputRef, Rex
-from service.sql.algebra import Aggregate, Filter, Project, Relation, Row, WindowTable
+from service.sql.algebra import (
+    Aggregate,
+    Filter,
+    Join,
+    Project,
+    Rank,
+    Relation,
+    Row,
+    WindowTable,
+)
+from service.sql.errors import PlanningError
 from service.sql.physical.accumulators import is_mergeable, local_columns
 from service.sql.physical.calc import calc
-from service.sql.physical.nodes import ExchangeSpec, Node, WindowAggregateSpec, rebuilt
+from service.sql.physical.nodes import (
+    AttachedWindow,
+    ExchangeSpec,
+    JoinKeys,
+    Node,
+    WindowAggregateSpec,
+    WindowDeduplicateSpec,
+    WindowJoinSpec,
+    WindowRankSpec,
+    rebuilt,
+)
 from service.sql.rex import conjunction, conjuncts, ref, substitute
 from service.sql.types import BIGINT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from service.sql.options import Options
 
@@ -146,7 +166,13 @@ def _phases(single: WindowAggregateSpec, below: Node, row: Row, options: Options
     if not is_two:
         sent = Node(ExchangeSpec(single.grouping), (below,), below.row)
         return Node(single, (sent,), row)
-    local_row = local_columns(below.row, single.grouping, single.calls, retracts=False)
+    local_row = local_columns(
+        below.row,
+        single.grouping,
+        single.calls,
+        retracts=False,
+        counts_rows=single.window.kind == "HOP",
+    )
     local_row = Row((*local_row.names, "$slice_end"), (*local_row.types, BIGINT))
     local = Node(replace(single, phase="local"), (below,), local_row)
     keys = tuple(range(len(single.grouping)))
@@ -199,28 +225,119 @@ def with_retractions(node: Node) -> Node:
     return made
 
 
-def _below_groups(relation: Aggregate, outputs: list[Rex]) -> list[Rex]:
-    """Those of the columns that are grouped by, as columns of the aggregate's input."""
-    types = relation.input.row.types
-    grouped = [each.index for each in outputs if isinstance(each, InputRef)]
-    found = [relation.grouping[each] for each in grouped if each < len(relation.grouping)]
-    return [ref(each, types[each]) for each in found]
+def window_columns(relation: Relation) -> tuple[WindowTable, dict[int, int]] | None:
+    """The windows that a relation's rows carry, and which column has which edge of them.
+
+    Edges are numbered as a window table function appends them: start, end, time. They may have
+    gone through aggregates of the windows, and through ranks.
+    """
+    match relation:
+        case WindowTable():
+            width = len(relation.input.row)
+            return relation, {width + edge: edge for edge in range(3)}
+        case Filter() | Rank():
+            return window_columns(relation.input)
+        case Project():
+            below = window_columns(relation.input)
+            places = enumerate(relation.expressions)
+            columns = {at: rex.index for at, rex in places if isinstance(rex, InputRef)}
+        case Aggregate():
+            below = window_columns(relation.input)
+            columns = dict(enumerate(relation.grouping))
+        case _:
+            return None
+    if below is None:
+        return None
+    table, edges = below
+    return table, {at: edges[column] for at, column in columns.items() if column in edges}
 
 
 def groups_windows(relation: Relation, columns: Sequence[int]) -> bool:
-    """Whether these columns have both ends of a window table function's windows.
+    """Whether these columns have both ends of a window table function's windows."""
+    found = window_columns(relation)
+    return found is not None and {0, 1} <= {found[1].get(each, -1) for each in columns}
 
-    They may have gone through aggregates of the windows.
+
+def window_rank(rank: Rank, convert: Callable[[Relation], Node]) -> Node | None:
+    """The node of the first rows of each window; None if the rank is not of windows.
+
+    Source: Flink `StreamPhysicalWindowRankRule`, `StreamPhysicalWindowDeduplicateRule`.
     """
-    outputs: list[Rex] = [ref(index, relation.row.types[index]) for index in columns]
-    while isinstance(relation, (Project, Filter, Aggregate)):
-        if isinstance(relation, Project):
-            outputs = [substitute(rex, relation.expressions) for rex in outputs]  # type: ignore[misc]
-        elif isinstance(relation, Aggregate):
-            outputs = _below_groups(relation, outputs)
-        relation = relation.input
-    if not isinstance(relation, WindowTable):
-        return False
-    width = len(relation.input.row)
-    found = {rex.index for rex in outputs if isinstance(rex, InputRef)}
-    return {width, width + 1} <= found
+    found = window_columns(rank.input)
+    if found is None or not groups_windows(rank.input, rank.partition):
+        return None
+    table, edges = found
+    partition = tuple(each for each in rank.partition if each not in edges)
+    window = _attached(table, edges, rank.partition)
+    below = convert(rank.input)
+    sent = Node(ExchangeSpec(partition), (below,), below.row)
+    first = rank.order[0]
+    is_first = rank.range.start == rank.range.end == 1 and rank.number_name is None
+    by_time = rank.input.row.types[first.column].time_attribute == "ROWTIME"
+    if is_first and by_time and len(rank.order) == 1:
+        keeps_last = not first.is_ascending
+        return Node(
+            WindowDeduplicateSpec(partition, first.column, keeps_last, window), (sent,), below.row
+        )
+    has_number = rank.number_name is not None
+    spec = WindowRankSpec(partition, rank.order, rank.range, has_number, window)
+    row = replace(rank, number_name="w0$o0").row if has_number else rank.row
+    return Node(spec, (sent,), row)
+
+
+def window_join(join: Join, keys: JoinKeys, left: Node, right: Node) -> Node | None:
+    """The node of a join of rows of the same window; None if it does not compare windows.
+
+    Raises:
+        PlanningError: The sides are cut in different ways.
+
+    Source: Flink `WindowJoinUtil`.
+    """
+    found, other = window_columns(join.left), window_columns(join.right)
+    if found is None or other is None:
+        return None
+    (left_table, left_edges), (right_table, right_edges) = found, other
+    pairs = list(zip(keys.left, keys.right, keys.filter_nulls, strict=True))
+    same = [
+        pair
+        for pair in pairs
+        if left_edges.get(pair[0], -1) == right_edges.get(pair[1], -2) and left_edges[pair[0]] < 2
+    ]
+    if {left_edges[pair[0]] for pair in same} != {0, 1}:
+        return None
+    if _shape(left_table) != _shape(right_table):
+        raise PlanningError(
+            "window join doesn't support different window table function of left and right inputs"
+        )
+    windows = (
+        _attached(left_table, left_edges, [pair[0] for pair in same]),
+        _attached(right_table, right_edges, [pair[1] for pair in same]),
+    )
+    rest = [pair for pair in pairs if pair not in same]
+    own = JoinKeys(
+        keys.kind,
+        tuple(pair[0] for pair in rest),
+        tuple(pair[1] for pair in rest),
+        tuple(pair[2] for pair in rest),
+        keys.rest,
+    )
+    sides = (
+        Node(ExchangeSpec(own.left), (left,), left.row),
+        Node(ExchangeSpec(own.right), (right,), right.row),
+    )
+    return Node(WindowJoinSpec(own, windows), sides, join.row)
+
+
+def _shape(table: WindowTable) -> tuple[object, ...]:
+    """What makes the windows of two tables the same."""
+    spec = table.spec
+    return spec.kind, spec.size_ms, spec.step_ms, spec.offset_ms
+
+
+def _attached(
+    table: WindowTable, edges: Mapping[int, int], columns: Sequence[int]
+) -> AttachedWindow:
+    """The window of rows, by those of the columns that are its edges."""
+    places = {edges[each]: each for each in columns if each in edges}
+    time = table.input.row.types[table.spec.time_column]
+    return AttachedWindow(table.spec, time, places[0], places[1])

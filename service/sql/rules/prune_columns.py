@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from service.plan.rex import InputRef
 from service.sql.algebra import (
     Aggregate,
     Filter,
@@ -76,7 +77,7 @@ def _prune(relation: Relation, needed: frozenset[int]) -> tuple[Relation, dict[i
         case Union():
             sides = tuple(_narrow(side, needed)[0] for side in relation.inputs)
             return Union(sides), _places(needed)
-        case Watermark() if _is_narrowed(relation.input, needed):
+        case Watermark() if _is_narrowed(relation, needed):
             return _prune_watermark(relation, needed)
         case WindowTable():
             return _prune_window(relation, needed)
@@ -112,10 +113,10 @@ def _narrow(relation: Relation, needed: frozenset[int]) -> tuple[Relation, dict[
 
 
 def _narrow_below_over(
-    relation: Relation, needed: frozenset[int]
+    relation: Relation, needed: frozenset[int], wide: tuple[type[Relation], ...]
 ) -> tuple[Relation, dict[int, int]]:
-    """As `_narrow`, but a join stays wide: Flink moves no projection with OVER below one."""
-    if not isinstance(relation, Join):
+    """As `_narrow`, but what is of the kinds `wide` stays so: Flink moves no OVER below it."""
+    if not isinstance(relation, wide):
         return _narrow(relation, needed)
     whole, _ = _whole(relation)
     if len(needed) == len(whole.row):
@@ -137,7 +138,11 @@ def _moved(rex: Rex, places: Mapping[int, int]) -> Rex:
 def _prune_project(project: Project, needed: frozenset[int]) -> tuple[Relation, dict[int, int]]:
     kept = sorted(needed)
     wanted = [project.expressions[each] for each in kept]
-    below, places = _prune(project.input, inputs_of_all(wanted))
+    if isinstance(project.input, Over) and all(isinstance(rex, InputRef) for rex in wanted):
+        # Only where something is computed of OVER functions does Flink look at what they read.
+        below, places = _whole(project.input)
+    else:
+        below, places = _prune(project.input, inputs_of_all(wanted))
     made = Project(
         below,
         tuple(remap(rex, places) for rex in wanted),
@@ -228,7 +233,7 @@ def _prune_rank(rank: Rank, needed: frozenset[int]) -> tuple[Relation, dict[int,
         used.add(rank.range.end_column)
     # A rank of updates finds the row that is updated by its key.
     used |= frozenset().union(*unique_keys(rank.input))
-    below, places = _narrow_below_over(rank.input, frozenset(used))
+    below, places = _narrow_below_over(rank.input, frozenset(used), (Join, Watermark, WindowTable))
     end = rank.range.end_column
     bounds = rank.range if end is None else RankRange(end_column=places[end])
     numbered = width in needed
@@ -248,7 +253,7 @@ def _prune_over(over: Over, needed: frozenset[int]) -> tuple[Relation, dict[int,
     used = {each for each in needed if each < width} | set(over.partition)
     used |= {key.column for key in over.order}
     used |= inputs_of_all(operand for call in over.calls for operand in call.operands)
-    below, places = _narrow_below_over(over.input, frozenset(used))
+    below, places = _narrow_below_over(over.input, frozenset(used), (Join,))
     calls = tuple(
         replace(call, operands=tuple(_moved(operand, places) for operand in call.operands))
         for call in over.calls
@@ -264,11 +269,17 @@ def _prune_over(over: Over, needed: frozenset[int]) -> tuple[Relation, dict[int,
     return made, {each: places[each] for each in needed if each < width} | shifted
 
 
-def _is_narrowed(relation: Relation, needed: frozenset[int]) -> bool:
-    """Whether a projection below event time is made of fewer columns: not if PROCTIME() is read."""
-    return isinstance(relation, Project) and not any(
-        type_of(relation.expressions[each]).time_attribute == "PROCTIME" for each in needed
-    )
+def _is_narrowed(mark: Watermark, needed: frozenset[int]) -> bool:
+    """Whether a projection below event time is made of fewer columns.
+
+    Not if PROCTIME() is read, nor if the time itself is computed there and nobody reads it.
+    """
+    below = mark.input
+    if not isinstance(below, Project):
+        return False
+    if mark.column not in needed and not isinstance(below.expressions[mark.column], InputRef):
+        return False
+    return not any(type_of(below.expressions[each]).time_attribute == "PROCTIME" for each in needed)
 
 
 def _prune_watermark(mark: Watermark, needed: frozenset[int]) -> tuple[Relation, dict[int, int]]:

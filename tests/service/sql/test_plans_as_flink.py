@@ -19,14 +19,11 @@ DIFFERENT = {
     "aggregates 043": "STDDEV_POP is refused by name",
     "aggregates 059": "names of columns: a projection that only renames is left out over HAVING",
     "pipelines a21": "SUM over the unique side of a join: Flink aggregates the other side first",
-    "pipelines d3": "the name of the rank's column over a join",
     "pipelines d15": "LAG .. OVER is refused by name",
-    "pipelines r4": "the name of the rank's column over a join",
     "pipelines w11": "aggregates of windows that were aggregated are refused by name",
     "pipelines w3": "GROUPING SETS over windows are refused by name",
     "ranks 014": "ORDER BY a value without LIMIT: Flink plans it and cannot run it; we refuse it",
     "ranks 029": "RANK(): Flink plans it and cannot run it; we refuse it",
-    "windows 005": "the first rows of each window are refused by name",
     "windows 018": "GROUP BY TUMBLE(..), which window table functions replace, is refused by name",
 }
 """Recorded plans that ours differ from, with the reason."""
