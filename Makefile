@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: help setup run fmt check test test-fast test-all bench clean
+.PHONY: help setup run fmt check test test-fast test-all bench bench-flink clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -27,7 +27,7 @@ check: setup ## format, lint, types, import direction, spelling: nothing is chan
 	@.venv/bin/codespell service operators state tests benchmarks docs scripts README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md
 
 test: check ## all that CI runs: checks, units, laws, oracles, real Redis, real Spark Connect, faults
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) -m pytest -q -m "not integration" -n 2 --dist loadfile
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) -m pytest -q -m "not integration" -n 2 --dist worksteal
 	@$(PYTHON) -m pytest -q -m integration
 
 test-fast: setup ## units, laws and oracles without Spark: under a minute or two
@@ -39,5 +39,9 @@ test-all: check ## everything, with 10,000 examples a property
 bench: setup ## the benchmarks; writes benchmarks/results/
 	@$(PYTHON) -m benchmarks
 
+bench-flink: setup ## Flink on RocksDB beside Tailrace on Redis, in an environment of Flink's own
+	@test -x .venv-flink/bin/pyflink-shell.sh || { $(PYTHON) -m venv .venv-flink && .venv-flink/bin/python -m pip install --quiet apache-flink==2.3.0; }
+	@$(PYTHON) -m benchmarks.against_flink --flink .venv-flink/bin/python $(ARGS)
+
 clean: ## take away what was built, and the demo's data
-	@rm -rf .venv data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-flink data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,6 +19,7 @@ from state.arrow_values import python_values
 from state.codec import RowCodec
 from state.columns import Texts, join_rows, texts_of
 from state.multiset.spread import TEXT_BYTES_MAX, digest
+from state.multiset.vectors import bytes_of
 from state.values import canonical_encoder
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Columns:
             before: Texts to write before each row, the same for all or one for each.
         """
         if rows.size <= _FEW_ROWS:
-            return self._encode_few(codec, rows, columns, before)
+            return pa.array(self._encode_few(codec, rows, columns, before), pa.binary())
         varying = [column for column in columns if not self.is_constant(column)]
         taken = dict(zip(varying, self.take(rows, varying), strict=True))
         pieces: list[str | pa.Array] = [*before, "["]
@@ -122,6 +123,14 @@ class Columns:
             else:
                 pieces.append(self._constant_text(logical, column))
         return _joined([*pieces, "]"], rows.size)
+
+    def encoded(
+        self, codec: RowCodec, rows: NDArray[np.int64], columns: Sequence[int]
+    ) -> list[bytes]:
+        """As `encode`, as a list."""
+        if rows.size <= _FEW_ROWS:
+            return self._encode_few(codec, rows, columns)
+        return bytes_of(self.encode(codec, rows, columns))
 
     def shortened(
         self, codec: RowCodec, rows: NDArray[np.int64], columns: Sequence[int]
@@ -152,20 +161,21 @@ class Columns:
         codec: RowCodec,
         rows: NDArray[np.int64],
         columns: Sequence[int],
-        before: Sequence[str | pa.Array],
-    ) -> pa.BinaryArray:
+        before: Sequence[str | pa.Array] = (),
+    ) -> list[bytes]:
         places = rows.tolist()
         values = [
             [python_values(logical, self.arrays[column].slice(place, 1))[0] for place in places]
             for logical, column in zip(codec.types, columns, strict=True)
         ]
         encoded = [codec.encode(row) for row in zip(*values, strict=True)]
+        if not before:
+            return encoded
         texts = [
             "".join(each if isinstance(each, str) else each[place].as_py() for each in before)
             for place in range(rows.size)
         ]
-        pairs = zip(texts, encoded, strict=True)
-        return pa.array([text.encode() + row for text, row in pairs], pa.binary())
+        return [text.encode() + row for text, row in zip(texts, encoded, strict=True)]
 
     def _constant_text(self, logical: LogicalType, column: int) -> str:
         """The canonical text of a column that repeats one value."""

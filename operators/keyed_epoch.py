@@ -18,7 +18,6 @@ from operators.columnar import Codes, Columns, dense, stable_order
 from state.codec import RowCodec
 from state.multiset.kernel import Groups, KeyedChanges, group_changes
 from state.multiset.probing import Touched
-from state.multiset.vectors import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +101,7 @@ class KeyedEpoch:
         count = int(changes.key[-1]) + 1 if changes.key.size else 0
         first = np.searchsorted(changes.key, np.arange(count))
         rows = self.row_of[first]
-        keys = bytes_of(self._columns.encode(self._of.key_codec, rows, self._of.key))
+        keys = self._columns.encoded(self._of.key_codec, rows, self._of.key)
         return Touched(
             keys=keys,
             key_groups=self._batch.key_groups[rows].astype(np.int64),
@@ -130,7 +129,7 @@ class KeyedEpoch:
         """Canonical match columns of canonical rows."""
         if not self._of.replaces:
             return rows
-        columns = self._of.row_codec.decode_columns(rows)
+        columns = self._of.row_codec.decode_leading(rows, max(self._of.match) + 1)
         return self._of.match_codec.encode_columns([columns[i] for i in self._of.match])
 
     def index_of_groups(self, groups: Integers) -> pa.BinaryArray:
@@ -152,7 +151,7 @@ class KeyedEpoch:
         if column is None or not len(rows):
             return groups
         values = self._columns.arrays[column].take(pa.array(self.row_of[self.groups.first[groups]]))
-        held = self._of.row_codec.decode_columns(rows)[column]
+        held = self._of.row_codec.decode_leading(rows, column + 1)[column]
         chosen: Integers = groups[pc.is_in(values, value_set=held).to_numpy(zero_copy_only=False)]
         return chosen
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from operators.spec import RowSpec
 from state.errors import StateCorrupt
 from state.types import format_type
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
     from operators.changelog import Row
     from operators.keyed import InputChange
-    from operators.spec import RowSpec
     from state.codec import RowCodec
+    from state.types import LogicalType
 
 
 class StoredRows:
@@ -58,9 +59,22 @@ class StoredRows:
         """
         return self._codec.decode(data)
 
-    def shown(self, data: bytes) -> dict[str, Any]:
+    def shown(self, data: bytes) -> Any:
         """The row by its columns."""
         return self._codec.shown(data)
+
+
+class StoredValues(StoredRows):
+    """Values of these types, which no columns name: arguments of an aggregate function."""
+
+    __slots__ = ()
+
+    def __init__(self, types: Sequence[LogicalType]) -> None:
+        super().__init__(RowSpec(types=tuple(types), names=tuple(map(str, range(len(types))))))
+
+    def shown(self, data: bytes) -> list[Any]:
+        """The values."""
+        return list(self._codec.shown(data).values())
 
 
 class _RowShown:

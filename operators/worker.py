@@ -148,7 +148,12 @@ class OperatorTask:
             # What an operator raised may hold values of rows: its words stay here.
             raise _told(error) from None
         except (StateError, OperatorError) as error:
-            raise WorkerError(error.code, str(error)) from None
+            raise WorkerError(error.code, f"{error} ({self._where(error, epoch)})") from None
+
+    def _where(self, error: Exception, epoch: int) -> str:
+        """Where an error of state happened: what the controller noted, or else what is known."""
+        notes = getattr(error, "__notes__", None)
+        return notes[-1] if notes else f"in node {self.settings.operator}, epoch {epoch}"
 
     def to_json(self) -> str:
         """The text that `from_json` takes."""

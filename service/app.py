@@ -122,8 +122,7 @@ def create_app(
     app.add_middleware(Authenticate, keys=KeyRing(settings.auth))
     app.add_middleware(Observe, telemetry=telemetry, limits=settings.limits)
     app.add_middleware(AnswerHead)
-    # FastAPI's own way to replace the document is to put another function in this place.
-    app.openapi = lambda: _schema(app)  # type: ignore[method-assign]
+    app.openapi = lambda: _schema(app)  # type: ignore[method-assign]  # FastAPI's own way
     return app
 
 

@@ -158,6 +158,22 @@ SQL_INVALID = ProblemType(
     "line and column, and names what is not supported; nothing is ever planned in part.",
     "Correct the script. `POST /v1/plans/compile` tries it without storing anything.",
 )
+SQL_TIMEOUT = ProblemType(
+    "sql-timeout",
+    422,
+    "the script takes too long to plan",
+    "Planning the script would take longer than `limits.planning_timeout_ms`, and was ended. "
+    "`line` and `column` are those of the statement that it had come to.",
+    "Split the script. A view or WITH entry is planned anew wherever it is named: name it once.",
+)
+PLANNER_BUSY = _retry(
+    "planner-busy",
+    503,
+    "other scripts are being planned",
+    "`limits.plannings_max` scripts are being planned, and none of them ended while this one "
+    "waited.",
+    "Wait as long as `Retry-After` says, and try again.",
+)
 PLAN_UNSUPPORTED = ProblemType(
     "plan-unsupported",
     422,

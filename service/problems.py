@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from operators.errors import InvalidSpec, OperatorError
+from operators.expressions import errors as expressions
 from operators.wire import WorkerError
 from service import problem_types as kinds
 from service.api import errors as api
@@ -25,7 +26,6 @@ from service.plan import errors as plan
 from service.runtime import dataflow_errors as dataflow
 from service.runtime import errors as lifecycle
 from service.runtime import inspection_errors as inspection
-from service.runtime.expressions import errors as expressions
 from service.sql import errors as sql
 from state import errors as state
 from state.types import LogicalTypeError, UnsupportedType
@@ -53,6 +53,7 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     api.PreconditionFailed: kinds.PRECONDITION_FAILED,
     api.IdempotencyInProgress: kinds.IDEMPOTENCY_IN_PROGRESS,
     api.IdempotencyMismatch: kinds.IDEMPOTENCY_MISMATCH,
+    api.PlannerBusy: kinds.PLANNER_BUSY,
     api.PlanUriRefused: kinds.PLAN_URI_REFUSED,
     api.PlanExists: kinds.PLAN_EXISTS,
     api.TokenNotFound: kinds.TOKEN_NOT_FOUND,
@@ -107,6 +108,7 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     inspection.KeyNotFound: kinds.KEY_NOT_FOUND,
     inspection.KeyExpired: kinds.KEY_EXPIRED,
     sql.SqlError: kinds.SQL_INVALID,
+    sql.SqlTimeout: kinds.SQL_TIMEOUT,
     # state
     state.StateError: kinds.INTERNAL,
     state.StateUnavailable: kinds.STATE_UNAVAILABLE,
@@ -198,6 +200,8 @@ def problem_of(error: BaseException) -> Problem:
         for name in ("hint", "node_id", "path", "function")
         if (value := getattr(error, name, None)) not in (None, "")
     }
+    if isinstance(error, sql.SqlError) and error.position is not None:
+        members.update(line=error.position.line, column=error.position.column)
     members.update(getattr(error, "members", {}))
     detail = str(getattr(error, "message", None) or error)
     return Problem(kind, detail, code, members, getattr(error, "headers", {}))

@@ -288,6 +288,21 @@ class LimitSettings(_Group):
     statements_max: int = Field(
         default=1_000, ge=1, le=100_000, description="Statements of one script."
     )
+    script_characters_max: int = Field(
+        default=MIB, ge=KIB, le=256 * MIB, description="Characters of one script of SQL."
+    )
+    plannings_max: int = Field(
+        default=4,
+        ge=1,
+        le=1_000,
+        description="Scripts that are planned at a time; others wait, as long as one may take.",
+    )
+    planning_timeout_ms: int = Field(
+        default=30 * SECOND_MS,
+        ge=10,
+        le=HOUR_MS,
+        description="Longest time to plan all SQL of one request, in ms.",
+    )
     sessions_max: int = Field(
         default=1_000, ge=0, le=1_000_000, description="Named sessions that may exist at a time."
     )

@@ -21,7 +21,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from state.columns import Texts, columns_of, join_rows, joined_bytes, texts_of
+from state.columns import Texts, columns_of, join_rows, joined_bytes, leading_columns_of, texts_of
 from state.json_lines import KINDS, Decoded, LineDecoder, decode_object
 from state.json_values import json_decoder
 from state.types import LogicalType, arrow_type
@@ -118,6 +118,14 @@ class RowCodec:
             CodecError: The bytes are no canonical rows of these columns.
         """
         return columns_of(self.types, rows)
+
+    def decode_leading(self, rows: Sequence[bytes] | pa.Array, count: int) -> list[pa.Array]:
+        """The first columns, so many, of canonical rows; the others are mostly not looked at.
+
+        Raises:
+            CodecError: The bytes are no canonical rows of these columns, as far as was looked.
+        """
+        return leading_columns_of(self.types, rows, count)
 
     def decode_json(self, data: object) -> tuple[Any, ...]:
         """The Python values of parsed JSON from outside, strictly by type (`state.json_values`).

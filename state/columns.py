@@ -46,6 +46,15 @@ _DAYS = (-719_162, 2_932_896)
 """0001-01-01 and 9999-12-31, in days since 1970: what Flink and Python can say."""
 _DAY_US = 86_400_000_000
 _DAY_MS = 86_400_000
+_PLAIN_ROOTS = {
+    TypeRoot.BOOLEAN,
+    TypeRoot.FLOAT,
+    TypeRoot.DOUBLE,
+    TypeRoot.DECIMAL,
+    TypeRoot.DATE,
+    TypeRoot.TIME,
+    *TIMESTAMP_ROOTS,
+}
 _ESCAPED = r'[\x00-\x1f"\\]'
 """What orjson escapes in a string."""
 
@@ -140,6 +149,27 @@ def columns_of(types: Sequence[LogicalType], rows: Sequence[bytes] | pa.Array) -
         return [_read(logical, values[at::count]) for at, logical in enumerate(types)]
     except (TypeError, ArithmeticError, orjson.JSONDecodeError, pa.ArrowException):
         raise CodecError(None, f"canonical rows of {count} values", "other bytes") from None
+
+
+def leading_columns_of(
+    types: Sequence[LogicalType], rows: Sequence[bytes] | pa.Array, count: int
+) -> list[pa.Array]:
+    """The first columns of canonical rows, so many; what is behind is not parsed if need not be.
+
+    Raises:
+        CodecError: As `columns_of`, as far as was looked.
+    """
+    if not 0 < count < len(types) or not all(map(_has_no_comma, types[:count])):
+        return columns_of(types, rows)[:count]
+    if isinstance(rows, pa.Array | pa.ChunkedArray):
+        rows = rows.to_pylist()
+    heads = [b",".join(row.split(b",", count)[:count]) + b"]" for row in rows]
+    return columns_of(types[:count], heads)
+
+
+def _has_no_comma(logical: LogicalType) -> bool:
+    """Whether no canonical text of this type holds a comma."""
+    return logical.root in INTEGER_BITS or logical.root in _PLAIN_ROOTS
 
 
 def _plain(logical: LogicalType, column: pa.Array) -> pa.Array:

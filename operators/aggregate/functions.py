@@ -30,11 +30,9 @@ integers and decimals.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from operators.aggregate.numbers import FLOATS
 from operators.errors import AggregateFailed
 from state.values import canonical_decoder, canonical_encoder
 
@@ -167,14 +165,13 @@ class OneValue(Aggregator[Any]):
 class Extreme(OneValue):
     """MIN or MAX of rows that are not taken back, or where that makes no difference.
 
-    MAX orders floating-point numbers totally, NaN highest and 0.0 above -0.0. MIN compares them as
-    numbers: what NaN stands first is kept, what NaN comes later is passed over.
+    Floating-point numbers are compared as numbers: what NaN stands first is kept, what NaN comes
+    later is passed over, and of 0.0 and -0.0 the first is kept.
     """
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call.result_type)
-        self._is_max = call.function == "MAX"
-        self._is_float = call.result_type.root in FLOATS
+        self._better = max if call.function == "MAX" else min
 
     def accumulate(self, accumulator: Any, arguments: Row) -> Any:
         """The better one."""
@@ -188,18 +185,8 @@ class Extreme(OneValue):
         """The better one; of equal ones the first."""
         if accumulator is None or other is None:
             return other if accumulator is None else accumulator
-        if not self._is_max:
-            return min(accumulator, other)
-        if self._is_float:
-            return other if total_order(other) > total_order(accumulator) else accumulator
-        return max(accumulator, other)
-
-
-def total_order(value: float) -> tuple[bool, float, float]:
-    """What sorts floating-point numbers as Java's `Double.compare` does."""
-    if math.isnan(value):
-        return True, 0.0, 0.0
-    return False, value, math.copysign(1.0, value)
+        # Of values that do not compare, both give the first.
+        return self._better(accumulator, other)
 
 
 class First(OneValue):

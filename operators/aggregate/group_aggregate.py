@@ -238,8 +238,8 @@ class GroupAggregate(KeyedOperator):
         await self._aggregates.add_stored(group, change.row, is_retraction=is_retraction)
 
     def _check(self, change: InputChange) -> None:
-        if not self._spec.needs_retraction and change.kind.is_retraction:
-            raise AggregateFailed("a row is taken back where the plan says that none is")
+        if not self._spec.needs_retraction:
+            _check_adds(change)
 
     async def _settle(
         self, group: Accumulators, before: Row | None, change: InputChange
@@ -323,6 +323,7 @@ class IncrementalAggregate(KeyedOperator):
         )
         self.descriptors = self.prefetched = tuple(self._aggregates.descriptors)
         self._codec = _partial_codec(spec.calls)
+        self._needs_retraction = spec.needs_retraction
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles for an epoch."""
@@ -337,6 +338,8 @@ class IncrementalAggregate(KeyedOperator):
         memory = self._aggregates.memory
         gathered = memory.create()
         for change in changes:
+            if not self._needs_retraction:
+                _check_adds(change)
             if change.kind.is_retraction:
                 memory.retract(gathered, change.row)
             else:
@@ -347,6 +350,11 @@ class IncrementalAggregate(KeyedOperator):
         text = self._codec.encode(added).decode()
         final = (key[at] for at in self._spec.final_key)
         changes[-1].emit(RowKind.INSERT, (*final, text))
+
+
+def _check_adds(change: InputChange) -> None:
+    if change.kind.is_retraction:
+        raise AggregateFailed("a row is taken back where the plan says that none is")
 
 
 def _retractions(changes: Sequence[InputChange]) -> list[InputChange]:

@@ -21,8 +21,9 @@ from operators.aggregate.aggregates import (
     ready,
     remembers,
 )
-from operators.aggregate.stored_functions import STORED, RowsCodec, StoredFunction
+from operators.aggregate.stored_functions import STORED, StoredFunction
 from operators.spec import unique
+from operators.stored_rows import StoredValues
 from state.descriptors import JsonCodec, MapDescriptor
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class StoredAggregates:
             types = calls[columns.calls[0].at].argument_types
             counts = _Counts([calls[each.at].name for each in columns.calls])
             descriptor: MapDescriptor[Row, list[int]] = MapDescriptor(
-                name=name, key_codec=RowsCodec(types), codec=counts, **_life(spec, name)
+                name=name, key_codec=StoredValues(types), codec=counts, **_life(spec, name)
             )
             self._sets.append((columns, descriptor))
         self._plain: list[Call] = []

@@ -31,14 +31,13 @@ from operators.aggregate.remembering import (
     separator_of,
     value_codec,
 )
-from state.codec import RowCodec
+from operators.stored_rows import StoredValues
 from state.descriptors import JSON, MapDescriptor, MultisetDescriptor, SortedMapDescriptor
 from state.lexicographic import LexicographicCodec
 from state.primitives.multisets import NotFound, RemovedAll, RemovedLast
-from state.types import format_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from operators.aggregate.call import AggregateCall
     from operators.changelog import Row
@@ -47,23 +46,6 @@ if TYPE_CHECKING:
     from state.primitives.maps import MapHandle
     from state.primitives.multisets import MultisetHandle
     from state.primitives.sorted import SortedMapHandle
-    from state.types import LogicalType
-
-
-class RowsCodec:
-    """Canonical rows of some types, with a name that says which."""
-
-    __slots__ = ("_codec", "decode", "encode", "name")
-
-    def __init__(self, types: Sequence[LogicalType]) -> None:
-        self._codec = RowCodec(types, [f"c{at}" for at in range(len(types))])
-        self.encode = self._codec.encode
-        self.decode = self._codec.decode
-        self.name = f"row {', '.join(map(format_type, types))}"
-
-    def shown(self, data: bytes) -> list[Any]:
-        """The values."""
-        return list(self._codec.shown(data).values())
 
 
 class StoredFunction(ABC):
@@ -234,7 +216,7 @@ class StoredSequence(StoredFunction):
     _handle: MultisetHandle[Row]
 
     def __init__(self, call: AggregateCall, name: str, past: dict[str, Any]) -> None:
-        codec = RowsCodec(call.argument_types[:1])
+        codec = StoredValues(call.argument_types[:1])
         self._encode = codec.encode
         self._json = JsonValue(call.argument_types[0])
         self._state: MultisetDescriptor[Row] = MultisetDescriptor(name=name, codec=codec, **past)
@@ -364,7 +346,7 @@ class StoredCollect(StoredFunction):
     _handle: MapHandle[Row, int]
 
     def __init__(self, call: AggregateCall, name: str, past: dict[str, Any]) -> None:
-        codec = RowsCodec(call.argument_types)
+        codec = StoredValues(call.argument_types)
         self._decode = value_codec(call.argument_types[0]).decode
         self._state: MapDescriptor[Row, int] = MapDescriptor(
             name=name, key_codec=codec, codec=JSON, **past

@@ -203,9 +203,9 @@ class Spread(Aggregator[Moments]):
         if count <= self._less:
             return None
         if self._is_float:
-            variance = (squares - total * total / count) / (count - self._less)
-            found = math.sqrt(max(variance, 0.0)) if self._is_root else variance
-            return fitting(self._result)(found)
+            # Rounding may leave less than nothing; NaN stays.
+            variance = max((squares - total * total / count) / (count - self._less), 0.0)
+            return fitting(self._result)(math.sqrt(variance) if self._is_root else variance)
         over = EXACT.subtract(EXACT.multiply(squares, Decimal(count)), EXACT.multiply(total, total))
         exact = EXACT.divide(over, Decimal(count * (count - self._less)))
         if self._is_root:

@@ -11,10 +11,17 @@ refused with `UnsupportedExpression`, which names the function and its place in 
 only `EvaluationFailed` is raised, where Flink ends the job. The session's time zone is UTC.
 
 The same expressions as Spark columns, for Calc nodes, are `service.runtime.expressions`; both are
-held to the same recordings of real Flink.
+held to the same recordings of real Flink. What both need stands here once:
 
     rex  transport  errors  literals            the tree
-    representation  site  compiler  functions   what all parts share; the walk; the table
+    tree_walk  functions  call_site             the walk; the table; one call
+    operand_rules  families  cast_rules         what a call demands of its operands
+    search_ranges  like_patterns                what operands that are literals say
+    date_formats  time_units  text_grammars
+
+and this is how it is computed in Python:
+
+    representation  site  compiler  builders    what all parts share; what nodes become
     comparison  search  conditionals            conditions
     integers  decimals  floats  numbers  casts  values
     strings  units  parsing  java_digits        texts

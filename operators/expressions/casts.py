@@ -1,20 +1,4 @@
-r"""CAST and TRY_CAST, and the conversions that other functions apply to their operands.
-
-    from \\ to     integer     FLOAT DOUBLE   DECIMAL       BOOLEAN     string     date and time
-    integer       wraps       Java           NULL if over  <> 0        digits     -
-    FLOAT DOUBLE  saturates*  Java           NULL if over  <> 0        Java       -
-    DECIMAL       wraps       nearest        HALF_UP       <> 0        plain      -
-    BOOLEAN       1, 0        1, 0           1, 0          same        TRUE       -
-    string        parsed      parsed         parsed        parsed      length     parsed
-    DATE          -           -              -             -           ISO        midnight
-    TIMESTAMP     -           -              -             -           all digits digits cut
-
-    * to TINYINT and SMALLINT through INT, whose low bits remain.
-A text that cannot be parsed ends the query for CAST and gives NULL for TRY_CAST; what is NULL
-above is NULL for both. CHAR(n) is cut and padded with blanks, VARCHAR(n) cut.
-
-Source: Flink's `casting` rules (2.3).
-"""
+"""CAST and TRY_CAST as `cast_rules` says, and the conversions of other functions' operands."""
 
 from __future__ import annotations
 
@@ -22,9 +6,10 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from operators.expressions import instants, parsing
+from operators.expressions import cast_rules, instants, parsing
 from operators.expressions.decimals import fitted, whole_part
 from operators.expressions.errors import EvaluationFailed
+from operators.expressions.families import FLOATING
 from operators.expressions.floats import (
     double,
     double_decimal,
@@ -44,7 +29,6 @@ from state.types import (
     TIMESTAMP_ROOTS,
     LogicalType,
     TypeRoot,
-    format_type,
 )
 
 if TYPE_CHECKING:
@@ -53,8 +37,6 @@ if TYPE_CHECKING:
 
     from operators.expressions.representation import Convert
 
-_FLOATING = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
-_TOTAL_FOR_TEXT = STRING_ROOTS | BINARY_ROOTS
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
 
@@ -70,13 +52,9 @@ def try_cast(site: Site) -> Value:
 
 def convert(site: Site, value: Value, target: LogicalType) -> Value:
     """An operand in the type that the function computes in; strings keep their length."""
-    source = value.type.root
-    if source is not TypeRoot.NULL:
-        strings = source in STRING_ROOTS and target.root in STRING_ROOTS
-        if strings or (source in BINARY_ROOTS and target.root in BINARY_ROOTS):
-            return value
-        if _same_values(value.type, target):
-            return value
+    is_typed = value.type.root is not TypeRoot.NULL
+    if is_typed and (cast_rules.keeps_form(value.type, target) or _same_values(value.type, target)):
+        return value
     found = _cast(site, value, target, trying=False)
     if not value.is_constant or value.constant is None:
         return found
@@ -108,11 +86,11 @@ def _cast(site: Site, value: Value, target: LogicalType, *, trying: bool) -> Val
     fixed_width = target.root in (TypeRoot.CHAR, TypeRoot.BINARY)
     if _same_values(source, target) and not (fixed_width and source.length != target.length):
         return Value(value.run, target, column=value.column)
+    cast_rules.check_conversion(site, source, target)
     found = _converter(source, target)
-    if found is None:
-        site.refuse(f"no conversion from {format_type(source)} to {format_type(target)}")
-    if source.root in STRING_ROOTS and not trying and target.root not in _TOTAL_FOR_TEXT:
-        found = _strict(found, f"a text is no {format_type(target.with_nullable(True))}")
+    message = cast_rules.failure_of(source, target, trying=trying)
+    if message is not None:
+        found = _strict(found, message)
     return Value(lifted(found, value), target)
 
 
@@ -126,52 +104,43 @@ def _strict(parse: Convert, message: str) -> Convert:
     return parsed
 
 
-def _converter(source: LogicalType, target: LogicalType) -> Convert | None:
-    """From a value of one type to one of the other, or to None; None if there is none."""
+def _converter(source: LogicalType, target: LogicalType) -> Convert:
+    """From a value of one type to one of the other, or to None."""
     root = target.root
     if root in STRING_ROOTS:
-        text = _to_text(source)
-        return None if text is None else _with_length(text, source, target)
+        return _with_length(_to_text(source), source, target)
     if source.root in STRING_ROOTS:
         return _from_text(target)
     if root in INTEGER_BITS:
         return _to_integer(source, target)
-    if root in _FLOATING:
+    if root in FLOATING:
         return _to_floating(source, target)
     if root is TypeRoot.DECIMAL:
         return _to_decimal(source, target)
     if root is TypeRoot.BOOLEAN:
-        return _is_not_zero if _is_number(source) else None
+        return _is_not_zero
     if root is TypeRoot.DATE:
         return _to_date(source)
     if root in TIMESTAMP_ROOTS:
         return _to_timestamp(source, target)
-    if root in BINARY_ROOTS and source.root in BINARY_ROOTS:
-        return _binary(target)
-    return None
+    return _binary(target)
 
 
 def _is_not_zero(number: Any) -> bool:
     return bool(number != 0)
 
 
-def _is_number(logical: LogicalType) -> bool:
-    return logical.root in INTEGER_BITS or logical.root in (*_FLOATING, TypeRoot.DECIMAL)
-
-
-def _to_integer(source: LogicalType, target: LogicalType) -> Convert | None:
+def _to_integer(source: LogicalType, target: LogicalType) -> Convert:
     wrap = WRAPPERS[target.root]
     if source.root is TypeRoot.BOOLEAN:
         return int
     if source.root in INTEGER_BITS:
         return wrap
-    if source.root in _FLOATING:
+    if source.root in FLOATING:
         wide = 64 if target.root is TypeRoot.BIGINT else 32
         saturate = _saturated(wide)
         return saturate if INTEGER_BITS[target.root] == wide else lambda x: wrap(saturate(x))
-    if source.root is TypeRoot.DECIMAL:
-        return lambda x: wrap(whole_part(x))
-    return None
+    return lambda x: wrap(whole_part(x))
 
 
 def _saturated(bits: int) -> Callable[[float], int]:
@@ -188,43 +157,33 @@ def _saturated(bits: int) -> Callable[[float], int]:
     return saturate
 
 
-def _to_floating(source: LogicalType, target: LogicalType) -> Convert | None:
-    if not _is_number(source) and source.root is not TypeRoot.BOOLEAN:
-        return None
+def _to_floating(source: LogicalType, target: LogicalType) -> Convert:
     if target.root is TypeRoot.DOUBLE:
         return double
-    if source.root in INTEGER_BITS:
-        return single
-    return _single_by_double
+    return single if source.root in INTEGER_BITS else _single_by_double
 
 
 def _single_by_double(number: float | Decimal | bool) -> float:
     return float32(float(number))
 
 
-def _to_decimal(source: LogicalType, target: LogicalType) -> Convert | None:
+def _to_decimal(source: LogicalType, target: LogicalType) -> Convert:
     fit = fitted(target)
-    if source.root in _FLOATING:
+    if source.root in FLOATING:
         return lambda x: fit(double_decimal(x)) if math.isfinite(x) else None
-    if _is_number(source) or source.root is TypeRoot.BOOLEAN:
-        return fit
-    return None
+    return fit
 
 
-def _to_date(source: LogicalType) -> Convert | None:
+def _to_date(source: LogicalType) -> Convert:
     if source.root is TypeRoot.TIMESTAMP:
         return instants.truncated_day
     # The other kind of timestamp is taken apart by the calendar, before 1970 too.
-    if source.root is TypeRoot.TIMESTAMP_LTZ:
-        return lambda micros: micros // instants.MICROS_PER_DAY
-    return None
+    return lambda micros: micros // instants.MICROS_PER_DAY
 
 
-def _to_timestamp(source: LogicalType, target: LogicalType) -> Convert | None:
+def _to_timestamp(source: LogicalType, target: LogicalType) -> Convert:
     if source.root is TypeRoot.DATE:
         return lambda days: days * instants.MICROS_PER_DAY
-    if source.root not in TIMESTAMP_ROOTS:
-        return None
     if (source.precision or 0) <= (target.precision or 0):
         return _same
     return instants.with_precision(target) or _same
@@ -234,11 +193,11 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _from_text(target: LogicalType) -> Convert | None:
+def _from_text(target: LogicalType) -> Convert:
     root = target.root
     if root in INTEGER_BITS:
         return parsing.to_integer(target)
-    if root in _FLOATING:
+    if root in FLOATING:
         return parsing.to_floating(target)
     if root is TypeRoot.DECIMAL:
         return parsing.to_decimal(target)
@@ -248,13 +207,11 @@ def _from_text(target: LogicalType) -> Convert | None:
         return parsing.to_date
     if root in TIMESTAMP_ROOTS:
         return parsing.to_timestamp(target)
-    if root not in BINARY_ROOTS:
-        return None
     cut = _binary(target)
     return lambda text: cut(text.encode())
 
 
-def _to_text(source: LogicalType) -> Convert | None:
+def _to_text(source: LogicalType) -> Convert:
     root = source.root
     if root in STRING_ROOTS:
         return _same
@@ -270,9 +227,7 @@ def _to_text(source: LogicalType) -> Convert | None:
         return lambda x: format(x, "f")
     if root in INTEGER_BITS:
         return str
-    if root in _FLOATING:
-        return float_text if root is TypeRoot.FLOAT else double_text
-    return None
+    return float_text if root is TypeRoot.FLOAT else double_text
 
 
 def _decoded(data: bytes) -> str:
@@ -287,10 +242,7 @@ def _with_length(text: Convert, source: LogicalType, target: LogicalType) -> Con
         return _with_units(target)
     if target.root is TypeRoot.CHAR:
         return lambda x: text(x)[:length].ljust(length)
-    known = source.length if source.root in STRING_ROOTS else None
-    if length >= LENGTH_MAX or (known is not None and known <= length):
-        return text
-    return lambda x: text(x)[:length]
+    return text if cast_rules.fits_length(source, target) else lambda x: text(x)[:length]
 
 
 def _with_units(target: LogicalType) -> Callable[[bytes], str]:

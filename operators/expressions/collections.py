@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from operators.expressions.casts import convert
+from operators.expressions.operand_rules import check_row, map_entries
 from operators.expressions.representation import to_inside, to_row
 from operators.expressions.site import Site, Value, lifted
 from state.types import INTEGER_BITS, MAP_ROOTS, LogicalType, TypeRoot
@@ -17,7 +18,6 @@ from state.types import INTEGER_BITS, MAP_ROOTS, LogicalType, TypeRoot
 if TYPE_CHECKING:
     from operators.expressions.representation import Row, Run
 
-_NUMBERED = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
 _EXACT_KEYS = frozenset({*INTEGER_BITS, TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BOOLEAN,
                          TypeRoot.DECIMAL, TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP,
                          TypeRoot.TIMESTAMP_LTZ, TypeRoot.BINARY, TypeRoot.VARBINARY})  # fmt: skip
@@ -46,27 +46,17 @@ def array(site: Site) -> Run:
 
 def map_of(site: Site) -> Run:
     """MAP[key, value, ...]; the keys must be different literals."""
-    if len(site) % 2:
-        site.malformed("MAP needs pairs of keys and values")
     key_type, value_type = site.type.children
-    keys = []
-    for index in range(0, len(site), 2):
-        if not site[index].is_literal or site[index].literal is None:
-            site.refuse("a key must be a literal")
-        keys.append(site[index].literal)
-    if len(set(keys)) != len(keys):
-        site.refuse("a key stands there twice")
     pairs = [
-        (_element(site, site[at], key_type), _element(site, site[at + 1], value_type))
-        for at in range(0, len(site), 2)
+        (_element(site, key, key_type), _element(site, value, value_type))
+        for key, value in map_entries(site)
     ]
     return lambda row: [(key(row), value(row)) for key, value in pairs]
 
 
 def row_of(site: Site) -> Run:
     """ROW(...), with the declared names."""
-    if len(site) != len(site.type.children):
-        site.malformed("ROW needs an operand for each field")
+    check_row(site)
     pairs = zip(site.operands, site.type.children, strict=True)
     runs = [_element(site, value, kind) for value, kind in pairs]
     return lambda row: tuple([run(row) for run in runs])
@@ -81,7 +71,7 @@ def item(site: Site) -> Run:
             site.refuse_types()
         found = Value(_element(site, key, key_type), key_type)
         return _taken(lifted(_value_of, value, found), value_type)
-    if value.type.root is not TypeRoot.ARRAY or key.type.root not in _NUMBERED:
+    if value.type.root is not TypeRoot.ARRAY or key.type.root not in INTEGER_BITS:
         site.refuse_types()
     return _taken(lifted(_element_at, value, key), value.type.children[0])
 

@@ -13,36 +13,17 @@ import operator as op
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from operators.expressions.families import FLOATING, check_comparable
 from operators.expressions.floats import double, single
 from operators.expressions.representation import to_row
 from operators.expressions.site import Site, Value, constant, lifted
-from state.types import (
-    BINARY_ROOTS,
-    INTEGER_BITS,
-    STRING_ROOTS,
-    TIMESTAMP_ROOTS,
-    LogicalType,
-    TypeRoot,
-)
+from state.types import LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from operators.expressions.representation import Row, Run
 
-FLOATING = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
-NUMERIC = frozenset({*INTEGER_BITS, *FLOATING, TypeRoot.DECIMAL})
-_FAMILIES = (
-    NUMERIC,
-    STRING_ROOTS,
-    BINARY_ROOTS,
-    TIMESTAMP_ROOTS,
-    frozenset({TypeRoot.BOOLEAN}),
-    frozenset({TypeRoot.DATE}),
-    frozenset({TypeRoot.TIME}),
-    frozenset({TypeRoot.INTERVAL_DAY_TIME}),
-    frozenset({TypeRoot.INTERVAL_YEAR_MONTH}),
-)
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": op.eq,
     "<>": op.ne,
@@ -63,8 +44,7 @@ def align(site: Site, left: Value, right: Value) -> tuple[Value, Value]:
     roots = {left.type.root, right.type.root}
     if TypeRoot.NULL in roots:
         return left, right
-    if not any(roots <= family for family in _FAMILIES):
-        site.refuse(f"operands of types {site.types()} are not compared")
+    check_comparable(site, left, right)
     if len(roots) == 1 or not roots & FLOATING:
         return left, right
     wide = TypeRoot.DOUBLE in roots or TypeRoot.DECIMAL in roots

@@ -1,4 +1,4 @@
-"""From an expression tree to a closure: the walk, the declared types, and the refusals.
+"""From an expression tree to a closure: what nodes become, in their declared types.
 
 Everything about the shape of an expression is looked at here, once: a closure only computes.
 """
@@ -7,47 +7,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from operators.expressions.builders import BUILDERS
 from operators.expressions.decimals import fitted
-from operators.expressions.errors import (
-    EvaluationFailed,
-    MalformedExpression,
-    UnsupportedExpression,
-)
+from operators.expressions.errors import EvaluationFailed, MalformedExpression
 from operators.expressions.floats import float32
-from operators.expressions.functions import FUNCTIONS, UNSUPPORTED_REASONS
-from operators.expressions.literals import LiteralError, literal_value
 from operators.expressions.representation import check_type, to_inside, to_row
-from operators.expressions.rex import (
-    Call,
-    FieldAccess,
-    InputRef,
-    Literal,
-    Rex,
-    SargLiteral,
-    SymbolLiteral,
-)
 from operators.expressions.search import search
-from operators.expressions.site import Site, Value, constant, lifted
-from state.types import (
-    INTERVAL_ROOTS,
-    LogicalType,
-    TypeRoot,
-    UnsupportedType,
-    format_type,
-)
+from operators.expressions.site import Site, Value, constant, lifted, literal
+from operators.expressions.tree_walk import TreeWalk, check_result
+from state.types import LogicalType, TypeRoot, format_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from operators.expressions.functions import Function
     from operators.expressions.representation import Convert, Row, Run
+    from operators.expressions.rex import Call, InputRef, Rex, SargLiteral, SymbolLiteral
 
-NODES_MAX = 10_000
-"""Nodes of one expression; Flink's own generated code ends long before."""
 DEPTH_MAX = 150
 """Calls inside each other: each is a Python call, and the interpreter allows about a thousand."""
-_VERSION = 1
 
 
 def compile_rex(
@@ -70,8 +50,7 @@ def compile_rex(
     The function raises `EvaluationFailed` for a row for which Flink ends the job.
     """
     value = compile_inside(rex, width=width, now_ms=now_ms)
-    if value.type.root in INTERVAL_ROOTS or value.type.root is TypeRoot.NULL:
-        _refuse("a result", rex, f"a column of type {format_type(value.type)} cannot be stored")
+    check_result(rex, value.type)
     if value.column is not None:
         return itemgetter(value.column)
     convert = to_row(value.type)
@@ -113,127 +92,51 @@ def compile_inside(
     rex: Rex, *, width: int | None = None, now_ms: Callable[[], int] | None = None
 ) -> Value:
     """As `compile_rex`, with results as expressions have them inside (`representation`)."""
-    return _Compiler(width, now_ms).compile(rex, 1)
+    return _Compiler(width, now_ms).value(rex)
 
 
-def _refuse(function: str, rex: Rex, reason: str) -> NoReturn:
-    raise UnsupportedExpression(
-        f"{function} is not supported: {reason}", function=function, path=rex.path
-    )
+class _Compiler(TreeWalk[Value]):
+    """What each node becomes: a closure, and what is known of it before a row is seen."""
 
-
-class _Compiler:
-    """One walk over one expression."""
+    depth_max = DEPTH_MAX
 
     def __init__(self, width: int | None, now_ms: Callable[[], int] | None) -> None:
-        self._width = width
+        super().__init__(width)
         self._now_ms = now_ms
-        self._nodes = 0
 
-    def compile(self, rex: Rex, depth: int) -> Value:
-        """The expression as a value; operands first."""
-        self._nodes += 1
-        if self._nodes > NODES_MAX:
-            _refuse("an expression", rex, f"it has more than {NODES_MAX} nodes")
-        if depth > DEPTH_MAX:
-            _refuse("an expression", rex, f"more than {DEPTH_MAX} calls inside each other")
-        match rex:
-            case InputRef():
-                return self._reference(rex)
-            case Literal():
-                return _literal(rex)
-            case SymbolLiteral():
-                return replace(constant(rex.value, rex.type), literal=rex.value, is_literal=True)
-            case Call():
-                return self._call(rex, depth)
-            case FieldAccess():
-                return self._field(rex, depth)
-            case SargLiteral():
-                raise MalformedExpression(
-                    "a search argument outside SEARCH", function="LITERAL", path=rex.path
-                )
-            case _:
-                return _refuse(type(rex).__name__, rex, "it belongs to nodes that are not run here")
+    def check_type(self, logical: LogicalType) -> None:
+        check_type(logical)
 
-    def _reference(self, rex: InputRef) -> Value:
-        if self._width is not None and rex.index >= self._width:
-            raise MalformedExpression(
-                f"the input has {self._width} columns, this is number {rex.index}",
-                function="INPUT_REF",
-                path=rex.path,
-            )
-        _known_type(rex.type, "INPUT_REF", rex)
+    def reference(self, rex: InputRef) -> Value:
         convert = to_inside(rex.type)
         run: Run = itemgetter(rex.index)
         if convert is not None:
             run = lifted(convert, Value(run, rex.type))
         return Value(run, rex.type, column=rex.index)
 
-    def _call(self, call: Call, depth: int) -> Value:
-        if call.origin != "built-in":
-            _refuse(call.name, call, "only built-in functions are computed")
-        if call.type is None:
-            _refuse(call.name, call, "the plan does not say its type")
-        _known_type(call.type, call.name, call)
-        if call.name == "SEARCH":
-            return self._search(call, call.type, depth)
-        function = FUNCTIONS.get(call.name)
-        if function is None or call.version not in (None, _VERSION):
-            _refuse(call.name, call, UNSUPPORTED_REASONS.get(call.name, "it is not known here"))
-        if not function.least <= len(call.operands) <= function.most:
-            _refuse(call.name, call, f"not computed with {len(call.operands)} operands")
-        operands = tuple(self.compile(operand, depth + 1) for operand in call.operands)
-        site = Site(call.name, call.type, call.path, operands, self._now_ms)
-        finished = _finished(site, function.build(site))
+    def literal(self, value: object, logical: LogicalType) -> Value:
+        return literal(value, logical)
+
+    def symbol(self, rex: SymbolLiteral) -> Value:
+        return literal(rex.value, rex.type)
+
+    def call(
+        self, call: Call, logical: LogicalType, function: Function, operands: tuple[Value, ...]
+    ) -> Value:
+        site = Site(call.name, logical, call.path, operands, self._now_ms)
+        finished = _finished(site, BUILDERS[function.name](site))
         return _folded(finished, operands) if function.is_pure else finished
 
-    def _search(self, call: Call, logical: LogicalType, depth: int) -> Value:
-        match call.operands:
-            case (subject, SargLiteral() as argument):
-                operands = (self.compile(subject, depth + 1),)
-                site = Site(call.name, logical, call.path, operands)
-                return _folded(Value(search(site, argument), logical), operands)
-            case _:
-                pass
-        raise MalformedExpression(
-            "SEARCH needs a value and a search argument", function=call.name, path=call.path
-        )
+    def search(
+        self, call: Call, logical: LogicalType, subject: Value, argument: SargLiteral
+    ) -> Value:
+        site = Site(call.name, logical, call.path, (subject,))
+        return _folded(Value(search(site, argument), logical), site.operands)
 
-    def _field(self, access: FieldAccess, depth: int) -> Value:
-        row = self.compile(access.expression, depth + 1)
-        if access.name not in row.type.field_names:
-            raise MalformedExpression(
-                f"no field {access.name!r} in {format_type(row.type)}",
-                function="FIELD_ACCESS",
-                path=access.path,
-            )
-        index = row.type.field_names.index(access.name)
-        logical = row.type.children[index]
-        _known_type(logical, "FIELD_ACCESS", access)
-        nullable = logical.with_nullable(logical.nullable or row.type.nullable)
-        field = Value(lifted(itemgetter(index), row), nullable)
+    def field(self, row: Value, index: int, logical: LogicalType) -> Value:
+        field = Value(lifted(itemgetter(index), row), logical)
         convert = to_inside(logical)
-        return field if convert is None else Value(lifted(convert, field), nullable)
-
-
-def _known_type(logical: LogicalType, function: str, rex: Rex) -> None:
-    try:
-        check_type(logical)
-    except UnsupportedType as error:
-        _refuse(function, rex, str(error))
-
-
-def _literal(literal: Literal) -> Value:
-    _known_type(literal.type, "LITERAL", literal)
-    try:
-        value = literal_value(literal.value, literal.type)
-    except LiteralError as error:
-        raise MalformedExpression(
-            f"a literal of type {format_type(literal.type)}: {error}",
-            function="LITERAL",
-            path=literal.path,
-        ) from error
-    return replace(constant(value, literal.type), literal=value, is_literal=True)
+        return field if convert is None else Value(lifted(convert, field), logical)
 
 
 def _finished(site: Site, built: Run | Value) -> Value:

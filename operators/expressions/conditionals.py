@@ -9,9 +9,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from operators.expressions.casts import convert
-from operators.expressions.comparison import FLOATING, align, compared
+from operators.expressions.comparison import align, compared
+from operators.expressions.families import FLOATING, is_ordered
+from operators.expressions.operand_rules import case_branches
 from operators.expressions.site import Site, Value, lifted
-from state.types import STRING_ROOTS, TypeRoot
+from state.types import TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,14 +23,11 @@ if TYPE_CHECKING:
 
 def case(site: Site) -> Value:
     """CASE: condition, result, condition, result, ..., otherwise."""
-    if len(site) % 2 == 0:
-        site.malformed("CASE needs pairs of operands and one more")
-    results = [convert(site, value, site.type).run for value in site.operands[1:-1:2]]
-    conditions = [value.run for value in site.operands[:-1:2]]
-    otherwise = convert(site, site[-1], site.type).run
-    if len(results) == 1:
-        return Value(_choice(conditions[0], results[0], otherwise), site.type)
-    branches = list(zip(conditions, results, strict=True))
+    pairs, last = case_branches(site)
+    branches = [(test.run, convert(site, value, site.type).run) for test, value in pairs]
+    otherwise = convert(site, last, site.type).run
+    if len(branches) == 1:
+        return Value(_choice(*branches[0], otherwise), site.type)
 
     def run(row: Row) -> Any:
         for condition, result in branches:
@@ -76,7 +75,7 @@ def extreme(*, greatest: bool) -> Callable[[Site], Value]:
     choose = max if greatest else min
 
     def build(site: Site) -> Value:
-        if site.type.root is TypeRoot.BOOLEAN or not _is_ordered(site):
+        if site.type.root is TypeRoot.BOOLEAN or not is_ordered(site):
             site.refuse_types()
         values = [convert(site, value, site.type) for value in site.operands]
         if len(values) == 1:
@@ -86,14 +85,6 @@ def extreme(*, greatest: bool) -> Callable[[Site], Value]:
         return Value(lifted(choose, *values), site.type)
 
     return build
-
-
-def _is_ordered(site: Site) -> bool:
-    """Whether all operands are of the result's kind, apart from NULL and lengths."""
-    roots = {value.type.root for value in site.operands} - {TypeRoot.NULL}
-    if site.type.root in STRING_ROOTS:
-        return roots <= STRING_ROOTS
-    return not roots & STRING_ROOTS
 
 
 def _java_order(value: float) -> tuple[bool, float, float]:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from operators.expressions.errors import EvaluationFailed
-from operators.expressions.integers import wrapper
+from operators.expressions.integers import DIVISION_BY_ZERO, wrapper
 from state.types import DECIMAL_PRECISION_MAX, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _QUOTIENT = decimal.Context(
     Emin=-999_999,
     traps=[],
 )
-DIVISION_BY_ZERO = "division by zero"
 _WRAP_LONG = wrapper(64)
 
 

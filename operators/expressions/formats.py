@@ -1,7 +1,4 @@
-"""Date formats, and the functions between times, numbers and texts.
-
-Flink hands a format to Java's DateTimeFormatter or, in the older functions, to SimpleDateFormat.
-They agree on the letters below, which are all that is taken.
+"""The functions between times, numbers and texts.
 
 Source: Flink `DateTimeUtils`, `BuiltInMethods` (2.3), checked by running it.
 """
@@ -12,67 +9,32 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from operators.expressions import parsing
+from operators.expressions import date_formats, parsing
 from operators.expressions.casts import convert
 from operators.expressions.errors import EvaluationFailed
 from operators.expressions.instants import MICROS_PER_DAY, date_of, day_number, month_length
 from operators.expressions.integers import BIGINT, WRAPPERS
 from operators.expressions.reform import reformed_date_of, reformed_day_number
-from operators.expressions.site import Site, Value, lifted
-from state.types import INTEGER_BITS, STRING_ROOTS, TIMESTAMP_ROOTS, TypeRoot
+from operators.expressions.site import Site, lifted
+from state.types import INTEGER_BITS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from operators.expressions.representation import Run
 
-_TOKEN = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z']+")
-_FORMAT_TOKENS = frozenset(
-    {"yyyy", "yy", "MM", "M", "dd", "d", "HH", "H", "hh", "h", "mm", "m", "ss", "s"}
-)
-_DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
-_MILLIS_MIN, _MILLIS_MAX = -62_167_219_200_000, 253_402_300_799_999
-"""What Flink takes for a TIMESTAMP_LTZ: the years 0 to 9999."""
-_BLANKS = r"[ \t]*"
-_LENIENT_DATE = rf"{_BLANKS}([0-9]+)-{_BLANKS}([0-9]+)-{_BLANKS}([0-9]+)"
-_LENIENT_CLOCK = rf"{_BLANKS} {_BLANKS}([0-9]+):{_BLANKS}([0-9]+):{_BLANKS}([0-9]+)"
-_LENIENT: Mapping[str, re.Pattern[str]] = {
-    "yyyy-MM-dd": re.compile(_LENIENT_DATE),
-    _DEFAULT_FORMAT: re.compile(_LENIENT_DATE + _LENIENT_CLOCK),
-}
+_LENIENT = {pattern: re.compile(expression) for pattern, expression in date_formats.LENIENT.items()}
+_LOOSE = re.compile(date_formats.LOOSE_TIMESTAMP)
 _LONG_MIN = -(1 << 63)
 _FIELD_DIGITS_MAX = 9
 _wrap_long = WRAPPERS[TypeRoot.BIGINT]
 
 
-def _tokens(site: Site, pattern: str) -> list[str]:
-    found = [match.group() for match in _TOKEN.finditer(pattern)]
-    if "".join(found) != pattern:
-        site.refuse(f"the format {pattern!r} is not read")
-    return found
-
-
-def _literal(site: Site, token: str, pattern: str) -> str:
-    """The text that a token between fields stands for."""
-    if token.startswith("'"):
-        return token[1:-1].replace("''", "'") or "'"
-    if re.search(r"[\[\]{}#]", token):
-        site.refuse(f"the format {pattern!r} has characters with a meaning of their own")
-    return token
-
-
-def _formatter(site: Site, pattern: str, *, fraction: bool) -> Callable[[int], str]:
-    """The function from microseconds to text; refuses letters other than those above."""
-    parts: list[str | Callable[[_Clock], str]] = []
-    for token in _tokens(site, pattern):
-        if not token[0].isalpha():
-            parts.append(_literal(site, token, pattern))
-        elif token in _FORMAT_TOKENS:
-            parts.append(_WRITERS[token])
-        elif fraction and re.fullmatch("S{1,6}", token):
-            parts.append(_fraction_writer(len(token)))
-        else:
-            site.refuse(f"{token!r} in a format is not computed")
+def _formatter(written: date_formats.WrittenFormat) -> Callable[[int], str]:
+    """The function from microseconds to text."""
+    parts: list[str | Callable[[_Clock], str]] = [
+        _field_writer(text) if is_field else text for text, is_field in written.parts
+    ]
 
     def text(micros: int) -> str:
         clock = _Clock(micros)
@@ -107,8 +69,9 @@ def _hour_of_half(clock: _Clock) -> int:
     return (clock.hour + 11) % 12 + 1
 
 
-def _fraction_writer(digits: int) -> Callable[[_Clock], str]:
-    return lambda clock: f"{clock.micros:06d}"[:digits]
+def _field_writer(letters: str) -> Callable[[_Clock], str]:
+    known = _WRITERS.get(letters)
+    return known or (lambda clock: f"{clock.micros:06d}"[: len(letters)])
 
 
 _WRITERS: Mapping[str, Callable[[_Clock], str]] = {
@@ -131,20 +94,15 @@ _WRITERS: Mapping[str, Callable[[_Clock], str]] = {
 
 def date_format(site: Site) -> Run:
     """DATE_FORMAT(timestamp, format)."""
-    text = _formatter(site, site.text(1, "the format"), fraction=True)
+    text = _formatter(date_formats.time_format(site))
     if site[0].type.root is TypeRoot.DATE:
         return lifted(lambda days: text(days * MICROS_PER_DAY), site[0])
-    if site[0].type.root not in TIMESTAMP_ROOTS:
-        site.refuse(f"not computed for {site.types()}", hint="cast the text to a timestamp first")
     return lifted(text, site[0])
 
 
 def from_unixtime(site: Site) -> Run:
     """FROM_UNIXTIME(seconds[, format])."""
-    pattern = site.text(1, "the format") if len(site) > 1 else _DEFAULT_FORMAT
-    text = _formatter(site, pattern, fraction=False)
-    if site[0].type.root not in INTEGER_BITS:
-        site.refuse_types()
+    text = _formatter(date_formats.seconds_format(site))
     return lifted(lambda seconds: text(_wrap_long(seconds * 1000) * 1000), site[0])
 
 
@@ -154,12 +112,7 @@ def unix_timestamp(site: Site) -> Run:
     As SimpleDateFormat reads it: the beginning of the text, with fields over their range carried
     into the next one, in the calendar of `reform`.
     """
-    pattern = site.text(1, "the format") if len(site) > 1 else _DEFAULT_FORMAT
-    if pattern not in _LENIENT:
-        site.refuse(f"reading texts of the format {pattern!r} is not computed")
-    if site[0].type.root not in STRING_ROOTS:
-        site.refuse_types()
-    expression, name = _LENIENT[pattern], site.name
+    expression, name = _LENIENT[date_formats.lenient_format(site)], site.name
     return lifted(lambda text: _lenient_seconds(text, expression, name), site[0])
 
 
@@ -177,59 +130,18 @@ def _lenient_seconds(text: str, expression: re.Pattern[str], name: str) -> int:
 
 def to_date(site: Site) -> Run:
     """TO_DATE(text): `year[-month[-day]]`, NULL where it is none."""
-    if len(site) > 1 and site.text(1, "the format") != "":
-        site.refuse("Flink reads a format leniently, and what is no date as a wrong one")
-    if site[0].type.root not in STRING_ROOTS:
-        site.refuse_types()
+    date_formats.check_to_date(site)
     return lifted(parsing.to_date, site[0])
-
-
-_FIELDS: Mapping[str, tuple[str, int]] = {
-    "yyyy": (r"([0-9]{4})", 0),
-    "MM": (r"([0-9]{2})", 1),
-    "dd": (r"([0-9]{2})", 2),
-    "HH": (r"([0-9]{2})", 3),
-    "mm": (r"([0-9]{2})", 4),
-    "ss": (r"([0-9]{2})", 5),
-}
-_DEFAULTS = (1970, 1, 1, 0, 0, 0)
-_FRACTION = 6
-"""Number of the field of the fraction of a second."""
-_LOOSE = re.compile(
-    r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
-    r"(?: ([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]{1,9}))?)?"
-)
 
 
 def to_timestamp(site: Site) -> Run:
     """TO_TIMESTAMP(text[, format]): TIMESTAMP(3), NULL where the text is none."""
-    if site[0].type.root not in STRING_ROOTS:
-        site.refuse_types()
+    value = site.of_type(0, STRING_ROOTS)
     if len(site) == 1:
-        return lifted(parsing.to_timestamp(replace(site.type, precision=3)), site[0])
-    expression, fields = _reader(site, site.text(1, "the format"))
-    return lifted(lambda text: _formatted_timestamp(text, expression, fields), site[0])
-
-
-def _reader(site: Site, pattern: str) -> tuple[re.Pattern[str], dict[int, int]]:
-    """The format as a regular expression, and which of its groups holds which field."""
-    expression: list[str] = []
-    fields: dict[int, int] = {}
-    for token in _tokens(site, pattern):
-        if token in _FIELDS:
-            part, field = _FIELDS[token]
-        elif re.fullmatch("S{1,9}", token):
-            part, field = rf"([0-9]{{{len(token)}}})", _FRACTION
-        elif token[0].isalpha():
-            site.refuse(f"reading {token!r} of a format is not computed")
-        else:
-            expression.append(re.escape(_literal(site, token, pattern)))
-            continue
-        if field in fields:
-            site.refuse(f"{token!r} stands twice in the format")
-        fields[field] = len(fields) + 1
-        expression.append(part)
-    return re.compile("".join(expression)), fields
+        return lifted(parsing.to_timestamp(replace(site.type, precision=3)), value)
+    expression, fields = date_formats.reader(site, site.text(1, "the format"))
+    pattern = re.compile(expression)
+    return lifted(lambda text: _formatted_timestamp(text, pattern, fields), value)
 
 
 def _formatted_timestamp(
@@ -239,9 +151,10 @@ def _formatted_timestamp(
     if found is None:
         return _loose_timestamp(text.strip(" "))
     year, month, day, *clock = (
-        int(found[fields[at]]) if at in fields else default for at, default in enumerate(_DEFAULTS)
+        int(found[fields[at]]) if at in fields else default
+        for at, default in enumerate(date_formats.FIELD_DEFAULTS)
     )
-    digits = found[fields[_FRACTION]] if _FRACTION in fields else ""
+    digits = found[fields[date_formats.FRACTION]] if date_formats.FRACTION in fields else ""
     fraction = int(digits[:3].ljust(6, "0"))
     if parsing.is_calendar(year, month, day) and parsing.is_clock(
         tuple(clock), is_whole=fraction == 0
@@ -270,16 +183,13 @@ def _loose_timestamp(text: str) -> int | None:
 
 def to_timestamp_ltz(site: Site) -> Run:
     """TO_TIMESTAMP_LTZ(number[, 0 | 3]): of seconds or milliseconds; NULL outside years 0..9999."""
-    unit = site.whole(1, "the precision") if len(site) > 1 else 3
-    if unit not in (0, 3):
-        site.refuse("the precision must be 0 or 3")
-    if site[0].type.root not in INTEGER_BITS:
-        site.refuse_types()
-    scale = 1000 if unit == 0 else 1
+    scale = date_formats.millis_per_unit(site)
+    number = site.of_type(0, INTEGER_BITS)
 
-    def instant(number: int) -> int | None:
-        millis = number * scale
-        return millis * 1000 if _MILLIS_MIN <= millis <= _MILLIS_MAX else None
+    def instant(count: int) -> int | None:
+        millis = count * scale
+        return (
+            millis * 1000 if date_formats.MILLIS_MIN <= millis <= date_formats.MILLIS_MAX else None
+        )
 
-    value: Value = convert(site, site[0], BIGINT)
-    return lifted(instant, value)
+    return lifted(instant, convert(site, number, BIGINT))

@@ -1,36 +1,22 @@
-"""The one table of what is computed in Python: function, number of operands, builder.
+"""The one table of what is computed: function, number of operands, and what a user must know.
 
-A name is the planner's (`$NAME$1` without the marks). The table has the names of the one for Spark
-columns (`service.runtime.expressions.functions`), which a test compares.
+A name is the planner's (`$NAME$1` without the marks). How a function is computed is in two other
+tables, `builders` for Python and `service.runtime.expressions.builders` for Spark columns.
+Reference pages are made from this table, so a note says in a user's words what a reader of Flink's
+manual would not expect.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from operators.expressions import (
-    casts,
-    collections,
-    comparison,
-    conditionals,
-    formats,
-    numbers,
-    patterns,
-    strings,
-    temporal,
-)
-from operators.expressions.representation import Run
-from operators.expressions.site import Site, Value
-from state.types import TypeRoot
+from operators.expressions.operand_rules import DIGEST_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Builder = Callable[[Site], Run | Value]
-"""A closure whose result the compiler brings to the declared type, or a value that has it."""
 MANY = 1 << 30
 
 
@@ -42,197 +28,124 @@ class Function:
     least: int
     """Number of operands."""
     most: int
-    build: Builder
+    group: str
+    """Heading under which reference pages list it."""
+    note: str = ""
     is_pure: bool = True
     """Whether equal operands give equal results; the time of the epoch does not."""
 
 
-def _comparison() -> list[Function]:
-    truth = comparison.truth_test
-    return [
-        *(Function(name, 2, 2, comparison.compare) for name in ("=", "<>", "<", "<=", ">", ">=")),
-        Function("IS DISTINCT FROM", 2, 2, comparison.distinct),
-        Function("IS NOT DISTINCT FROM", 2, 2, comparison.not_distinct),
-        Function("AND", 2, MANY, comparison.conjunction),
-        Function("OR", 2, MANY, comparison.disjunction),
-        Function("NOT", 1, 1, comparison.negation),
-        Function("IS NULL", 1, 1, comparison.is_null),
-        Function("IS UNKNOWN", 1, 1, comparison.is_null),
-        Function("IS NOT NULL", 1, 1, comparison.is_not_null),
-        Function("IS NOT UNKNOWN", 1, 1, comparison.is_not_null),
-        Function("IS TRUE", 1, 1, truth(True, negated=False)),
-        Function("IS NOT TRUE", 1, 1, truth(True, negated=True)),
-        Function("IS FALSE", 1, 1, truth(False, negated=False)),
-        Function("IS NOT FALSE", 1, 1, truth(False, negated=True)),
-        Function("BETWEEN", 3, 3, comparison.between),
-        Function("IN", 2, MANY, comparison.membership),
-    ]
+_LITERAL_PATTERN = "the pattern must be a literal"
+_WHOLE_CHARACTERS = "characters outside the basic plane count as one and stay whole"
+_EARLY = "before 1970 as in Flink, which rounds the day towards 1970"
 
 
-def _conditionals() -> list[Function]:
+def _rows(
+    group: str, least: int, most: int, *names: str, note: str = "", is_pure: bool = True
+) -> list[Function]:
+    """The rows of functions that take so many operands."""
+    return [Function(name, least, most, group, note, is_pure) for name in names]
+
+
+def _conditions() -> list[Function]:
+    logic, choices = "Comparison and logic", "Conditions"
+    note = "NaN equals nothing, -0.0 equals 0.0"
     return [
-        Function("CASE", 3, MANY, conditionals.case),
-        Function("IF", 3, 3, conditionals.if_else),
-        Function("COALESCE", 1, MANY, conditionals.coalesce),
-        Function("IFNULL", 2, 2, conditionals.coalesce),
-        Function("NULLIF", 2, 2, conditionals.null_if),
-        Function("GREATEST", 1, MANY, conditionals.extreme(greatest=True)),
-        Function("LEAST", 1, MANY, conditionals.extreme(greatest=False)),
-        Function("CAST", 1, 1, casts.cast),
-        Function("TRY_CAST", 1, 1, casts.try_cast),
-        Function("REINTERPRET", 1, 1, temporal.reinterpret),
+        *_rows(logic, 2, 2, "=", "<>", "<", "<=", ">", ">=", note=note),
+        *_rows(logic, 2, 2, "IS DISTINCT FROM", "IS NOT DISTINCT FROM"),
+        *_rows(logic, 2, MANY, "AND", "OR"),
+        *_rows(logic, 1, 1, "NOT", "IS NULL", "IS UNKNOWN", "IS NOT NULL", "IS NOT UNKNOWN"),
+        *_rows(logic, 1, 1, "IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE"),
+        *_rows(logic, 3, 3, "BETWEEN"),
+        *_rows(logic, 2, MANY, "IN"),
+        *_rows(choices, 3, MANY, "CASE"),
+        *_rows(choices, 3, 3, "IF"),
+        *_rows(choices, 1, MANY, "COALESCE", "GREATEST", "LEAST"),
+        *_rows(choices, 2, 2, "IFNULL", "NULLIF"),
+        *_rows(choices, 1, 1, "CAST", note="a text that cannot be read ends the query"),
+        *_rows(choices, 1, 1, "TRY_CAST"),
+        *_rows(choices, 1, 1, "REINTERPRET", note="written by the planner"),
     ]
 
 
 def _numbers() -> list[Function]:
-    library = {
-        "EXP": numbers.growing(math.exp, is_odd=False),
-        "SINH": numbers.growing(math.sinh, is_odd=True),
-        "COSH": numbers.growing(math.cosh, is_odd=False),
-        "TANH": math.tanh,
-        "SIN": numbers.of_library(math.sin),
-        "COS": numbers.of_library(math.cos),
-        "TAN": numbers.of_library(math.tan),
-        "ASIN": numbers.of_library(math.asin),
-        "ACOS": numbers.of_library(math.acos),
-        "ATAN": math.atan,
-        "COT": numbers.cotangent,
-        "DEGREES": math.degrees,
-        "RADIANS": math.radians,
-        "LN": numbers.logarithm(math.log),
-        "LOG10": numbers.logarithm(math.log10),
-        "LOG2": numbers.log2,
-        "SQRT": numbers.of_library(math.sqrt),
-    }
-    floor, ceil = temporal.rounded(up=False), temporal.rounded(up=True)
+    group, last_bit = "Numbers", "the last bit may differ"
     return [
-        Function("+", 2, 2, temporal.plus),
-        Function("-", 1, 2, temporal.minus),
-        Function("*", 2, 2, numbers.operator("*")),
-        Function("/", 2, 2, numbers.operator("/")),
-        Function("/INT", 2, 2, numbers.divide_whole),
-        Function("MOD", 2, 2, numbers.operator("%")),
-        Function("%", 2, 2, numbers.operator("%")),
-        Function("ABS", 1, 1, numbers.absolute),
-        Function("SIGN", 1, 1, numbers.sign),
-        Function("FLOOR", 1, 2, floor),
-        Function("CEIL", 1, 2, ceil),
-        Function("CEILING", 1, 2, ceil),
-        Function("ROUND", 1, 2, numbers.round_half_up),
-        Function("TRUNCATE", 1, 2, numbers.truncate),
-        Function("POWER", 2, 2, numbers.power),
-        Function("LOG", 1, 2, numbers.log),
-        Function("ATAN2", 2, 2, numbers.atan2),
-        *(Function(name, 1, 1, numbers.of_double(build)) for name, build in library.items()),
-        Function("PI", 0, 0, numbers.fixed(math.pi)),
-        Function("E", 0, 0, numbers.fixed(math.e)),
-        Function("BIN", 1, 1, numbers.binary_digits),
-        Function("HEX", 1, 1, strings.hexadecimal),
+        *_rows(group, 2, 2, "+", note="whole numbers wrap, decimals become NULL"),
+        *_rows(group, 1, 2, "-", note="whole numbers wrap, decimals become NULL"),
+        *_rows(group, 2, 2, "*", "MOD", "%"),
+        *_rows(group, 2, 2, "/", note="by zero: FLOAT and DOUBLE as in Java"),
+        *_rows(group, 2, 2, "/INT", note="written by the planner"),
+        *_rows(group, 1, 1, "ABS", "SIGN", "BIN", "HEX"),
+        *_rows(group, 1, 2, "FLOOR", "CEIL", "CEILING", note=f"of a time to a unit: {_EARLY}"),
+        *_rows(group, 1, 2, "ROUND", "TRUNCATE", note="the number of digits must be a literal"),
+        *_rows(group, 2, 2, "POWER", "ATAN2", note=last_bit),
+        *_rows(group, 1, 2, "LOG", note=last_bit),
+        *_rows(group, 1, 1, "EXP", "LN", "LOG10", "LOG2", "SQRT", note=last_bit),
+        *_rows(group, 1, 1, "SIN", "COS", "TAN", "COT", "ASIN", "ACOS", "ATAN", note=last_bit),
+        *_rows(group, 1, 1, "SINH", "COSH", "TANH", "DEGREES", "RADIANS", note=last_bit),
+        *_rows(group, 0, 0, "PI", "E"),
     ]
 
 
 def _strings() -> list[Function]:
-    of_text, of_texts = strings.of_text, strings.of_texts
+    group = "Strings"
     return [
-        Function("||", 2, 2, strings.concat),
-        Function("CONCAT", 1, MANY, strings.concat),
-        Function("CONCAT_WS", 2, MANY, strings.concat_ws),
-        Function("UPPER", 1, 1, of_text(str.upper)),
-        Function("LOWER", 1, 1, of_text(str.lower)),
-        Function("INITCAP", 1, 1, of_text(strings.initcap)),
-        Function("TRIM", 3, 3, strings.trim),
-        Function("LTRIM", 1, 2, strings.trimmed("LEADING")),
-        Function("RTRIM", 1, 2, strings.trimmed("TRAILING")),
-        Function("BTRIM", 1, 2, strings.trimmed("BOTH")),
-        Function("SUBSTRING", 2, 3, strings.substring),
-        Function("SUBSTR", 2, 3, strings.substring),
-        Function("LEFT", 2, 2, strings.left),
-        Function("RIGHT", 2, 2, strings.right),
-        Function("POSITION", 2, 2, strings.position),
-        Function("LOCATE", 2, 3, strings.position),
-        Function("INSTR", 2, 2, strings.instr),
-        Function("REPLACE", 3, 3, of_texts(str.replace)),
-        Function("OVERLAY", 3, 4, strings.overlay),
-        Function("LPAD", 3, 3, strings.padded(is_left=True)),
-        Function("RPAD", 3, 3, strings.padded(is_left=False)),
-        Function("REPEAT", 2, 2, strings.repeat),
-        Function("REVERSE", 1, 1, of_text(lambda text: text[::-1])),
-        Function("CHAR_LENGTH", 1, 1, of_text(len)),
-        Function("CHARACTER_LENGTH", 1, 1, of_text(len)),
-        Function("TRANSLATE3", 3, 3, strings.translate),
-        Function("SPLIT_INDEX", 3, 3, strings.split_index),
-        Function("STARTSWITH", 2, 2, of_texts(str.startswith)),
-        Function("ENDSWITH", 2, 2, of_texts(str.endswith)),
-        Function("LIKE", 2, 3, patterns.like),
-        Function("REGEXP", 2, 2, patterns.regexp),
-        Function("REGEXP_REPLACE", 3, 3, patterns.regexp_replace),
-        Function("REGEXP_EXTRACT", 2, 3, patterns.regexp_extract),
-        Function("REGEXP_COUNT", 2, 2, patterns.regexp_count),
-        Function("REGEXP_SUBSTR", 2, 2, patterns.regexp_substr),
-        Function("ASCII", 1, 1, of_text(strings.ascii_code)),
-        Function("CHR", 1, 1, strings.character),
-        Function("HASH_CODE", 1, 1, strings.hash_code),
-        Function("MD5", 1, 1, of_text(strings.digest("md5"))),
-        Function("SHA1", 1, 1, of_text(strings.digest("sha1"))),
-        *(
-            Function(f"SHA{bits}", 1, 1, of_text(strings.digest(f"sha{bits}")))
-            for bits in (224, 256, 384, 512)
-        ),
-        Function("SHA2", 2, 2, strings.sha2),
-        Function("TO_BASE64", 1, 1, strings.to_base64),
+        *_rows(group, 2, 2, "||"),
+        *_rows(group, 1, MANY, "CONCAT"),
+        *_rows(group, 2, MANY, "CONCAT_WS"),
+        *_rows(group, 1, 1, "UPPER", "LOWER", "INITCAP", "REVERSE"),
+        *_rows(group, 1, 1, "CHAR_LENGTH", "CHARACTER_LENGTH", "CHR", "TO_BASE64"),
+        *_rows(group, 1, 1, "ASCII", note="the first byte of UTF-8, signed"),
+        *_rows(group, 3, 3, "TRIM", "REPLACE"),
+        *_rows(group, 1, 2, "LTRIM", "RTRIM", "BTRIM"),
+        *_rows(group, 2, 3, "SUBSTRING", "SUBSTR"),
+        *_rows(group, 2, 2, "LEFT", "RIGHT", "REPEAT", "STARTSWITH", "ENDSWITH"),
+        *_rows(group, 2, 2, "POSITION", "INSTR"),
+        *_rows(group, 2, 3, "LOCATE", note="the start must be a literal from 1"),
+        *_rows(group, 3, 4, "OVERLAY", note=_WHOLE_CHARACTERS),
+        *_rows(group, 3, 3, "LPAD", "RPAD", note=_WHOLE_CHARACTERS),
+        *_rows(group, 3, 3, "TRANSLATE3", note="TRANSLATE; literals only"),
+        *_rows(group, 3, 3, "SPLIT_INDEX", note="the separator is a literal"),
+        *_rows(group, 2, 3, "LIKE", "REGEXP_EXTRACT", note=_LITERAL_PATTERN),
+        *_rows(group, 2, 2, "REGEXP", "REGEXP_COUNT", "REGEXP_SUBSTR", note=_LITERAL_PATTERN),
+        *_rows(group, 3, 3, "REGEXP_REPLACE", note=_LITERAL_PATTERN),
+        *_rows(group, 1, 1, "HASH_CODE", "MD5", "SHA1", *(f"SHA{bits}" for bits in DIGEST_BITS)),
+        *_rows(group, 2, 2, "SHA2", note="the number of bits is a literal"),
     ]
 
 
-def _temporal() -> list[Function]:
-    instant = temporal.current(TypeRoot.TIMESTAMP_LTZ)
-    times: dict[str, Builder] = {
-        "CURRENT_DATE": temporal.current(TypeRoot.DATE),
-        "CURRENT_TIMESTAMP": instant,
-        "NOW": instant,
-        "CURRENT_ROW_TIMESTAMP": instant,
-        "PROCTIME": instant,
-        "LOCALTIMESTAMP": temporal.current(TypeRoot.TIMESTAMP),
-    }
+def _times() -> list[Function]:
+    group = "Date and time"
+    literal = "a literal format of numbers"
+    now = partial(_rows, note="the time of the epoch, to the millisecond", is_pure=False)
     return [
-        Function("EXTRACT", 2, 2, temporal.extract),
-        Function("DATE_FORMAT", 2, 2, formats.date_format),
-        Function("TO_DATE", 1, 1, formats.to_date),
-        Function("TO_TIMESTAMP", 1, 2, formats.to_timestamp),
-        Function("TO_TIMESTAMP_LTZ", 1, 2, formats.to_timestamp_ltz),
-        Function("UNIX_TIMESTAMP", 0, 2, _unix_timestamp, is_pure=False),
-        Function("FROM_UNIXTIME", 1, 2, formats.from_unixtime),
-        *(Function(name, 0, 0, build, is_pure=False) for name, build in times.items()),
-        Function("PROCTIME_MATERIALIZE", 1, 1, instant, is_pure=False),
+        *_rows(group, 2, 2, "EXTRACT", note=_EARLY),
+        *_rows(group, 2, 2, "DATE_FORMAT", note=literal),
+        *_rows(group, 1, 1, "TO_DATE"),
+        *_rows(group, 1, 2, "TO_TIMESTAMP", note=literal),
+        *_rows(group, 1, 2, "TO_TIMESTAMP_LTZ", note="of whole numbers"),
+        *_rows(group, 0, 2, "UNIX_TIMESTAMP", note="from 1583 on", is_pure=False),
+        *_rows(group, 1, 2, "FROM_UNIXTIME"),
+        *now(group, 0, 0, "CURRENT_DATE", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP"),
+        *now(group, 0, 0, "NOW", "CURRENT_ROW_TIMESTAMP", "PROCTIME"),
+        *now(group, 1, 1, "PROCTIME_MATERIALIZE"),
     ]
-
-
-def _unix_timestamp(site: Site) -> Run:
-    if len(site) == 0:
-        return temporal.current(TypeRoot.BIGINT)(site)
-    return formats.unix_timestamp(site)
 
 
 def _collections() -> list[Function]:
+    group = "Arrays, maps and rows"
     return [
-        Function("ARRAY", 0, MANY, collections.array),
-        Function("MAP", 0, MANY, collections.map_of),
-        Function("ROW", 1, MANY, collections.row_of),
-        Function("ITEM", 2, 2, collections.item),
-        Function("CARDINALITY", 1, 1, collections.cardinality),
-        Function("ARRAY_CONTAINS", 2, 2, collections.array_contains),
+        *_rows(group, 0, MANY, "ARRAY"),
+        *_rows(group, 0, MANY, "MAP", note="the keys must be literals"),
+        *_rows(group, 1, MANY, "ROW"),
+        *_rows(group, 2, 2, "ITEM", "ARRAY_CONTAINS"),
+        *_rows(group, 1, 1, "CARDINALITY"),
     ]
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    row.name: row
-    for row in (
-        *_comparison(),
-        *_conditionals(),
-        *_numbers(),
-        *_strings(),
-        *_temporal(),
-        *_collections(),
-    )
+    row.name: row for row in (*_conditions(), *_numbers(), *_strings(), *_times(), *_collections())
 }
 """What is computed, by the planner's name. SEARCH, field access and literals stand outside it."""
 

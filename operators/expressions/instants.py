@@ -15,13 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from operators.expressions.integers import truncated
+from operators.expressions.time_units import MILLIS_PER_DAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from state.types import LogicalType
 
-MILLIS_PER_DAY = 86_400_000
 MICROS_PER_DAY = 86_400_000_000
 _CYCLE_DAYS = 146_097
 _CYCLE_YEARS = 400

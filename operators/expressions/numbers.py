@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any
 from operators.expressions import decimals, integers
 from operators.expressions.casts import convert
 from operators.expressions.errors import EvaluationFailed
+from operators.expressions.families import DOUBLE, FLOATING
 from operators.expressions.floats import double_decimal, float32, quotient
 from operators.expressions.integers import BIGINT, WRAPPERS
+from operators.expressions.operand_rules import digits, rounded_digits
 from operators.expressions.site import Site, Value, constant, lifted
-from state.types import DECIMAL_PRECISION_MAX, INTEGER_BITS, INTERVAL_ROOTS, LogicalType, TypeRoot
+from state.types import INTEGER_BITS, INTERVAL_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from operators.expressions.representation import Run
 
-_DOUBLE_TYPE = LogicalType(TypeRoot.DOUBLE)
-_FLOATING = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 _FLOAT_OPERATORS: dict[str, Callable[[float, float], float]] = {
     "+": op.add,
     "-": op.sub,
@@ -51,7 +51,7 @@ def operator(symbol: str) -> Callable[[Site], Run | Value]:
             return whole(site, symbol)
         if root is TypeRoot.DECIMAL:
             return _decimal(site, symbol)
-        if root in _FLOATING and symbol != "%":
+        if root in FLOATING and symbol != "%":
             return _floating(site, symbol)
         if root in INTERVAL_ROOTS and symbol == "*":
             return _scaled_interval(site)
@@ -111,14 +111,9 @@ def minus(site: Site) -> Run:
         return lifted(lambda x: wrap(-x), site[0])
     if root is TypeRoot.DECIMAL:
         return lifted(decimals.negated, site[0])
-    if root in _FLOATING or root in INTERVAL_ROOTS:
+    if root in FLOATING or root in INTERVAL_ROOTS:
         return lifted(op.neg, site[0])
     return site.refuse_types()
-
-
-def plus(site: Site) -> Value:
-    """+x."""
-    return site[0]
 
 
 def absolute(site: Site) -> Run:
@@ -129,13 +124,13 @@ def absolute(site: Site) -> Run:
         return lifted(lambda x: wrap(abs(x)), site[0])
     if root is TypeRoot.DECIMAL:
         return lifted(decimals.abs_exact, site[0])
-    return lifted(abs, site[0]) if root in _FLOATING else site.refuse_types()
+    return lifted(abs, site[0]) if root in FLOATING else site.refuse_types()
 
 
 def sign(site: Site) -> Run:
     """SIGN: -1, 0 or 1 in the operand's type; -0.0 stays."""
     root = site[0].type.root
-    if root in _FLOATING:
+    if root in FLOATING:
         return lifted(lambda x: x if x == 0.0 or x != x else math.copysign(1.0, x), site[0])
     if root is TypeRoot.DECIMAL or root in INTEGER_BITS:
         return lifted(lambda x: (x > 0) - (x < 0), site[0])
@@ -152,7 +147,7 @@ def rounded_whole(*, up: bool) -> Callable[[Site], Run | Value]:
             return value
         if value.type.root is TypeRoot.DECIMAL:
             return lifted(lambda x: x.to_integral_value(mode, decimals.EXACT), value)
-        if value.type.root in _FLOATING:
+        if value.type.root in FLOATING:
             return lifted(_ceil if up else _floor, value)
         return site.refuse_types()
 
@@ -171,17 +166,15 @@ def _ceil(number: float) -> float:
 
 def round_half_up(site: Site) -> Run | Value:
     """ROUND(x[, digits]), half away from zero."""
-    value, digits = site[0], site.whole(1, "the number of digits") if len(site) > 1 else 0
-    quantum = Decimal((0, (1,), -digits))
+    value, places = site[0], rounded_digits(site)
+    quantum = Decimal((0, (1,), -places))
     if value.type.root in INTEGER_BITS:
-        return value if digits >= 0 else _rounded_integer(value, site.type, quantum)
+        return value if places >= 0 else _rounded_integer(value, site.type, quantum)
     if value.type.root is TypeRoot.DECIMAL:
-        if digits >= (value.type.scale or 0):
+        if places >= (value.type.scale or 0):
             return value
-        if digits < 0 and value.type.precision == DECIMAL_PRECISION_MAX:
-            site.refuse("whole digits of a DECIMAL of 38 digits may overflow when rounded")
         return lifted(lambda x: _quantized(x, quantum, ROUND_HALF_UP), value)
-    if value.type.root in _FLOATING:
+    if value.type.root in FLOATING:
         # A FLOAT is rounded as the DOUBLE that it is. Adding 0.0 makes 0.0 of -0.0.
         return lifted(lambda x: _rounded_double(x, quantum), value)
     return site.refuse_types()
@@ -211,19 +204,19 @@ def _rounded_double(number: float, quantum: Decimal) -> float:
 
 def truncate(site: Site) -> Run | Value:
     """TRUNCATE(x[, digits]), towards zero; a FLOAT or DOUBLE through DECIMAL(38, 18)."""
-    value, digits = site[0], site.whole(1, "the number of digits") if len(site) > 1 else 0
-    quantum = Decimal((0, (1,), -digits))
+    value, places = site[0], digits(site)
+    quantum = Decimal((0, (1,), -places))
     root = value.type.root
-    if root in _FLOATING:
+    if root in FLOATING:
         fit = decimals.fitted(decimals.decimal_type(_TRUNCATED_DIGITS, _TRUNCATED_SCALE))
         return lifted(lambda x: _truncated_double(x, fit, quantum), value)
     if root in INTEGER_BITS:
-        if digits >= 0:
+        if places >= 0:
             return value
         return lifted(lambda x: int(_quantized(Decimal(x), quantum, ROUND_DOWN)), value)
     if root is not TypeRoot.DECIMAL:
         return site.refuse_types()
-    if digits >= (value.type.scale or 0):
+    if places >= (value.type.scale or 0):
         return value
     return lifted(lambda x: _quantized(x, quantum, ROUND_DOWN), value)
 
@@ -243,7 +236,7 @@ def of_double(function: Callable[[float], float]) -> Callable[[Site], Run]:
 
 
 def _double(site: Site, index: int) -> Value:
-    return convert(site, site[index], _DOUBLE_TYPE)
+    return convert(site, site[index], DOUBLE)
 
 
 def of_library(function: Callable[[float], float]) -> Callable[[float], float]:
@@ -323,11 +316,9 @@ def cotangent(x: float) -> float:
 
 def fixed(number: float) -> Callable[[Site], Value]:
     """The builder of PI and E."""
-    return lambda _: constant(number, _DOUBLE_TYPE)
+    return lambda _: constant(number, DOUBLE)
 
 
 def binary_digits(site: Site) -> Run:
     """BIN: the digits of the number's 64 bits, without leading zeros."""
-    if site[0].type.root not in INTEGER_BITS:
-        site.refuse_types()
-    return lifted(lambda x: f"{x & 0xFFFFFFFFFFFFFFFF:b}", site[0])
+    return lifted(lambda x: f"{x & 0xFFFFFFFFFFFFFFFF:b}", site.of_type(0, INTEGER_BITS))

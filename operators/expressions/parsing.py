@@ -12,6 +12,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from operators.expressions import text_grammars as grammars
 from operators.expressions.decimals import fitted
 from operators.expressions.floats import parse_single
 from operators.expressions.instants import clamped_day_number, day_number, month_length
@@ -20,38 +21,17 @@ from state.types import INTEGER_BITS, LogicalType, TypeRoot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_WHOLE = re.compile(r"([+-]?)([0-9]*)(?:\.[0-9]*)?")
-_FLOATING = re.compile(
-    r"[\x00-\x20]*([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))"
-    r"[fFdD]?[\x00-\x20]*"
-)
-_BLANK = r"[ \n\t]*"
-_SHORT_DECIMAL = re.compile(
-    rf"{_BLANK}([+-]?)([0-9]*)\.?([0-9]*)"
-    r"(?:[eE]([+-]?[0-9]*)[\x00-\x2f\x3a-\x7f]?|[\x00-\x2d\x2f\x3a-\x44\x46-\x64\x66-\x7f])?"
-    rf"{_BLANK}"
-)
-_ENDS_IN_SIGN = re.compile(rf"{_BLANK}([+-]|.*[eE][+-])?")
-_LONG_DECIMAL = re.compile(
-    rf"{_BLANK}([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?){_BLANK}"
-)
-_COMPACT_DIGITS_MAX = 18
-"""Digits, and bytes of text, up to which Flink reads a DECIMAL by its own short way."""
+_WHOLE = re.compile(grammars.WHOLE)
+_FLOATING = re.compile(grammars.FLOATING)
+_SHORT_DECIMAL = re.compile(grammars.SHORT_DECIMAL)
+_ENDS_IN_SIGN = re.compile(grammars.ENDS_IN_SIGN)
+_LONG_DECIMAL = re.compile(grammars.LONG_DECIMAL)
+_DATE = re.compile(grammars.DATE)
+_TIMESTAMP = re.compile(grammars.TIMESTAMP)
 _DIGITS_MAX = 19
 """More digits than these are out of the range of every integer, zeros at the left apart."""
 _EXPONENT_MAX = 100_000
 """Beyond it, and with texts that are no longer, a number is either 0 or out of every range."""
-_TRIM = r"[\x00-\x20]*"
-_DATE = re.compile(
-    rf"{_TRIM}([0-9]{{1,9}}){_TRIM}"
-    rf"(?:-{_TRIM}([0-9]{{1,9}}){_TRIM}(?:-{_TRIM}([0-9]{{1,9}}){_TRIM})?)?"
-)
-_TIMESTAMP = re.compile(
-    r"([0-9]{4})-([0-9]{1,2})?-([0-9]{1,2})?"
-    r"(?: ([0-9]{1,2})?:([0-9]{1,2})?:([0-9]{1,2})?(?:\.([0-9]{0,9}))?)?"
-)
-_TRUE = frozenset({"t", "true", "y", "yes", "1"})
-_FALSE = frozenset({"f", "false", "n", "no", "0"})
 
 
 def to_integer(logical: LogicalType) -> Callable[[str], int | None]:
@@ -95,11 +75,11 @@ def to_decimal(logical: LogicalType) -> Callable[[str], Decimal | None]:
         found = _LONG_DECIMAL.fullmatch(text)
         return None if found is None else fit(_number(found[1]))
 
-    if precision > _COMPACT_DIGITS_MAX:
+    if precision > grammars.SHORT_DECIMAL_MAX:
         return long
 
     def short(text: str) -> Decimal | None:
-        if len(text.encode()) > _COMPACT_DIGITS_MAX:
+        if len(text.encode()) > grammars.SHORT_DECIMAL_MAX:
             return long(text)
         found = _SHORT_DECIMAL.fullmatch(text)
         if found is None or _ENDS_IN_SIGN.fullmatch(text):
@@ -124,9 +104,9 @@ def _number(text: str) -> Decimal:
 def to_boolean(text: str) -> bool | None:
     """true, t, yes, y, 1 and false, f, no, n, 0 in any case, without blanks."""
     lower = text.lower()
-    if lower in _TRUE:
+    if lower in grammars.TRUE_WORDS:
         return True
-    return False if lower in _FALSE else None
+    return False if lower in grammars.FALSE_WORDS else None
 
 
 def to_date(text: str) -> int | None:

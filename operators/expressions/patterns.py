@@ -10,10 +10,10 @@ Source: Flink `SqlLikeUtils`, `LikeCallGen`, `SqlFunctionUtils` (2.3), checked b
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from operators.expressions.java_patterns import JavaPattern, PatternDiffers, translated
+from operators.expressions.like_patterns import ANY_TEXT, Wildcard, like_parts
 from operators.expressions.site import Site, Value, lifted
 from operators.expressions.units import from_units, split_at
 from state.types import STRING_ROOTS
@@ -27,32 +27,24 @@ _ONE = "[^\\n\\r\\u0085\\u2028\\u2029]"
 """What `_` matches: any character but the ends of lines that Java knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wildcard:
-    many: bool
-
-
 def _subject(site: Site) -> Value:
-    if site[0].type.root not in STRING_ROOTS:
-        site.refuse_types()
-    return site[0]
+    return site.of_type(0, STRING_ROOTS)
 
 
 def like(site: Site) -> Run:
     """LIKE with an optional escape character."""
-    escape = site.text(2, "the escape character") if len(site) > 2 else None
-    parts = _parse(site, site.text(1, "the pattern"), escape)
+    parts = like_parts(site)
     subject = _subject(site)
     match parts:
         case []:
             return lifted(lambda x: x == "", subject)
         case [str(text)]:
             return lifted(lambda x: x == text, subject)
-        case [str(text), _Wildcard(many=True)]:
+        case [str(text), Wildcard(many=True)]:
             return lifted(lambda x: x.startswith(text), subject)
-        case [_Wildcard(many=True), str(text)]:
+        case [Wildcard(many=True), str(text)]:
             return lifted(lambda x: x.endswith(text), subject)
-        case [_Wildcard(many=True), str(text), _Wildcard(many=True)]:
+        case [Wildcard(many=True), str(text), Wildcard(many=True)]:
             return lifted(lambda x: text in x, subject)
         case _:
             pass
@@ -60,34 +52,10 @@ def like(site: Site) -> Run:
     return lifted(lambda x: found.fullmatch(x) is not None, subject)
 
 
-def _expression(part: str | _Wildcard) -> str:
+def _expression(part: str | Wildcard) -> str:
     if isinstance(part, str):
         return re.escape(part)
-    return "(?s:.*)" if part.many else _ONE
-
-
-def _parse(site: Site, pattern: str, escape: str | None) -> list[str | _Wildcard]:
-    """The pattern as literal runs and wildcards; runs of `%` are one."""
-    if escape is not None and len(escape) != 1:
-        site.malformed("the escape must be one character")
-    parts: list[str | _Wildcard] = []
-    letters = iter(pattern)
-    for letter in letters:
-        literal = letter
-        if letter == escape:
-            literal = next(letters, "")
-            if literal not in {"%", "_", escape}:
-                site.refuse("an escape character must stand before %, _ or itself")
-        elif letter in "%_":
-            wildcard = _Wildcard(many=letter == "%")
-            if not (parts and parts[-1] == wildcard and wildcard.many):
-                parts.append(wildcard)
-            continue
-        if parts and isinstance(parts[-1], str):
-            parts[-1] += literal
-        else:
-            parts.append(literal)
-    return parts
+    return ANY_TEXT if part.many else _ONE
 
 
 def _pattern(site: Site) -> re.Pattern[str]:

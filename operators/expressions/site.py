@@ -1,17 +1,17 @@
-"""A call on its way to a closure: typed operands, where it stands, and how to refuse it."""
+"""A call on its way to a closure: its operands compiled, and functions of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from operators.expressions.errors import MalformedExpression, UnsupportedExpression
-from state.types import LogicalType, format_type
+from operators.expressions.call_site import CallSite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from operators.expressions.representation import Row, Run
+    from state.types import LogicalType
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,60 +31,21 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """One call: its operands compiled, its declared type and its place in the plan."""
+class Site(CallSite[Value]):
+    """One call, its operands compiled."""
 
-    name: str
-    type: LogicalType
-    path: str
-    operands: tuple[Value, ...]
     now_ms: Callable[[], int] | None = None
     """The time of the epoch, where the operator has one."""
-
-    def __len__(self) -> int:
-        return len(self.operands)
-
-    def __getitem__(self, index: int) -> Value:
-        return self.operands[index]
-
-    def refuse(self, reason: str, *, hint: str = "") -> NoReturn:
-        """Say that this call is not computed here, and why."""
-        raise UnsupportedExpression(
-            f"{self.name} is not supported: {reason}", function=self.name, path=self.path, hint=hint
-        )
-
-    def refuse_types(self) -> NoReturn:
-        """Say that this call is not computed for operands of these types."""
-        self.refuse(f"not computed for {self.types()}")
-
-    def malformed(self, reason: str) -> NoReturn:
-        """Say that Flink's planner cannot have written this call."""
-        raise MalformedExpression(f"{self.name}: {reason}", function=self.name, path=self.path)
-
-    def text(self, index: int, what: str) -> str:
-        """The value of an operand that must be a string literal and not null, such as a pattern."""
-        found = self._literal(index, what)
-        return found if isinstance(found, str) else self.malformed(f"{what} must be a string")
-
-    def whole(self, index: int, what: str) -> int:
-        """The value of an operand that must be an integer literal and not null."""
-        found = self._literal(index, what)
-        return found if isinstance(found, int) else self.malformed(f"{what} must be an integer")
-
-    def _literal(self, index: int, what: str) -> object:
-        operand = self[index]
-        if not operand.is_literal or operand.literal is None:
-            self.refuse(f"{what} must be a literal")
-        return operand.literal
-
-    def types(self) -> str:
-        """The operands' types, for messages."""
-        return ", ".join(format_type(operand.type) for operand in self.operands)
 
 
 def constant(value: Any, logical: LogicalType) -> Value:
     """A value that is the same for each row."""
     return Value(lambda _: value, logical, is_constant=True, constant=value)
+
+
+def literal(value: Any, logical: LogicalType) -> Value:
+    """A value that the plan says, as `literals` gives it."""
+    return replace(constant(value, logical), literal=value, is_literal=True)
 
 
 def lifted(function: Callable[..., Any], *values: Value) -> Run:

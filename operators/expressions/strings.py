@@ -10,33 +10,32 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
+from operators.expressions import operand_rules
 from operators.expressions.casts import convert
+from operators.expressions.families import STRING
 from operators.expressions.integers import INTEGER, wrapper
 from operators.expressions.site import Site, Value, lifted
 from operators.expressions.units import from_units, to_units
-from state.types import BINARY_ROOTS, INTEGER_BITS, LENGTH_MAX, STRING_ROOTS, LogicalType, TypeRoot
+from state.types import BINARY_ROOTS, INTEGER_BITS, LENGTH_MAX, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from operators.expressions.representation import Row, Run
 
-_STRING = LogicalType(TypeRoot.VARCHAR, length=LENGTH_MAX)
 _WORDS = re.compile("[0-9A-Za-z]+")
-_UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_TO_UPPER = str.maketrans(_UPPER.lower(), _UPPER)
-_TO_LOWER = str.maketrans(_UPPER, _UPPER.lower())
+_TO_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
+_TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _LOW_64 = 0xFFFFFFFFFFFFFFFF
 _wrap_int = wrapper(32)
 
 
 def _text(site: Site, index: int) -> Value:
     """An operand that must be a string."""
-    if site[index].type.root not in STRING_ROOTS:
-        site.refuse_types()
-    return site[index]
+    return site.of_type(index, STRING_ROOTS)
 
 
 def _int(site: Site, index: int) -> Value:
@@ -55,7 +54,7 @@ def of_texts(function: Callable[..., Any]) -> Callable[[Site], Run]:
 
 def concat(site: Site) -> Run:
     """|| and CONCAT: NULL if any operand is."""
-    operands = [convert(site, value, _STRING) for value in site.operands]
+    operands = [convert(site, value, STRING) for value in site.operands]
     return lifted(lambda *texts: "".join(texts), *operands)
 
 
@@ -82,10 +81,7 @@ _STRIPS: dict[str, Callable[[str, str], str]] = {
 
 def trim(site: Site) -> Run:
     """TRIM(BOTH | LEADING | TRAILING characters FROM x): removes any of the characters."""
-    where = site.text(0, "where to trim")
-    if where not in _STRIPS:
-        site.malformed(f"no such place to trim: {where}")
-    return lifted(_STRIPS[where], _text(site, 2), _text(site, 1))
+    return lifted(_STRIPS[operand_rules.trim_side(site)], _text(site, 2), _text(site, 1))
 
 
 def trimmed(where: str) -> Callable[[Site], Run]:
@@ -128,9 +124,7 @@ def position(site: Site) -> Run:
     """POSITION(part IN x) and LOCATE(part, x[, from]): from 1, or 0."""
     part, text = _text(site, 0), _text(site, 1)
     if len(site) > 2:
-        start = site.whole(2, "the position to start from")
-        if start < 1 or site[0].literal == "":
-            site.refuse("it starts before the first character, or looks for nothing")
+        start = operand_rules.start_position(site)
         return lifted(lambda part, text: text.find(part, start - 1) + 1, part, text)
     return lifted(lambda part, text: text.find(part) + 1, part, text)
 
@@ -198,9 +192,8 @@ def ascii_code(text: str) -> int:
 
 def character(site: Site) -> Run:
     """CHR: the character of the low 8 bits; "" for a negative number."""
-    if site[0].type.root not in INTEGER_BITS:
-        site.refuse_types()
-    return lifted(lambda n: chr(n & 0xFF) if n >= 0 else "", site[0])
+    number = site.of_type(0, INTEGER_BITS)
+    return lifted(lambda n: chr(n & 0xFF) if n >= 0 else "", number)
 
 
 def hash_code(site: Site) -> Run:
@@ -234,10 +227,7 @@ def digest(algorithm: str) -> Callable[[str], str]:
 
 def sha2(site: Site) -> Run:
     """SHA2(x, bits)."""
-    bits = site.whole(1, "the number of bits")
-    if bits not in (224, 256, 384, 512):
-        site.refuse(f"no digest of {bits} bits")
-    return lifted(digest(f"sha{bits}"), _text(site, 0))
+    return lifted(digest(f"sha{operand_rules.digest_bits(site)}"), _text(site, 0))
 
 
 def to_base64(site: Site) -> Run:
@@ -256,16 +246,9 @@ def hexadecimal(site: Site) -> Run:
 
 def split_index(site: Site) -> Run:
     """SPLIT_INDEX(x, separator, n): part n from 0; NULL where there is none, and for ""."""
-    separator = site[1].literal
-    if not site[1].is_literal or separator is None:
-        site.refuse("the separator must be a literal")
-    if isinstance(separator, int):
-        if not 1 <= separator <= 255:
-            return lambda _: None
-        separator = chr(separator)
-    if not isinstance(separator, str) or not separator:
-        site.refuse("an empty separator stands for any white space")
-    between = separator
+    between = operand_rules.separator(site)
+    if between is None:
+        return lambda _: None
 
     def part(text: str, index: int) -> str | None:
         if not text or index < 0:
@@ -278,10 +261,7 @@ def split_index(site: Site) -> Run:
 
 def translate(site: Site) -> Run:
     """TRANSLATE(x, from, to): character by character; those without a partner go."""
-    matching = site.text(1, "what to translate")
-    by = site.text(2, "what to translate to")
-    if len(set(matching)) != len(matching):
-        site.refuse("a character to translate stands there twice")
+    matching, by = operand_rules.translation(site)
     table: dict[int, str | None] = {
         ord(letter): by[at] if at < len(by) else None for at, letter in enumerate(matching)
     }

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from operators.expressions import numbers
+from operators.expressions.families import check_times, is_date, is_instant
 from operators.expressions.instants import (
     MICROS_PER_DAY,
-    MILLIS_PER_DAY,
     add_months,
     date_of,
     day_number,
@@ -22,37 +22,16 @@ from operators.expressions.instants import (
 )
 from operators.expressions.integers import WRAPPERS, rest, truncated
 from operators.expressions.site import Site, Value, lifted
-from state.types import INTERVAL_ROOTS, TIMESTAMP_ROOTS, TypeRoot
+from operators.expressions.time_units import MILLIS_PER_DAY, UNIT_MILLIS, WITHIN_MILLIS
+from state.types import INTERVAL_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from operators.expressions.representation import Run
 
-_MILLIS: Mapping[str, int] = {
-    "DAY": MILLIS_PER_DAY,
-    "HOUR": 3_600_000,
-    "MINUTE": 60_000,
-    "SECOND": 1000,
-    "MILLISECOND": 1,
-}
-_WITHIN: Mapping[str, int] = {
-    "HOUR": MILLIS_PER_DAY,
-    "MINUTE": 3_600_000,
-    "SECOND": 60_000,
-    "MILLISECOND": 1000,
-}
-"""The milliseconds of which a unit is counted: the hour within the day, and so on."""
 _wrap_long = WRAPPERS[TypeRoot.BIGINT]
 _wrap_int = WRAPPERS[TypeRoot.INTEGER]
-
-
-def _is_instant(value: Value) -> bool:
-    return value.type.root in TIMESTAMP_ROOTS
-
-
-def _is_date(value: Value) -> bool:
-    return value.type.root is TypeRoot.DATE
 
 
 # Parts
@@ -61,8 +40,8 @@ def _is_date(value: Value) -> bool:
 def extract(site: Site) -> Run:
     """EXTRACT(unit FROM x) of a date or timestamp, as BIGINT."""
     unit, value = site.text(0, "the unit"), site[1]
-    found = _part_of_date(unit) if _is_date(value) else None
-    if _is_instant(value):
+    found = _part_of_date(unit) if is_date(value) else None
+    if is_instant(value):
         found = _part_of_instant(unit)
     if found is None:
         site.refuse(f"{unit} of {site.types()} is not computed")
@@ -81,8 +60,8 @@ def _part_of_instant(unit: str) -> Callable[[int], int] | None:
         return lambda micros: part(truncated_day(micros))
     if unit == "EPOCH":
         return lambda micros: truncated(micros // 1000, 1000)
-    if unit in _WITHIN:
-        within, step = _WITHIN[unit], _MILLIS[unit]
+    if unit in WITHIN_MILLIS:
+        within, step = WITHIN_MILLIS[unit], UNIT_MILLIS[unit]
         return lambda micros: truncated(rest(micros // 1000, within), step)
     # Flink adds the microseconds, which are never negative, to milliseconds that may be.
     if unit == "MICROSECOND":
@@ -151,9 +130,9 @@ def rounded(*, up: bool) -> Callable[[Site], Run | Value]:
             return of_number(site)
         value, unit = site[0], site.text(1, "the unit")
         found = None
-        if _is_date(value):
+        if is_date(value):
             found = by_date.get(unit) or _date_to_unit(unit, up=up)
-        elif _is_instant(value):
+        elif is_instant(value):
             found = _instant_to_unit(unit, by_date.get(unit), up=up)
         if found is None:
             site.refuse(f"{unit} of {site.types()} is not computed")
@@ -163,7 +142,7 @@ def rounded(*, up: bool) -> Callable[[Site], Run | Value]:
 
 
 def _date_to_unit(unit: str, *, up: bool) -> Callable[[int], int] | None:
-    if unit not in _MILLIS:
+    if unit not in UNIT_MILLIS:
         return None
     return (lambda days: days + 1) if unit == "DAY" and up else (lambda days: days)
 
@@ -176,9 +155,9 @@ def _instant_to_unit(
     if unit == "MILLISECOND" and up:
         # The one unit at which Flink looks at what is below a millisecond.
         return lambda micros: -(-micros // 1000) * 1000
-    if unit not in _MILLIS:
+    if unit not in UNIT_MILLIS:
         return None
-    step = _MILLIS[unit]
+    step = UNIT_MILLIS[unit]
     if up:
         return lambda micros: -(-millis_of(micros) // step) * step * 1000
     return lambda micros: millis_of(micros) // step * step * 1000
@@ -282,14 +261,14 @@ def _shifted(site: Site, value: Value, interval: Value, *, sign: int) -> Run:
     if value.type.root is interval.type.root:
         wrap = _wrap_int if monthly else _wrap_long
         return lifted(lambda x, amount: wrap(x + sign * amount), value, interval)
-    if _is_date(value):
+    if is_date(value):
         if monthly:
             return lifted(lambda days, n: add_months(days, sign * n), value, interval)
         if site.type.root is not TypeRoot.DATE:
             site.refuse_types()
         # Parts of a day are dropped.
         return lifted(lambda days, n: days + truncated(sign * n, MILLIS_PER_DAY), value, interval)
-    if not _is_instant(value):
+    if not is_instant(value):
         site.refuse_types()
     if monthly:
         return lifted(lambda micros, n: _months_later(micros, sign * n), value, interval)
@@ -304,9 +283,7 @@ def _months_later(micros: int, months: int) -> int:
 
 def _difference(site: Site, left: Value, right: Value) -> Run:
     """Left - right as an interval; both are dates or instants."""
-    for value in (left, right):
-        if not (_is_date(value) or _is_instant(value)):
-            site.refuse_types()
+    check_times(site)
     first, second = _millis_reader(left), _millis_reader(right)
     if site.type.root is TypeRoot.INTERVAL_DAY_TIME:
         return lifted(lambda a, b: first(a) - second(b), left, right)
@@ -314,7 +291,7 @@ def _difference(site: Site, left: Value, right: Value) -> Run:
 
 
 def _millis_reader(value: Value) -> Callable[[int], int]:
-    if _is_instant(value):
+    if is_instant(value):
         return millis_of
     return lambda days: days * MILLIS_PER_DAY
 
@@ -337,9 +314,7 @@ def _whole_months(later: int, earlier: int) -> int:
 
 def reinterpret(site: Site) -> Run:
     """REINTERPRET: the number that an interval is."""
-    if site[0].type.root not in INTERVAL_ROOTS:
-        site.refuse_types()
-    return site[0].run
+    return site.of_type(0, INTERVAL_ROOTS).run
 
 
 def current(logical_root: TypeRoot) -> Callable[[Site], Run]:

@@ -253,8 +253,9 @@ class LookupJoin(KeyedOperator):
             change.emit(change.kind, change.row + row)
         if not joined and self._spec.join_type == "LEFT":
             change.emit(change.kind, change.row + self._nulls)
-        if materializes and passes:
-            await self._rows.update([self._text.encode(row) for row in joined])
+        if materializes:
+            # What the row before was joined with is no more, though this one is not looked up.
+            await self._rows.update([self._text.encode(row) for row in joined] if passes else None)
 
     async def _look_up(self, row: Row) -> list[Row]:
         key = self._key_of(row)

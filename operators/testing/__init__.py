@@ -1,6 +1,8 @@
 """Tools that tests, the oracle runner and benchmarks share.
 
-batch        what an operator means, as a plain function of its ordered input
-strategies   Hypothesis strategies for changes and specs
-harness      runs an operator over changes or a recorded case, on any backend
+batch, batch_*, joins  what operators mean, as plain functions of their ordered input
+strategies             Hypothesis strategies for changes and specs
+operator_harness       runs a keyed operator over changes, on any backend
+harness                runs a materializer over changes, on any backend
+recorded               compares that with the definition, and with recorded cases
 """

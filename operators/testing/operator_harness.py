@@ -96,6 +96,8 @@ class OperatorHarness:
         view: Gives a view of committed state.
         max_parallelism: Key groups; all are run in one task.
         channel_of: Answers state requests in another order; see `state.testing.execution`.
+        prefetches: Whether states are loaded for all keys of an epoch before its first change; if
+            not, every one that is not in the epoch's cache is a request.
         node: The operator's id.
         shuffled: Hand each epoch's rows over in another order than theirs, as a shuffle does.
     """
@@ -109,6 +111,7 @@ class OperatorHarness:
         *,
         max_parallelism: int = 4,
         channel_of: Callable[[StateSession], Channel] | None = None,
+        prefetches: bool = True,
         shuffled: bool = True,
         node: str = NODE,
     ) -> None:
@@ -119,6 +122,7 @@ class OperatorHarness:
         self._backend, self._ledger, self._view = backend, ledger, view
         self._max_parallelism = max_parallelism
         self._channel_of = channel_of
+        self._prefetches = prefetches
         self._shuffled = shuffled
         self._node = node
         self._close: list[Callable[[], None]] = []
@@ -154,7 +158,9 @@ class OperatorHarness:
         clock = TtlClock(self.now_ms, self.watermark_ms, spec.ttl_extension_ms)
         states = register_states(self._ledger, self._node, spec.operator().states, clock)
         self.spec = spec_from_json(spec.with_past(states).to_json())
-        self._runner = KeyedRunner(self.spec, self._node, channel_of=self._channel_of)
+        self._runner = KeyedRunner(
+            self.spec, self._node, channel_of=self._channel_of, prefetches=self._prefetches
+        )
 
     def close(self) -> None:
         """Close the connections that were opened."""

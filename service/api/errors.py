@@ -7,6 +7,7 @@
     │   ├── Unauthenticated, Forbidden
     │   ├── PreconditionFailed
     │   └── IdempotencyInProgress, IdempotencyMismatch
+    ├── PlannerBusy              other scripts are being planned
     ├── PlanUriRefused           the plan cannot be had from its address, or not written there
     ├── PlanExists               the address of a plan to write is taken
     ├── StatementFailed          a statement of a script; those before it have taken effect
@@ -119,6 +120,12 @@ class IdempotencyMismatch(RequestRefused):
     code = "api.request.idempotency-mismatch"
 
 
+class PlannerBusy(ApiError):
+    """Other scripts are being planned, and none of them ended in time."""
+
+    code = "api.planner-busy"
+
+
 class PlanUriRefused(ApiError):
     """The plan cannot be had from its address."""
 
@@ -135,6 +142,8 @@ class StatementFailed(ApiError):
     """A statement of a script failed, for the reason that is the cause; it is answered as that."""
 
     code = "api.statement-failed"
+    took_effect = False
+    """Whether the script, up to its failure, did something that stays when the request is over."""
 
 
 class TokenRefused(ApiError):

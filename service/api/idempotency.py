@@ -1,10 +1,11 @@
 """`Idempotency-Key`: the same request sent twice acts once and is answered the same.
 
 The record of a key lives in Redis, so it holds across restarts and instances of the service. It is
-locked while the first request runs, then holds that request's answer until its time is over. Only
-answers of success are kept: what was refused changed nothing, so the client may correct and repeat
-it under the same key. The lock has a time limit of its own, which a request that died leaves
-behind; after it the key is free again.
+locked while the first request runs, then holds that request's answer until its time is over.
+Answers of success are kept, and of scripts that failed after a statement had taken effect: it must
+not be run again. Whatever else was refused changed nothing, so the client may correct and repeat it
+under the same key. The lock has a time limit of its own, which a request that died leaves behind;
+after it the key is free again.
 
 A route whose effect is itself a Redis write can store the answer in the same script (see
 `Idempotency.record`), so that no crash can come between the two.
@@ -26,8 +27,15 @@ import orjson
 from fastapi import Header, Request
 from starlette.responses import Response
 
-from service.api.errors import IdempotencyInProgress, IdempotencyMismatch, InvalidParameter
+from service.api.errors import (
+    IdempotencyInProgress,
+    IdempotencyMismatch,
+    InvalidParameter,
+    StatementFailed,
+)
+from service.api.observe import REQUEST_ID
 from service.auth import PRINCIPAL
+from service.problems import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -52,14 +60,22 @@ class Idempotency:
     """The key of one request, if it has one."""
 
     def __init__(
-        self, client: redis.Redis, limits: LimitSettings, key: str | None, record_key: str, own: str
+        self,
+        client: redis.Redis,
+        limits: LimitSettings,
+        key: str | None,
+        record_key: str,
+        *,
+        fingerprint: str,
+        request_id: str,
     ) -> None:
         self._client = client
         self._limits = limits
-        self._fingerprint = own
+        self._fingerprint = fingerprint
+        self._request_id = request_id
         self.record_key = record_key if key is not None else None
         """The Redis key of the record; None without an Idempotency-Key."""
-        self._lock = orjson.dumps({"fingerprint": own, "owner": uuid.uuid4().hex})
+        self._lock = orjson.dumps({"fingerprint": fingerprint, "owner": uuid.uuid4().hex})
 
     async def run(self, action: Callable[[], Awaitable[Response]]) -> Response:
         """Answer as the first request with this key was, or be the first.
@@ -76,6 +92,11 @@ class Idempotency:
         kept: bytes = b""
         try:
             response = await action()
+        except StatementFailed as failure:
+            if failure.took_effect:
+                kept = self.record(self._answer(failure))
+            raise
+        else:
             if 200 <= response.status_code < 300:
                 kept = self.record(response)
             return response
@@ -96,6 +117,10 @@ class Idempotency:
                 "body": bytes(response.body).decode(),
             }
         )
+
+    def _answer(self, failure: StatementFailed) -> Response:
+        """What `service.api.observe` answers, too."""
+        return problem_of(failure).response(self._request_id, self._limits.retry_after_ms)
 
     def _begin(self) -> dict[str, Any] | None:
         assert self.record_key is not None
@@ -157,7 +182,8 @@ async def idempotency_of(
         services.settings.limits,
         idempotency_key,
         f"{tag}:idempotency:{digest}",
-        own,
+        fingerprint=own,
+        request_id=request.scope[REQUEST_ID],
     )
 
 

@@ -12,6 +12,7 @@ import orjson
 from fastapi import APIRouter, Path, Request, Response
 
 from service import problem_types as problem
+from service.api.data_models import Accepted, Completion
 from service.api.deps import (
     IdempotencyDep,
     RecordDep,
@@ -30,7 +31,6 @@ from service.api.errors import (
     UnsupportedMediaType,
 )
 from service.api.etags import reply
-from service.api.models import Accepted, Completion
 from service.api.observe import REQUEST_ID
 from service.runtime import intake
 from service.runtime.table_reader import SlotReader

@@ -17,8 +17,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from service import problem_types as problem
 from service.api.deps import InspectorDep, LimitDep, PageDep, StatesDep, describe, in_thread
 from service.api.etags import reply
-from service.api.models import History, KeyExplanation, KeyList, KeyRow, KeyStates
 from service.api.paging import cursor_text, index, page_body, scan, text
+from service.api.state_models import History, KeyExplanation, KeyList, KeyRow, KeyStates
 from service.api.times import iso
 from service.runtime.explanation import explain
 

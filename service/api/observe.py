@@ -73,8 +73,7 @@ class Observe:
                 await self._app(scope, receive, send_with_headers)
             except ClientDisconnect:
                 status = status or _CLIENT_GONE
-            # One of the two loops that own what they run: here, a request.
-            except Exception as error:
+            except Exception as error:  # one of the two loops that own what they run: a request
                 if status:
                     log.exception("request failed after its answer had begun")
                     raise

@@ -19,8 +19,8 @@ from service.api.deps import (
     in_thread,
 )
 from service.api.etags import reply
-from service.api.models import Operator, OperatorList, Orphans
 from service.api.paging import cursor_text, index, page_body, stream_id
+from service.api.state_models import Operator, OperatorList, Orphans
 from service.api.times import with_time
 from state.types import format_type
 

@@ -24,19 +24,20 @@ from service.api.deps import (
 )
 from service.api.errors import InvalidParameter
 from service.api.etags import expected_version, reply
-from service.api.models import Pipeline, PipelineBody, PipelineList, PipelinePatch, Savepoint
 from service.api.paging import cursor_text, page_body, text
+from service.api.pipeline_models import Pipeline, PipelineBody, PipelineList, PipelinePatch
 from service.api.plan_documents import compiled_whole, document_of
 from service.api.plans import options_of
 from service.api.representations import pipeline_reply, represent, suits
+from service.api.savepoint_models import Savepoint
 from service.api.savepoints import new_order, ordered, restore_order, savepoint_reply
+from service.api.session_options import with_session
 from service.plan import load_plan
 from service.runtime.admission import admit, admit_options
 
 if TYPE_CHECKING:
     from service.api.deps import Services
-    from service.runtime.records import PipelineOptions
-    from service.runtime.registry import PipelineRecord
+    from service.runtime.records import PipelineOptions, PipelineRecord
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"])
 
@@ -45,6 +46,7 @@ _PLAN_PROBLEMS = (
     problem.PLAN_UNSUPPORTED,
     problem.PLAN_URI_REFUSED,
     problem.SQL_INVALID,
+    problem.SQL_TIMEOUT,
     problem.TABLE_OPTION_INVALID,
     problem.PATH_OUTSIDE_ROOT,
 )
@@ -63,6 +65,7 @@ _PLAN_PROBLEMS = (
         problem.PIPELINE_LIMIT,
         problem.SAVEPOINT_NOT_FOUND,
         problem.SAVEPOINT_UNUSABLE,
+        problem.PLANNER_BUSY,
     ),
 )
 async def create(
@@ -76,11 +79,12 @@ async def create(
     _check_labels(body.labels, services)
 
     async def act() -> Response:
+        options = options_of(body.options)
         if body.sql is None:
             document = await document_of(body, services.settings)
         else:
-            document = await compiled_whole(body.sql)
-        options = options_of(body.options)
+            document, said = await compiled_whole(body.sql, services.settings.limits)
+            options = with_session(options, said)
         restore = None
         if body.restore is not None:
             restore, options = await in_thread(

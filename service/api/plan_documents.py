@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from service.api.body_guard import json_depth
-from service.api.deps import in_thread
 from service.api.errors import BodyTooDeep
 from service.api.plan_locations import read_plan
+from service.api.planning import Planning
 from service.plan.restore import restored
-from service.sql import ValidationError
+from service.sql import Position, ValidationError
 from service.sql.named_session import NamedSession
-from service.sql.statements import parse_with_text
+from service.sql.script import parse_with_text
 
 if TYPE_CHECKING:
     from service.api.models import PlanBody
     from service.runtime.admission import PlanDocument
-    from service.settings import Settings
+    from service.settings import LimitSettings, Settings
 
 
 async def document_of(body: PlanBody, settings: Settings) -> PlanDocument:
@@ -58,35 +58,49 @@ def check_depth(data: bytes, settings: Settings) -> None:
         raise BodyTooDeep(f"the plan is nested deeper than {settings.limits.json_depth_max}")
 
 
-async def compiled(script: str) -> dict[str, Any]:
+async def compiled(script: str, limits: LimitSettings) -> dict[str, Any]:
     """The one plan that a script of SQL asks for, as Flink writes it.
 
     Raises:
         SqlError: A statement is wrong, or not one of them asks for a plan, or several do.
+        PlannerBusy: Other scripts are being planned.
     """
-    return await in_thread(_only_plan, NamedSession(), script)
+    return await Planning(limits).run(_only_plan, NamedSession(), script, limits)
 
 
-async def compiled_whole(script: str) -> dict[str, Any]:
+async def compiled_whole(
+    script: str, limits: LimitSettings
+) -> tuple[dict[str, Any], dict[str, str]]:
     """The same with all tables described, also temporary ones, of which a plan has the names only.
+
+    Returns:
+        The plan, and what the script has SET when it ends.
 
     Raises:
         SqlError, PlanError: As `compiled`; a table may be described twice, and differently.
+        PlannerBusy: Other scripts are being planned.
     """
 
-    def whole() -> dict[str, Any]:
+    def whole() -> tuple[dict[str, Any], dict[str, str]]:
         session = NamedSession()
-        return dict(restored(_only_plan(session, script), session.tables()).document)
+        plan = restored(_only_plan(session, script, limits), session.tables())
+        return dict(plan.document), dict(session.options)
 
-    return await in_thread(whole)
+    return await Planning(limits).run(whole)
 
 
-def _only_plan(session: NamedSession, script: str) -> dict[str, Any]:
-    found = [session.run(statement, text) for statement, text in parse_with_text(script)]
-    planned = [each for each in found if each is not None]
-    if len(planned) != 1:
+def _only_plan(session: NamedSession, script: str, limits: LimitSettings) -> dict[str, Any]:
+    found = []
+    place = Position(1, 1)
+    for statement, text in parse_with_text(script, characters_max=limits.script_characters_max):
+        planned = session.run(statement, text)
+        if planned is not None:
+            found.append(planned)
+            place = statement.position
+    if len(found) != 1:
         raise ValidationError(
-            f"the script asks for {len(planned)} plans, and a pipeline runs one",
+            f"the script asks for {len(found)} plans, and a pipeline runs one",
+            place,
             hint="put several INSERT statements into one statement set",
         )
-    return planned[0].document
+    return found[0].document

@@ -1,4 +1,4 @@
-"""Bodies and answers about changes of plans: times to live, and what differs between two plans."""
+"""Bodies and answers about plans: checks, times to live, and what differs between two."""
 
 from __future__ import annotations
 
@@ -10,6 +10,42 @@ from service.api.models import OptionsBody, PipelineName, PlanBody, RequestBody
 
 Duration = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 StateName = Annotated[str, StringConstraints(max_length=255)]
+
+
+class SqlBody(RequestBody):
+    """A script to compile; nothing is stored."""
+
+    sql: str = Field(
+        min_length=1,
+        description="Statements of Flink SQL, with `;` between; one of them asks for a plan.",
+    )
+
+
+class PlanCheckBody(PlanBody):
+    """A plan to look at; nothing is stored."""
+
+    options: OptionsBody = Field(default_factory=OptionsBody)
+
+
+class Finding(BaseModel):
+    """One thing about a plan."""
+
+    severity: Literal["error", "warning"]
+    kind: Literal["invalid", "unsupported", "warning"]
+    code: str
+    message: str
+    hint: str | None = None
+    node_id: int | None = None
+    type: str | None = Field(default=None, description="The node's type.")
+    path: str | None = None
+
+
+class PlanCheck(BaseModel):
+    """Whether a plan would be accepted, and what was found."""
+
+    valid: bool
+    flink_version: str | None
+    findings: list[Finding]
 
 
 class OperatorTtlPatch(RequestBody):

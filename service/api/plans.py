@@ -10,9 +10,8 @@ from fastapi import APIRouter, Request, Response
 from service import problem_types as problem
 from service.api.deps import JsonBody, ServicesDep, describe, in_thread, preferred
 from service.api.etags import reply, tagged
-from service.api.models import PlanCheck, PlanCheckBody, SqlBody
 from service.api.plan_documents import compiled, document_of
-from service.api.plan_models import PlanDiff, PlanDiffBody
+from service.api.plan_models import PlanCheck, PlanCheckBody, PlanDiff, PlanDiffBody, SqlBody
 from service.plan import diff, explain, load_plan
 from service.runtime.admission import findings, storable
 from service.runtime.records import PipelineOptions
@@ -57,15 +56,15 @@ async def validate(request: Request, body: PlanCheckBody, services: ServicesDep)
     dependencies=[JsonBody],
     responses={
         200: {"content": {_JSON: {"schema": {"type": "object"}}}},
-        **describe(problem.SQL_INVALID),
+        **describe(problem.SQL_INVALID, problem.SQL_TIMEOUT, problem.PLANNER_BUSY),
     },
 )
-async def compile_plan(request: Request, body: SqlBody) -> Response:
+async def compile_plan(request: Request, body: SqlBody, services: ServicesDep) -> Response:
     """The plan that a script of SQL asks for, in Flink's own format.
 
     Write it down, change the TTL of an operator, and post it as a pipeline's plan.
     """
-    return reply(request, await compiled(body.sql))
+    return reply(request, await compiled(body.sql, services.settings.limits))
 
 
 @router.post(
@@ -77,7 +76,9 @@ async def compile_plan(request: Request, body: SqlBody) -> Response:
         problem.PLAN_INVALID,
         problem.PLAN_URI_REFUSED,
         problem.SQL_INVALID,
+        problem.SQL_TIMEOUT,
         problem.PATH_OUTSIDE_ROOT,
+        problem.PLANNER_BUSY,
     ),
 )
 async def diff_plans(request: Request, body: PlanDiffBody, services: ServicesDep) -> Response:
@@ -137,7 +138,7 @@ async def _plan_of(source: PlanSource, services: Services) -> tuple[CompiledPlan
         given = {name: value for name, value in asdict(options).items() if value is not None}
         options = replace(record.options, **given)
     elif source.sql is not None:
-        document = await compiled(source.sql)
+        document = await compiled(source.sql, services.settings.limits)
     else:
         document = await document_of(source, services.settings)
     plan = await in_thread(load_plan, storable(document))

@@ -7,9 +7,9 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from service import problem_types as problem
+from service.api.data_models import DeadLetters, Epochs
 from service.api.deps import PageDep, RecordDep, ServicesDep, describe, in_thread
 from service.api.etags import reply
-from service.api.models import DeadLetters, Epochs
 from service.api.paging import cursor_text, index, page_body, stream_id
 from service.api.times import with_time
 from service.runtime.table_reader import SlotReader

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fastapi import Request, Response
 
     from service.api.deps import Services
-    from service.runtime.registry import PipelineRecord
+    from service.runtime.records import PipelineRecord
 
 
 def pipeline_reply(

@@ -23,8 +23,8 @@ from service.api.deps import (
     in_thread,
 )
 from service.api.etags import expected_version, reply
-from service.api.models import Savepoint, SavepointBody, SavepointList
 from service.api.paging import cursor_text, page_body, text
+from service.api.savepoint_models import Savepoint, SavepointBody, SavepointList
 from service.api.times import iso
 from service.runtime.errors import PipelineNotFound, SavepointNotFound, SavepointPending
 from service.runtime.records import RestoreOrder, SavepointOrder
@@ -34,7 +34,7 @@ from state.errors import StateError
 
 if TYPE_CHECKING:
     from service.api.deps import Services
-    from service.api.models import RestoreBody
+    from service.api.pipeline_models import RestoreBody
     from service.runtime.records import PipelineOptions
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/savepoints", tags=["savepoints"])

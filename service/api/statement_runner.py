@@ -13,7 +13,6 @@ the script; what those before it did stays, and the answer lists it.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import orjson
@@ -22,6 +21,7 @@ from service.api.deps import in_thread
 from service.api.errors import StatementFailed
 from service.api.plan_documents import plan_at
 from service.api.plan_locations import plan_exists, write_plan
+from service.api.session_options import with_session
 from service.plan import explain
 from service.plan.restore import RestoreObjects, restored
 from service.plan.tables import parse_identifier
@@ -29,6 +29,7 @@ from service.runtime.admission import admit, storable
 from service.sql.errors import SqlTooLarge, ValidationError
 from service.sql.explain import explain_statement
 from service.sql.options import Options
+from service.sql.script import parse_with_text
 from service.sql.show import describe, options_listing, show, text_listing
 from service.sql.statements import (
     CompilePlan,
@@ -43,13 +44,13 @@ from service.sql.statements import (
     ResetOption,
     SetOption,
     Show,
-    parse_with_text,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from service.api.deps import Services
+    from service.api.planning import Planning
     from service.plan import CompiledPlan
     from service.runtime.admission import PlanDocument
     from service.runtime.records import PipelineOptions
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 _OK = text_listing("result", ["OK"])
 _FORCE = "table.plan.force-recompile"
 _NAME = "pipeline.name"
-_TTL = "table.exec.state.ttl"
 _RESTORE = "table.plan.restore.catalog-objects"
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_-]+")
 _NAME_LENGTH_MAX = 63
@@ -83,6 +83,7 @@ class StatementRunner:
         services: Of the application.
         session: What is declared and set so far; statements change it.
         options: Of the pipelines that are started.
+        planning: The time that the request has for it.
         sessions: Where the session is kept; None: it ends with the request.
     """
 
@@ -91,37 +92,41 @@ class StatementRunner:
         services: Services,
         session: NamedSession,
         options: PipelineOptions,
+        planning: Planning,
         sessions: SqlSessions | None = None,
     ) -> None:
         self._services = services
         self._settings = services.settings
         self._session = session
         self._pipeline_options = options
+        self._planning = planning
         self._sessions = sessions
+        self._took_effect = False
 
     async def run(self, sql: str) -> list[dict[str, Any]]:
         """What each statement of a script did.
 
         Raises:
             SqlError: The script cannot be parsed; nothing was run.
-            StatementFailed: A statement failed; its cause says why.
+            StatementFailed: A statement failed; its cause says why, and `took_effect` whether
+                anything was done that stays.
         """
-        statements = await in_thread(self._parsed, sql)
+        statements = await self._planning.run(self._parsed, sql)
         results: list[dict[str, Any]] = []
         for number, (statement, text) in enumerate(statements, start=1):
             try:
                 results.append(await self._run(statement, text))
-            except Exception as cause:
-                # Whatever it was: the client must learn what took effect before it.
-                raise StatementFailed(
-                    "a statement failed", statement=number, results=results
-                ) from cause
+            except Exception as cause:  # whatever it was, the client learns what was done before it
+                failure = StatementFailed("a statement failed", statement=number, results=results)
+                failure.took_effect = self._took_effect
+                raise failure from cause
         return results
 
     def _parsed(self, sql: str) -> list[tuple[Statement, Fragment]]:
-        limit = self._settings.limits.statements_max
+        limits = self._settings.limits
+        limit = limits.statements_max
         found = []
-        for each in parse_with_text(sql):
+        for each in parse_with_text(sql, characters_max=limits.script_characters_max):
             found.append(each)
             if len(found) > limit:
                 raise SqlTooLarge(f"the script has more than {limit} statements", each[0].position)
@@ -135,9 +140,9 @@ class StatementRunner:
             case ListOptions():
                 listing = options_listing(self._session.options)
             case Show():
-                listing = await in_thread(show, statement, catalogue)
+                listing = await self._planning.run(show, statement, catalogue)
             case Describe():
-                listing = await in_thread(describe, statement, catalogue)
+                listing = await self._planning.run(describe, statement, catalogue)
             case Explain():
                 listing = text_listing("result", [await self._explained(statement)])
             case CompilePlan():
@@ -148,13 +153,14 @@ class StatementRunner:
             case ExecuteInserts():
                 more = {"pipeline": await self._start(await self._planned(statement, text))}
             case _:
-                await in_thread(self._declare, statement, text)
+                await self._planning.run(self._declare, statement, text)
         return _result(statement, listing, **more)
 
     def _declare(self, statement: Statement, text: Fragment) -> None:
         if self._sessions is not None:
             self._sessions.check_size(self._session.saved(), text.text)
         self._session.run(statement, text)
+        self._took_effect |= self._sessions is not None
 
     async def _compile(self, statement: CompilePlan, text: Fragment) -> dict[str, Any]:
         """COMPILE PLAN, and COMPILE AND EXECUTE PLAN, which runs a plan that is there already."""
@@ -168,6 +174,7 @@ class StatementRunner:
             return found
         document = await self._planned(statement, text)
         await write_plan(uri, plan_text(document), self._settings, replaces=replaces)
+        self._took_effect = True
         found = {"plan_uri": uri, "plan_written": True}
         if statement.executes:
             found["pipeline"] = await self._start(document)
@@ -176,7 +183,7 @@ class StatementRunner:
     async def _planned(
         self, statement: CompilePlan | ExecuteInserts, text: Fragment
     ) -> dict[str, Any]:
-        planned = await in_thread(self._session.run, statement, text)
+        planned = await self._planning.run(self._session.run, statement, text)
         assert planned is not None, "both ask for a plan"
         return planned.document
 
@@ -185,7 +192,7 @@ class StatementRunner:
 
     async def _explained(self, statement: Explain) -> str:
         if statement.uri is None:
-            return await in_thread(
+            return await self._planning.run(
                 explain_statement, self._session.session, statement.subjects, statement.details
             )
         document = await self._plan_at(statement.uri)
@@ -211,6 +218,7 @@ class StatementRunner:
             options=options,
             desired="RUNNING",
         )
+        self._took_effect = True
         await services.supervisor.apply(record.name)
         return {"name": record.name, "href": f"/v1/pipelines/{record.name}"}
 
@@ -226,11 +234,8 @@ class StatementRunner:
         return restored(storable(document), tables, cast("RestoreObjects", objects))
 
     def _options(self) -> PipelineOptions:
-        """Those of the request; the session's TTL counts where the plan and they say none."""
-        given = self._pipeline_options
-        if given.default_ttl_ms is not None or _TTL not in self._session.options:
-            return given
-        return replace(given, default_ttl_ms=Options(self._session.options).duration_ms(_TTL))
+        """Those of the request; the session's count where they say none."""
+        return with_session(self._pipeline_options, self._session.options)
 
 
 def plan_text(document: Mapping[str, Any]) -> bytes:

@@ -16,6 +16,7 @@ from fastapi import APIRouter, Path, Request, Response
 from service import problem_types as problem
 from service.api.deps import IdempotencyDep, JsonBody, ServicesDep, describe, in_thread
 from service.api.etags import reply
+from service.api.planning import Planning
 from service.api.plans import options_of
 from service.api.statement_models import SqlSessionView, StatementResults, StatementsBody
 from service.api.statement_runner import StatementRunner
@@ -45,6 +46,7 @@ SessionPath = Annotated[
         problem.PLAN_EXISTS,
         problem.IDEMPOTENCY_IN_PROGRESS,
         problem.SQL_INVALID,
+        problem.SQL_TIMEOUT,
         problem.PLAN_INVALID,
         problem.PLAN_UNSUPPORTED,
         problem.PLAN_URI_REFUSED,
@@ -54,6 +56,7 @@ SessionPath = Annotated[
         problem.IDEMPOTENCY_MISMATCH,
         problem.PIPELINE_LIMIT,
         problem.SESSION_LIMIT,
+        problem.PLANNER_BUSY,
     ),
 )
 async def run(
@@ -63,6 +66,7 @@ async def run(
 
     The script is parsed before anything runs. If a statement fails, the answer is its problem,
     with its number in `statement` and with `results` of those before it, which have taken effect.
+    Where one of them did something that stays, an Idempotency-Key keeps that answer, too.
     """
 
     async def act() -> Response:
@@ -74,9 +78,10 @@ async def run(
                 await in_thread(sessions.check_room)
             else:
                 before = kept
-        session = await in_thread(NamedSession, before)
+        planning = Planning(services.settings.limits)
+        session = await planning.run(NamedSession, before)
         kept_in = None if body.session is None else sessions
-        runner = StatementRunner(services, session, options_of(body.options), kept_in)
+        runner = StatementRunner(services, session, options_of(body.options), planning, kept_in)
         try:
             results = await runner.run(body.sql)
         finally:
@@ -93,7 +98,7 @@ async def run(
     "/sessions/{session}",
     response_model=SqlSessionView,
     tags=["statements"],
-    responses=describe(problem.SESSION_NOT_FOUND),
+    responses=describe(problem.SESSION_NOT_FOUND, problem.SQL_TIMEOUT, problem.PLANNER_BUSY),
 )
 async def get(request: Request, session: SessionPath, services: ServicesDep) -> Response:
     """What a session has declared and set."""
@@ -101,7 +106,8 @@ async def get(request: Request, session: SessionPath, services: ServicesDep) -> 
     saved = await in_thread(sessions.load, session)
     if saved is None:
         raise SqlSessionNotFound("there is no session of this name")
-    shown = await in_thread(_shown, session, saved, sessions)
+    planning = Planning(services.settings.limits)
+    shown = await planning.run(_shown, session, saved, sessions)
     return reply(request, shown)
 
 

@@ -23,8 +23,8 @@ from service.api.keys import (
     key_page,
     next_cursor,
 )
-from service.api.models import KeyList, StateKey, StateList
 from service.api.paging import index, page_body, scan, text
+from service.api.state_models import KeyList, StateKey, StateList
 from service.api.times import iso
 
 if TYPE_CHECKING:

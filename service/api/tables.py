@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from service import problem_types as problem
+from service.api.data_models import TableRow, TableRows, Tables
 from service.api.deps import PageDep, RecordDep, ServicesDep, contents_of, describe, in_thread
 from service.api.errors import InvalidParameter
 from service.api.etags import reply
-from service.api.models import TableRow, TableRows, Tables
 from service.api.paging import cursor_text, index, page_body, scan, stream_id, text
 from service.runtime.table_reader import SlotReader
 

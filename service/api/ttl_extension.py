@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request, Response
 from service import problem_types as problem
 from service.api.deps import IdempotencyDep, RecordDep, ServicesDep, describe, in_thread
 from service.api.etags import reply
-from service.api.models import TtlExtension, TtlExtensionBody
+from service.api.pipeline_models import TtlExtension, TtlExtensionBody
 from service.runtime.table_reader import SlotReader
 from state.registry import extend_ttl, extension_ms
 

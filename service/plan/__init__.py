@@ -9,6 +9,7 @@ durations         times to live
 changelog_modes, keys      what an edge carries, and what tells its rows apart
 support           what we cannot run yet
 explanation, findings      the same for people
+state_warnings    what grows for ever, what is forgotten too early
 diff, ttl_edit    what a change of a plan means for state; changing a time to live
 restore           tables of which a plan has only the names, from a catalogue
 errors            the tree of what can be wrong

@@ -65,7 +65,7 @@ class _Facts:
 def explain(plan: CompiledPlan, *, default_ttl_ms: int = 0) -> Explanation:
     """Explain a plan; the default time to live is for states of which the plan says none."""
     facts = _facts(plan, default_ttl_ms)
-    warnings = tuple(validate(plan))
+    warnings = tuple(validate(plan, default_ttl_ms=default_ttl_ms))
     missing = tuple(unsupported(plan))
     notes = ["\n".join(_state_lines(facts))]
     if warnings:

@@ -9,6 +9,7 @@ from operators.changelog import RowKind
 from service.plan.changelog_modes import node_modes
 from service.plan.keys import upsert_keys
 from service.plan.nodes import Sink
+from service.plan.state_warnings import state_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,10 +39,14 @@ class Finding:
         return cls("error", error.code, error.message, error.hint, error.node_id, "", error.path)
 
 
-def validate(plan: CompiledPlan) -> list[Finding]:
-    """What is doubtful about a plan that loads: warnings, in topological order.
+def validate(plan: CompiledPlan, *, default_ttl_ms: int = 0) -> list[Finding]:
+    """What is doubtful about a plan that loads: warnings; those about times to live come last.
 
     Errors are found while loading: `check_document` has them all.
+
+    Args:
+        plan: The plan.
+        default_ttl_ms: Of states of which the plan says nothing.
     """
     keys = upsert_keys(plan)
     modes = node_modes(plan)
@@ -50,6 +55,8 @@ def validate(plan: CompiledPlan) -> list[Finding]:
         findings.extend(_of_state(node))
         if isinstance(node.view, Sink):
             findings.extend(_of_sink(node, node.view, keys[node.id], modes[node.id].kinds))
+    doubts = state_warnings(plan, modes, default_ttl_ms=default_ttl_ms)
+    findings.extend(_warning(*doubt) for doubt in doubts)
     return findings
 
 
@@ -93,12 +100,23 @@ def _of_sink(
             node.path,
             "compile the statement with ON CONFLICT DO DEDUPLICATE",
         )
-    if sink.require_upsert_materialize and not sink.primary_key:
+    if not sink.require_upsert_materialize:
+        return
+    if not sink.primary_key:
         yield _warning(
             node,
             "plan.materializer-without-key",
             f"table {sink.table.identifier} has no primary key for its upsert materializer",
             node.path,
+        )
+    elif not sink.input_upsert_key and sink.conflict_behavior in (None, "DEDUPLICATE"):
+        yield _warning(
+            node,
+            "plan.materializer-without-upsert-key",
+            f"no upsert key reaches table {sink.table.identifier}: its materializer tells rows by "
+            "all of their columns, so that what is taken back must match a whole row",
+            node.path,
+            "select the columns of the key as well, if the rows have one",
         )
 
 

@@ -74,7 +74,8 @@ def read_node(value: Any, path: str, catalog: Mapping[str, Mapping[str, Any]] | 
     try:
         return _read(node, node_id, catalog)
     except PlanError as error:
-        raise error.at_node(node_id)  # noqa: B904 - the same error, which now names its node
+        error.at_node(node_id)
+        raise
 
 
 def _read(

@@ -151,7 +151,7 @@ def parse_table(spec: JsonObject, catalog: Mapping[str, Mapping[str, Any]] | Non
     options = (resolved.texts("options") if resolved else {}) | (
         found.texts("options") if found else {}
     )
-    keys = (resolved or found).list("partitionKeys", is_optional=True)  # type: ignore[union-attr]
+    keys = described.list("partitionKeys", is_optional=True)
     return Table(identifier, names, schema, options, reference.path, bool(keys))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from operators.errors import InvalidSpec
+from operators.expressions.errors import ExpressionError, UnsupportedExpression
 from service.plan import check_document, load_plan, unsupported, validate
 from service.plan.errors import PlanError, PlanSyntaxError
 from service.runtime.dataflow import check_plan, stateful_nodes
@@ -21,7 +22,6 @@ from service.runtime.dataflow_errors import (
     UnsupportedConnector,
     UnsupportedNode,
 )
-from service.runtime.expressions.errors import ExpressionError, UnsupportedExpression
 from state.types import LogicalTypeError
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ def findings(
     ]
     if not found:
         found += _runtime_finding(plan, options, settings)
-    return plan, [*found, *(_warning(each) for each in validate(plan))]
+    ttl_ms = options.resolved(settings.execution).default_ttl_ms
+    return plan, [*found, *(_warning(each) for each in validate(plan, default_ttl_ms=ttl_ms))]
 
 
 def storable(document: PlanDocument) -> PlanDocument:

@@ -318,7 +318,7 @@ def _open(remote: str, user: str, session_id: str, configuration: dict[str, str]
         try:
             for name, value in configuration.items():
                 spark.conf.set(name, value)
-        except BaseException:
+        except BaseException:  # an interrupt, too, must not leave the channel open
             spark.client.close()
             raise
     return spark

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from operators.wire import dead_letter_note
-from service.runtime.registry import not_found, pipeline_key
+from service.runtime.pipeline_names import not_found, pipeline_key
 from service.runtime.slot_keys import ingress_key
 from service.runtime.sources.formats import LineDecoder
 from service.runtime.sources.spec import SourceSpec

@@ -232,7 +232,7 @@ class _EmbeddedServer(ABC):
         self.start()
         try:
             return self.wait()
-        except BaseException:
+        except BaseException:  # an interrupt, too, must not leave the server behind
             self.stop()
             raise
 

@@ -30,18 +30,7 @@ from operators.changelog import RowKind
 from operators.join.lookup import LookupJoinSpec
 from operators.upsert_materializer import MaterializerSpec
 from operators.watermarks import REACHED
-from operators.wire import (
-    DEAD_LETTER,
-    INPUT,
-    KEY_GROUP,
-    KIND,
-    NOTE,
-    ORDER,
-    TICK,
-    TIME,
-    field_name,
-    input_column,
-)
+from operators.wire import DEAD_LETTER, KIND, NOTE, ORDER, TIME, field_name
 from operators.worker import OperatorTask, TaskSettings
 from service.plan import RUN_WITHOUT_VIEW
 from service.plan.nodes import (
@@ -59,9 +48,17 @@ from service.runtime.connectors import scan_columns, sink_spec, source_spec, tab
 from service.runtime.constraints import constrained
 from service.runtime.event_time import assigner_name, event_times
 from service.runtime.expressions import to_column
+from service.runtime.frames import (
+    calc,
+    expanded,
+    for_writer,
+    literal_of_row,
+    named,
+    side_by_side,
+    union,
+)
 from service.runtime.kafka_stream import kafka_stream
 from service.runtime.map_tasks import OperatorStage, WatermarkStage
-from service.runtime.sinks.writer import SINK
 from service.runtime.sources.data_source import TailraceSource
 from service.runtime.sources.spec import SourceSpec
 from service.runtime.spark_configuration import SPEC_OPTION
@@ -72,7 +69,6 @@ from service.runtime.wire_columns import (
     brought_together,
     control_columns,
     data_columns,
-    is_control,
     keep_changes_where,
     only_in_changes,
     spark_type,
@@ -85,7 +81,6 @@ from state.types import parse_type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql.connect.column import Column
     from pyspark.sql.connect.dataframe import DataFrame
     from pyspark.sql.connect.session import SparkSession
 
@@ -96,7 +91,6 @@ if TYPE_CHECKING:
     from service.runtime.event_time import Assigners
     from service.runtime.operators import OperatorInfo
     from service.runtime.sinks.spec import SinkSpec
-    from state.types import LogicalType
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +158,7 @@ class _Lowering:
                 sinks.append(replace(spec, operator=self._task(node)))
             else:
                 self._done[node.id] = _Ways(self._node(node))
-        frames = [_for_writer(frame, at, sinks) for at, frame in enumerate(outputs)]
+        frames = [for_writer(frame, at, sinks) for at, frame in enumerate(outputs)]
         ids = tuple(each.id for each in self._operators.values())
         return LoweredPlan(
             reduce(lambda left, right: left.unionAll(right), frames),
@@ -185,11 +179,11 @@ class _Lowering:
             case Values():
                 return self._values(node, view)
             case Calc():
-                return _calc(self._input(node), view, len(node.output_type.children))
+                return calc(self._input(node), view, len(node.output_type.children))
             case Expand(projections=projections):
-                return _expanded(self._input(node), projections, node.output_type.children)
+                return expanded(self._input(node), projections, node.output_type.children)
             case Union():
-                return _union(self._inputs(node))
+                return union(self._inputs(node))
             case DropUpdateBefore():
                 kept = F.col(KIND) != F.lit(int(RowKind.UPDATE_BEFORE))
                 return keep_changes_where(self._input(node), kept)
@@ -221,9 +215,7 @@ class _Lowering:
             keyed = self._keyed(frames[0], inputs[0].key)
         else:
             sides = [self._with_key_group(f, i.key) for f, i in zip(frames, inputs, strict=True)]
-            types = [each.types for each in inputs]
-            tagged = [_tagged(each, at, types) for at, each in enumerate(_spread(sides))]
-            together = reduce(lambda left, right: left.unionAll(right), tagged)
+            together = side_by_side(sides, [each.types for each in inputs])
             keyed = brought_together(together, partitions=self._job.parallelism)
         task = self._task_of(operator, self._event_time.inputs[node.id])
         return keyed.mapInArrow(OperatorStage(task), wire_struct(operator.spec.output.types))
@@ -287,10 +279,10 @@ class _Lowering:
             SourceSpec("values", name, self._job.pipeline, "", (), (), (), options=options)
         )
         columns = [
-            only_in_changes(_choice([row[at] for row in values.rows]).cast(spark_type(kind)))
+            only_in_changes(literal_of_row([row[at] for row in values.rows]).cast(spark_type(kind)))
             for at, kind in enumerate(node.output_type.children)
         ]
-        return blanks.select(*_named(columns), *control_columns())
+        return blanks.select(*named(columns), *control_columns())
 
     def _read(self, spec: SourceSpec) -> DataFrame:
         """A source's stream, with the epoch's time."""
@@ -361,64 +353,6 @@ class _Lowering:
         return OperatorTask(settings, spec.to_json(), assigners)
 
 
-def _calc(frame: DataFrame, calc: Calc, width: int) -> DataFrame:
-    inputs = data_columns(len(frame.columns) - len(control_columns()))
-    if calc.condition is not None:
-        frame = keep_changes_where(frame, to_column(calc.condition, inputs))
-    columns = [only_in_changes(to_column(each, inputs)) for each in calc.projection]
-    assert len(columns) == width
-    return frame.select(*_named(columns), *control_columns())
-
-
-def _expanded(
-    frame: DataFrame, projections: Sequence[Sequence[Rex]], types: Sequence[LogicalType]
-) -> DataFrame:
-    """A row for every projection; a control row stays one. Order numbers make room for all."""
-    inputs = data_columns(len(frame.columns) - len(control_columns()))
-    row = wire_struct(types, ())
-    count = len(projections)
-    rows = [
-        F.struct(*_named([to_column(each, inputs) for each in projection])).cast(row)
-        for projection in projections
-    ]
-    empty = F.array(F.lit(None).cast(row))
-    several = F.posexplode(F.when(is_control(), empty).otherwise(F.array(*rows)))
-    spread = frame.select(several.alias("_place", "_row"), *control_columns())
-    own = F.when(F.col(KIND) == F.lit(TICK), F.col(ORDER))
-    order = own.otherwise(F.col(ORDER) * F.lit(count) + F.col("_place"))
-    columns = [F.col("_row").getField(field_name(at)) for at in range(len(types))]
-    return spread.withColumn(ORDER, order).select(*_named(columns), *control_columns())
-
-
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    """All rows; order numbers are spread so that those of the inputs never meet."""
-    return reduce(lambda left, right: left.unionAll(right), _spread(frames))
-
-
-def _spread(frames: Sequence[DataFrame]) -> list[DataFrame]:
-    """These frames with order numbers that never meet; of equal ones the earlier frame is first."""
-    count = len(frames)
-    if count == 1:
-        return list(frames)
-    spread = []
-    for at, frame in enumerate(frames):
-        # A tick's order is the partition that it is for.
-        own = F.when(F.col(KIND) == F.lit(TICK), F.col(ORDER))
-        order = own.otherwise(F.col(ORDER) * F.lit(count) + F.lit(at))
-        spread.append(frame.withColumn(ORDER, order))
-    return spread
-
-
-def _tagged(frame: DataFrame, number: int, inputs: Sequence[Sequence[LogicalType]]) -> DataFrame:
-    """The rows of one input, beside empty structs for the others."""
-    columns = [F.lit(number).cast("tinyint").alias(INPUT), *control_columns(), F.col(KEY_GROUP)]
-    for at, types in enumerate(inputs):
-        row = wire_struct(types, ())
-        value = F.struct(*data_columns(len(types))) if at == number else F.lit(None)
-        columns.append(value.cast(row).alias(input_column(at)))
-    return frame.select(*columns)
-
-
 def _key_of(operator: OperatorInfo) -> tuple[int, ...]:
     """The columns that the only input of an operator is keyed by."""
     spec = operator.spec
@@ -428,31 +362,3 @@ def _key_of(operator: OperatorInfo) -> tuple[int, ...]:
 def values_name(node: ExecNode) -> str:
     """What the source of a values node is called."""
     return f"values-{node.id}"
-
-
-def _choice(literals: Sequence[Rex]) -> Column:
-    """The literal of the row whose number is in `_order`."""
-    if not literals:
-        return F.lit(None)
-    return F.element_at(
-        F.array(*(to_column(each, []) for each in literals)), (F.col(ORDER) + F.lit(1)).cast("int")
-    )
-
-
-def _named(columns: Sequence[Column]) -> list[Column]:
-    return [each.alias(field_name(at)) for at, each in enumerate(columns)]
-
-
-def _for_writer(frame: DataFrame, number: int, sinks: Sequence[SinkSpec]) -> DataFrame:
-    """A sink's rows as the writer takes them: in the struct that is this sink's."""
-    columns = [F.lit(number).alias(SINK), *control_columns()]
-    if any(sink.operator for sink in sinks):
-        has_groups = bool(sinks[number].operator)
-        group = F.col(KEY_GROUP) if has_groups else F.lit(None)
-        columns.append(group.cast("int").alias(KEY_GROUP))
-    for at, sink in enumerate(sinks):
-        types = [parse_type(each) for each in sink.types]
-        row = wire_struct(types, ())
-        value = F.struct(*data_columns(len(types))) if at == number else F.lit(None)
-        columns.append(value.cast(row).alias(input_column(at)))
-    return frame.select(*columns)

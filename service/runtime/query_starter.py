@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import redis
 
 from operators.errors import OperatorError
+from operators.expressions.errors import ExpressionError
 from service.plan import load_plan
 from service.plan.errors import PlanError
 from service.runtime.dataflow import PipelineJob, start_query, stateful_nodes
 from service.runtime.dataflow_errors import DataflowError
 from service.runtime.errors import StartFailed
-from service.runtime.expressions.errors import ExpressionError
 from service.runtime.keeper_ports import KeeperPorts, Run
 from service.runtime.launcher import package_version
 from service.runtime.savepoints import Savepoints

@@ -16,26 +16,20 @@ Calls block: the service makes them in threads.
 
 from __future__ import annotations
 
-import contextlib
-import re
 import time
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
-import redis
 
 from service.runtime.errors import (
-    InvalidPipelineName,
     PipelineExists,
-    PipelineNotFound,
-    RegistryCorrupt,
-    RegistryUnavailable,
     SavepointPending,
     TooManyPipelines,
     VersionConflict,
 )
+from service.runtime.pipeline_names import check_name, deleted_key, not_found, pipeline_key
 from service.runtime.records import (
     Desired,
     Failure,
@@ -48,54 +42,18 @@ from service.runtime.records import (
     from_hash,
     to_hash,
 )
+from service.runtime.transactions import transact, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
+    import redis
     from redis.client import Pipeline
 
-__all__ = [
-    "Desired",
-    "Failure",
-    "PipelineOptions",
-    "PipelineRecord",
-    "QueryHandle",
-    "RecordPage",
-    "Registry",
-    "RestoreOrder",
-    "SavepointOrder",
-]
 
 PIPELINES = "tailrace:pipelines"
 DELETIONS = "tailrace:deletions"
 SESSION = "tailrace:spark:session"
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-_TRIES_MAX = 100
-"""A transaction is tried again when another one changed what it read; far above any real rate."""
-
-T = TypeVar("T")
-
-
-def pipeline_key(name: str) -> str:
-    """The hash of a pipeline's record."""
-    return f"tailrace:{{{name}}}:pipeline"
-
-
-def deleted_key(name: str) -> str:
-    """The hash of the record of a pipeline that is being deleted."""
-    return f"tailrace:{{{name}}}:deleted"
-
-
-def check_name(name: str) -> None:
-    """Check that a text may name a pipeline.
-
-    Raises:
-        InvalidPipelineName: it may not.
-    """
-    if _NAME.fullmatch(name) is None:
-        raise InvalidPipelineName(
-            "a pipeline's name is 1 to 63 of a-z, 0-9, - and _, and starts with a letter or digit"
-        )
 
 
 def now_ms() -> int:
@@ -181,7 +139,7 @@ class Registry:
             transaction.zadd(PIPELINES, {name: 0})
             return record
 
-        return self._transact(add, pipeline_key(name), PIPELINES, DELETIONS)
+        return transact(self._redis, add, pipeline_key(name), PIPELINES, DELETIONS)
 
     def get(self, name: str) -> PipelineRecord:
         """The record of a pipeline.
@@ -191,7 +149,7 @@ class Registry:
             RegistryCorrupt: the record is not one of ours.
             RegistryUnavailable: Redis does not answer.
         """
-        with _translated():
+        with translated():
             stored = cast("dict[bytes, bytes]", self._redis.hgetall(pipeline_key(name)))
         if not stored:
             raise not_found(name)
@@ -204,7 +162,7 @@ class Registry:
             RegistryUnavailable: Redis does not answer.
         """
         start = "-" if cursor is None else f"({cursor}"
-        with _translated():
+        with translated():
             found = self._redis.zrangebylex(PIPELINES, start, "+", start=0, num=limit + 1)
             names = [each.decode() for each in cast("list[bytes]", found)]
             with self._redis.pipeline(transaction=False) as batch:
@@ -217,7 +175,7 @@ class Registry:
 
     def names(self) -> frozenset[str]:
         """All names that the supervisor has something to do for, those being deleted among them."""
-        with _translated():
+        with translated():
             found = cast("list[bytes]", self._redis.zrange(PIPELINES, 0, -1))
             found += cast("list[bytes]", self._redis.zrange(DELETIONS, 0, -1))
         return frozenset(each.decode() for each in found)
@@ -257,7 +215,7 @@ class Registry:
             transaction.hset(pipeline_key(name), mapping=cast("Any", to_hash(wanted)))
             return wanted
 
-        return self._transact(change, pipeline_key(name))
+        return transact(self._redis, change, pipeline_key(name))
 
     def order_savepoint(
         self,
@@ -288,7 +246,7 @@ class Registry:
             transaction.hset(pipeline_key(name), mapping=cast("Any", to_hash(wanted)))
             return wanted
 
-        return self._transact(change, pipeline_key(name))
+        return transact(self._redis, change, pipeline_key(name))
 
     def delete(
         self,
@@ -333,7 +291,7 @@ class Registry:
             transaction.zadd(DELETIONS, {name: 0})
             return record
 
-        return self._transact(remove, pipeline_key(name), deleted_key(name))
+        return transact(self._redis, remove, pipeline_key(name), deleted_key(name))
 
     def deleted(self, name: str) -> PipelineRecord | None:
         """The record of a pipeline that is being deleted; None when nothing of it is left to end.
@@ -341,18 +299,18 @@ class Registry:
         Raises:
             RegistryUnavailable: Redis does not answer.
         """
-        with _translated():
+        with translated():
             stored = cast("dict[bytes, bytes]", self._redis.hgetall(deleted_key(name)))
         return from_hash(name, stored) if stored else None
 
     def is_deleting(self, name: str) -> bool:
         """Whether the name still waits for `bury`."""
-        with _translated():
+        with translated():
             return self._redis.zscore(DELETIONS, name) is not None
 
     def bury(self, name: str) -> None:
         """Give the name free: query, state and checkpoint are gone."""
-        with _translated(), self._redis.pipeline(transaction=True) as batch:
+        with translated(), self._redis.pipeline(transaction=True) as batch:
             batch.delete(deleted_key(name))
             batch.zrem(DELETIONS, name)
             batch.execute()
@@ -382,11 +340,11 @@ class Registry:
             if held is not None and orjson.loads(cast("bytes", held)).get("id") == order.id:
                 transaction.hdel(pipeline_key(name), "savepoint")
 
-        self._transact(write, pipeline_key(name))
+        transact(self._redis, write, pipeline_key(name))
 
     def note_kept(self, name: str) -> None:
         """Forget the order of a savepoint that a pipeline which is being deleted left behind."""
-        with _translated():
+        with translated():
             self._redis.hdel(deleted_key(name), "savepoint")
 
     def note_restored(self, name: str) -> None:
@@ -399,17 +357,17 @@ class Registry:
                 done = {**orjson.loads(cast("bytes", held)), "done": True}
                 transaction.hset(pipeline_key(name), "restore", cast("Any", orjson.dumps(done)))
 
-        self._transact(write, pipeline_key(name))
+        transact(self._redis, write, pipeline_key(name))
 
     def session_id(self) -> str | None:
         """The Spark Connect session that the service used last."""
-        with _translated():
+        with translated():
             found = cast("bytes | None", self._redis.get(SESSION))
         return None if found is None else found.decode("ascii", "replace")
 
     def note_session_id(self, session_id: str) -> None:
         """Keep which Spark Connect session the service uses."""
-        with _translated():
+        with translated():
             self._redis.set(SESSION, session_id)
 
     def _note(self, name: str, **noted: QueryHandle | Failure | RunOptions | None) -> None:
@@ -422,20 +380,7 @@ class Registry:
                 else:
                     transaction.hset(pipeline_key(name), field, cast("Any", orjson.dumps(value)))
 
-        self._transact(write, pipeline_key(name))
-
-    def _transact(self, change: Callable[[Pipeline], T], *watched: str) -> T:
-        with _translated(), self._redis.pipeline(transaction=True) as transaction:
-            for _ in range(_TRIES_MAX):
-                try:
-                    # redis-py gives this method no types.
-                    transaction.watch(*watched)  # type: ignore[no-untyped-call]
-                    result = change(transaction)
-                    transaction.execute()
-                except redis.WatchError:
-                    continue
-                return result
-        raise RegistryUnavailable("the registry is too busy: its records change all the time")
+        transact(self._redis, write, pipeline_key(name))
 
 
 def _read(transaction: Pipeline, name: str, expected_version: int | None) -> PipelineRecord:
@@ -464,23 +409,3 @@ def _check_settled(record: PipelineRecord) -> None:
         raise SavepointPending(
             f'pipeline "{record.name}" is being restored', hint="try again when it is through"
         )
-
-
-def not_found(name: str) -> PipelineNotFound:
-    """The error that no pipeline has this name, which it repeats only if it may be one."""
-    if _NAME.fullmatch(name) is None:
-        return PipelineNotFound("no pipeline has this name")
-    return PipelineNotFound(f'there is no pipeline "{name}"')
-
-
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """Turn Redis' errors into ours."""
-    try:
-        yield
-    except redis.ResponseError as error:
-        if str(error).startswith("WRONGTYPE"):
-            raise RegistryCorrupt("a key of the registry holds another type of value") from error
-        raise RegistryUnavailable("Redis refuses to keep the registry") from error
-    except redis.RedisError as error:
-        raise RegistryUnavailable("Redis does not answer") from error

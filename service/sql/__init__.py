@@ -1,12 +1,14 @@
 """SQL in, Flink's compiled plan out.
 
-statements, cursor, source_text     a script's statements and where they stand in it
+script, statements                  reading a script; what its statements are
+cursor, source_text                 where they stand in it
 dialect, grammar, foreign, sql_text Flink's grammar on sqlglot; expressions written back as SQL
 catalogue, ddl                      tables and views; CREATE TABLE
 types, literals, functions          what expressions are made of
-expressions, scope, rex             names and expressions bound to typed ones, and their rewriting
+expressions, scope                  names and expressions bound to typed ones
+coercion, rex                       casts that nobody wrote; expressions made and rewritten
 binder/                             queries to the algebra: FROM, WHERE, GROUP BY, OVER, hints
-algebra                             relational operators: immutable, typed
+algebra, terms                      relational operators, and what they are described with
 rules/                              one rewriting a file, in the order of `RULES`
 join_keys, logical_keys, intervals  what rules ask about relations
 physical/                           nodes for relations; changes, phases, sinks; their JSON
@@ -16,6 +18,7 @@ session                             statements one after the other; `compile_scr
 named_session                       a session that outlives its request, as text
 show, explain, logical_text         what SHOW, DESCRIBE and EXPLAIN answer
 errors                              the tree of what can be wrong, with line and column
+deadline                            how long planning may take
 """
 
 from service.sql.errors import (
@@ -23,6 +26,7 @@ from service.sql.errors import (
     Position,
     SqlError,
     SqlSyntaxError,
+    SqlTimeout,
     SqlTooLarge,
     UnsupportedSql,
     ValidationError,
@@ -36,6 +40,7 @@ __all__ = [
     "Session",
     "SqlError",
     "SqlSyntaxError",
+    "SqlTimeout",
     "SqlTooLarge",
     "UnsupportedSql",
     "ValidationError",

@@ -10,6 +10,7 @@ known by position; names are kept because a plan shows them.
                   stand here until a rule takes them  Over         OVER functions, taken out
     Filter        keeps rows                          Rank         the first rows of each partition
     Expand        repeats rows for grouping sets
+    GroupWindows  GROUP BY TUMBLE(ts, ..), HOP, SESSION
     Join          regular, semi and anti joins
     VersionJoin   FOR SYSTEM_TIME AS OF: temporal and lookup joins
     MultiJoin     a chain of joins on one key
@@ -19,58 +20,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from service.plan.rex import Call, InputRef
-from service.sql.rex import Expression, conjuncts, literal, ref, type_of
-from service.sql.types import BIGINT
+from service.sql.deadline import check_time
+from service.sql.rex import Expression, OverCall, conjuncts, literal, ref, type_of
+from service.sql.terms import Row, aggregate_row, join_row
+from service.sql.types import BIGINT, PROCTIME
 from state.types import LogicalType, TypeRoot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from service.plan.rex import Literal as RexLiteral
-    from service.plan.rex import Rex
+    from service.plan.rex import Literal, Rex
     from service.sql.catalogue import CatalogTable
-    from service.sql.rex import Frame, OverCall
-
-JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Names and types of columns."""
-
-    names: tuple[str, ...]
-    types: tuple[LogicalType, ...]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def nullable(self) -> Row:
-        """The same columns, each of which may be NULL."""
-        return Row(self.names, tuple(each.with_nullable(True) for each in self.types))
-
-    def joined(self, other: Row) -> Row:
-        """These columns, then those, whose names are made different."""
-        return Row(self.names + unique_names(self.names, other.names), self.types + other.types)
-
-
-def unique_names(taken: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """Names that are not taken: a number is appended to those that are.
-
-    >>> unique_names(["id", "id0"], ["id", "k"])
-    ('id1', 'k')
-    """
-    used = set(taken)
-    made = []
-    for name in names:
-        number, candidate = 0, name
-        while candidate in used:
-            candidate, number = f"{name}{number}", number + 1
-        used.add(candidate)
-        made.append(candidate)
-    return tuple(made)
+    from service.sql.rex import Frame
+    from service.sql.terms import AggregateCall, JoinKind, Ordering, RankRange, WindowSpec
 
 
 @dataclass(frozen=True)
@@ -90,7 +53,7 @@ class Scan:
 class Values:
     """Rows that stand in the statement."""
 
-    rows: tuple[tuple[RexLiteral, ...], ...]
+    rows: tuple[tuple[Literal, ...], ...]
     row: Row
 
 
@@ -122,6 +85,13 @@ class Project:
     def row(self) -> Row:
         """What the expressions give."""
         return Row(self.names, tuple(map(type_of, self.expressions)))
+
+    @cached_property
+    def scalars(self) -> tuple[Rex, ...]:
+        """The expressions of a projection that has no OVER function, or has none any more."""
+        found = tuple(each for each in self.expressions if not isinstance(each, OverCall))
+        assert len(found) == len(self.expressions), "its OVER functions have been taken out"
+        return found
 
 
 @dataclass(frozen=True)
@@ -155,17 +125,6 @@ class Join:
     def row(self) -> Row:
         """Left, then right; an outer join's other side may be NULL."""
         return join_row(self.left.row, self.right.row, self.kind)
-
-
-def join_row(left: Row, right: Row, kind: JoinKind) -> Row:
-    """What a join of two rows gives."""
-    if kind in ("SEMI", "ANTI"):
-        return left
-    if kind in ("RIGHT", "FULL"):
-        left = left.nullable()
-    if kind in ("LEFT", "FULL"):
-        right = right.nullable()
-    return left.joined(right)
 
 
 @dataclass(frozen=True)
@@ -244,24 +203,6 @@ def _equal_pairs(condition: Rex) -> list[tuple[int, int]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateCall:
-    """One aggregate of a group."""
-
-    function: str
-    arguments: tuple[int, ...]
-    type: LogicalType
-    name: str | None = None
-    filter: int | None = None
-    """A boolean column: rows for which it is not true are passed over."""
-    is_distinct: bool = False
-
-    @property
-    def identity(self) -> tuple[object, ...]:
-        """What makes two calls one."""
-        return (self.function, self.arguments, self.filter, self.is_distinct)
-
-
 @dataclass(frozen=True)
 class Aggregate:
     """A row for each group: the grouping columns, then the calls."""
@@ -278,28 +219,6 @@ class Aggregate:
     def row(self) -> Row:
         """The grouping columns, then the calls, named as Flink names them."""
         return aggregate_row(self.input.row, self.grouping, self.calls)
-
-
-def aggregate_row(row: Row, grouping: tuple[int, ...], calls: tuple[AggregateCall, ...]) -> Row:
-    """The columns of an aggregate; a call without a name is `$f` and its position."""
-    names = [row.names[index] for index in grouping]
-    for position, each in enumerate(calls):
-        base = each.name or f"$f{len(grouping) + position}"
-        name, number = base, 0
-        while name in names:
-            name, number = f"{base}_{number}", number + 1
-        names.append(name)
-    grouped = tuple(row.types[index] for index in grouping)
-    return Row(tuple(names), grouped + tuple(each.type for each in calls))
-
-
-@dataclass(frozen=True, slots=True)
-class Ordering:
-    """A column of the input and a direction."""
-
-    column: int
-    is_ascending: bool = True
-    nulls_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -352,15 +271,6 @@ class Over:
         return Row(self.input.row.names + names, self.input.row.types + types)
 
 
-@dataclass(frozen=True, slots=True)
-class RankRange:
-    """Which ranks are kept: from 1 to `end`, or to what column `end_column` says."""
-
-    start: int = 1
-    end: int | None = None
-    end_column: int | None = None
-
-
 @dataclass(frozen=True)
 class Rank:
     """The first rows of each partition by an order."""
@@ -380,20 +290,6 @@ class Rank:
             return row
         number = BIGINT.with_nullable(False)
         return Row((*row.names, self.number_name), (*row.types, number))
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpec:
-    """How a window table function cuts time."""
-
-    kind: Literal["TUMBLE", "HOP", "CUMULATE", "SESSION"]
-    time_column: int
-    size_ms: int
-    """Of SESSION: the gap."""
-    step_ms: int | None = None
-    """Of HOP: the slide. Of CUMULATE: the step."""
-    offset_ms: int | None = None
-    partition: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -421,42 +317,83 @@ class Expand:
     groups: tuple[int, ...]
     """Columns that are NULL but in the sets that have them."""
     sets: tuple[frozenset[int], ...]
+    copies: tuple[int, ...] = ()
+    """Columns that come once more, behind all, as they were."""
+    number_column: int | None = None
+    """Where the number of the repetition stands; None: behind the input's columns."""
 
     @cached_property
     def row(self) -> Row:
-        """The input's, grouped columns nullable, then `$e`."""
+        """The input's, grouped columns nullable, `$e`, and the copies."""
         row = self.input.row
-        kinds = tuple(
+        kinds = [
             kind.with_nullable(True)
             if index in self.groups and not all(index in each for each in self.sets)
             else kind
             for index, kind in enumerate(row.types)
-        )
-        return Row((*row.names, "$e"), (*kinds, BIGINT.with_nullable(False)))
+        ]
+        at = self.number_at
+        names = [*row.names[:at], "$e", *row.names[at:]]
+        names += [f"{row.names[each]}_0" for each in self.copies]
+        kinds[at:at] = [BIGINT.with_nullable(False)]
+        return Row(tuple(names), (*kinds, *(row.types[each] for each in self.copies)))
+
+    @property
+    def number_at(self) -> int:
+        """The column of the number of the repetition."""
+        return len(self.input.row) if self.number_column is None else self.number_column
 
     def projects(self) -> list[tuple[Rex, ...]]:
         """The row of each repetition; repetitions are numbered as their set leaves columns out."""
-        kinds = self.row.types
+        types = self.input.row.types
         made: list[tuple[Rex, ...]] = []
         for number, chosen in zip(self.numbers(), self.sets, strict=True):
             columns: list[Rex] = [
-                ref(index, self.input.row.types[index])
+                ref(index, kind)
                 if index not in self.groups or index in chosen
-                else literal(None, kinds[index])
-                for index in range(len(self.input.row))
+                else literal(None, kind.with_nullable(True))
+                for index, kind in enumerate(types)
             ]
-            made.append((*columns, literal(number, BIGINT.with_nullable(False))))
+            columns.insert(self.number_at, literal(number, BIGINT.with_nullable(False)))
+            made.append((*columns, *(ref(each, types[each]) for each in self.copies)))
         return made
 
     def numbers(self) -> list[int]:
         """For each set a bit for each column that it lacks, the first column highest."""
-        count = len(self.groups)
-        return [
-            sum(
-                1 << (count - 1 - at) for at, column in enumerate(self.groups) if column not in each
-            )
-            for each in self.sets
-        ]
+        return [set_number(self.groups, each) for each in self.sets]
+
+
+def set_number(groups: tuple[int, ...], chosen: frozenset[int]) -> int:
+    """A bit for each of the groups that a set lacks, the first one highest."""
+    count = len(groups)
+    return sum(1 << (count - 1 - at) for at, column in enumerate(groups) if column not in chosen)
+
+
+@dataclass(frozen=True)
+class GroupWindows:
+    """A row for each group and window that it cuts itself: GROUP BY TUMBLE(ts, ..) and its like."""
+
+    input: Relation
+    grouping: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    spec: WindowSpec
+    tells: bool
+    """Whether the row tells of the window: its start and end, and its time."""
+
+    @cached_property
+    def row(self) -> Row:
+        """The grouping columns, the calls, and what is told of the window."""
+        row = aggregate_row(self.input.row, self.grouping, self.calls)
+        if not self.tells:
+            return row
+        time = self.input.row.types[self.spec.time_column]
+        edge = LogicalType(TypeRoot.TIMESTAMP, nullable=False, precision=3)
+        told = [("w$start", edge), ("w$end", edge)]
+        if time.time_attribute == "ROWTIME":
+            told.append(("w$rowtime", time))
+        told.append(("w$proctime", PROCTIME.with_nullable(True)))
+        names, kinds = zip(*told, strict=True)
+        return Row((*row.names, *names), (*row.types, *kinds))
 
 
 Relation: TypeAlias = (
@@ -474,6 +411,7 @@ Relation: TypeAlias = (
     | Over
     | Rank
     | WindowTable
+    | GroupWindows
     | Expand
 )
 
@@ -492,6 +430,7 @@ class Sink:
 
 def inputs(relation: Relation) -> tuple[Relation, ...]:
     """The relations that this one is made of, left before right."""
+    check_time()  # what goes through a tree of relations asks for this
     match relation:
         case Scan() | Values():
             return ()

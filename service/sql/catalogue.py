@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from state.types import LogicalType
 
 CATALOGUE, DATABASE = "default_catalog", "default_database"
+COLUMNS_MAX = 10_000
+"""Columns of a table, and of a query."""
 ColumnKind = Literal["PHYSICAL", "COMPUTED", "METADATA"]
 
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from service.sql import types
-from service.sql.algebra import Row
-from service.sql.catalogue import CatalogTable, Column, Watermark
+from service.sql.catalogue import COLUMNS_MAX, CatalogTable, Column, Watermark
 from service.sql.dialect import parse_expression
 from service.sql.errors import SqlSyntaxError, UnsupportedSql, ValidationError, nearest
 from service.sql.expressions import ExpressionBinder
 from service.sql.rex import type_of
 from service.sql.scope import Scope, Source
 from service.sql.sql_text import to_sql
-from state.types import TIMESTAMP_ROOTS, LogicalType, TypeParseError, TypeRoot, parse_type
+from service.sql.terms import Row
+from state.types import TIMESTAMP_ROOTS, LogicalType, TypeParseError, parse_type
 
 if TYPE_CHECKING:
     from service.plan.rex import Rex
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from service.sql.statements import CreateTable
 
 _TYPE_ENDS = ((",",), ("METADATA",), ("COMMENT",), ("PRIMARY", "KEY"), ("CONSTRAINT",))
-COLUMNS_MAX = 10_000
 
 
 @dataclass(slots=True)
@@ -124,17 +123,14 @@ def _typed_column(name: str, cursor: Cursor) -> Column:
         raise ValidationError(
             f"type of column {name!r}: {problem}", fragment.position()
         ) from problem
-    if not _is_known(logical):
-        raise ValidationError(f"no such type: {fragment.text}", fragment.position())
+    if not types.is_known(logical):
+        hint = nearest(fragment.text.strip(), types.NAMES)
+        raise ValidationError(f"no such type: {fragment.text}", fragment.position(), hint=hint)
     if not cursor.take("METADATA"):
         return Column(name, logical)
     key = cursor.text() if cursor.take("FROM") else None
     is_virtual = cursor.take("VIRTUAL")
     return Column(name, logical, "METADATA", metadata_key=key, is_virtual=is_virtual)
-
-
-def _is_known(logical: LogicalType) -> bool:
-    return logical.root is not TypeRoot.UNRESOLVED and all(map(_is_known, logical.children))
 
 
 def _options(cursor: Cursor) -> dict[str, str]:

@@ -16,6 +16,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError, TokenError
 from sqlglot.tokens import Token, TokenType
 
+from service.sql.deadline import check_time
 from service.sql.errors import Position, SqlSyntaxError, SqlTooLarge
 from service.sql.foreign import check_hints, check_tokens
 from service.sql.grammar import check_grammar
@@ -40,8 +41,8 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
     class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]  # sqlglot has no types
         """Backticks quote names, single quotes quote text."""
 
-        IDENTIFIERS: ClassVar[list[Any]] = ["`"]
-        QUOTES: ClassVar[list[Any]] = ["'"]
+        IDENTIFIERS: ClassVar[list[str]] = ["`"]
+        QUOTES: ClassVar[list[str]] = ["'"]
         # Statements that sqlglot does not know would be one text each.
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
@@ -55,12 +56,18 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
         """Keeps calls as they were written."""
 
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
-        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse
             for name, parse in parser.Parser.FUNCTION_PARSERS.items()
             if name in _OWN_SYNTAX
         }
+
+        def _retreat(self, index: int) -> None:
+            # Reading forward ends with the text; only reading again may not.
+            if index != self._index:
+                check_time()
+                super()._retreat(index)
 
         def _parse_lambda(self, alias: bool = False) -> exp.Expression | None:
             following = self._next

@@ -3,6 +3,7 @@
 SqlError
 ├── SqlSyntaxError     the text is no statement
 ├── SqlTooLarge        the text is longer, or nested deeper, than allowed
+├── SqlTimeout         planning takes longer than it may
 ├── UnsupportedSql     a statement, clause or function that we do not plan, by its name
 ├── ValidationError    a statement that means nothing: an unknown name, types that do not fit
 └── PlanningError      a statement that has a meaning but no streaming plan
@@ -11,11 +12,12 @@ SqlError
 from __future__ import annotations
 
 import difflib
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,12 @@ class SqlTooLarge(SqlError):
     code = "sql.too-large"
 
 
+class SqlTimeout(SqlError):
+    """Planning takes longer than it may."""
+
+    code = "sql.timeout"
+
+
 class UnsupportedSql(SqlError):
     """A statement, clause or function that we do not plan."""
 
@@ -75,6 +83,27 @@ class PlanningError(SqlError):
     """A statement that has a meaning but no streaming plan."""
 
     code = "sql.planning"
+
+
+@contextmanager
+def placed(position: Position) -> Iterator[None]:
+    """Give an error that knows no place this one; too deep a recursion is one, too.
+
+    Raises:
+        SqlError: As from inside, with a place.
+    """
+    try:
+        yield
+    except SqlError as problem:
+        if problem.position is None:
+            problem.position = position
+        raise
+    except RecursionError as problem:
+        raise SqlTooLarge(
+            "the statement is nested too deeply",
+            position,
+            hint="split it over views and statements",
+        ) from problem
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from service.sql.errors import placed
 from service.sql.logical_text import logical_tree
 from service.sql.options import Options
 from service.sql.physical.descriptions import describe_physical
@@ -46,7 +47,10 @@ def explain_statement(
     planned = session.plan(subjects)
     nodes, edges = planned.document["nodes"], planned.document["edges"]
     is_query = isinstance(subjects[0], Query)
-    trees = [logical_tree(session.bound(each), has_sink=not is_query) for each in subjects]
+    trees = []
+    for each in subjects:
+        with placed(each.position):
+            trees.append(logical_tree(session.bound(each), has_sink=not is_query))
     if is_query:
         # The sink comes last, and is none.
         edges = [edge for edge in edges if edge["target"] != nodes[-1]["id"]]

@@ -1,8 +1,6 @@
 """Binding scalar expressions: from the parser's tree to typed expressions of a plan.
 
-Types are derived as Flink derives them, for they end up in the types of a plan's columns. Casts are
-put where Flink puts them implicitly: around texts that meet numbers or times, and around the
-branches of CASE.
+Types are derived as Flink derives them, for they end up in the types of a plan's columns.
 """
 
 from __future__ import annotations
@@ -13,6 +11,8 @@ from sqlglot import exp
 
 from service.plan.rex import Bound, Call, Literal, Rex, SargLiteral, SargRange, SymbolLiteral
 from service.sql import literals, types
+from service.sql.coercion import TIMES, as_branch, as_comparable
+from service.sql.deadline import check_time
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.functions import (
@@ -21,16 +21,9 @@ from service.sql.functions import (
     SCALAR_FUNCTIONS,
     WINDOW_TABLE_FUNCTIONS,
 )
-from service.sql.rex import call, cast, type_of
-from state.types import (
-    INTERVAL_ROOTS,
-    STRING_ROOTS,
-    TIMESTAMP_ROOTS,
-    LogicalType,
-    TypeParseError,
-    TypeRoot,
-    parse_type,
-)
+from service.sql.rex import as_operand, call, type_of
+from service.sql.type_names import written_type
+from state.types import INTERVAL_ROOTS, LogicalType, TypeParseError, TypeRoot, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +44,6 @@ _COMPARISONS = {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
-_TIMES = frozenset({*TIMESTAMP_ROOTS, TypeRoot.DATE, TypeRoot.TIME})
 
 
 Special: TypeAlias = "Callable[[exp.Expression], Expression | None]"
@@ -74,6 +66,7 @@ class ExpressionBinder:
             ValidationError: A name is unknown, or types do not fit.
             UnsupportedSql: A function or form that we do not plan.
         """
+        check_time()
         if self._special is not None:
             found = self._special(node)
             if found is not None:
@@ -88,8 +81,8 @@ class ExpressionBinder:
         raise UnsupportedSql(f"{node.key.upper()} is not supported", self.position(node))
 
     def rex(self, node: exp.Expression) -> Rex:
-        """A scalar expression without OVER functions."""
-        return self.bind(node)  # type: ignore[return-value]
+        """The same as a part of another expression."""
+        return as_operand(self.bind(node))
 
     def condition(self, node: exp.Expression) -> Rex:
         """A boolean expression.
@@ -167,7 +160,7 @@ class ExpressionBinder:
         if type_of(left).root in INTERVAL_ROOTS and operator == "+":
             left, right = right, left
         given = types.regular(type_of(left))
-        if given.root not in _TIMES | INTERVAL_ROOTS or operator not in "+-":
+        if given.root not in TIMES | INTERVAL_ROOTS or operator not in "+-":
             raise ValidationError(
                 f"{operator} is not defined for {given.root.name} and an interval",
                 self.position(node),
@@ -176,8 +169,6 @@ class ExpressionBinder:
         return call(operator, [left, right], given.with_nullable(nullable), syntax="SPECIAL")
 
     def _comparison(self, node: exp.Expression) -> Rex:
-        if isinstance(node.expression, exp.Subquery) or isinstance(node.this, exp.Subquery):
-            raise UnsupportedSql("a subquery as a value is not supported", self.position(node))
         operator = _COMPARISONS[type(node)]
         left, right = self._comparable(self.rex(node.this), self.rex(node.expression), node)
         nullable = type_of(left).nullable or type_of(right).nullable
@@ -186,24 +177,13 @@ class ExpressionBinder:
         return call(operator, [left, right], made)
 
     def _comparable(self, left: Rex, right: Rex, node: exp.Expression) -> tuple[Rex, Rex]:
-        """Both sides as types that can be compared."""
-        kinds = type_of(left), type_of(right)
-        if {kinds[0].root, kinds[1].root} <= STRING_ROOTS:
-            return _as_varchar(left, kinds[1]), _as_varchar(right, kinds[0])
-        if types.common_type(kinds) is not None:
-            return left, right
-        for text, other in ((0, 1), (1, 0)):
-            if kinds[text].root in STRING_ROOTS and kinds[other].root not in STRING_ROOTS:
-                target = types.regular(kinds[other]).with_nullable(kinds[text].nullable)
-                sides = [left, right]
-                sides[text] = cast(sides[text], target)
-                return sides[0], sides[1]
-        if {kinds[0].root, kinds[1].root} <= _TIMES:
-            return left, right
-        raise ValidationError(
-            f"{kinds[0].root.name} cannot be compared with {kinds[1].root.name}",
-            self.position(node),
-        )
+        made = as_comparable(left, right)
+        if made is None:
+            kinds = type_of(left).root.name, type_of(right).root.name
+            raise ValidationError(
+                f"{kinds[0]} cannot be compared with {kinds[1]}", self.position(node)
+            )
+        return made
 
     def _logical(self, node: exp.Expression) -> Rex:
         name = "AND" if isinstance(node, exp.And) else "OR"
@@ -215,8 +195,10 @@ class ExpressionBinder:
                 pending += [part.expression, part.this]
             else:
                 bound = self.condition(part)
-                is_same = isinstance(bound, Call) and bound.name == name
-                operands.extend(bound.operands if is_same else [bound])  # type: ignore[union-attr]
+                if isinstance(bound, Call) and bound.name == name:
+                    operands += bound.operands
+                else:
+                    operands.append(bound)
         nullable = types.any_nullable([type_of(each) for each in operands])
         return call(name, operands, types.BOOLEAN.with_nullable(nullable))
 
@@ -291,7 +273,7 @@ class ExpressionBinder:
         made = types.common_type([type_of(each) for each in results])
         if made is None:
             raise ValidationError("the branches of CASE have no common type", self.position(node))
-        branches = [_as_branch(each, made) for each in results]
+        branches = [as_branch(each, made) for each in results]
         operands = [part for pair in zip(conditions, branches, strict=False) for part in pair]
         return call("CASE", [*operands, branches[-1]], made)
 
@@ -308,11 +290,17 @@ class ExpressionBinder:
         return call(name, [operand], target.with_nullable(nullable), syntax="SPECIAL")
 
     def _type(self, node: exp.Expression) -> LogicalType:
-        text = node.sql(dialect="spark") if not isinstance(node, exp.DataType) else _type_text(node)
+        text = written_type(node) if isinstance(node, exp.DataType) else node.sql(dialect="spark")
+        position = self.position(node.parent or node)  # a type itself has no place
         try:
-            return parse_type(text)
+            found = parse_type(text)
         except TypeParseError as problem:
-            raise UnsupportedSql(f"type {text}: {problem}", self.position(node)) from problem
+            raise UnsupportedSql(f"type {text}: {problem}", position) from problem
+        if not types.is_known(found):
+            raise ValidationError(
+                f"no such type: {text}", position, hint=nearest(text, types.NAMES)
+            )
+        return found
 
     def _concat(self, node: exp.Expression) -> Rex:
         operands = [self.rex(node.this), self.rex(node.expression)]
@@ -321,9 +309,16 @@ class ExpressionBinder:
 
     def _extract(self, node: exp.Expression) -> Rex:
         operand = self.rex(node.expression)
+        name = node.this.name.upper()
+        if name not in _EXTRACTED:
+            raise ValidationError(
+                f"no unit of time: {node.this.name}",
+                self.position(node),
+                hint=nearest(name, _EXTRACTED),
+            )
         unit = SymbolLiteral(
             "TIME_UNIT_RANGE",
-            node.this.name.upper(),
+            name,
             LogicalType(TypeRoot.SYMBOL, nullable=False),
             "",
         )
@@ -338,6 +333,9 @@ class ExpressionBinder:
         what = literals.text(" ") if given is None else self.rex(given)
         made = types.STRING.with_nullable(type_of(operand).nullable)
         return call("TRIM", [symbol, what, operand], made, syntax="SPECIAL")
+
+    def _subquery(self, node: exp.Expression) -> Rex:
+        raise UnsupportedSql("a subquery as a value is not supported here", self.position(node))
 
     def _named(self, node: exp.Expression) -> Rex:
         """The functions that the parser reads itself because of their syntax."""
@@ -367,24 +365,6 @@ class ExpressionBinder:
         return call(name, operands, made, syntax=function.syntax)
 
 
-def _as_varchar(side: Rex, other: LogicalType) -> Rex:
-    """A text literal beside a VARCHAR is a VARCHAR of any length."""
-    if isinstance(side, Literal) and other.root is TypeRoot.VARCHAR:
-        return Literal(side.value, types.STRING.with_nullable(side.value is None), "")
-    return side
-
-
-def _as_branch(branch: Rex, made: LogicalType) -> Rex:
-    """A branch of CASE as the type of all of them; its own nullability is kept."""
-    given = type_of(branch)
-    target = made.with_nullable(given.nullable)
-    if isinstance(branch, Literal) and (
-        branch.value is None or {given.root, made.root} <= STRING_ROOTS
-    ):
-        return Literal(branch.value, made.with_nullable(branch.value is None), "")
-    return branch if types.regular(given) == target else cast(branch, target)
-
-
 def _search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) -> Rex:
     """A search argument: the value is in one of the ranges, ends included."""
     found = []
@@ -400,25 +380,12 @@ def _search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) ->
     return call("SEARCH", [value, argument], made)
 
 
-def _type_text(node: exp.DataType) -> str:
-    """A type as Flink writes it."""
-    name = node.this.name if hasattr(node.this, "name") else str(node.this)
-    arguments = ", ".join(
-        _type_text(each) if isinstance(each, exp.DataType) else each.sql()
-        for each in node.expressions
-    )
-    renamed = _TYPE_NAMES.get(name, name)
-    if node.args.get("nested"):
-        return f"{renamed}<{arguments}>"
-    return f"{renamed}({arguments})" if arguments else renamed
-
-
-_TYPE_NAMES = {
-    "TEXT": "STRING",
-    "VARCHAR": "VARCHAR",
-    "TIMESTAMPLTZ": "TIMESTAMP_LTZ",
-    "INT": "INT",
-}
+_EXTRACTED = (
+    "EPOCH", "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "ISOYEAR", "QUARTER", "MONTH", "WEEK",
+    "DAY", "DOY", "DOW", "ISODOW", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND",
+    "NANOSECOND",
+)  # fmt: skip
+"""Of Flink's `TimeIntervalUnit`, for EXTRACT."""
 _NILADIC = {
     "CURRENT_TIMESTAMP": LogicalType(TypeRoot.TIMESTAMP_LTZ, nullable=False, precision=3),
     "LOCALTIMESTAMP": LogicalType(TypeRoot.TIMESTAMP, nullable=False, precision=3),
@@ -434,6 +401,7 @@ _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] =
     exp.Null: ExpressionBinder._null,
     exp.Interval: ExpressionBinder._interval,
     exp.Paren: ExpressionBinder._paren,
+    exp.Subquery: ExpressionBinder._subquery,
     exp.Neg: ExpressionBinder._negate,
     exp.And: ExpressionBinder._logical,
     exp.Or: ExpressionBinder._logical,

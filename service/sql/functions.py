@@ -16,6 +16,8 @@ from state.types import STRING_ROOTS, LogicalType, TypeRoot
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from service.sql.terms import WindowKind
+
 Result = "Callable[[Sequence[LogicalType]], LogicalType]"
 
 
@@ -36,7 +38,7 @@ class AggregateFunction:
 
     name: str
     arguments: tuple[int, int]
-    kind: Literal["count", "argument", "sum", "average", "string", "rank"]
+    kind: Literal["count", "argument", "sum", "average", "string", "rank", "collection"]
     syntax: str = "FUNCTION"
 
 
@@ -189,10 +191,12 @@ _AGGREGATES = [
     AggregateFunction("LAST_VALUE", (1, 1), "argument"),
     AggregateFunction("SINGLE_VALUE", (1, 1), "argument"),
     AggregateFunction("LISTAGG", (1, 2), "string"),
+    AggregateFunction("ARRAY_AGG", (1, 1), "collection"),
+    AggregateFunction("COLLECT", (1, 1), "collection"),
 ]
 AGGREGATE_FUNCTIONS = {function.name: function for function in _AGGREGATES}
 RANK_FUNCTIONS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
-WINDOW_TABLE_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+WINDOW_TABLE_FUNCTIONS: tuple[WindowKind, ...] = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
 
 def aggregate_type(
@@ -205,6 +209,11 @@ def aggregate_type(
     given = types.regular(arguments[0])
     if function.kind == "string":
         return types.STRING
+    if name == "ARRAY_AGG":
+        nullable = given.nullable or may_be_empty
+        return LogicalType(TypeRoot.ARRAY, nullable=nullable, children=(given,))
+    if name == "COLLECT":
+        return LogicalType(TypeRoot.MULTISET, nullable=False, children=(given,))
     if name == "$SUM0":
         return _sum_type(given).with_nullable(False)
     if name in ("FIRST_VALUE", "LAST_VALUE", "SINGLE_VALUE"):

@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Literal, SargLiteral, SymbolLiteral
 from service.sql import algebra
+from service.sql.physical.expression_text import character_text, literal_text, type_text
 from service.sql.rex import OverCall
-from state.types import INTERVAL_ROOTS, TypeRoot, format_type
+from state.types import INTERVAL_ROOTS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from service.sql.algebra import Relation, Row
+    from service.sql.algebra import Relation
     from service.sql.rex import Expression, Frame, FrameBound
-    from state.types import LogicalType
-
-_CHARACTERS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
+    from service.sql.terms import Row, WindowSpec
 
 
 def logical_tree(sink: algebra.Sink, *, has_sink: bool = True) -> str:
@@ -161,7 +160,7 @@ def _sort(relation: algebra.Sort) -> str:
     return f"LogicalSort({', '.join(parts)})"
 
 
-def _window(spec: algebra.WindowSpec, row: Row) -> str:
+def _window(spec: WindowSpec, row: Row) -> str:
     sizes = [spec.step_ms, spec.size_ms, spec.offset_ms]
     shown = [f"{size}:INTERVAL SECOND" for size in sizes if size is not None]
     column = f"DESCRIPTOR(_UTF-16LE'{row.names[spec.time_column]}')"
@@ -193,7 +192,7 @@ def expression_text(expression: Expression, column: Callable[[int], str] = _inpu
         case Call():
             inner = ", ".join(expression_text(each, column) for each in expression.operands)
             if expression.name in ("CAST", "TRY_CAST") and expression.type is not None:
-                return f"{expression.name}({inner}):{_type(expression.type)}"
+                return f"{expression.name}({inner}):{type_text(expression.type)}"
             return f"{expression.name}({inner})"
         case OverCall():
             return _over(expression, column)
@@ -242,21 +241,9 @@ def _bound(bound: FrameBound) -> str:
 
 def _literal(literal: Literal) -> str:
     value, kind = literal.value, literal.type
-    if value is None:
-        return f"null:{_type(kind.with_nullable(True))}"
-    if kind.root in _CHARACTERS:
-        text = str(value).replace("'", "''")
-        return f"_UTF-16LE'{text}'"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if kind.root is TypeRoot.INTEGER:
-        return str(value)
-    if kind.root in INTERVAL_ROOTS:
-        return f"{value}:INTERVAL SECOND"
-    return f"{value}:{_type(kind.with_nullable(True))}"
-
-
-def _type(kind: LogicalType) -> str:
-    """As Calcite calls types."""
-    text = format_type(kind)
-    return "INTEGER" + text[3:] if text == "INT" or text.startswith("INT ") else text
+    if isinstance(value, str) and kind.root in STRING_ROOTS:
+        return character_text(value)
+    shown = literal_text(literal)
+    if value is None or isinstance(value, bool) or kind.root in {TypeRoot.INTEGER, *INTERVAL_ROOTS}:
+        return shown
+    return f"{shown}:{type_text(kind.with_nullable(True))}"

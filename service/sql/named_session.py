@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from service.sql.catalogue import CatalogTable, View
 from service.sql.physical.schema_json import table_to_json
+from service.sql.script import parse_with_text
 from service.sql.session import PlannedStatement, Session
-from service.sql.statements import CreateTable, CreateView, Drop, Statement, parse_with_text
+from service.sql.statements import CreateTable, CreateView, Drop, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

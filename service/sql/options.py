@@ -13,7 +13,7 @@ from service.plan.errors import DurationError
 from service.sql.errors import ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 MINI_BATCH_OPTIONS = {"table.exec.mini-batch.enabled": "false", "table.exec.mini-batch.size": "-1"}
 DEDUPLICATE_OPTIONS = {
@@ -97,6 +97,21 @@ class Options:
     def configuration(self, defaults: Mapping[str, str]) -> dict[str, str]:
         """What a node captures of the options when it is compiled."""
         return {key: self.values.get(key, default) for key, default in sorted(defaults.items())}
+
+    def states(
+        self, names: Sequence[str], ttls: Iterable[str | None]
+    ) -> list[dict[str, int | str]]:
+        """A node's entries of state, each with its hint's time to live or the session's."""
+        made: list[dict[str, int | str]] = []
+        for index, (name, ttl) in enumerate(zip(names, ttls, strict=True)):
+            shown = self.state_ttl if ttl is None else format_duration_ms(parse_duration_ms(ttl))
+            made.append({"index": index, "ttl": shown, "name": name})
+        return made
+
+    @property
+    def catalog_objects(self) -> str:
+        """How much of a table a plan holds: ALL, SCHEMA or IDENTIFIER."""
+        return self.text("table.plan.compile.catalog-objects", "ALL")
 
     @property
     def state_ttl(self) -> str:

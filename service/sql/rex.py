@@ -6,7 +6,9 @@ another; every such move is one of the functions here.
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias, overload
 
 from service.plan.rex import (
@@ -19,12 +21,16 @@ from service.plan.rex import (
     SargLiteral,
     SymbolLiteral,
 )
+from service.sql.deadline import check_time
+from service.sql.errors import SqlTooLarge
 from state.types import LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 BOOLEAN = LogicalType(TypeRoot.BOOLEAN)
+PARTS_MAX = 60_000
+"""Parts of one expression, as many as words of a query: merged queries may double it each time."""
 _SYNTAX = {
     "=": "BINARY", "<>": "BINARY", "<": "BINARY", ">": "BINARY", "<=": "BINARY", ">=": "BINARY",
     "+": "BINARY", "-": "BINARY", "*": "BINARY", "/": "BINARY", "||": "BINARY",
@@ -94,13 +100,29 @@ def literal(value: PlanValue, logical: LogicalType) -> Literal:
 TRUE = literal(True, BOOLEAN.with_nullable(False))
 
 
-def call(name: str, operands: Sequence[Rex], logical: LogicalType, *, syntax: str = "") -> Call:
+def call(
+    name: str, operands: Sequence[Expression], logical: LogicalType, *, syntax: str = ""
+) -> Call:
     """A built-in function or operator."""
     chosen = syntax or _SYNTAX.get(name, "FUNCTION")
-    return Call(name, 1, "built-in", tuple(operands), logical, chosen, None, "")
+    inside = tuple(map(as_operand, operands))
+    return Call(name, 1, "built-in", inside, logical, chosen, None, "")
 
 
-def cast(operand: Rex, logical: LogicalType) -> Rex:
+def as_operand(expression: Expression) -> Rex:
+    """An expression as a part of another.
+
+    In a select list an OVER function may be one, until `split_over` takes it out. The tree of a
+    plan has no such operand, so its types have none: this is the one place that passes over it.
+    """
+    return typing.cast("Rex", expression)
+
+
+@overload
+def cast(operand: Rex, logical: LogicalType) -> Rex: ...
+@overload
+def cast(operand: Expression, logical: LogicalType) -> Expression: ...
+def cast(operand: Expression, logical: LogicalType) -> Expression:
     """The operand as another type; itself if it has it."""
     return operand if type_of(operand) == logical else call("CAST", [operand], logical)
 
@@ -187,6 +209,7 @@ def rewrite(rex: Expression, change: Callable[[InputRef], Rex]) -> Expression:
         case InputRef():
             return change(rex)
         case Call():
+            check_time()
             operands = tuple(rewrite(operand, change) for operand in rex.operands)
             return rex if operands == rex.operands else replace(rex, operands=operands)
         case FieldAccess():
@@ -228,9 +251,26 @@ def shift(rex: Expression, by: int) -> Expression:
     return rewrite(rex, lambda column: replace(column, index=column.index + by))
 
 
+@overload
+def substitute(rex: Rex, expressions: Sequence[Rex]) -> Rex: ...
+@overload
+def substitute(rex: Expression, expressions: Sequence[Expression]) -> Expression: ...
 def substitute(rex: Expression, expressions: Sequence[Expression]) -> Expression:
-    """The expression with each column replaced by what a projection below it computes."""
-    return rewrite(rex, lambda column: expressions[column.index])
+    """The expression with each column replaced by what a projection below it computes.
+
+    Raises:
+        SqlTooLarge: It has more than `PARTS_MAX` parts then.
+    """
+    made = rewrite(rex, lambda column: as_operand(expressions[column.index]))
+    if sum(1 for _ in islice(walk(made), PARTS_MAX + 1)) > PARTS_MAX:
+        raise SqlTooLarge(f"an expression of more than {PARTS_MAX} parts, as queries are merged")
+    return made
+
+
+def column_of(rex: Expression) -> int:
+    """The position of an expression that is known to be a column of the input."""
+    assert isinstance(rex, InputRef), "what stands here is a column"
+    return rex.index
 
 
 def has_over(expressions: Iterable[Expression]) -> bool:

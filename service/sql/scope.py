@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from service.plan.rex import CorrelVariable, FieldAccess, Rex
@@ -11,8 +12,8 @@ from service.sql.rex import ref
 from state.types import row_type
 
 if TYPE_CHECKING:
-    from service.sql.algebra import Row
     from service.sql.errors import Position
+    from service.sql.terms import Row
     from state.types import LogicalType
 
 OUTER = "outer"
@@ -31,12 +32,21 @@ class Source:
     """Columns that USING merged into those of another source: only a qualified name finds them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scope:
     """The sources of a query, and of the query around it."""
 
     sources: tuple[Source, ...]
     outer: Scope | None = None
+
+    @cached_property
+    def _columns(self) -> dict[str, list[tuple[Source, int]]]:
+        """The columns of each name, with their sources: tables may have thousands."""
+        found: dict[str, list[tuple[Source, int]]] = {}
+        for source in self.sources:
+            for index, name in enumerate(source.row.names):
+                found.setdefault(name, []).append((source, index))
+        return found
 
     def resolve(self, parts: tuple[str, ...], position: Position) -> Rex:
         """The column, or field of a column, that a dotted name means.
@@ -78,10 +88,9 @@ class Scope:
             path = parts[1:] if qualified else parts
             matches = [
                 (source, index)
-                for source in self.sources
-                if alias is None or source.alias == alias
-                for index, name in enumerate(source.row.names)
-                if name == path[0] and (qualified or index not in source.hidden)
+                for source, index in self._columns.get(path[0], ())
+                if (alias is None or source.alias == alias)
+                and (qualified or index not in source.hidden)
             ]
             if len(matches) > 1:
                 raise ValidationError(f"column {'.'.join(parts)!r} is ambiguous", position)

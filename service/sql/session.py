@@ -9,16 +9,17 @@ from service.sql.algebra import Sink
 from service.sql.binder.query import QueryBinder
 from service.sql.catalogue import CatalogTable, Catalogue, Column, View
 from service.sql.ddl import create_table
-from service.sql.errors import SqlError, SqlTooLarge, UnsupportedSql, ValidationError
+from service.sql.errors import UnsupportedSql, ValidationError, nearest, placed
 from service.sql.options import Options
 from service.sql.physical.changelog import infer_changes
 from service.sql.physical.convert import convert
 from service.sql.physical.lookup_materialize import settle_lookups
 from service.sql.physical.nodes import Node, SinkSpec
 from service.sql.physical.phases import split_phases
-from service.sql.physical.sinks import bind_sink, settle_conflicts
+from service.sql.physical.sinks import bind_sink, check_times, settle_conflicts
 from service.sql.physical.windows import with_retractions
 from service.sql.rules import rewrite
+from service.sql.script import parse_script
 from service.sql.statements import (
     CompilePlan,
     CreateTable,
@@ -35,7 +36,6 @@ from service.sql.statements import (
     SetOption,
     Show,
     Statement,
-    parse_script,
 )
 from service.sql.to_plan import PlannedNodes, to_plan
 
@@ -77,8 +77,12 @@ class Session:
         """Run one statement.
 
         Raises:
-            SqlError: It is wrong.
+            SqlError: It is wrong; the error always has a place.
         """
+        with placed(statement.position):
+            return self._run(statement)
+
+    def _run(self, statement: Statement) -> PlannedStatement | None:
         match statement:
             case SetOption():
                 self.catalogue.options[statement.key] = statement.value
@@ -112,24 +116,12 @@ class Session:
             SqlError: There is none.
         """
         options = Options(dict(self.catalogue.options))
-        try:
-            sinks = [self._sink(insert, options) for insert in inserts]
+        sinks = []
+        for insert in inserts:
+            with placed(insert.position):
+                sinks.append(self._planned(insert, options))
+        with placed(inserts[0].position):
             return to_plan(sinks, options)
-        except RecursionError as problem:
-            raise SqlTooLarge(
-                "the statement is nested too deeply",
-                inserts[0].position,
-                hint="split it over views and statements",
-            ) from problem
-
-    def _sink(self, insert: Insert | Query, options: Options) -> Node:
-        """The nodes of one INSERT."""
-        try:
-            return self._planned(insert, options)
-        except SqlError as problem:
-            if problem.position is None:
-                problem.position = insert.position
-            raise
 
     def bound(self, insert: Insert | Query) -> Sink:
         """What an INSERT means, before any rule.
@@ -155,6 +147,7 @@ class Session:
         below = convert(rewrite(sink.input, options), options)
         spec = SinkSpec(sink.table, sink.conflict, sink.target_columns)
         node = Node(spec, (below,), below.row)
+        check_times(node)
         node = infer_changes(node, options)
         node = with_retractions(settle_lookups(node, options))
         node = settle_conflicts(node, options, insert.position)
@@ -174,12 +167,15 @@ class Session:
     def _drop(self, statement: Drop) -> None:
         names = self.catalogue.qualify(statement.names)
         found = self.catalogue.objects.get(names)
-        is_kind = isinstance(found, CatalogTable if statement.kind == "TABLE" else View)
-        if is_kind:
+        kind = CatalogTable if statement.kind == "TABLE" else View
+        if isinstance(found, kind):
             del self.catalogue.objects[names]
         elif not statement.if_exists:
+            known = self.catalogue.objects.items()
             raise ValidationError(
-                f"no {statement.kind.lower()} {'.'.join(statement.names)!r}", statement.position
+                f"no {statement.kind.lower()} {'.'.join(statement.names)!r}",
+                statement.position,
+                hint=nearest(names[-1], [key[-1] for key, each in known if isinstance(each, kind)]),
             )
 
 

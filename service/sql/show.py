@@ -19,10 +19,10 @@ from state.types import format_type
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from service.sql.algebra import Row
     from service.sql.catalogue import Catalogue, Column, View
     from service.sql.errors import Position
     from service.sql.statements import Describe, Show
+    from service.sql.terms import Row
     from state.types import LogicalType
 
 Cell: TypeAlias = str | bool | None

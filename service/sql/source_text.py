@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 
 from service.sql.errors import Position
 
@@ -22,5 +24,16 @@ class Fragment:
 
     def position(self, offset: int = 0) -> Position:
         """The place in the script of a character of this fragment."""
-        before = self.script[: self.start + offset]
-        return Position(before.count("\n") + 1, len(before) - before.rfind("\n"))
+        at = self.start + offset
+        starts = _line_starts(self.script)
+        line = bisect_right(starts, at)
+        return Position(line, at - starts[line - 1] + 1)
+
+
+@lru_cache(maxsize=4)
+def _line_starts(script: str) -> list[int]:
+    """Where each line begins. Every name that is bound asks for its place, so it is kept."""
+    starts = [0]
+    while (found := script.find("\n", starts[-1])) >= 0:
+        starts.append(found + 1)
+    return starts

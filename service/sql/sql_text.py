@@ -13,7 +13,7 @@ from sqlglot import exp, generator
 class _Generator(generator.Generator):  # type: ignore[misc]  # sqlglot has no types
     """Upper-case keywords, names always quoted, calls as they were written."""
 
-    TRANSFORMS: ClassVar[dict[Any, Any]] = {
+    TRANSFORMS: ClassVar[dict[type, Any]] = {
         **generator.Generator.TRANSFORMS,
         exp.Interval: lambda self, node: (
             f"INTERVAL {self.sql(node, 'this')} {node.args['unit'].name.upper()}"

@@ -25,12 +25,12 @@ from state.types import LogicalType, TypeRoot, format_type, row_type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from service.sql.algebra import Row
+    from service.sql.terms import Ordering, Row
 
 _OBJECT_ONLY = frozenset({TypeRoot.SYMBOL, TypeRoot.DESCRIPTOR, TypeRoot.RAW})
 
 
-def type_to_json(logical: LogicalType) -> Any:
+def type_to_json(logical: LogicalType) -> str | dict[str, Any]:
     """SQL text, or an object where a time attribute or an empty literal is inside."""
     if not _needs_object(logical):
         return format_type(logical)
@@ -122,12 +122,22 @@ _INTERNAL_CLASSES = {
 """What a key in a view is to Java, where that is not the class that its type has by default."""
 
 
-def row_to_json(row: Row, *, nullable: bool = True) -> Any:
+def row_to_json(row: Row, *, nullable: bool = True) -> str | dict[str, Any]:
     """Columns as the type of a row."""
     return type_to_json(row_type(row.names, row.types, nullable=nullable))
 
 
-def rex_list(expressions: Sequence[Rex]) -> list[Any]:
+def order_to_json(order: Sequence[Ordering]) -> dict[str, Any]:
+    """Columns and directions."""
+    return {
+        "fields": [
+            {"index": key.column, "isAscending": key.is_ascending, "nullIsLast": key.nulls_last}
+            for key in order
+        ]
+    }
+
+
+def rex_list(expressions: Sequence[Rex]) -> list[dict[str, Any]]:
     """Several expressions."""
     return [rex_to_json(rex) for rex in expressions]
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from service.sql.deadline import check_time
+from service.sql.errors import SqlTooLarge
 from service.sql.physical.descriptions import describe
 from service.sql.physical.node_json import properties
 from service.sql.physical.nodes import ExchangeSpec, MultiJoinSpec, SinkSpec
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from service.sql.physical.nodes import Node
 
 FLINK_VERSION = "2.3"
+NESTING_MAX = 180
+"""Arrays and objects inside each other: what is compiled must fit into the body of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class _Writer:
 
     def add(self, node: Node) -> int:
         """The id of a node, which is written if it is new."""
+        check_time()
         inputs = [self.add(each) for each in node.inputs]
         identity = (node.spec, tuple(inputs), node.row, node.changes)
         known = self._ids.get(identity) if self._options.reuses_plans else None
@@ -70,9 +75,28 @@ class _Writer:
             value["inputProperties"] = _input_properties(node)
         value["outputType"] = row_to_json(node.row)
         value["description"] = describe(node)
+        _check_nesting(value)
         self.nodes.append(value)
         self.edges += [_edge(source, made) for source in inputs]
         return made
+
+
+def _check_nesting(value: dict[str, Any]) -> None:
+    """Refuse a node that nobody could read again.
+
+    Raises:
+        SqlTooLarge: It is nested deeper than `NESTING_MAX`.
+    """
+    level: list[Any] = [value]
+    for _ in range(NESTING_MAX):
+        children = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [part for each in children for part in each if isinstance(part, (dict, list))]
+        if not level:
+            return
+    raise SqlTooLarge(
+        "an expression is nested deeper than a plan can hold",
+        hint="put brackets around the halves of a long chain of operators",
+    )
 
 
 def _input_properties(node: Node) -> list[dict[str, Any]]:

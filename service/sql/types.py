@@ -22,6 +22,12 @@ from state.types import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+NAMES = (
+    "ARRAY", "BIGINT", "BINARY", "BOOLEAN", "BYTES", "CHAR", "DATE", "DECIMAL", "DOUBLE", "FLOAT",
+    "INT", "INTERVAL", "MAP", "MULTISET", "ROW", "SMALLINT", "STRING", "TIME", "TIMESTAMP",
+    "TIMESTAMP_LTZ", "TINYINT", "VARBINARY", "VARCHAR",
+)  # fmt: skip
+"""For hints about types that are not."""
 BOOLEAN = LogicalType(TypeRoot.BOOLEAN)
 INT = LogicalType(TypeRoot.INTEGER)
 BIGINT = LogicalType(TypeRoot.BIGINT)
@@ -205,3 +211,8 @@ _RANK = [
     TypeRoot.FLOAT,
     TypeRoot.DOUBLE,
 ]
+
+
+def is_known(logical: LogicalType) -> bool:
+    """Whether a type, and all in it, is one of Flink's."""
+    return logical.root is not TypeRoot.UNRESOLVED and all(map(is_known, logical.children))

@@ -12,6 +12,7 @@ Used by the Redis backend, the ledger and the reader; `Transport` is what the cr
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import time
 from dataclasses import dataclass, field
@@ -122,6 +123,7 @@ class _Connection(Protocol):
 
     def on_connect(self) -> None: ...
     def disconnect(self) -> None: ...
+    def can_read(self) -> bool: ...
     def send_command(self, *args: str) -> None: ...
     def send_packed_command(self, command: Any) -> None: ...
     def read_response(self) -> Any: ...
@@ -133,7 +135,7 @@ class RedisTransport:
     Characteristics:
         timeouts      of connect and of each reply
         repeats       opening a connection, and repeatable batches, up to a limit
-        thread-safe   yes; a connection for each round trip under way
+        thread-safe   yes; a connection for each round trip under way, kept for the next one
         forks         a child opens connections of its own
     """
 
@@ -146,6 +148,8 @@ class RedisTransport:
         self._backoff_ms = limits.backoff_ms
         self._expected = incarnation
         self._pool = self._own_pool(source, limits)
+        self._spare: list[tuple[int, _Connection]] = []
+        """Connections that nobody uses, each with the process that opened it."""
 
     @property
     def incarnation(self) -> str:
@@ -169,6 +173,8 @@ class RedisTransport:
 
     def close(self) -> None:
         """Close all connections."""
+        while (connection := self._spared()) is not None:
+            self._give_back(connection)
         self._pool.disconnect()
 
     def _attempted(self, commands: Sequence[Command], *, is_repeatable: bool) -> list[Any]:
@@ -177,19 +183,56 @@ class RedisTransport:
                 time.sleep(self._backoff_ms * 2 ** (attempt - 1) / 1_000)
             is_last = attempt == self._attempts - 1
             try:
-                connection = self._pool.get_connection()
+                connection = self._connection()
             except RedisError as error:
                 if is_last or isinstance(error, _DENIED):
                     raise translate(error) from error
                 continue
             try:
-                return _exchange(cast("_Connection", connection), commands)
-            except RedisError as error:
+                replies = _exchange(connection, commands)
+            except BaseException as error:
+                # Whatever it was: the connection was closed, and the pool counts those it lent.
+                self._give_back(connection)
+                if not isinstance(error, RedisError):
+                    raise
                 if is_last or not is_repeatable or isinstance(error, _DENIED):
                     raise translate(error) from error
-            finally:
-                self._pool.release(connection)
+            else:
+                self._spare.append((os.getpid(), connection))
+                return replies
         raise StateUnavailable("redis was not tried")
+
+    def _connection(self) -> _Connection:
+        """A connection that nobody uses.
+
+        Taking one from the pool and giving it back costs as much as the round trip of a short
+        command, so one whose replies were all read is kept beside the pool.
+        """
+        while (connection := self._spared()) is not None:
+            try:
+                if not connection.can_read():
+                    return connection
+            except RedisError:
+                # The server closed it; the pool opens it again, and we see who answers.
+                pass
+            connection.disconnect()
+            self._give_back(connection)
+        return cast("_Connection", self._pool.get_connection())
+
+    def _give_back(self, connection: _Connection) -> None:
+        self._pool.release(cast("redis.Connection", connection))
+
+    def _spared(self) -> _Connection | None:
+        """One of the spare connections, no longer spare; those of a parent process are left."""
+        while self._spare:
+            try:
+                process, connection = self._spare.pop()
+            except IndexError:
+                # Another thread took the last one.
+                break
+            if process == os.getpid():
+                return connection
+        return None
 
     def _own_pool(
         self, source: redis.Redis | ClientSettings, limits: ClientSettings
@@ -356,6 +399,4 @@ def _reply_of_all(connection: _Connection, count: int) -> Any:
 
 
 def _misses_function(reply: Any) -> bool:
-    if isinstance(reply, list):
-        return any(isinstance(each, ResponseError) and _misses_function(each) for each in reply)
     return isinstance(reply, ResponseError) and _MISSING_FUNCTION in str(reply)

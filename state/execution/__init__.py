@@ -9,7 +9,7 @@ record_context.py   a record in flight
 key_context.py      whose key is current
 key_accounting.py   which record holds which key
 buffers.py          where records wait: active and blocking buffer
-channels.py         how batches leave and come back; retries
+channels.py         how batches leave and come back
 stretches.py        what lies between two non-records (FLIP-425's epochs), and their order
 combined.py         `combine_all`: several operations of one record side by side
 sync_point.py       `hold_key`: go on once the key is held

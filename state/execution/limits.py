@@ -1,7 +1,7 @@
 """How much the controller may hold, and for how long it may wait.
 
 Every queue and every wait of the controller has its bound here. Three of them are Flink's options
-with Flink's defaults (FLIP-425, as released in 2.3); `from_options` takes them by their names.
+with Flink's defaults (FLIP-425, as released in 2.3); their names are here for whoever takes them.
 
 Where Flink lets one record more than the limit in flight (it waits while the count is *greater*
 than the limit), ours is the stricter reading: never more than the limit. Only timers, and records
@@ -11,10 +11,6 @@ of another key that a process begins, may go over it, and by no more than `overd
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 IN_FLIGHT_OPTION = "execution.async-state.total-buffer-size"
 BATCH_OPTION = "execution.async-state.active-buffer-size"
@@ -50,26 +46,6 @@ class ControllerLimits:
                 raise ValueError(f"{name} begins at 1, found {getattr(self, name)}")
         if self.overdraft_max < 0:
             raise ValueError(f"overdraft_max begins at 0, found {self.overdraft_max}")
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, int]) -> ControllerLimits:
-        """Limits from Flink's options, each in its own unit (records, requests, milliseconds).
-
-        Args:
-            options: By Flink's names; other names than the three above are refused.
-
-        Raises:
-            ValueError: A name is not one of the three, or a number is below 1.
-        """
-        names = {
-            IN_FLIGHT_OPTION: "in_flight_max",
-            BATCH_OPTION: "batch_max",
-            TIMEOUT_OPTION: "timeout_ms",
-        }
-        unknown = sorted(options.keys() - names.keys())
-        if unknown:
-            raise ValueError(f"no such option of asynchronous state: {', '.join(unknown)}")
-        return cls(**{names[option]: number for option, number in options.items()})
 
 
 DEFAULT_LIMITS = ControllerLimits()

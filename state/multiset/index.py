@@ -11,11 +11,14 @@ more than 32 bytes stands by a digest of its own: long columns that repeat are h
 
 Buckets are those of linear hashing. The number of buckets is in the history's header and grows by
 one, never by doubling: bucket `n` takes its lines from one older bucket. So the index is never
-written anew as a whole, a bucket holds about `BUCKET_ENTRIES` lines at any length of the history,
-and what a change costs does not depend on it. The number does not shrink while a history is spread.
+written anew as a whole, a bucket holds about 32 lines at most whatever the length of the history,
+and what a change costs does not grow with it. The number does not shrink while a history is spread.
 
 Why not a field for each entry: what Redis takes for an epoch of 1,000 changes goes by the number of
-fields, in Lua above all, and a history of some thousand entries has only some hundred buckets.
+fields, in Lua above all, and a history of some thousand entries has only some hundred buckets. Such
+an epoch touches most of these, so that they are twice as large as what is added to the index of a
+longer history, where a change is mostly alone in its bucket and its bytes count. How many buckets
+there are is stored, so an index that has more than it would get now is good as it is.
 
 Source: W. Litwin, Linear Hashing, VLDB 1980.
 """
@@ -23,7 +26,8 @@ Source: W. Litwin, Linear Hashing, VLDB 1980.
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
+from base64 import b64encode
+from binascii import a2b_base64
 from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -41,13 +45,19 @@ if TYPE_CHECKING:
     Characters = NDArray[np.uint8]
     """A matrix: the characters of texts of one length, a row each."""
 
-BUCKET_ENTRIES = 16
-"""Entries for each bucket when their number grows. Part of the stored format."""
+BUCKET_ENTRIES = 32
+"""Entries for each bucket while a history is not long."""
+LONG_ENTRIES = 8_192
+"""A history of more entries than this is long."""
+LONG_BUCKET_ENTRIES = 16
+"""Entries for each bucket that is added to the index of a long history."""
 
 DIGEST_CHARACTERS = 20
 LINE_BYTES = 38
 
 _DIGEST_BYTES = 15
+_FEW_DIGESTS = 32
+"""Fewer digests are looked at one by one, which is faster then."""
 _DIGITS = 16
 _LINE = re.compile(rb"([A-Za-z0-9+/]{20}) ([0-9]{16})\n")
 _SPACE, _NEWLINE, _ZERO = 32, 10, 48
@@ -78,13 +88,19 @@ def digests_of(matches: Iterable[bytes]) -> Characters:
 
 
 def buckets_for(size: int) -> int:
-    """How many buckets a history of so many entries has at least."""
+    """How many buckets a history of so many entries has at least; one entry more, at most one more.
+
+    >>> [buckets_for(size) for size in (0, 32, 33, 8_192, 8_193, 8_209, 1_000_000)]
+    [1, 1, 2, 256, 257, 258, 62244]
+    """
+    if size > LONG_ENTRIES:
+        return LONG_ENTRIES // BUCKET_ENTRIES - (LONG_ENTRIES - size) // LONG_BUCKET_ENTRIES
     return max(1, -(-size // BUCKET_ENTRIES))
 
 
 def bucket_of(digest: bytes, buckets: int) -> int:
     """The bucket of a digest where there are so many."""
-    place = int.from_bytes(b64decode(digest[:8])[:4]) >> 2
+    place = int.from_bytes(a2b_base64(digest[:8])[:4]) >> 2
     bits = (buckets - 1).bit_length()
     bucket = place & ((1 << bits) - 1)
     return bucket - (1 << (bits - 1)) if bucket >= buckets else bucket
@@ -97,6 +113,15 @@ def buckets_of(digests: Characters, buckets: int) -> Integers:
     bucket = place & ((1 << bits) - 1)
     bucket[bucket >= buckets] -= 1 << max(bits - 1, 0)
     return bucket
+
+
+def buckets_of_each(digests: Sequence[bytes], buckets: int) -> list[int]:
+    """The bucket of each digest."""
+    if len(digests) < _FEW_DIGESTS:
+        return [bucket_of(each, buckets) for each in digests]
+    characters = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_CHARACTERS)
+    numbers: list[int] = buckets_of(characters, buckets).tolist()
+    return numbers
 
 
 def origin_of(bucket: int, buckets: int) -> int:
@@ -117,13 +142,10 @@ def parse_bucket(text: bytes | None) -> list[tuple[bytes, int]]:
         StateCorrupt: It is no bucket.
     """
     text = text or b""
-    pairs = []
-    for at in range(0, len(text), LINE_BYTES):
-        line = _LINE.fullmatch(text, at, at + LINE_BYTES)
-        if line is None:
-            raise StateCorrupt("the index of a history is not as we write it")
-        pairs.append((line[1], int(line[2])))
-    return pairs
+    lines = _LINE.findall(text)
+    if len(lines) * LINE_BYTES != len(text):
+        raise StateCorrupt("the index of a history is not as we write it")
+    return [(digest, int(number)) for digest, number in lines]
 
 
 def write_bucket(pairs: Iterable[tuple[bytes, int]]) -> bytes:

@@ -26,7 +26,6 @@ from state.multiset.probing import EVER, Matching, SpreadHistory, SpreadProber, 
 from state.multiset.spread import BLOCK_ENTRIES, EXPIRY, STATE
 from state.multiset.strategy import HistoryPolicy, Strategy
 from state.multiset.text import (
-    FEW,
     GONE,
     NEWEST,
     NO_HISTORIES,
@@ -34,7 +33,7 @@ from state.multiset.text import (
     is_spread,
     parse_packed,
 )
-from state.multiset.vectors import bytes_of
+from state.multiset.vectors import bytes_of, is_among, order_of
 from state.multiset.walk import IndexWalk
 
 if TYPE_CHECKING:
@@ -46,6 +45,10 @@ if TYPE_CHECKING:
     from state.backends.interface import EpochTransaction, Read, Write
 
     Integers = NDArray[np.int64]
+
+
+_FEW_MATCHES = 256
+"""Up to so many entries are compared one by one: starting Arrow's kernels would take longer."""
 
 
 @dataclass(slots=True)
@@ -67,7 +70,7 @@ class Histories:
     expired: Integers
     """Per key: entries that were dropped as past their time."""
     written_ms: Integers
-    """Per key: time of the last write, as LEGACY counts it; -1 if unknown."""
+    """Per key: time of the last write, as LEGACY counts it; -1 if unknown, or not LEGACY."""
     due_from: int
     """Keys from here on are there only because something of them may be due to expire."""
     vanished: Integers
@@ -284,7 +287,8 @@ class HistoryLoader:
         newest = np.zeros(count, np.int64)
         newest[owner] = packed.sequence
         written_ms = np.full(count, -1, np.int64)
-        written_ms[packed_keys] = _whole_written_ms(packed)[: packed_keys.size]
+        if self._policy.strategy is Strategy.LEGACY:
+            written_ms[packed_keys] = _whole_written_ms(packed)[: packed_keys.size]
         kept = self._alive.nonzero()[0]
         expired = np.bincount(owner[~self._alive], minlength=count)
         size = np.bincount(owner[kept], minlength=count)
@@ -367,7 +371,7 @@ class HistoryLoader:
         for key, history in self._spread.items():
             is_packed[key] = False
             low, high = entry_key.searchsorted([key, key + 1])
-            found = (np.isin(history.found, sequence[low:high])).nonzero()[0]
+            found = is_among(history.found, sequence[low:high]).nonzero()[0]
             place = low + np.searchsorted(sequence[low:high], history.found[found])
             group[place] = history.found_group[found]
         groups = self._groups_in_question(entry_key[is_packed[entry_key]])
@@ -379,11 +383,12 @@ class HistoryLoader:
         rows = packed.rows(packed_entry[candidates])
         matches = self._matching.of_rows(rows)
         owner = entry_key[candidates]
-        if candidates.size <= FEW:
+        if 2 * candidates.size <= groups.size:
             groups = self._matching.narrow(groups, rows)
-            self._match_few(group, candidates, owner, matches, groups)
-        else:
-            self._match_many(group, candidates, owner, matches, groups)
+            if not groups.size:
+                return group
+        match = self._match_few if candidates.size <= _FEW_MATCHES else self._match_many
+        match(group, candidates, owner, matches, groups)
         return group
 
     def _match_few(
@@ -447,7 +452,7 @@ def _whole_written_ms(packed: PackedHistories) -> Integers:
 
 def _unread_entries(history: SpreadHistory) -> tuple[Integers, Integers, Integers]:
     """Key, number and place, which is -1, of each entry in a block that needed not be read."""
-    unread = history.unread[~np.isin(history.unread, np.array([*history.blocks], np.int64))]
+    unread = history.unread[~is_among(history.unread, np.array([*history.blocks], np.int64))]
     sequence = (unread[:, None] * BLOCK_ENTRIES + np.arange(BLOCK_ENTRIES)).ravel()
     return np.full(sequence.size, history.key), sequence, np.full(sequence.size, -1)
 
@@ -459,7 +464,7 @@ def _sorted_entries(
     if is_sorted:
         return parts[0]
     key, sequence, place = (np.concatenate(column) for column in zip(*parts, strict=True))
-    by_key = np.lexsort((sequence, key))
+    by_key = order_of(key, sequence)
     return key[by_key], sequence[by_key], place[by_key]
 
 

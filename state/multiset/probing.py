@@ -32,7 +32,7 @@ from state.multiset.spread import (
     parse_numbers,
 )
 from state.multiset.text import Header, is_spread, parse_header
-from state.multiset.vectors import bytes_of
+from state.multiset.vectors import bytes_of, distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,8 +114,10 @@ class Touched:
     @cached_property
     def group_retracts(self) -> NDArray[np.bool_]:
         """Per group: whether it has a retraction."""
-        retracts: NDArray[np.bool_] = self.group_retractions > 0
-        return retracts
+        begins = self.groups.start[:-1]
+        if not begins.size:
+            return np.zeros(0, np.bool_)
+        return np.logical_or.reduceat(~self.groups.accumulates, begins)
 
 
 @dataclass(slots=True)
@@ -253,10 +255,14 @@ class SpreadProber:
     def _buckets(self, header: Header, groups: Integers, digests: Characters) -> list[int]:
         """Buckets to read: those of the groups, and those that the epoch may have to split."""
         count = header.buckets
-        wanted = set(buckets_of(digests, count).tolist())
+        wanted = buckets_of(digests, count)
         additions = self._touched.group_additions[groups].sum()
         coming = range(count, buckets_for((header.size or 0) + int(additions)))
-        return sorted(wanted.union(origin_of(bucket, count) for bucket in coming))
+        if coming:
+            origins = [origin_of(bucket, count) for bucket in coming]
+            wanted = np.append(wanted, np.array(origins, np.int64))
+        buckets: list[int] = distinct(wanted).tolist()
+        return buckets
 
     def take(
         self,
@@ -303,8 +309,11 @@ class SpreadProber:
         touched = self._touched
         entries = np.bincount(group, minlength=touched.group_additions.size)
         goes = (touched.group_additions == 0) & (touched.group_retractions >= entries)
-        block, count = np.unique(block_of(found[goes[group]]), return_counts=True)
-        blocks: Integers = block[count == BLOCK_ENTRIES]
+        block = block_of(found[goes[group]])
+        block.sort()
+        # No number occurs twice, so of a block there are sixteen at most.
+        first, last = block[: 1 - BLOCK_ENTRIES], block[BLOCK_ENTRIES - 1 :]
+        blocks: Integers = first[first == last]
         return blocks
 
     def block_reads(self, histories: Sequence[SpreadHistory]) -> list[Read]:
@@ -358,9 +367,10 @@ class SpreadProber:
 
     @staticmethod
     def _missing(history: SpreadHistory) -> list[int]:
-        named = np.setdiff1d(block_of(history.found), history.unread)
-        wanted = np.concatenate([history.top, named, history.due])
-        return [block for block in np.unique(wanted).tolist() if block not in history.blocks]
+        wanted = set(distinct(block_of(history.found)).tolist())
+        wanted.difference_update(history.unread.tolist())
+        wanted.update(history.top.tolist(), history.due.tolist())
+        return sorted(wanted.difference(history.blocks))
 
     def _retractions(self, key: int) -> int:
         known = self._touched.retractions

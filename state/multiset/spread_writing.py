@@ -21,7 +21,7 @@ from state.multiset.index import (
 )
 from state.multiset.spread import STATE, SpreadNames, block_of
 from state.multiset.text import NEWEST, Header, before_rows, write_packed
-from state.multiset.vectors import bytes_of
+from state.multiset.vectors import bytes_of, distinct, is_among
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,11 +119,11 @@ class SpreadWriter:
         mine = epoch.entries_of(self._key)
         removed = epoch.histories.entries.sequence[mine][epoch.outcome.entry_removed[mine]]
         puts = self._puts
-        touched = np.unique(block_of(np.concatenate([removed, history.expired, puts.sequence])))
+        touched = distinct(block_of(np.concatenate([removed, history.expired, puts.sequence])))
         kept = mine.start + epoch.stays[mine].nonzero()[0]
-        kept = kept[np.isin(block_of(epoch.histories.entries.sequence[kept]), touched)]
+        kept = kept[is_among(block_of(epoch.histories.entries.sequence[kept]), touched)]
         written = self._put_blocks(kept, history)
-        self._drop_blocks(np.setdiff1d(touched, written))
+        self._drop_blocks(touched[~is_among(touched, written)])
         self._put_header(self._change_index(history, np.append(removed, history.expired)))
         return self._writes
 
@@ -142,9 +142,9 @@ class SpreadWriter:
         buckets = max(was, buckets_for(int(self._epoch.outcome.size[self._key])))
         stays = np.ones(len(index.lines), np.bool_)
         if history.expired.size:
-            stays = ~np.isin(numbers_in(index.lines), removed)
+            stays = ~is_among(numbers_in(index.lines), removed)
         else:
-            stays[history.found_line[np.isin(history.found, removed)]] = False
+            stays[history.found_line[is_among(history.found, removed)]] = False
         fresh = puts.is_new.nonzero()[0]
         first = int(history.groups[0]) if history.groups.size else 0
         new = lines_of(history.digests[puts.group[fresh] - first], puts.sequence[fresh])
@@ -164,7 +164,8 @@ class SpreadWriter:
         chosen[: stays.size] &= stays
         lines = np.concatenate([index.lines, new])
         written = self._put_buckets(lines, bucket, chosen.nonzero()[0])
-        emptied = np.setdiff1d(changed[:was].nonzero()[0], written).tolist()
+        changed[written] = False
+        emptied = changed[:was].nonzero()[0].tolist()
         if emptied:
             self._writes.append(HashDelete(self._names.index, [b"%d" % each for each in emptied]))
         return buckets
@@ -213,11 +214,14 @@ class SpreadWriter:
             return sequence
         new = before_rows(self._puts.sequence, epoch.now_ms)
         lines = self._rows.of_changes(self._puts.content, new)
+        written = np.full(self._puts.key.size, epoch.now_ms)
         if kept.size:
-            by_number = np.argsort(sequence)
-            sequence = sequence[by_number]
             lines = pa.concat_arrays([packed.lines.take(pa.array(place)), lines])
-            lines = lines.take(pa.array(by_number))
+            written = np.append(packed.written_ms[place], written)
+            if (sequence[1:] < sequence[:-1]).any():
+                by_number = np.argsort(sequence)
+                sequence, written = sequence[by_number], written[by_number]
+                lines = lines.take(pa.array(by_number))
         block = block_of(sequence)
         start = differs(block).nonzero()[0]
         numbers = block[start]
@@ -228,8 +232,6 @@ class SpreadWriter:
         if fresh:
             members = [b"%d" % number for number in fresh]
             self._writes.append(SortedPut(names.order, _interleaved(fresh, members)))
-        written = np.append(packed.written_ms[place], np.full(self._puts.key.size, epoch.now_ms))
-        written = written[by_number] if kept.size else written
         oldest = np.minimum.reduceat(written, start).tolist()
         self._writes.append(SortedPut(names.stamps, _interleaved(oldest, fields)))
         return numbers

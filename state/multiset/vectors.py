@@ -1,4 +1,4 @@
-"""Arrow arrays of bytes to Python's bytes and back."""
+"""Arrow arrays of bytes to Python's bytes, and sets of small numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+_SPAN_MAX = 1 << 16
+"""Tables of numbers have so many places at most."""
 
 
 def content_of(array: pa.Array) -> tuple[memoryview, NDArray[np.int64]]:
@@ -21,6 +27,47 @@ def content_of(array: pa.Array) -> tuple[memoryview, NDArray[np.int64]]:
     first = int(ends[0])
     content = memoryview(data)[first : int(ends[-1])] if data else memoryview(b"")
     return content, ends - first
+
+
+def distinct(numbers: Integers) -> Integers:
+    """The numbers that occur, ascending; where they lie close together, without sorting."""
+    if not numbers.size:
+        return numbers
+    low = int(numbers.min())
+    span = int(numbers.max()) - low + 1
+    if span > _SPAN_MAX:
+        return np.unique(numbers)
+    occurs = np.zeros(span, np.bool_)
+    occurs[numbers - low] = True
+    return occurs.nonzero()[0] + low
+
+
+def is_among(numbers: Integers, members: Integers) -> Flags:
+    """Whether each number is one of the members; where these lie close together, by a table."""
+    if not numbers.size or not members.size:
+        return np.zeros(numbers.size, np.bool_)
+    low = int(members.min())
+    span = int(members.max()) - low + 1
+    if span > _SPAN_MAX:
+        return np.isin(numbers, members)
+    # The place behind the table's end stands for all that is outside.
+    table = np.zeros(span + 1, np.bool_)
+    table[members - low] = True
+    place = numbers - low
+    place[(place < 0) | (place >= span)] = span
+    among: Flags = table[place]
+    return among
+
+
+def order_of(key: Integers, sequence: Integers) -> Integers:
+    """The places of pairs in their order; none is negative, and no two are equal."""
+    if not key.size:
+        return np.zeros(0, np.int64)
+    bound = int(sequence.max()) + 1
+    if (int(key.max()) + 1) * bound < 1 << 62:
+        # Any sort will do, and one of plain integers is fastest.
+        return np.argsort(key * bound + sequence)
+    return np.lexsort((sequence, key))
 
 
 def bytes_of(array: pa.Array) -> list[bytes]:

@@ -26,7 +26,7 @@ from state.multiset.spread import EXPIRY, STATE, SpreadNames
 from state.multiset.spread_writing import EpochResult, Puts, Rows, SpreadWriter
 from state.multiset.strategy import Strategy
 from state.multiset.text import before_rows, packed_headers, parse_packed, write_packed
-from state.multiset.vectors import bytes_of
+from state.multiset.vectors import bytes_of, order_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +146,7 @@ class HistoryWriter:
         content = np.concatenate([outcome.entry_content[replaced], outcome.born_content])
         is_new = np.arange(key.size) >= replaced.size
         if replaced.size:
-            by_key = np.lexsort((sequence, key))
+            by_key = order_of(key, sequence)
             key, sequence, content, is_new = (
                 each[by_key] for each in (key, sequence, content, is_new)
             )
@@ -274,10 +274,5 @@ def _merged(
     key = np.concatenate([part[0] for part in parts])
     sequence = np.concatenate([part[1] for part in parts])
     lines = pa.concat_arrays([part[2] for part in parts])
-    bound = int(sequence.max()) + 1
-    if (int(key.max()) + 1) * bound < 1 << 62:
-        # No two are equal, so any sort will do, and one of plain integers is fastest.
-        by_key = np.argsort(key * bound + sequence)
-    else:
-        by_key = np.lexsort((sequence, key))
+    by_key = order_of(key, sequence)
     return key[by_key], sequence[by_key], lines.take(pa.array(by_key))

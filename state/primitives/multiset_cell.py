@@ -11,7 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from state.multiset.index import bucket_of, buckets_for, origin_of, write_bucket
+from state.multiset.index import (
+    bucket_of,
+    buckets_for,
+    buckets_of_each,
+    origin_of,
+    write_bucket,
+)
 from state.multiset.spread import BLOCK_ENTRIES
 from state.multiset.text import Header
 from state.primitives.multiset_history import KnownHistory
@@ -192,11 +198,11 @@ class MultisetCell(KnownHistory):
         if not self._stays_spread and not self._has_all_digests:
             self._index_all()
         lines: dict[int, list[tuple[bytes, int]]] = {}
-        for digest, sequences in self._digests.items():
-            if not sequences:
-                continue
-            bucket = lines.setdefault(bucket_of(digest, self.buckets), [])
-            bucket += [(digest, sequence) for sequence in sequences]
+        buckets = buckets_of_each([*self._digests], self.buckets)
+        for bucket, (digest, sequences) in zip(buckets, self._digests.items(), strict=True):
+            if sequences:
+                named = [(digest, sequence) for sequence in sequences]
+                lines.setdefault(bucket, []).extend(named)
         changed = self._changed_buckets() if self._stays_spread else set(lines)
         for number in sorted(changed):
             field = b"%d" % number

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from state.backends.interface import HashGet
 from state.errors import StateCorrupt
-from state.multiset.index import BUCKET_ENTRIES, bucket_of, origin_of, parse_bucket
+from state.multiset.index import bucket_of, buckets_for, buckets_of_each, origin_of, parse_bucket
 from state.multiset.spread import BLOCK_ENTRIES, SpreadNames
 from state.multiset.text import NEWEST
 from state.primitives.cells import UNKNOWN, Cell
@@ -208,9 +208,11 @@ class KnownHistory(Cell):
         if number in self._known_buckets or self._has_all_digests:
             return
         self._known_buckets.add(number)
-        for digest, sequence in parse_bucket(text):
-            if bucket_of(digest, self._buckets_before) != number:
-                raise StateCorrupt("a line of a history's index is in another's bucket")
+        lines = parse_bucket(text)
+        found = buckets_of_each([digest for digest, _ in lines], self._buckets_before)
+        if found.count(number) != len(lines):
+            raise StateCorrupt("a line of a history's index is in another's bucket")
+        for digest, sequence in lines:
             self._digests.setdefault(digest, []).append(sequence)
 
     def learn_stamps(
@@ -236,7 +238,7 @@ class KnownHistory(Cell):
 
     def unknown_origin(self) -> int | None:
         """The bucket to know before an entry is appended, as it is split; None if none is."""
-        if self.is_complete or self.size < BUCKET_ENTRIES * self.buckets:
+        if self.is_complete or buckets_for(self.size + 1) <= self.buckets:
             return None
         number = origin_of(self.buckets, self._buckets_before)
         return None if number in self._known_buckets else number
@@ -348,7 +350,7 @@ class KnownHistory(Cell):
             numbers = self.numbers_of(digest)
             self._touch_digest(digest)
             numbers.append(sequence)
-        if self._stays_spread and self.size > BUCKET_ENTRIES * self.buckets:
+        if self._stays_spread and buckets_for(self.size) > self.buckets:
             self.buckets += 1
         self.put(sequence, entry)
 

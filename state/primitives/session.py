@@ -227,14 +227,6 @@ class StateSession:
         """The timers of one domain."""
         return self.open(TimersHandle, descriptor)
 
-    def renew(self, transaction: EpochTransaction) -> None:
-        """Go on with another transaction of the same epoch, after a `fetch` that failed.
-
-        What was read stays good: both show the state after the epoch before. Statistics of the
-        transaction begin anew.
-        """
-        self._transaction = transaction
-
     def execute(self, requests: Sequence[Request]) -> None:
         """Read for all requests in one round trip; see `StateExecutor`.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from state.execution.record_context import Phase
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -45,6 +47,8 @@ class ManualChannel:
         self._choose = choose
         self._answered: list[RecordContext] = []
         self.under_way: list[RecordContext] = []
+        self.sent: list[RecordContext] = []
+        """Whose requests were sent; a record is here as often as it waited."""
         self.batches: list[int] = []
         """Sizes of what was sent."""
         self.in_batches_of_one_key: list[bytes] = []
@@ -56,6 +60,7 @@ class ManualChannel:
         busy = {context.key for context in self.under_way}
         self.in_batches_of_one_key += [each.key for each in batch if each.key in busy]
         self.under_way += batch
+        self.sent += batch
 
     def answer(self, *positions: int) -> None:
         """Execute requests by their position among those under way; without any, all of them."""
@@ -64,6 +69,12 @@ class ManualChannel:
         if chosen:
             self._executor.execute([context.request for context in chosen])
         self._answered += chosen
+
+    def check_over(self) -> None:
+        """Assert that no key had two requests under way, and that every record was ended."""
+        assert self.in_batches_of_one_key == []
+        assert self.under_way == []
+        assert all(each.phase is Phase.DISPOSED for each in self.sent)
 
     def receive(self, wait_ms: int) -> Sequence[RecordContext]:
         """What was answered; a controller that waits has `choose` decide."""

@@ -12,6 +12,7 @@ from service.plan import load_plan
 from service.runtime.dataflow import PipelineJob, start_query, stateful_nodes
 from service.runtime.records import RunOptions
 from state.epochs import EpochLedger
+from tests.oracles.plans import STARVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 Columns = dict[str, str]
 WAIT_S = 240
-_STARVED = "Python worker failed to connect back"
 MODE = ["INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE"]
 
 
@@ -222,9 +222,8 @@ class Pipeline:
         while not until(records := self.progress()):
             failure = self.query.exception()
             if failure is not None:
-                # Spark gives a new Python process 10 s; on a busy machine that can be too few, and
-                # a supervisor would start the query again, too.
-                assert _STARVED in str(failure), str(failure)[:4_000]
+                # A supervisor would start the query again, too.
+                assert STARVED in str(failure), str(failure)[:4_000]
                 self.start()
             assert time.monotonic() < deadline, f"still {records[-3:]}"
             after = f"{records[-1]['epoch']}-0" if records else "0-0"

@@ -34,15 +34,13 @@ from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs import StatefulNode
 from service.runtime.specs.compacting import compacting_spec
 from state.errors import OperatorFailed
-from state.testing.execution import ManualChannel
+from tests.operators.laws import answered_any_way
 from tests.oracles import RECORDED
 from tests.oracles.__main__ import main
 from tests.oracles.cases import read_lines
 from tests.service.plan.builders import recorded_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import redis
 
     from tests.conftest import RedisServer
@@ -220,12 +218,7 @@ def test_what_is_emitted_is_what_the_definition_says(
     view = CompactedView((1,), upsert_key, keeps_first=behavior == "NOTHING")
     built = spec(domain, upsert_key=upsert_key, behavior=behavior, ttl_ms=(10_000,))
 
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
-    harness = OperatorHarness.on_heap(
-        built, channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    harness = answered_any_way(built, data)
     size = data.draw(st.integers(1, 4))
     emitted: list[Change] = []
     for at, came in enumerate(given_changes):

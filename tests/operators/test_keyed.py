@@ -33,8 +33,8 @@ from operators.testing.operator_harness import (
 from state.descriptors import JSON, TimersDescriptor, ValueDescriptor
 from state.errors import OperatorFailed
 from state.execution.channels import BlockingChannel
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import answered_any_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -202,13 +202,8 @@ def test_what_is_emitted_depends_on_the_input_only(
         for key, amount, is_delete, second in steps
     ]
 
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
     plain = OperatorHarness.on_heap(spec())
-    other = OperatorHarness.on_heap(
-        spec(), channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    other = answered_any_way(spec(), data)
     expected = plain.run([*changes, Watermark(103), At(103)])
     assert other.run([*changes, Watermark(103), At(103)], epoch_changes=size) == expected
 

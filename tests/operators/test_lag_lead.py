@@ -20,8 +20,8 @@ from operators.testing.operator_harness import (
     update_after,
     update_before,
 )
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import answered_any_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,13 +139,8 @@ def test_each_row_shows_its_neighbours(
 ) -> None:
     """At every prefix; whatever the epochs are, and the order of answers."""
 
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
     harness = OperatorHarness.on_heap(spec(functions))
-    other = OperatorHarness.on_heap(
-        spec(functions), channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    other = answered_any_way(spec(functions), data)
     emitted: list[Change] = []
     for at, change in enumerate(changes):
         emitted += harness.run([change])

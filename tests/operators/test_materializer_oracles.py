@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from operators.testing.harness import run_case
+from operators.testing.recorded import run_case
 from state.multiset.strategy import Strategy
 from tests.oracles import RECORDED
 

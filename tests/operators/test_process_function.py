@@ -35,6 +35,7 @@ from service.runtime.specs import BUILDERS, StatefulNode
 from state.descriptors import JSON, MatchColumns
 from state.lexicographic import lexicographic_codec
 from state.types import parse_type
+from tests.operators.laws import emits_the_same_any_way
 from tests.service.plan.builders import recorded_plan
 
 if TYPE_CHECKING:
@@ -172,6 +173,19 @@ def test_a_function_has_every_kind_of_state() -> None:
     ]
     assert harness.statistics[0]["orphans"] == 1
     assert [each.row for each in harness.run([At(10)])] == [("a", "a", "a at 10")]
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    came=st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab"), st.integers(0, 3))),
+    size=st.integers(1, 4),
+    data=st.data(),
+)
+def test_a_function_emits_the_same_any_way(
+    came: list[tuple[int, str, int]], size: int, data: st.DataObject
+) -> None:
+    steps: Steps = [Of(side, insert(key, amount)) for side, key, amount in came]
+    emits_the_same_any_way(everything(), [*steps, At(9), At(20)], data, size)
 
 
 def test_a_function_has_the_ttl_of_the_plan_unless_it_says_otherwise() -> None:

@@ -54,8 +54,12 @@ def test_late_is_what_is_not_above_the_last_row_that_was_emitted() -> None:
     """As in Flink, which compares with the last timer that fired, not with the watermark."""
     harness = OperatorHarness.on_heap(spec())
     assert harness.run([insert(1, at(3)), Watermark(9)]) == [insert(1, at(3))]
-    assert harness.run([insert(2, at(8)), insert(3, at(3)), insert(4, at(5))]) == []
+    assert (
+        harness.run([insert(2, at(8)), insert(3, at(3)), insert(4, at(5)), delete(9, at(1))]) == []
+    )
+    assert harness.statistics[-1]["late"] == 1
     assert harness.run([Watermark(10)]) == [insert(4, at(5)), insert(2, at(8))]
+    assert [each["late"] for each in harness.statistics] == [0, 1, 0]
 
 
 def test_rows_of_one_processing_time_come_in_order_in_the_next() -> None:
@@ -123,6 +127,29 @@ def test_what_is_emitted_is_sorted_between_watermarks(
     harness.run(given)
     kept = {b"last_emitted"} if expected else set()
     assert harness.stored_names() - {b"counters"} == kept
+
+
+arrivals = st.lists(st.one_of(st.integers(1, 3), st.none()), max_size=16)
+
+
+@given(arrivals=arrivals, size=st.integers(1, 4), data=st.data())
+def test_of_one_processing_time_the_rows_come_in_order(
+    arrivals: list[int | None], size: int, data: st.DataObject
+) -> None:
+    """None: the next processing time has come."""
+    given: list[Any] = []
+    expected: list[Change] = []
+    waiting: list[Change] = []
+    for number, each in enumerate([*arrivals, None]):
+        if each is None:
+            given.append(At(10 * number + 10))
+            expected += sorted(waiting, key=lambda change: -change.row[0])
+            waiting.clear()
+        else:
+            given.append(insert(each, None))
+            waiting.append(given[-1])
+    chosen = spec(rowtime=None, order=V_DESC)
+    assert emits_the_same_any_way(chosen, given, data, size) == expected
 
 
 def test_on_redis_as_on_heap(redis_client: redis.Redis) -> None:

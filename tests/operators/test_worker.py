@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from typing import TYPE_CHECKING
 
@@ -18,14 +19,21 @@ from operators.upsert_materializer import MaterializerSpec
 from operators.wire import KEY_GROUP, KIND, ORDER, SEQUENCE, TICK, WorkerError, wire_schema
 from operators.worker import OperatorTask, Places, TaskSettings, installed_version
 from state.backends.interface import EpochStamp
+from state.descriptors import JSON
 from state.epochs import EpochLedger
+from state.errors import StateCorrupt
+from state.execution.key_accounting import hashed
 from state.key_groups import key_group
+from state.testing.proxy import Proxy
 from state.types import arrow_type, parse_type
 
 if TYPE_CHECKING:
     import redis
 
     from operators.keyed import InputChange
+    from operators.process_function import FunctionChange, FunctionEpoch, FunctionSetting
+    from operators.spec import OperatorSpec
+    from tests.conftest import RedisServer
 
 NODE = "3_sink-materializer"
 TYPES = (parse_type("STRING"), parse_type("INT"))
@@ -77,7 +85,9 @@ def batch(changes: list[tuple[str, str, int]], *, first: int = 0, time_ms: int =
     return pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def run(task: TaskSettings, what: MaterializerSpec, epoch: int, *batches: pa.Table) -> list[object]:
+def run(
+    task: TaskSettings, what: MaterializerSpec | OperatorSpec, epoch: int, *batches: pa.Table
+) -> list[object]:
     """The emitted changes as text, and the notes."""
     out: list[object] = []
     for each in OperatorTask(task, what.to_json()).run(epoch, iter(batches)):
@@ -233,6 +243,89 @@ def test_values_of_rows_stay_out_of_what_spark_is_told(
         list(OperatorTask(task, function.to_json()).run(1, rows))
 
     assert "N14228" not in "".join(traceback.format_exception(failed.value))
+
+
+class Counting(ProcessFunction):
+    """Counts the changes of a key; one of 666 finds state that it cannot read."""
+
+    @classmethod
+    def result(cls, spec: FunctionSetting) -> RowSpec:
+        return RowSpec(types=(TYPES[1],), names=("n",))
+
+    def __init__(self, setting: FunctionSetting) -> None:
+        self._descriptor = setting.value("count", JSON)
+        self.states = (self._descriptor,)
+
+    def open(self, epoch: FunctionEpoch) -> None:
+        self._count = epoch.session.value(self._descriptor)
+
+    async def process(self, change: FunctionChange) -> None:
+        if change.row[1] == 666:
+            raise StateCorrupt("no number")
+        count = (await self._count.value() or 0) + 1
+        await self._count.update(count)
+        change.emit(RowKind.INSERT, (count,))
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> ProcessFunctionSpec:
+    """A keyed operator, which the controller runs."""
+    monkeypatch.setattr(process_function, "find_function", lambda _: Counting)
+    return ProcessFunctionSpec.build(
+        function="Counting",
+        inputs=(InputSpec(types=TYPES, names=("k", "v"), key=(0,)),),
+        output=RowSpec(types=(TYPES[0], TYPES[1]), names=("k", "n")),
+    )
+
+
+def test_an_error_of_state_says_where_it_happened(
+    redis_client: redis.Redis, ledger: EpochLedger, counting: ProcessFunctionSpec
+) -> None:
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+    key = re.escape(hashed(b'["N14228"]'))
+
+    with pytest.raises(
+        WorkerError, match=rf"state-corrupt\] no number .*{NODE}, epoch 1, key {key}"
+    ):
+        run(task, counting, 1, batch([("+I", "N14228", 666)]))
+
+    ledger.open_run([NODE], KEY_GROUPS)
+    with pytest.raises(WorkerError, match=rf"state-fenced\] .* \(in .*{NODE}, epoch 1\)$"):
+        run(task, counting, 1, batch([("+I", "N14228", 1)]))
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+def test_what_is_lost_before_anything_was_written_is_asked_for_again(
+    redis_server: RedisServer,
+    redis_client: redis.Redis,
+    ledger: EpochLedger,
+    counting: ProcessFunctionSpec,
+    lost: str,
+) -> None:
+    """The commit is the last round trip of a task: lost, it fails the attempt, and only that."""
+    rows = batch([("+I", key, 1) for key in "abca"])
+    expected = [("+I", key, count) for key, count in zip("abca", (1, 1, 1, 2), strict=True)]
+    with Proxy(redis_server.port) as proxy:
+        task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS), redis_url=proxy.url)
+        assert run(task, counting, 1, rows)[:4] == expected
+        before = proxy.requests
+        assert run(task, counting, 1, rows)[:4] == expected
+        round_trips = proxy.requests - before
+
+        for passed in range(round_trips):
+            cut = proxy.cut_after_requests if lost == "request" else proxy.cut_after_replies
+            cut(passed)
+            if passed < round_trips - 1:
+                assert run(task, counting, 1, rows)[:4] == expected
+                continue
+            with pytest.raises(WorkerError, match=r"state-unavailable\] .*epoch 1"):
+                run(task, counting, 1, rows)
+        assert round_trips > 2
+
+        assert run(task, counting, 1, rows)[:4] == expected
+        close(ledger, task.run, 1)
+        second = run(task, counting, 2, rows)[:4]
+    assert second == [("+I", key, count) for key, count in zip("abca", (3, 2, 2, 4), strict=True)]
 
 
 def test_what_comes_of_one_change_keeps_its_order_wherever_it_went() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from operators.testing.harness import run_case
+from operators.testing.recorded import run_case
 from state.multiset.strategy import Strategy
 from tests.oracles.cases import Case, Outcome
 

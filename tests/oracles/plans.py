@@ -11,6 +11,7 @@ import orjson
 from pyspark.errors import PySparkException
 
 from operators.errors import InvalidSpec, OperatorError
+from operators.expressions.errors import ExpressionError, UnsupportedExpression
 from service.plan import PlanError, explain, load_plan, unsupported
 from service.plan.durations import parse_duration_ms
 from service.plan.nodes import Sink
@@ -21,7 +22,6 @@ from service.runtime.dataflow_errors import (
     UnsupportedConnector,
     UnsupportedNode,
 )
-from service.runtime.expressions.errors import ExpressionError, UnsupportedExpression
 from service.runtime.launcher import package_version
 from service.runtime.records import PipelineOptions
 from service.settings import ExecutionSettings, FilesSettings, Settings
@@ -38,12 +38,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pyspark.sql.connect.session import SparkSession
+
     from service.plan import CompiledPlan, ExecNode, Unsupported
     from service.runtime.records import RunOptions
     from tests.oracles.changelogs import Change
     from tests.oracles.engines import Engines
 
 MAX_PARALLELISM = 8
+STARTS_MAX = 4
+STARVED = "Python worker failed to connect back"
+"""Spark gives a new Python process 10 s, which can be too few on a busy machine."""
 _REFUSALS = (PlanError, DataflowError, ExpressionError, InvalidSpec)
 _NO_NAME = re.compile(r"[^a-z0-9]+")
 _numbers = itertools.count(1)
@@ -151,17 +156,33 @@ def _on_spark(
     ledger = EpochLedger(engines.redis_client(), name)
     ledger.drop()
     job = _job(case, plan, name, work, engines)
-    run = ledger.open_run([each.id for each in job.operators()], MAX_PARALLELISM)
-    query = start_query(engines.spark_session(), replace(job, run=run))
-    try:
-        query.processAllAvailable()
-    except PySparkException as failure:
+    failure = _run_query(job, ledger, engines.spark_session())
+    if failure is not None:
         return _failed("the query failed", recorded, failure)
-    finally:
-        query.stop()
     if recorded is not None:
         return "Flink fails on it; the query ran"
     return _compare(case, plan, work)
+
+
+def _run_query(
+    job: PipelineJob, ledger: EpochLedger, session: SparkSession
+) -> PySparkException | None:
+    """Run a job until its input is read; why it failed. Starved ones go on, as in service."""
+    nodes = [each.id for each in job.operators()]
+    failed: PySparkException | None = None
+    for _ in range(STARTS_MAX):
+        query = start_query(session, replace(job, run=ledger.open_run(nodes, MAX_PARALLELISM)))
+        try:
+            query.processAllAvailable()
+        except PySparkException as failure:
+            failed = failure
+        else:
+            return None
+        finally:
+            query.stop()
+        if STARVED not in str(failed):
+            break
+    return failed
 
 
 def _compare(case: Case, plan: CompiledPlan, work: Path) -> str | None:

@@ -18,13 +18,8 @@ from hypothesis import strategies as st
 
 from operators.changelog import Change, Row, RowKind, check_well_formed, materialize_upserts
 from operators.testing.batch import UpsertView, comparable
-from operators.testing.harness import (
-    Emission,
-    MaterializerHarness,
-    Step,
-    expect,
-    first_difference,
-)
+from operators.testing.harness import Emission, MaterializerHarness, Step
+from operators.testing.recorded import expect, first_difference
 from operators.testing.strategies import INTEGERS, ODD, Domain, changes, epochs, specs
 from operators.upsert_materializer import MaterializerSpec, UpsertMaterializer
 from state.multiset.history import HistoryPage

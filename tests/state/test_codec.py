@@ -53,6 +53,31 @@ def test_columns_encode_as_single_rows_do(table: Table) -> None:
     assert rows == [codec.encode(each) for each in table[1]]
 
 
+@given(tables(), st.booleans())
+@settings(deadline=None)
+def test_leading_columns_are_those_of_whole_rows(table: Table, is_array: bool) -> None:
+    codec, columns = of_table(table)
+    rows = codec.encode_columns(columns)
+    whole = codec.decode_columns(rows)
+
+    for count in range(1, len(columns) + 1):
+        leading = codec.decode_leading(rows if is_array else rows.to_pylist(), count)
+        # As canonical rows, since NaN differs from itself.
+        short = RowCodec(codec.types[:count], codec.names[:count])
+        assert short.encode_columns(leading).equals(short.encode_columns(whole[:count]))
+
+
+def test_what_is_behind_leading_numbers_is_not_parsed() -> None:
+    codec = codec_of("BIGINT", "DECIMAL(5, 2)", "STRING", "INT")
+
+    first, second = codec.decode_leading([b'[-7,"1.50",what,ever]', b"[null,null,]"], 2)
+
+    assert first.to_pylist() == [-7, None]
+    assert second.to_pylist() == [Decimal("1.50"), None]
+    with pytest.raises(CodecError):
+        codec.decode_leading([b'[-7,"1.50",what,ever]'], 3)
+
+
 @given(tables(), st.data())
 @settings(deadline=None)
 def test_slices_and_chunks_encode_as_whole_columns_do(table: Table, data: st.DataObject) -> None:

@@ -1,20 +1,4 @@
-r"""CAST and TRY_CAST, and the conversions that other functions apply to their operands.
-
-    from \\ to     integer     FLOAT DOUBLE   DECIMAL       BOOLEAN     string     date and time
-    integer       wraps       Java           NULL if over  <> 0        digits     -
-    FLOAT DOUBLE  saturates*  Java           NULL if over  <> 0        Java       -
-    DECIMAL       wraps       nearest        HALF_UP       <> 0        plain      -
-    BOOLEAN       1, 0        1, 0           1, 0          same        TRUE       -
-    string        parsed      parsed         parsed        parsed      length     parsed
-    DATE          -           -              -             -           ISO        midnight
-    TIMESTAMP     -           -              -             -           all digits digits cut
-
-    * to TINYINT and SMALLINT through INT, whose low bits remain.
-A text that cannot be parsed ends the query for CAST and gives NULL for TRY_CAST; what is NULL
-above is NULL for both. CHAR(n) is cut and padded with blanks, VARCHAR(n) cut.
-
-Source: Flink's `casting` rules (2.3), checked by running it.
-"""
+"""CAST and TRY_CAST as `operators.expressions.cast_rules` says, and other functions' operands."""
 
 from __future__ import annotations
 
@@ -23,6 +7,9 @@ from dataclasses import replace
 from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions import cast_rules
+from operators.expressions.families import FLOATING
+from operators.expressions.integers import INTEGER
 from service.runtime.expressions import instants, parsing
 from service.runtime.expressions.integers import LONG, wrapped, wrapped_decimal
 from service.runtime.expressions.site import Column, Site, Value, bind, failing, null_of
@@ -36,17 +23,14 @@ from state.types import (
     TIMESTAMP_ROOTS,
     LogicalType,
     TypeRoot,
-    format_type,
 )
 
-_FLOATING = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 _DOUBLE = spark.DoubleType()
 _STRING = spark.StringType()
 _LIMITS = {
     TypeRoot.INTEGER: (-(1 << 31), (1 << 31) - 1),
     TypeRoot.BIGINT: (-(1 << 63), (1 << 63) - 1),
 }
-_INTEGER = LogicalType(TypeRoot.INTEGER)
 
 
 def cast(site: Site) -> Column:
@@ -63,10 +47,7 @@ def convert(site: Site, value: Value, target: LogicalType) -> Column:
     """An operand in the type that the function computes in; strings keep their length."""
     if value.type.root is TypeRoot.NULL:
         return null_of(target)
-    if _same_values(value.type, target):
-        return value.column
-    strings = value.type.root in STRING_ROOTS and target.root in STRING_ROOTS
-    if strings or (value.type.root in BINARY_ROOTS and target.root in BINARY_ROOTS):
+    if cast_rules.keeps_form(value.type, target) or _same_values(value.type, target):
         return value.column
     changed = replace(site, type=target)
     found = bind(value, lambda x: _cast(changed, replace(value, column=x), trying=False))
@@ -91,57 +72,44 @@ def _cast(site: Site, value: Value, *, trying: bool) -> Column:
         return null_of(target)
     if source.root is target.root is not TypeRoot.CHAR and _same_values(source, target):
         return value.column
+    cast_rules.check_conversion(site, source, target)
     found = _converted(value.column, source, target)
-    if found is None:
-        site.refuse(f"no conversion from {format_type(source)} to {format_type(target)}")
-    if source.root in STRING_ROOTS and not trying and target.root not in _TOTAL_FOR_TEXT:
-        message = f"a text is no {format_type(target.with_nullable(True))}"
+    message = cast_rules.failure_of(source, target, trying=trying)
+    if message is not None:
         found = sf.coalesce(found, sf.when(value.column.isNotNull(), failing(message, target)))
     return found
 
 
-_TOTAL_FOR_TEXT = STRING_ROOTS | BINARY_ROOTS
-
-
-def _converted(x: Column, source: LogicalType, target: LogicalType) -> Column | None:
+def _converted(x: Column, source: LogicalType, target: LogicalType) -> Column:
     root = target.root
     if root in STRING_ROOTS:
-        text = _to_text(x, source)
-        return None if text is None else _with_length(text, source, target)
+        return _with_length(_to_text(x, source), source, target)
     if source.root in STRING_ROOTS:
         return _from_text(x, target)
     if root in INTEGER_BITS:
         return _to_integer(x, source, target)
-    if root in _FLOATING:
+    if root in FLOATING:
         return _to_floating(x, source, target)
     if root is TypeRoot.DECIMAL:
         return _to_decimal(x, source, target)
     if root is TypeRoot.BOOLEAN:
-        return x != 0 if _is_number(source) else None
+        return x != 0
     if root is TypeRoot.DATE:
         return _to_date(x, source)
     if root in TIMESTAMP_ROOTS:
         return _to_timestamp(x, source, target)
-    if root in BINARY_ROOTS and source.root in BINARY_ROOTS:
-        return _binary(x, target)
-    return None
+    return _binary(x, target)
 
 
-def _is_number(logical: LogicalType) -> bool:
-    return logical.root in INTEGER_BITS or logical.root in (*_FLOATING, TypeRoot.DECIMAL)
-
-
-def _to_integer(x: Column, source: LogicalType, target: LogicalType) -> Column | None:
+def _to_integer(x: Column, source: LogicalType, target: LogicalType) -> Column:
     if source.root is TypeRoot.BOOLEAN:
         return x.cast(spark_type(target))
     if source.root in INTEGER_BITS:
         return wrapped(x.cast(LONG), target)
-    if source.root in _FLOATING:
-        wide = target if target.root in _LIMITS else _INTEGER
+    if source.root in FLOATING:
+        wide = target if target.root in _LIMITS else INTEGER
         return wrapped(_saturated(x.cast(_DOUBLE), wide).cast(LONG), target)
-    if source.root is TypeRoot.DECIMAL:
-        return wrapped(decimal_to_long(x, source), target)
-    return None
+    return wrapped(_decimal_to_long(x, source), target)
 
 
 def _saturated(x: Column, target: LogicalType) -> Column:
@@ -151,7 +119,7 @@ def _saturated(x: Column, target: LogicalType) -> Column:
     return sf.coalesce(x.try_cast(spark_type(target)), beyond)
 
 
-def decimal_to_long(x: Column, source: LogicalType) -> Column:
+def _decimal_to_long(x: Column, source: LogicalType) -> Column:
     """The whole part of a DECIMAL, its low 64 bits as BIGINT."""
     precision, scale = source.precision or 0, source.scale or 0
     if precision - scale <= 18:
@@ -160,46 +128,39 @@ def decimal_to_long(x: Column, source: LogicalType) -> Column:
     return wrapped_decimal(whole.cast(spark.DecimalType(38, 0)))
 
 
-def _to_floating(x: Column, source: LogicalType, target: LogicalType) -> Column | None:
+def _to_floating(x: Column, source: LogicalType, target: LogicalType) -> Column:
     if source.root is TypeRoot.DECIMAL:
-        return x.cast(_DOUBLE).cast(spark_type(target))
-    known = _is_number(source) or source.root is TypeRoot.BOOLEAN
-    return x.cast(spark_type(target)) if known else None
+        x = x.cast(_DOUBLE)
+    return x.cast(spark_type(target))
 
 
-def _to_decimal(x: Column, source: LogicalType, target: LogicalType) -> Column | None:
-    if source.root in _FLOATING:
+def _to_decimal(x: Column, source: LogicalType, target: LogicalType) -> Column:
+    if source.root in FLOATING:
         x = x.cast(_DOUBLE)
     elif source.root is TypeRoot.BOOLEAN:
         x = x.cast(spark.IntegerType())
-    elif not _is_number(source):
-        return None
     return x.try_cast(spark_type(target))
 
 
-def _to_date(x: Column, source: LogicalType) -> Column | None:
+def _to_date(x: Column, source: LogicalType) -> Column:
     if source.root is TypeRoot.TIMESTAMP:
         return instants.truncated_date(x)
     # The other kind of timestamp is taken apart by the calendar, before 1970 too.
-    return x.cast(instants.DATE) if source.root is TypeRoot.TIMESTAMP_LTZ else None
+    return x.cast(instants.DATE)
 
 
-def _to_timestamp(x: Column, source: LogicalType, target: LogicalType) -> Column | None:
-    if source.root is TypeRoot.DATE:
-        return x.cast(spark_type(target))
-    if source.root not in TIMESTAMP_ROOTS:
-        return None
+def _to_timestamp(x: Column, source: LogicalType, target: LogicalType) -> Column:
     moved = x.cast(spark_type(target))
-    if (source.precision or 0) <= (target.precision or 0):
+    if source.root is TypeRoot.DATE or (source.precision or 0) <= (target.precision or 0):
         return moved
     return instants.with_precision(moved, target)
 
 
-def _from_text(x: Column, target: LogicalType) -> Column | None:
+def _from_text(x: Column, target: LogicalType) -> Column:
     root = target.root
     if root in INTEGER_BITS:
         return parsing.to_integer(x, target)
-    if root in _FLOATING:
+    if root in FLOATING:
         return parsing.to_floating(x, target)
     if root is TypeRoot.DECIMAL:
         return parsing.to_decimal(x, target)
@@ -209,10 +170,10 @@ def _from_text(x: Column, target: LogicalType) -> Column | None:
         return parsing.to_date(x)
     if root in TIMESTAMP_ROOTS:
         return parsing.to_timestamp(x, target)
-    return _binary(sf.encode(x, "UTF-8"), target) if root in BINARY_ROOTS else None
+    return _binary(sf.encode(x, "UTF-8"), target)
 
 
-def _to_text(x: Column, source: LogicalType) -> Column | None:
+def _to_text(x: Column, source: LogicalType) -> Column:
     root = source.root
     if root in STRING_ROOTS:
         return x
@@ -222,17 +183,14 @@ def _to_text(x: Column, source: LogicalType) -> Column | None:
         return sf.make_valid_utf8(x.cast(_STRING))
     if root in TIMESTAMP_ROOTS:
         return instants.formatted(x, source.precision or 0)
-    return x.cast(_STRING) if _is_number(source) or root is TypeRoot.DATE else None
+    return x.cast(_STRING)
 
 
 def _with_length(text: Column, source: LogicalType, target: LogicalType) -> Column:
     length = target.length or 0
     if target.root is TypeRoot.CHAR:
         return sf.rpad(text, length, " ")
-    known = source.length if source.root in STRING_ROOTS else None
-    if length >= LENGTH_MAX or (known is not None and known <= length):
-        return text
-    return sf.substring(text, 1, length)
+    return text if cast_rules.fits_length(source, target) else sf.substring(text, 1, length)
 
 
 def _binary(x: Column, target: LogicalType) -> Column:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions.integers import INTEGER
+from operators.expressions.operand_rules import check_row, map_entries
 from service.runtime.expressions.casts import convert
-from service.runtime.expressions.integers import INTEGER
 from service.runtime.expressions.site import Column, Site, bind_all
 from service.runtime.expressions.spark_types import spark_type
-from state.types import TypeRoot
-
-_NUMBERED = (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INTEGER, TypeRoot.BIGINT)
+from state.types import INTEGER_BITS, TypeRoot
 
 
 def array(site: Site) -> Column:
@@ -25,18 +24,16 @@ def array(site: Site) -> Column:
 def map_of(site: Site) -> Column:
     """MAP[key, value, ...]; the keys must be different literals."""
     key_type, value_type = site.type.children
-    keys = [site.constant(index, "a key") for index in range(0, len(site), 2)]
-    if len(set(keys)) != len(keys):
-        site.refuse("a key stands there twice")
     parts: list[Column] = []
-    for index in range(0, len(site), 2):
-        parts.append(convert(site, site[index], key_type).cast(spark_type(key_type)))
-        parts.append(convert(site, site[index + 1], value_type).cast(spark_type(value_type)))
+    for key, value in map_entries(site):
+        parts.append(convert(site, key, key_type).cast(spark_type(key_type)))
+        parts.append(convert(site, value, value_type).cast(spark_type(value_type)))
     return sf.create_map(*parts)
 
 
-def row(site: Site) -> Column:
+def row_of(site: Site) -> Column:
     """ROW(...), with the declared names."""
+    check_row(site)
     fields = zip(site.operands, site.type.children, site.type.field_names, strict=True)
     return sf.struct(*(convert(site, value, kind).alias(name) for value, kind, name in fields))
 
@@ -46,8 +43,8 @@ def item(site: Site) -> Column:
     value, key = site.operands
     if value.type.root is TypeRoot.MAP:
         return sf.try_element_at(value.column, convert(site, key, value.type.children[0]))
-    if value.type.root is not TypeRoot.ARRAY or key.type.root not in _NUMBERED:
-        site.refuse(f"not computed for {site.types()}")
+    if value.type.root is not TypeRoot.ARRAY or key.type.root not in INTEGER_BITS:
+        site.refuse_types()
     index = convert(site, key, INTEGER)
     if key.is_literal:
         return sf.get(value.column, index - 1)

@@ -16,34 +16,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions.families import FLOATING, NUMERIC, check_comparable
 from service.runtime.expressions.decimals import as_decimal, widened
 from service.runtime.expressions.site import Column, Site, Value, bind_all
-from state.types import (
-    BINARY_ROOTS,
-    INTEGER_BITS,
-    STRING_ROOTS,
-    TIMESTAMP_ROOTS,
-    LogicalType,
-    TypeRoot,
-)
+from state.types import TIMESTAMP_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-FLOATING = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
-NUMERIC = frozenset({*INTEGER_BITS, *FLOATING, TypeRoot.DECIMAL})
 _MINUS_INFINITY = sf.lit(-math.inf)
-_FAMILIES = (
-    NUMERIC,
-    STRING_ROOTS,
-    BINARY_ROOTS,
-    TIMESTAMP_ROOTS,
-    frozenset({TypeRoot.BOOLEAN}),
-    frozenset({TypeRoot.DATE}),
-    frozenset({TypeRoot.TIME}),
-    frozenset({TypeRoot.INTERVAL_DAY_TIME}),
-    frozenset({TypeRoot.INTERVAL_YEAR_MONTH}),
-)
 
 
 def compare(site: Site) -> Column:
@@ -57,8 +38,7 @@ def align(site: Site, left: Value, right: Value) -> tuple[Value, Value]:
     roots = {left.type.root, right.type.root}
     if TypeRoot.NULL in roots:
         return left, right
-    if not any(roots <= family for family in _FAMILIES):
-        site.refuse(f"operands of types {site.types()} are not compared")
+    check_comparable(site, left, right)
     if len(roots) == 1 and TypeRoot.DECIMAL not in roots:
         return left, right
     if not roots <= NUMERIC:
@@ -218,8 +198,6 @@ def between(site: Site) -> Column:
 def membership(site: Site) -> Column:
     """IN as a call: the first operand equals one of the others."""
     value, *candidates = site.operands
-    if not candidates:
-        site.malformed("IN needs at least one candidate")
     tests = [compared("=", *align(site, value, candidate)) for candidate in candidates]
     return _fold(
         replace(site, operands=tuple(Value(t, site.type) for t in tests)), lambda a, b: a | b

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions.families import FLOATING, is_ordered
+from operators.expressions.operand_rules import case_branches
 from service.runtime.expressions.casts import convert
-from service.runtime.expressions.comparison import FLOATING, align, compared
+from service.runtime.expressions.comparison import align, compared
 from service.runtime.expressions.site import Column, Site, Value, bind_all, null_of
-from state.types import STRING_ROOTS, TypeRoot
+from state.types import TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,14 +22,12 @@ if TYPE_CHECKING:
 
 def case(site: Site) -> Column:
     """CASE: condition, result, condition, result, ..., otherwise."""
-    if len(site) < 3 or len(site) % 2 == 0:
-        site.malformed("CASE needs pairs of operands and one more")
-    branches = list(zip(site.operands[:-1:2], site.operands[1:-1:2], strict=True))
+    branches, last = case_branches(site)
     (condition, result), *others = branches
     found = sf.when(condition.column, convert(site, result, site.type))
     for condition, result in others:
         found = found.when(condition.column, convert(site, result, site.type))
-    return found.otherwise(convert(site, site[-1], site.type))
+    return found.otherwise(convert(site, last, site.type))
 
 
 def if_else(site: Site) -> Column:
@@ -54,8 +54,8 @@ def extreme(*, greatest: bool) -> Callable[[Site], Column]:
     """The builder of GREATEST and LEAST: NULL if any operand is; NaN is above all."""
 
     def build(site: Site) -> Column:
-        if site.type.root is TypeRoot.BOOLEAN or not _is_ordered(site):
-            site.refuse(f"not computed for {site.types()}")
+        if site.type.root is TypeRoot.BOOLEAN or not is_ordered(site):
+            site.refuse_types()
         values = [
             Value(convert(site, value, site.type), site.type, value.weight)
             for value in site.operands
@@ -75,14 +75,6 @@ def extreme(*, greatest: bool) -> Callable[[Site], Column]:
         return bind_all(values, chosen)
 
     return build
-
-
-def _is_ordered(site: Site) -> bool:
-    """Whether all operands are of the result's kind, apart from NULL and lengths."""
-    roots = {value.type.root for value in site.operands} - {TypeRoot.NULL}
-    if site.type.root in STRING_ROOTS:
-        return roots <= STRING_ROOTS
-    return bool(not roots & STRING_ROOTS)
 
 
 def _extreme_float(values: list[Value], *, greatest: bool) -> Column:

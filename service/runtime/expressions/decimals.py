@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions.decimals import decimal_type
 from service.runtime.expressions.site import Column, Site, Value, bind_all
 from state.types import DECIMAL_PRECISION_MAX, LogicalType, TypeRoot
 
@@ -35,11 +36,6 @@ def digits(logical: LogicalType) -> tuple[int, int]:
     if logical.root is TypeRoot.DECIMAL:
         return logical.precision or 0, logical.scale or 0
     return _WHOLE_DIGITS[logical.root], 0
-
-
-def decimal_type(precision: int, scale: int) -> LogicalType:
-    """DECIMAL(precision, scale)."""
-    return LogicalType(TypeRoot.DECIMAL, precision=precision, scale=scale)
 
 
 def widened(left: LogicalType, right: LogicalType) -> LogicalType | None:

@@ -1,76 +1,36 @@
-"""Date formats, and the functions between times, numbers and texts.
-
-Flink hands a format to Java's DateTimeFormatter or, in the older functions, to SimpleDateFormat;
-Spark to DateTimeFormatter with changes. They agree on the letters below, which are all that is
-taken.
+"""The functions between times, numbers and texts.
 
 Source: Flink `DateTimeUtils`, `BuiltInMethods` (2.3), checked by running it.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions import date_formats
+from operators.expressions.integers import BIGINT
 from service.runtime.expressions import instants, parsing
 from service.runtime.expressions.casts import convert
-from service.runtime.expressions.integers import BIGINT, LONG, multiply
+from service.runtime.expressions.integers import LONG, multiply
 from service.runtime.expressions.site import Column, Site, Value, bind, failing
-from state.types import INTEGER_BITS, STRING_ROOTS, TIMESTAMP_ROOTS, LogicalType, TypeRoot
+from state.types import INTEGER_BITS, STRING_ROOTS, LogicalType
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-_TOKEN = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z']+")
-_FORMAT_TOKENS = frozenset(
-    {"yyyy", "yy", "MM", "M", "dd", "d", "HH", "H", "hh", "h", "mm", "m", "ss", "s"}
-)
-_DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
-_MILLIS_MIN, _MILLIS_MAX = -62_167_219_200_000, 253_402_300_799_999
-"""What Flink takes for a TIMESTAMP_LTZ: the years 0 to 9999."""
-_BLANKS = r"[ \t]*"
-_LENIENT = rf"\A{_BLANKS}([0-9]+)-{_BLANKS}([0-9]+)-{_BLANKS}([0-9]+)"
-_LENIENT_CLOCK = rf"{_BLANKS} {_BLANKS}([0-9]+):{_BLANKS}([0-9]+):{_BLANKS}([0-9]+)"
+_LOOSE = rf"\A{date_formats.LOOSE_TIMESTAMP}\z"
 _LONG_MIN = -(1 << 63)
 _INT = spark.IntegerType()
 
 
-def _tokens(site: Site, pattern: str) -> list[str]:
-    found = [match.group() for match in _TOKEN.finditer(pattern)]
-    if "".join(found) != pattern:
-        site.refuse(f"the format {pattern!r} is not read")
-    return found
-
-
-def _checked(site: Site, pattern: str, *, fraction: bool) -> str:
-    """The format for Spark; refuses letters that the engines may read differently."""
-    for token in _tokens(site, pattern):
-        if not token[0].isalpha():
-            if not token.startswith("'") and re.search(r"[\[\]{}#]", token):
-                site.refuse(f"the format {pattern!r} has characters with a meaning of their own")
-        elif token not in _FORMAT_TOKENS and not (fraction and re.fullmatch("S{1,6}", token)):
-            site.refuse(f"{token!r} in a format is not computed")
-    return pattern
-
-
 def date_format(site: Site) -> Column:
     """DATE_FORMAT(timestamp, format)."""
-    pattern = _checked(site, site.text(1, "the format"), fraction=True)
-    if site[0].type.root not in (*TIMESTAMP_ROOTS, TypeRoot.DATE):
-        site.refuse(f"not computed for {site.types()}", hint="cast the text to a timestamp first")
-    return sf.date_format(site[0].column, pattern)
+    return sf.date_format(site[0].column, date_formats.time_format(site).pattern)
 
 
 def from_unixtime(site: Site) -> Column:
     """FROM_UNIXTIME(seconds[, format])."""
-    pattern = site.text(1, "the format") if len(site) > 1 else _DEFAULT_FORMAT
-    _checked(site, pattern, fraction=False)
-    if site[0].type.root not in INTEGER_BITS:
-        site.refuse(f"not computed for {site.types()}")
+    pattern = date_formats.seconds_format(site).pattern
     thousand = Value(sf.lit(1000).cast(LONG), BIGINT, literal=1000, is_literal=True)
     return sf.date_format(sf.timestamp_millis(multiply(site[0], thousand, BIGINT).column), pattern)
 
@@ -81,12 +41,8 @@ def unix_timestamp(site: Site) -> Column:
     As SimpleDateFormat reads it: the beginning of the text, with fields over their range carried
     into the next one. Dates before the reform of the calendar in 1582 are refused at each row.
     """
-    pattern = site.text(1, "the format") if len(site) > 1 else _DEFAULT_FORMAT
-    if pattern not in (_DEFAULT_FORMAT, "yyyy-MM-dd"):
-        site.refuse(f"reading texts of the format {pattern!r} is not computed")
-    expression = _LENIENT + (_LENIENT_CLOCK if pattern == _DEFAULT_FORMAT else "")
-    if site[0].type.root not in STRING_ROOTS:
-        site.refuse(f"not computed for {site.types()}")
+    pattern = date_formats.lenient_format(site)
+    expression = rf"\A{date_formats.LENIENT[pattern]}"
     return bind(site[0], lambda x: _lenient_seconds(site, x, expression, pattern))
 
 
@@ -98,7 +54,7 @@ def _lenient_seconds(site: Site, text: Column, expression: str, pattern: str) ->
     first = sf.add_months(sf.lit(instants.DAY_EPOCH).cast(instants.DATE), months)
     days = instants.days(first).cast(LONG) + field(3) - 1
     clock = sf.lit(0).cast(LONG)
-    if pattern == _DEFAULT_FORMAT:
+    if pattern == date_formats.DEFAULT_FORMAT:
         clock = field(4).cast(LONG) * 3600 + field(5).cast(LONG) * 60 + field(6)
     seconds = days * 86_400 + clock
     reformed = sf.when(field(1) > 1582, seconds).otherwise(_too_early(site))
@@ -112,59 +68,18 @@ def _too_early(site: Site) -> Column:
 
 def to_date(site: Site) -> Column:
     """TO_DATE(text): `year[-month[-day]]`, NULL where it is none."""
-    if len(site) > 1 and site.text(1, "the format") != "":
-        site.refuse("Flink reads a format leniently, and what is no date as a wrong one")
-    if site[0].type.root not in STRING_ROOTS:
-        site.refuse(f"not computed for {site.types()}")
+    date_formats.check_to_date(site)
     return bind(site[0], parsing.to_date)
-
-
-_FIELDS: Mapping[str, tuple[str, int]] = {
-    "yyyy": (r"([0-9]{4})", 0),
-    "MM": (r"([0-9]{2})", 1),
-    "dd": (r"([0-9]{2})", 2),
-    "HH": (r"([0-9]{2})", 3),
-    "mm": (r"([0-9]{2})", 4),
-    "ss": (r"([0-9]{2})", 5),
-}
-_DEFAULTS = (1970, 1, 1, 0, 0, 0)
-_LOOSE_DATE = r"\A([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
-_LOOSE = _LOOSE_DATE + r"(?: ([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]{1,9}))?)?\z"
 
 
 def to_timestamp(site: Site) -> Column:
     """TO_TIMESTAMP(text[, format]): TIMESTAMP(3), NULL where the text is none."""
-    if site[0].type.root not in STRING_ROOTS:
-        site.refuse(f"not computed for {site.types()}")
-    millisecond = replace(site.type, precision=3)
+    value, millisecond = site.of_type(0, STRING_ROOTS), replace(site.type, precision=3)
     if len(site) == 1:
-        return bind(site[0], lambda x: parsing.to_timestamp(x, millisecond))
-    expression, fields = _reader(site, site.text(1, "the format"))
-    return bind(site[0], lambda x: _formatted_timestamp(x, expression, fields, millisecond))
-
-
-def _reader(site: Site, pattern: str) -> tuple[str, dict[int, int]]:
-    """The format as a regular expression, and which of its groups holds which field."""
-    expression = [r"\A"]
-    fields: dict[int, int] = {}
-    for token in _tokens(site, pattern):
-        if token in _FIELDS:
-            part, field = _FIELDS[token]
-        elif re.fullmatch("S{1,9}", token):
-            part, field = rf"([0-9]{{{len(token)}}})", 6
-        elif token[0].isalpha():
-            site.refuse(f"reading {token!r} of a format is not computed")
-        else:
-            literal = token[1:-1].replace("''", "'") or "'" if token[0] == "'" else token
-            if token[0] != "'" and re.search(r"[\[\]{}#]", token):
-                site.refuse(f"the format {pattern!r} has characters with a meaning of their own")
-            expression.append(re.escape(literal))
-            continue
-        if field in fields:
-            site.refuse(f"{token!r} stands twice in the format")
-        fields[field] = len(fields) + 1
-        expression.append(part)
-    return "".join([*expression, r"\z"]), fields
+        return bind(value, lambda x: parsing.to_timestamp(x, millisecond))
+    expression, fields = date_formats.reader(site, site.text(1, "the format"))
+    pattern = rf"\A{expression}\z"
+    return bind(value, lambda x: _formatted_timestamp(x, pattern, fields, millisecond))
 
 
 def _formatted_timestamp(
@@ -172,12 +87,14 @@ def _formatted_timestamp(
 ) -> Column:
     def field(index: int) -> Column:
         if index not in fields:
-            return sf.lit(_DEFAULTS[index])
+            return sf.lit(date_formats.FIELD_DEFAULTS[index])
         found = parsing.group(text, expression, fields[index]).try_cast(_INT)
         return sf.coalesce(found, sf.lit(-1))
 
     date, clock = (field(0), field(1), field(2)), (field(3), field(4), field(5))
-    digits = parsing.group(text, expression, fields[6]) if 6 in fields else sf.lit("")
+    digits = sf.lit("")
+    if date_formats.FRACTION in fields:
+        digits = parsing.group(text, expression, fields[date_formats.FRACTION])
     fraction = sf.rpad(sf.substring(digits, 1, 3), 6, "0").cast(_INT)
     calendar = (date[0] >= 1) & date[1].between(1, 12) & date[2].between(1, 31)
     hours = clock[0].between(0, 23) & clock[1].between(0, 59) & clock[2].between(0, 59)
@@ -206,14 +123,9 @@ def _loose_timestamp(text: Column, logical: LogicalType) -> Column:
 
 def to_timestamp_ltz(site: Site) -> Column:
     """TO_TIMESTAMP_LTZ(number[, 0 | 3]): of seconds or milliseconds; NULL outside years 0..9999."""
-    unit = site.whole(1, "the precision") if len(site) > 1 else 3
-    if unit not in (0, 3):
-        site.refuse("the precision must be 0 or 3")
-    value = site[0]
-    if value.type.root not in INTEGER_BITS:
-        site.refuse(f"not computed for {site.types()}")
-    scale = 1000 if unit == 0 else 1
-    low, high = -(-_MILLIS_MIN // scale), _MILLIS_MAX // scale
+    scale = date_formats.millis_per_unit(site)
+    value = site.of_type(0, INTEGER_BITS)
+    low, high = -(-date_formats.MILLIS_MIN // scale), date_formats.MILLIS_MAX // scale
     number = replace(value, column=convert(site, value, BIGINT))
     return bind(
         number,

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions.time_units import MILLIS_PER_DAY
 from service.runtime.expressions.integers import LONG, truncating_div
 from state.types import LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from service.runtime.expressions.site import Column
 
-MILLIS_PER_DAY = 86_400_000
 DATE = spark.DateType()
 NTZ = spark.TimestampNTZType()
 LTZ = spark.TimestampType()

@@ -18,13 +18,13 @@ from pyspark.sql.connect import functions as sf
 
 from service.runtime.expressions.site import Column, Value, bind, bind_all
 from service.runtime.expressions.spark_types import spark_type
-from state.types import INTEGER_BITS, LogicalType, TypeRoot
+from state.types import INTEGER_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-INTEGER = LogicalType(TypeRoot.INTEGER)
-BIGINT = LogicalType(TypeRoot.BIGINT)
+    from state.types import LogicalType
+
 LONG = spark.LongType()
 _WIDE = spark.DecimalType(38, 0)
 _FACTOR = spark.DecimalType(19, 0)

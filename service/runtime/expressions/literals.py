@@ -1,22 +1,21 @@
-"""Literals of a plan as columns: typed values, never SQL text.
-
-Their Python value is read by `operators.expressions.literals`.
-"""
+"""Literals of a plan as columns: typed values, never SQL text."""
 
 from __future__ import annotations
 
 from pyspark.sql.connect import functions as sf
 
-from operators.expressions.literals import LiteralError, literal_value
-from service.runtime.expressions.site import Column, null_of
+from service.runtime.expressions.site import Column, Value, null_of
 from service.runtime.expressions.spark_types import inner_type
 from state.types import TIMESTAMP_ROOTS, LogicalType, TypeRoot
 
-__all__ = ["LiteralError", "literal_column", "literal_value"]
+
+def literal(value: object, logical: LogicalType) -> Value:
+    """A value that the plan says, as `operators.expressions.literals` gives it."""
+    return Value(_column(value, logical), logical, literal=value, is_literal=True)
 
 
-def literal_column(value: object, logical: LogicalType) -> Column:
-    """The column of a value that `literal_value` gave, of exactly the type's Spark type."""
+def _column(value: object, logical: LogicalType) -> Column:
+    """Of exactly the type's Spark type."""
     if value is None:
         return null_of(logical)
     target = inner_type(logical)

@@ -20,19 +20,21 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions.decimals import decimal_type
+from operators.expressions.families import DOUBLE, FLOATING
+from operators.expressions.integers import BIGINT
+from operators.expressions.operand_rules import digits, rounded_digits
 from service.runtime.expressions import decimals, integers
 from service.runtime.expressions.casts import convert
 from service.runtime.expressions.comparison import is_negative_zero
 from service.runtime.expressions.integers import LONG, wrapped, wrapped_decimal
 from service.runtime.expressions.site import Column, Site, Value, bind, bind_all
-from state.types import DECIMAL_PRECISION_MAX, INTEGER_BITS, INTERVAL_ROOTS, LogicalType, TypeRoot
+from state.types import INTEGER_BITS, INTERVAL_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _DOUBLE = spark.DoubleType()
-_DOUBLE_TYPE = LogicalType(TypeRoot.DOUBLE)
-_FLOATING = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 _NEGATED_DIGITS_MAX = 34
 _INTEGER_OPERATORS: dict[str, Callable[[Value, Value, LogicalType], Column | Value]] = {
     "+": integers.add,
@@ -53,12 +55,12 @@ def operator(symbol: str) -> Callable[[Site], Column | Value]:
             return _INTEGER_OPERATORS[symbol](left, right, site.type)
         if root is TypeRoot.DECIMAL:
             return decimals.arithmetic(site, symbol)
-        if root in _FLOATING and symbol != "%":
+        if root in FLOATING and symbol != "%":
             left, right = (_as(site, value, site.type) for value in site.operands)
             return _floating(symbol, left, right)
         if root in INTERVAL_ROOTS and symbol == "*":
             return _scaled_interval(site)
-        return site.refuse(f"not computed for {site.types()}")
+        return site.refuse_types()
 
     return build
 
@@ -71,9 +73,9 @@ def _integers(site: Site) -> list[Value]:
     """The operands as integers: Flink takes the low 64 bits of a DECIMAL's whole part."""
     for value in site.operands:
         if value.type.root not in INTEGER_BITS and value.type.root is not TypeRoot.DECIMAL:
-            site.refuse(f"not computed for {site.types()}")
+            site.refuse_types()
     return [
-        value if value.type.root in INTEGER_BITS else _as(site, value, integers.BIGINT)
+        value if value.type.root in INTEGER_BITS else _as(site, value, BIGINT)
         for value in site.operands
     ]
 
@@ -97,13 +99,13 @@ def _java_quotient(a: Column, b: Column) -> Column:
 
 def _scaled_interval(site: Site) -> Column:
     left, right = (_number_of(site, value) for value in site.operands)
-    return integers.multiply(left, right, integers.BIGINT).column
+    return integers.multiply(left, right, BIGINT).column
 
 
 def _number_of(site: Site, value: Value) -> Value:
     if value.type.root in INTERVAL_ROOTS or value.type.root in INTEGER_BITS:
-        return replace(value, column=value.column.cast(LONG), type=integers.BIGINT)
-    return site.refuse(f"not computed for {site.types()}")
+        return replace(value, column=value.column.cast(LONG), type=BIGINT)
+    return site.refuse_types()
 
 
 def divide_whole(site: Site) -> Column:
@@ -131,11 +133,6 @@ def _negated_text(x: Column) -> Column:
     """The opposite of a DECIMAL, by its text."""
     text = x.cast(spark.StringType())
     return sf.when(x < 0, sf.substring(text, 2, 50)).otherwise(sf.concat(sf.lit("-"), text))
-
-
-def plus(site: Site) -> Column:
-    """+x."""
-    return site[0].column
 
 
 def absolute(site: Site) -> Column:
@@ -185,19 +182,16 @@ def _java_floor(x: Column) -> Column:
 
 def round_half_up(site: Site) -> Column:
     """ROUND(x[, digits]), half away from zero."""
-    digits = site.whole(1, "the number of digits") if len(site) > 1 else 0
-    value = site[0]
+    value, places = site[0], rounded_digits(site)
     if _is_integer(value):
-        return _round_integer(site, value, digits)
+        return _round_integer(site, value, places)
     if value.type.root is TypeRoot.DECIMAL:
-        if digits >= (value.type.scale or 0):
+        if places >= (value.type.scale or 0):
             return value.column
-        if digits < 0 and value.type.precision == DECIMAL_PRECISION_MAX:
-            site.refuse("whole digits of a DECIMAL of 38 digits may overflow when rounded")
-        wide = value.column if digits >= 0 else _widest(value)
-        return sf.round(wide, digits)
+        wide = value.column if places >= 0 else _widest(value)
+        return sf.round(wide, places)
     # A FLOAT is rounded as the DOUBLE that it is. Adding 0.0 makes 0.0 of -0.0.
-    return sf.round(value.column.cast(_DOUBLE), digits) + sf.lit(0.0)
+    return sf.round(value.column.cast(_DOUBLE), places) + sf.lit(0.0)
 
 
 def _widest(value: Value) -> Column:
@@ -206,38 +200,37 @@ def _widest(value: Value) -> Column:
     return value.column.cast(spark.DecimalType(min(38, precision + 1), scale))
 
 
-def _round_integer(site: Site, value: Value, digits: int) -> Column:
-    if digits >= 0:
+def _round_integer(site: Site, value: Value, places: int) -> Column:
+    if places >= 0:
         return value.column
-    if digits < -19:
+    if places < -19:
         return value.column.cast(LONG) * sf.lit(0).cast(LONG)
-    rounded = sf.round(value.column.cast(spark.DecimalType(20, 0)), digits)
+    rounded = sf.round(value.column.cast(spark.DecimalType(20, 0)), places)
     return wrapped(wrapped_decimal(rounded.cast(spark.DecimalType(38, 0))), site.type)
 
 
 def truncate(site: Site) -> Column:
     """TRUNCATE(x[, digits]), towards zero; a FLOAT or DOUBLE through DECIMAL(38, 18)."""
-    digits = site.whole(1, "the number of digits") if len(site) > 1 else 0
-    value = site[0]
-    if value.type.root in _FLOATING:
+    value, places = site[0], digits(site)
+    if value.type.root in FLOATING:
         # Out of the range of that DECIMAL Flink fails, and so does this cast.
         wide = value.column.cast(_DOUBLE).cast(spark.DecimalType(38, 18))
-        inner = Value(wide, decimals.decimal_type(38, 18), value.weight)
-        return _truncated(inner, digits).cast(_DOUBLE)
+        inner = Value(wide, decimal_type(38, 18), value.weight)
+        return _truncated(inner, places).cast(_DOUBLE)
     if _is_integer(value):
-        if digits >= 0:
+        if places >= 0:
             return value.column
         wide = value.column.cast(spark.DecimalType(19, 0))
-        inner = Value(wide, decimals.decimal_type(19, 0), value.weight)
-        return _truncated(inner, digits).cast(LONG)
-    return _truncated(value, digits)
+        inner = Value(wide, decimal_type(19, 0), value.weight)
+        return _truncated(inner, places).cast(LONG)
+    return _truncated(value, places)
 
 
-def _truncated(value: Value, digits: int) -> Column:
-    if digits >= (value.type.scale or 0):
+def _truncated(value: Value, places: int) -> Column:
+    if places >= (value.type.scale or 0):
         return value.column
-    places = sf.lit(digits)
-    return bind(value, lambda x: sf.when(x >= 0, sf.floor(x, places)).otherwise(sf.ceil(x, places)))
+    kept = sf.lit(places)
+    return bind(value, lambda x: sf.when(x >= 0, sf.floor(x, kept)).otherwise(sf.ceil(x, kept)))
 
 
 def of_double(function: Callable[[Column], Column]) -> Callable[[Site], Column]:
@@ -246,7 +239,7 @@ def of_double(function: Callable[[Column], Column]) -> Callable[[Site], Column]:
 
 
 def _double(site: Site, index: int) -> Column:
-    return convert(site, site[index], _DOUBLE_TYPE)
+    return convert(site, site[index], DOUBLE)
 
 
 def logarithm(function: Callable[[Column], Column]) -> Callable[[Site], Column]:
@@ -270,7 +263,7 @@ def log(site: Site) -> Column:
     ]
     if len(natural) == 1:
         return natural[0]
-    quotient = [Value(column, _DOUBLE_TYPE, 8) for column in natural]
+    quotient = [Value(column, DOUBLE, 8) for column in natural]
     return bind_all(quotient, lambda base, x: _java_quotient(x, base))
 
 
@@ -283,11 +276,6 @@ def log2(site: Site) -> Column:
 def power(site: Site) -> Column:
     """POWER; the planner writes SQRT(x) as POWER(x, 0.5)."""
     return sf.pow(_double(site, 0), _double(site, 1))
-
-
-def sqrt(site: Site) -> Column:
-    """SQRT."""
-    return sf.sqrt(_double(site, 0))
 
 
 def atan2(site: Site) -> Column:

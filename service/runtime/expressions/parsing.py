@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions import text_grammars as grammars
 from service.runtime.expressions.instants import NTZ
 from service.runtime.expressions.spark_types import spark_type
 from state.types import LogicalType, TypeRoot
@@ -22,27 +23,17 @@ if TYPE_CHECKING:
     from service.runtime.expressions.site import Column
 
 _INT = spark.IntegerType()
-_WHOLE = r"\A([+-]?)([0-9]*)(?:\.[0-9]*)?\z"
-_FLOATING = (
-    r"\A[\x00-\x20]*([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))"
-    r"[fFdD]?[\x00-\x20]*\z"
-)
-_BLANK = r"[ \n\t]*"
-_SHORT_DECIMAL = (
-    rf"\A{_BLANK}([+-]?)([0-9]*)\.?([0-9]*)"
-    rf"(?:[eE]([+-]?[0-9]*)[\p{{ASCII}}&&[^0-9]]?|[\p{{ASCII}}&&[^0-9.eE]])?{_BLANK}\z"
-)
-_LONG_DECIMAL = rf"\A{_BLANK}([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?){_BLANK}\z"
-_COMPACT_DIGITS_MAX = 18
-"""Digits, and bytes of text, up to which Flink reads a DECIMAL by its own short way."""
-_TRIM = r"[\x00-\x20]*"
-_DATE = (
-    rf"\A{_TRIM}([0-9]{{1,9}}){_TRIM}"
-    rf"(?:-{_TRIM}([0-9]{{1,9}}){_TRIM}(?:-{_TRIM}([0-9]{{1,9}}){_TRIM})?)?\z"
-)
-_TIMESTAMP = (
-    r"\A([0-9]{4})-([0-9]{1,2})?-([0-9]{1,2})?"
-    r"(?: ([0-9]{1,2})?:([0-9]{1,2})?:([0-9]{1,2})?(?:\.([0-9]{0,9}))?)?\z"
+_WHOLE, _FLOATING, _SHORT_DECIMAL, _ENDS_IN_SIGN, _LONG_DECIMAL, _DATE, _TIMESTAMP = (
+    rf"\A{grammar}\z"
+    for grammar in (
+        grammars.WHOLE,
+        grammars.FLOATING,
+        grammars.SHORT_DECIMAL,
+        grammars.ENDS_IN_SIGN,
+        grammars.LONG_DECIMAL,
+        grammars.DATE,
+        grammars.TIMESTAMP,
+    )
 )
 
 
@@ -77,7 +68,7 @@ def to_decimal(text: Column, logical: LogicalType) -> Column:
     target = spark_type(logical)
     long = sf.when(matches(text, _LONG_DECIMAL), group(text, _LONG_DECIMAL, 1).try_cast(target))
     precision, scale = logical.precision or 0, logical.scale or 0
-    if precision > _COMPACT_DIGITS_MAX:
+    if precision > grammars.SHORT_DECIMAL_MAX:
         return long
     sign, whole, fraction, exponent = (group(text, _SHORT_DECIMAL, n) for n in (1, 2, 3, 4))
     power = sf.coalesce(exponent.try_cast(_INT), sf.lit(0))
@@ -86,16 +77,16 @@ def to_decimal(text: Column, logical: LogicalType) -> Column:
     plain = sf.concat(sign, sf.lit("0"), whole, sf.lit("."), fraction, sf.lit("0"))
     number = sf.concat(plain, sf.lit("E"), power.cast("string")).try_cast(target)
     # A sign with nothing after it is no number, nor is an exponent's sign.
-    valid = matches(text, _SHORT_DECIMAL) & ~matches(text, rf"\A{_BLANK}([+-]|.*[eE][+-])?\z")
+    valid = matches(text, _SHORT_DECIMAL) & ~matches(text, _ENDS_IN_SIGN)
     short = sf.when(valid & fits, number)
-    return sf.when(sf.octet_length(text) <= _COMPACT_DIGITS_MAX, short).otherwise(long)
+    return sf.when(sf.octet_length(text) <= grammars.SHORT_DECIMAL_MAX, short).otherwise(long)
 
 
 def to_boolean(text: Column) -> Column:
     """true, t, yes, y, 1 and false, f, no, n, 0 in any case, without blanks."""
     lower = sf.lower(text)
-    return sf.when(lower.isin("t", "true", "y", "yes", "1"), sf.lit(True)).when(
-        lower.isin("f", "false", "n", "no", "0"), sf.lit(False)
+    return sf.when(lower.isin(*grammars.TRUE_WORDS), sf.lit(True)).when(
+        lower.isin(*grammars.FALSE_WORDS), sf.lit(False)
     )
 
 

@@ -11,75 +11,44 @@ Source: Flink `SqlLikeUtils`, `LikeCallGen`, `SqlFunctionUtils` (2.3), checked b
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions.like_patterns import ANY_TEXT, Wildcard, like_parts
 from service.runtime.expressions.site import Column, Site, bind
 from service.runtime.expressions.strings import java_quote
 from state.types import STRING_ROOTS
 
 
-@dataclass(frozen=True, slots=True)
-class _Wildcard:
-    many: bool
-
-
 def _subject(site: Site) -> Column:
-    if site[0].type.root not in STRING_ROOTS:
-        site.refuse(f"not computed for {site.types()}")
-    return site[0].column
+    return site.of_type(0, STRING_ROOTS).column
 
 
 def like(site: Site) -> Column:
     """LIKE with an optional escape character."""
-    escape = site.text(2, "the escape character") if len(site) > 2 else None
-    parts = _parse(site, site.text(1, "the pattern"), escape)
+    parts = like_parts(site)
     subject = _subject(site)
     match parts:
         case []:
             return subject == ""
         case [str(text)]:
             return subject == text
-        case [str(text), _Wildcard(many=True)]:
+        case [str(text), Wildcard(many=True)]:
             return sf.startswith(subject, sf.lit(text))
-        case [_Wildcard(many=True), str(text)]:
+        case [Wildcard(many=True), str(text)]:
             return sf.endswith(subject, sf.lit(text))
-        case [_Wildcard(many=True), str(text), _Wildcard(many=True)]:
+        case [Wildcard(many=True), str(text), Wildcard(many=True)]:
             return sf.contains(subject, sf.lit(text))
         case _:
             pass
     return sf.rlike(subject, sf.lit(r"\A" + "".join(map(_expression, parts)) + r"\z"))
 
 
-def _expression(part: str | _Wildcard) -> str:
+def _expression(part: str | Wildcard) -> str:
     if isinstance(part, str):
         return java_quote(part)
-    return "(?s:.*)" if part.many else "."
-
-
-def _parse(site: Site, pattern: str, escape: str | None) -> list[str | _Wildcard]:
-    """The pattern as literal runs and wildcards; runs of `%` are one."""
-    if escape is not None and len(escape) != 1:
-        site.malformed("the escape must be one character")
-    parts: list[str | _Wildcard] = []
-    letters = iter(pattern)
-    for letter in letters:
-        literal = letter
-        if letter == escape:
-            literal = next(letters, "")
-            if literal not in {"%", "_", escape}:
-                site.refuse("an escape character must stand before %, _ or itself")
-        elif letter in "%_":
-            wildcard = _Wildcard(many=letter == "%")
-            if not (parts and parts[-1] == wildcard and wildcard.many):
-                parts.append(wildcard)
-            continue
-        if parts and isinstance(parts[-1], str):
-            parts[-1] += literal
-        else:
-            parts.append(literal)
-    return parts
+    return ANY_TEXT if part.many else "."
 
 
 def regexp(site: Site) -> Column:

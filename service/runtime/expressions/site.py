@@ -1,18 +1,19 @@
-"""A call on its way to a column: typed operands, where it stands, and how to refuse it."""
+"""A call on its way to a column: its operands lowered, and how a column is used twice."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.connect import functions as sf
 
-from service.runtime.expressions.errors import MalformedExpression, UnsupportedExpression
+from operators.expressions.call_site import CallSite
 from service.runtime.expressions.spark_types import inner_type
-from state.types import LogicalType, format_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from state.types import LogicalType
 
 # pyspark has no types that mypy may follow here: a Column is opaque to us.
 Column = Any
@@ -37,55 +38,13 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """One call: its operands lowered, its declared type and its place in the plan."""
-
-    name: str
-    type: LogicalType
-    path: str
-    operands: tuple[Value, ...]
-
-    def __len__(self) -> int:
-        return len(self.operands)
-
-    def __getitem__(self, index: int) -> Value:
-        return self.operands[index]
+class Site(CallSite[Value]):
+    """One call, its operands lowered."""
 
     @property
     def columns(self) -> list[Column]:
         """The operands' columns."""
         return [operand.column for operand in self.operands]
-
-    def refuse(self, reason: str, *, hint: str = "") -> NoReturn:
-        """Say that this call is not computed here, and why."""
-        raise UnsupportedExpression(
-            f"{self.name} is not supported: {reason}", function=self.name, path=self.path, hint=hint
-        )
-
-    def malformed(self, reason: str) -> NoReturn:
-        """Say that Flink's planner cannot have written this call."""
-        raise MalformedExpression(f"{self.name}: {reason}", function=self.name, path=self.path)
-
-    def constant(self, index: int, what: str) -> Any:
-        """The value of an operand that must be a literal and not null, such as a pattern."""
-        operand = self[index]
-        if not operand.is_literal or operand.literal is None:
-            self.refuse(f"{what} must be a literal")
-        return operand.literal
-
-    def text(self, index: int, what: str) -> str:
-        """The value of an operand that must be a string literal."""
-        found = self.constant(index, what)
-        return found if isinstance(found, str) else self.malformed(f"{what} must be a string")
-
-    def whole(self, index: int, what: str) -> int:
-        """The value of an operand that must be an integer literal."""
-        found = self.constant(index, what)
-        return found if isinstance(found, int) else self.malformed(f"{what} must be an integer")
-
-    def types(self) -> str:
-        """The operands' types, for messages."""
-        return ", ".join(format_type(operand.type) for operand in self.operands)
 
 
 def bind(value: Value, body: Callable[[Column], Column]) -> Column:

@@ -11,29 +11,30 @@ it.
 from __future__ import annotations
 
 from dataclasses import replace
+from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions import operand_rules
+from operators.expressions.families import STRING
+from operators.expressions.integers import INTEGER
 from service.runtime.expressions.casts import convert
-from service.runtime.expressions.integers import INTEGER, LONG
+from service.runtime.expressions.integers import LONG
 from service.runtime.expressions.site import Column, Site, Value, bind, bind_all
-from state.types import BINARY_ROOTS, INTEGER_BITS, LENGTH_MAX, STRING_ROOTS, LogicalType, TypeRoot
+from state.types import BINARY_ROOTS, INTEGER_BITS, LENGTH_MAX, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_STRING = LogicalType(TypeRoot.VARCHAR, length=LENGTH_MAX)
 _INT = spark.IntegerType()
-_UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_TRIMMERS = {"BOTH": sf.btrim, "LEADING": sf.ltrim, "TRAILING": sf.rtrim}
 
 
 def _text(site: Site, index: int) -> Column:
     """An operand that must be a string."""
-    if site[index].type.root not in STRING_ROOTS:
-        site.refuse(f"not computed for {site.types()}")
-    return site[index].column
+    return site.of_type(index, STRING_ROOTS).column
 
 
 def _bound_text(site: Site, index: int, body: Callable[[Column], Column]) -> Column:
@@ -52,7 +53,7 @@ def of_text(function: Callable[[Column], Column]) -> Callable[[Site], Column]:
 
 def concat(site: Site) -> Column:
     """|| and CONCAT: NULL if any operand is."""
-    return sf.concat(*(convert(site, value, _STRING) for value in site.operands))
+    return sf.concat(*(convert(site, value, STRING) for value in site.operands))
 
 
 def concat_ws(site: Site) -> Column:
@@ -64,11 +65,7 @@ def concat_ws(site: Site) -> Column:
 
 def trim(site: Site) -> Column:
     """TRIM(BOTH | LEADING | TRAILING characters FROM x): removes any of the characters."""
-    where = site.text(0, "where to trim")
-    function = {"BOTH": sf.btrim, "LEADING": sf.ltrim, "TRAILING": sf.rtrim}.get(where)
-    if function is None:
-        site.malformed(f"no such place to trim: {where}")
-    return function(_text(site, 2), _text(site, 1))
+    return _TRIMMERS[operand_rules.trim_side(site)](_text(site, 2), _text(site, 1))
 
 
 def trimmed(function: Callable[..., Column]) -> Callable[[Site], Column]:
@@ -112,17 +109,13 @@ def right(site: Site) -> Column:
 def position(site: Site) -> Column:
     """POSITION(part IN x) and LOCATE(part, x[, from]): from 1, or 0."""
     if len(site) > 2:
-        start = site.whole(2, "the position to start from")
-        if start < 1 or site[0].literal == "":
-            site.refuse("it starts before the first character, or looks for nothing")
+        start = operand_rules.start_position(site)
         return sf.position(_text(site, 0), _text(site, 1), sf.lit(start))
     return sf.position(_text(site, 0), _text(site, 1))
 
 
 def instr(site: Site) -> Column:
     """INSTR(x, part): from 1, or 0."""
-    if len(site) > 2:
-        site.refuse("only the form with two operands is computed")
     return sf.position(_text(site, 1), _text(site, 0))
 
 
@@ -192,7 +185,8 @@ def initcap(site: Site) -> Column:
 def _capitalised(word: Column) -> Column:
     head, tail = sf.substring(word, 1, 1), sf.substring(word, 2, LENGTH_MAX)
     return sf.concat(
-        sf.translate(head, _UPPER.lower(), _UPPER), sf.translate(tail, _UPPER, _UPPER.lower())
+        sf.translate(head, ascii_lowercase, ascii_uppercase),
+        sf.translate(tail, ascii_uppercase, ascii_lowercase),
     )
 
 
@@ -215,10 +209,7 @@ def _first_byte(code: Column) -> Column:
 
 def character(site: Site) -> Column:
     """CHR: the character of the low 8 bits; "" for a negative number."""
-    number = site[0]
-    if number.type.root not in INTEGER_BITS:
-        site.refuse(f"not computed for {site.types()}")
-    return sf.chr(number.column.cast(LONG))
+    return sf.chr(site.of_type(0, INTEGER_BITS).column.cast(LONG))
 
 
 def hash_code(site: Site) -> Column:
@@ -264,10 +255,7 @@ def digest(bits: int) -> Callable[[Site], Column]:
 
 def sha2(site: Site) -> Column:
     """SHA2(x, bits)."""
-    bits = site.whole(1, "the number of bits")
-    if bits not in (224, 256, 384, 512):
-        site.refuse(f"no digest of {bits} bits")
-    return sf.sha2(_text(site, 0), bits)
+    return sf.sha2(_text(site, 0), operand_rules.digest_bits(site))
 
 
 def to_base64(site: Site) -> Column:
@@ -287,14 +275,10 @@ def hexadecimal(site: Site) -> Column:
 
 def split_index(site: Site) -> Column:
     """SPLIT_INDEX(x, separator, n): part n from 0; NULL where there is none, and for ""."""
-    separator = site.constant(1, "the separator")
-    if isinstance(separator, int):
-        if not 1 <= separator <= 255:
-            return sf.lit(None).cast("string")
-        separator = chr(separator)
-    if not separator:
-        site.refuse("an empty separator stands for any white space")
-    pattern = java_quote(separator)
+    between = operand_rules.separator(site)
+    if between is None:
+        return sf.lit(None).cast("string")
+    pattern = java_quote(between)
     index = _int(site, 2).column
     return _bound_text(
         site,
@@ -324,8 +308,4 @@ def ends_with(site: Site) -> Column:
 
 def translate(site: Site) -> Column:
     """TRANSLATE(x, from, to): character by character; those without a partner go."""
-    matching = site.text(1, "what to translate")
-    by = site.text(2, "what to translate to")
-    if len(set(matching)) != len(matching):
-        site.refuse("a character to translate stands there twice")
-    return sf.translate(_text(site, 0), matching, by)
+    return sf.translate(_text(site, 0), *operand_rules.translation(site))

@@ -14,38 +14,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions.families import check_times, is_date, is_instant
+from operators.expressions.time_units import MILLIS_PER_DAY, UNIT_MILLIS, WITHIN_MILLIS
 from service.runtime.expressions import instants, numbers
-from service.runtime.expressions.instants import MILLIS_PER_DAY, floored, millis
+from service.runtime.expressions.instants import floored, millis
 from service.runtime.expressions.integers import LONG, truncating_div
 from service.runtime.expressions.site import Column, Site, Value, bind, bind_all
-from state.types import INTERVAL_ROOTS, TIMESTAMP_ROOTS, LogicalType, TypeRoot
+from state.types import INTERVAL_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-_MILLIS: Mapping[str, int] = {
-    "DAY": MILLIS_PER_DAY,
-    "HOUR": 3_600_000,
-    "MINUTE": 60_000,
-    "SECOND": 1000,
-    "MILLISECOND": 1,
-}
-_WITHIN: Mapping[str, int] = {
-    "HOUR": MILLIS_PER_DAY,
-    "MINUTE": 3_600_000,
-    "SECOND": 60_000,
-    "MILLISECOND": 1000,
-}
-"""The milliseconds of which a unit is counted: the hour within the day, and so on."""
-
-
-def _is_instant(value: Value) -> bool:
-    return value.type.root in TIMESTAMP_ROOTS
-
-
-def _is_date(value: Value) -> bool:
-    return value.type.root is TypeRoot.DATE
-
 
 # Parts
 
@@ -55,20 +33,20 @@ def extract(site: Site) -> Column:
     unit = site.text(0, "the unit")
     value = site[1]
     if unit in _DATE_PARTS:
-        if _is_date(value):
+        if is_date(value):
             return bind(value, _DATE_PARTS[unit])
-        if _is_instant(value):
+        if is_instant(value):
             date = replace(value, column=instants.truncated_date(value.column), weight=8)
             return bind(date, _DATE_PARTS[unit])
     elif unit == "EPOCH":
-        if _is_date(value):
+        if is_date(value):
             return instants.days(value.column).cast(LONG) * 86_400
-        if _is_instant(value):
+        if is_instant(value):
             return truncating_div(millis(value.column), 1000)
-    elif unit in _WITHIN and _is_instant(value):
-        rest = millis(value.column) % sf.lit(_WITHIN[unit]).cast(LONG)
-        return truncating_div(rest, _MILLIS[unit])
-    elif unit == "MICROSECOND" and _is_instant(value):
+    elif unit in WITHIN_MILLIS and is_instant(value):
+        rest = millis(value.column) % sf.lit(WITHIN_MILLIS[unit]).cast(LONG)
+        return truncating_div(rest, UNIT_MILLIS[unit])
+    elif unit == "MICROSECOND" and is_instant(value):
         return bind(value, _micros_of_second)
     return site.refuse(f"{unit} of {site.types()} is not computed")
 
@@ -115,20 +93,20 @@ def ceil(site: Site) -> Column:
 def _to_unit(site: Site, *, up: bool) -> Column:
     value, unit = site[0], site.text(1, "the unit")
     by_date = _CEIL_DATE.get(unit) if up else _FLOOR_DATE.get(unit)
-    if _is_date(value):
+    if is_date(value):
         if by_date is not None:
             return bind(value, by_date)
-        if unit in _MILLIS:
+        if unit in UNIT_MILLIS:
             return value.column if unit != "DAY" or not up else sf.date_add(value.column, 1)
-    elif _is_instant(value):
+    elif is_instant(value):
         if by_date is not None:
             date = replace(value, column=instants.truncated_date(value.column), weight=8)
             return bind(date, by_date).cast(instants.LTZ)
         if unit == "MILLISECOND" and up:
             # The one unit at which Flink looks at what is below a millisecond.
             return instants.from_micros(-floored(-instants.micros(value.column), 1000), value.type)
-        if unit in _MILLIS:
-            step = _MILLIS[unit]
+        if unit in UNIT_MILLIS:
+            step = UNIT_MILLIS[unit]
             long = millis(value.column)
             found = -floored(-long, step) if up else floored(long, step)
             return instants.from_millis(found, value.type)
@@ -229,16 +207,16 @@ def _shifted(site: Site, value: Value, interval: Value, *, forward: bool) -> Col
     monthly = interval.type.root is TypeRoot.INTERVAL_YEAR_MONTH
     if value.type.root is interval.type.root:
         return value.column + amount
-    if _is_date(value):
+    if is_date(value):
         if monthly:
             return sf.add_months(value.column, amount)
         if site.type.root is not TypeRoot.DATE:
-            site.refuse(f"not computed for {site.types()}")
+            site.refuse_types()
         # Parts of a day are dropped.
         days = instants.days(value.column).cast(LONG) + truncating_div(amount, MILLIS_PER_DAY)
         return instants.from_days(days)
-    if not _is_instant(value):
-        site.refuse(f"not computed for {site.types()}")
+    if not is_instant(value):
+        site.refuse_types()
     if monthly:
         return bind_all(
             (value, replace(interval, column=amount)),
@@ -258,12 +236,10 @@ def _shifted_months(instant: Column, months: Column, logical: LogicalType) -> Co
 
 def _difference(site: Site, left: Value, right: Value) -> Column:
     """Left - right as an interval; both are dates or instants."""
-    for value in (left, right):
-        if not (_is_date(value) or _is_instant(value)):
-            site.refuse(f"not computed for {site.types()}")
+    check_times(site)
     if site.type.root is TypeRoot.INTERVAL_DAY_TIME:
         return _as_millis(left) - _as_millis(right)
-    if _is_date(left) and _is_date(right):
+    if is_date(left) and is_date(right):
         return bind_all((left, right), _months_between)
     return bind_all(
         (left, right),
@@ -273,14 +249,14 @@ def _difference(site: Site, left: Value, right: Value) -> Column:
 
 def _date_and_time(value: Value, column: Column) -> tuple[Column, Column]:
     """The date and the milliseconds of the day, rounded down before 1970 too."""
-    if _is_date(value):
+    if is_date(value):
         return column, sf.lit(0).cast(LONG)
     time = sf.pmod(millis(column), sf.lit(MILLIS_PER_DAY).cast(LONG))
     return column.cast(instants.DATE), time
 
 
 def _as_millis(value: Value) -> Column:
-    if _is_instant(value):
+    if is_instant(value):
         return millis(value.column)
     return instants.days(value.column).cast(LONG) * MILLIS_PER_DAY
 
@@ -304,9 +280,7 @@ def _months_between_instants(left: tuple[Column, Column], right: tuple[Column, C
 
 def reinterpret(site: Site) -> Column:
     """REINTERPRET: the number that an interval is."""
-    if site[0].type.root not in INTERVAL_ROOTS:
-        site.refuse(f"not computed for {site.types()}")
-    return site[0].column
+    return site.of_type(0, INTERVAL_ROOTS).column
 
 
 # The current time

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from service.runtime.sinks.message import PartMessage
 
 
-# pyspark is not followed by the checker, so its classes are Any here and in sources.
-class TailraceSink(DataSource):  # type: ignore[misc]
+class TailraceSink(DataSource):  # type: ignore[misc]  # pyspark has no types here
     """All sinks of a pipeline."""
 
     @classmethod
@@ -39,7 +38,7 @@ class TailraceSink(DataSource):  # type: ignore[misc]
         return EpochWriter(WriterSpec.from_json(self.options[SPEC_OPTION]))
 
 
-class EpochWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+class EpochWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark has no types here
     """Writes the rows of all sinks and closes epochs."""
 
     def __init__(self, spec: WriterSpec) -> None:

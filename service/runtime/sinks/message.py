@@ -8,9 +8,8 @@ from typing import Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 
-# pyspark is not followed by the checker, so its class is Any here.
 @dataclass
-class PartMessage(WriterCommitMessage):  # type: ignore[misc]
+class PartMessage(WriterCommitMessage):  # type: ignore[misc]  # pyspark has no types here
     """What one writer task did: plain values, since Spark pickles it."""
 
     staged: dict[int, dict[str, Any]] = field(default_factory=dict)

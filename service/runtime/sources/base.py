@@ -118,7 +118,7 @@ class WireBatches:
         return self.control(rows, time_ms)
 
 
-class Task(InputPartition):  # type: ignore[misc]
+class Task(InputPartition):  # type: ignore[misc]  # pyspark has no types here
     """What one worker reads of an epoch: cuts in order; task 0 also emits the ticks."""
 
     def __init__(self, part: int, cuts: Sequence[Any], end: Offset) -> None:
@@ -129,7 +129,7 @@ class Task(InputPartition):  # type: ignore[misc]
 
 
 @dataclass
-class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]
+class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspark has no types here
     """A source of changes; subclasses say what an offset is and how a cut is read."""
 
     spec: SourceSpec

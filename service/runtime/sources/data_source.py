@@ -36,7 +36,7 @@ def reader_class(connector: str) -> type[ChangeReader]:
     return found
 
 
-class TailraceSource(DataSource):  # type: ignore[misc]
+class TailraceSource(DataSource):  # type: ignore[misc]  # pyspark has no types here
     """Changes of one table, on the wire between nodes."""
 
     @classmethod

@@ -70,8 +70,7 @@ class FileLog:
         reads those of the other, and finds what is still missing at its next look.
         """
         with self._client.pipeline() as pipe:
-            # redis-py gives this method no types.
-            pipe.watch(self._key)  # type: ignore[no-untyped-call]
+            pipe.watch(self._key)  # type: ignore[no-untyped-call]  # redis-py has none here
             if pipe.llen(self._key) == len(self._files):
                 pipe.multi()
                 pipe.rpush(self._key, *(orjson.dumps(astuple(each)) for each in files))

@@ -1,4 +1,4 @@
-"""A plan's aggregate calls, as operators take them.
+"""A plan's calls of aggregate functions, as operators take them.
 
 Source: Flink's `AggregateCallJsonSerializer` and `AggregateCallJsonDeserializer`.
 """
@@ -7,51 +7,79 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from operators.aggregate.call import ARGUMENTS, AggregateCall
+from operators.over.positions import PositionCall, PositionFunction
 from service.plan.type_json import parse_type_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from service.runtime.specs import StatefulNode
     from state.types import LogicalType
 
+Place = tuple[str | int, ...]
+"""Of a call, below its node."""
+CallT = TypeVar("CallT", bound=BaseModel)
 _INTERNAL_NAME = re.compile(r"\$(.+)\$\d+")
+_POSITIONS: Final = frozenset(get_args(PositionFunction))
 
 
 def aggregate_calls(
-    at: StatefulNode, name: str, types: Sequence[LogicalType], retractions: str | None = None
+    at: StatefulNode, name: str, types: Sequence[LogicalType], retracts: str | bool
 ) -> tuple[AggregateCall, ...]:
     """The calls in a property of a node.
 
     Args:
         at: The node.
         name: The property: `aggCalls`, for example.
-        types: Columns of the rows that the calls are about; constants behind them, where the node
-            has some.
-        retractions: The property that says of each call whether rows may be taken back; None: of
-            none.
+        types: Columns of the rows that the calls are about.
+        retracts: Whether rows may be taken back, or the property that says so of each call.
 
     Raises:
         UnsupportedNode: A function, or how it is called, is not run.
     """
     given = at.node.raw.get(name)
-    flags = at.node.raw.get(retractions) if retractions else None
     if not isinstance(given, list):
         raise at.refuse("aggregate calls must be a list", name)
+    flags = at.node.raw.get(retracts) if isinstance(retracts, str) else [retracts] * len(given)
     if flags is None:
         flags = [False] * len(given)
     if not isinstance(flags, list) or len(flags) != len(given):
-        raise at.refuse("there must be one flag for each aggregate call", retractions or name)
-    pairs = zip(given, flags, strict=True)
-    return tuple(
-        _call(at, each, types, (name, place), needs_retraction=flag is True)
-        for place, (each, flag) in enumerate(pairs)
-    )
+        raise at.refuse("there must be one flag for each aggregate call", str(retracts))
+    made: list[AggregateCall] = []
+    for number, (each, flag) in enumerate(zip(given, flags, strict=True)):
+        place: Place = (name, number)
+        fields = _fields(at, each, types, place, ARGUMENTS)
+        made.append(_aggregate(at, each, types, place, fields, retracts=flag is True))
+    return tuple(made)
+
+
+def over_calls(
+    at: StatefulNode, types: Sequence[LogicalType], *, retracts: bool
+) -> list[AggregateCall | PositionCall]:
+    """The calls of an OVER node of one frame, which may be of functions that only OVER has.
+
+    Args:
+        at: The node.
+        types: Columns of its input, and constants behind them.
+        retracts: Whether rows leave the frame.
+
+    Raises:
+        UnsupportedNode: A function, or how it is called, is not run.
+    """
+    made: list[AggregateCall | PositionCall] = []
+    for number, each in enumerate(at.node.raw["overSpec"]["groups"][0]["aggCalls"]):
+        place: Place = ("overSpec", "groups", 0, "aggCalls", number)
+        fields = _fields(at, each, types, place, _POSITIONS | ARGUMENTS.keys())
+        if fields["function"] in _POSITIONS:
+            made.append(_made(PositionCall, at, place, fields))
+        else:
+            made.append(_aggregate(at, each, types, place, fields, retracts=retracts))
+    return made
 
 
 def columns(at: StatefulNode, name: str, count: int, *, given: Any = None) -> tuple[int, ...]:
@@ -78,53 +106,69 @@ def flag(at: StatefulNode, name: str, *, default: bool = False) -> bool:
     return found
 
 
-def _call(
+def _aggregate(
     at: StatefulNode,
     given: Any,
     types: Sequence[LogicalType],
-    place: tuple[str, int],
+    place: Place,
+    fields: dict[str, Any],
     *,
-    needs_retraction: bool,
+    retracts: bool,
 ) -> AggregateCall:
-    if not isinstance(given, dict):
-        raise at.refuse("an aggregate call must be an object", *place)
-    function = _function(at, given, place)
     if given.get("approximate"):
         raise at.refuse("approximate aggregates", *place, "approximate")
+    more = {
+        "argument_types": tuple(types[each] for each in fields["arguments"]),
+        "is_distinct": bool(given.get("distinct", False)),
+        "needs_retraction": retracts,
+        # The other functions ignore null whether the call says so or not.
+        "ignores_null": fields["function"] != "ARRAY_AGG" or bool(given.get("ignoreNulls", False)),
+    }
+    return _made(AggregateCall, at, place, fields | more)
+
+
+def _fields(
+    at: StatefulNode,
+    given: Any,
+    types: Sequence[LogicalType],
+    place: Place,
+    known: Container[str],
+) -> dict[str, Any]:
+    """What is said of a call of any function."""
+    function = _function(at, given, place, known)
     arguments = columns(at, "argList", len(types), given=given.get("argList") or [])
     chosen = given.get("filterArg", -1)
     if chosen != -1 and not _is_column(chosen, len(types)):
         raise at.refuse("the filter is not a column of the input", *place, "filterArg")
     path = "/".join([at.node.path, *map(str, place), "type"])
-    # A time attribute says how a value came about, not what it is.
-    result = replace(parse_type_json(given.get("type"), path), time_attribute=None)
-    # The other functions ignore null whether the call says so or not.
-    ignores_null = function != "ARRAY_AGG" or bool(given.get("ignoreNulls", False))
+    return {
+        "function": function,
+        "name": given.get("name") or function.strip("$").lower(),
+        "arguments": arguments,
+        # A time attribute says how a value came about, not what it is.
+        "result_type": replace(parse_type_json(given.get("type"), path), time_attribute=None),
+        "filter": None if chosen == -1 else chosen,
+    }
+
+
+def _made(kind: type[CallT], at: StatefulNode, place: Place, fields: dict[str, Any]) -> CallT:
     try:
-        return AggregateCall(
-            function=function,
-            name=given.get("name") or function.strip("$").lower(),
-            arguments=arguments,
-            argument_types=tuple(types[each] for each in arguments),
-            result_type=result,
-            is_distinct=bool(given.get("distinct", False)),
-            filter=None if chosen == -1 else chosen,
-            needs_retraction=needs_retraction,
-            ignores_null=ignores_null,
-        )
+        return kind(**fields)
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False)[0]
         raise at.refuse(found["msg"].removeprefix("Value error, "), *place) from error
 
 
-def _function(at: StatefulNode, given: dict[str, Any], place: tuple[str, int]) -> str:
+def _function(at: StatefulNode, given: Any, place: Place, known: Container[str]) -> str:
+    if not isinstance(given, dict):
+        raise at.refuse("an aggregate call must be an object", *place)
     for key in ("catalogName", "class", "systemName"):
         if key in given:
             raise at.refuse("functions of users do not aggregate here yet", *place, key)
     named = _INTERNAL_NAME.fullmatch(str(given.get("internalName")))
-    if named is None or named[1] not in ARGUMENTS:
+    if named is None or named[1] not in known:
         shown = named[1] if named else "without a name"
-        raise at.refuse(f"aggregate function {shown}", *place, "internalName")
+        raise at.refuse(f"the function {shown}", *place, "internalName")
     return named[1]
 
 

@@ -8,7 +8,7 @@ from operators.over.calls import Constant
 from operators.over.over_aggregate import OverSpec
 from operators.spec import RowSpec
 from service.plan.type_json import parse_type_json
-from service.runtime.specs.calls import over_calls
+from service.runtime.specs.aggregate_calls import over_calls
 from state.codec import CodecError
 from state.types import INTEGER_BITS, LogicalType, TypeRoot
 
@@ -40,8 +40,7 @@ def over_spec(at: StatefulNode) -> OverSpec:
         *(each.with_nullable(True) for each in RowSpec.of(row).types),
         *(_type_of(at, each, number) for number, each in enumerate(constants)),
     ]
-    path = "overSpec/groups/0/aggCalls"
-    calls = over_calls(at, group["aggCalls"], types, path, retracts=preceding is not None)
+    calls = over_calls(at, types, retracts=preceding is not None)
     named = {column for call in calls for column in call.arguments}
     width = len(row.children)
     return OverSpec.build(

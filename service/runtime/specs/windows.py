@@ -12,7 +12,7 @@ from operators.windows.window_table_function import WindowTableSpec
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import DurationError
 from service.plan.type_json import parse_type_json
-from service.runtime.specs.calls import aggregate_calls
+from service.runtime.specs.aggregate_calls import aggregate_calls
 from state.types import TypeRoot
 
 if TYPE_CHECKING:
@@ -111,17 +111,12 @@ def _aggregate(
     """The aggregates of a node over the input of its first phase."""
     [source] = at.plan.inputs(first.id)
     row = RowSpec.of(source.output_type)
-    calls = aggregate_calls(
-        at,
-        first.raw["aggCalls"],
-        row.types,
-        "aggCalls",
-        retracts=bool(first.raw.get("needRetraction")),
-    )
     fields: dict[str, Any] = {
         "inputs": (InputSpec(types=row.types, names=row.names, key=tuple(first.raw["grouping"])),),
         "shape": shape,
-        "calls": tuple(calls),
+        "calls": aggregate_calls(
+            at.of(first), "aggCalls", row.types, bool(first.raw.get("needRetraction"))
+        ),
         "properties": _properties(at),
         **time,
         **at.common,

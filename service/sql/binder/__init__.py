@@ -1,9 +1,12 @@
 """From the parser's trees to the algebra.
 
-query        SELECT, set operations, VALUES, WITH, ORDER BY, LIMIT
-tables       FROM: tables, views, joins, window table functions
-grouping     GROUP BY and aggregates
-over         OVER
-subqueries   EXISTS and IN as semi and anti joins
-hints        STATE_TTL, MULTI_JOIN
+query              SELECT, set operations, VALUES, WITH, ORDER BY, LIMIT
+tables             FROM: tables, views, joins, window table functions
+grouping           GROUP BY and aggregates
+grouping_sets      GROUPING SETS, ROLLUP, CUBE
+group_windows      GROUP BY TUMBLE(ts, ..), HOP, SESSION
+over               OVER
+subqueries         EXISTS and IN as semi and anti joins
+scalar_subqueries  subqueries as values
+hints              STATE_TTL, MULTI_JOIN
 """

@@ -9,25 +9,37 @@ Source: Calcite `SqlToRelConverter.createAggImpl` and its `AggConverter`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from service.plan.rex import InputRef, Rex
 from service.sql import types
-from service.sql.algebra import Aggregate, AggregateCall, Filter, Project, Relation
+from service.sql.algebra import Aggregate, Filter, GroupWindows, Project, Relation
+from service.sql.binder.group_windows import (
+    GroupWindow,
+    auxiliary,
+    bind_window,
+    has_auxiliary,
+    in_table_order,
+    window_kind,
+)
+from service.sql.binder.grouping_sets import grouping_sets
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.functions import AGGREGATE_FUNCTIONS, aggregate_type
-from service.sql.rex import call, inputs_of, literal, ref, type_of
+from service.sql.rex import call, cast, inputs_of, literal, ref, type_of
+from service.sql.terms import GROUPING, AggregateCall
 from state.types import TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from service.sql.errors import Position
     from service.sql.expressions import ExpressionBinder
     from service.sql.source_text import Fragment
+    from service.sql.terms import WindowKind
 
 
 @dataclass(slots=True)
@@ -74,6 +86,10 @@ class Grouping:
         self._names = names
         self._columns = _Columns()
         self._groups: list[Rex] = []
+        self._places: list[int] = []
+        self._window: GroupWindow | None = None
+        self._cuts_windows = False
+        self._tells = False
         self._calls: list[AggregateCall] = []
         self._sets: tuple[frozenset[int], ...] = ()
         self._made: Relation | None = None
@@ -85,16 +101,20 @@ class Grouping:
         nodes = list(group.expressions)
         for kind in ("rollup", "cube", "grouping_sets"):
             nodes += group.args.get(kind) or []
-        plain = [node for node in nodes if not isinstance(node, _SETS)]
-        sets = [node for node in nodes if isinstance(node, _SETS)]
-        common = frozenset(self._group(node) for node in plain)
-        if len(sets) > 1:
-            raise UnsupportedSql("several GROUPING SETS are not supported", self._at(group))
-        if sets:
-            self._sets = tuple(common | chosen for chosen in self._chosen(sets[0]))
+        # The parser keeps the kinds apart; their order is that of the groups.
+        nodes.sort(key=lambda node: (self._at(node).line, self._at(node).column))
+        self._cuts_windows = any(window_kind(node) is not None for node in nodes)
+        self._sets = grouping_sets(nodes, self._group, self._at(group))
+        if self._sets and self._window is not None:
+            raise UnsupportedSql(
+                f"GROUPING SETS with {self._window.kind}(..) are not supported",
+                self._at(group),
+                hint="use the window table function",
+            )
 
     def aggregate(self, nodes: list[exp.Expression]) -> None:
         """Take over every aggregate call in these expressions."""
+        self._tells = has_auxiliary(nodes)
         for node in nodes:
             for found in _aggregates(node):
                 self._call(found)
@@ -105,9 +125,18 @@ class Grouping:
             below = self._without_columns()
         else:
             below = self._columns.project(self._below)
-        self._made = Aggregate(
-            below, tuple(range(len(self._groups))), tuple(self._calls), ttl, self._sets
+        if self._window is not None:
+            return self._windows(below, self._window)
+        self._made = Aggregate(below, tuple(self._places), tuple(self._calls), ttl, self._sets)
+        return self._made
+
+    def _windows(self, below: Relation, window: GroupWindow) -> Relation:
+        """The aggregate of windows; columns that need no projection are left where they are."""
+        time = self._columns.expressions.index(window.time)
+        made = GroupWindows(
+            below, tuple(self._places), tuple(self._calls), window.spec(time), self._tells
         )
+        self._made = in_table_order(made)
         return self._made
 
     def meaning(self, node: exp.Expression) -> Rex | None:
@@ -121,7 +150,10 @@ class Grouping:
         if is_aggregate(node):
             index = len(self._groups) + self._call(node)
             return ref(index, row.types[index])
-        if any(True for _ in _aggregates(node)) or isinstance(node, exp.Window):
+        told = auxiliary(node)
+        if told is not None:
+            return self._told(node, *told)
+        if has_aggregates([node]) or has_auxiliary([node]) or isinstance(node, exp.Window):
             return None
         if isinstance(node, (exp.Literal, exp.Null, exp.Boolean, exp.Interval)):
             return None
@@ -136,6 +168,29 @@ class Grouping:
                 hint="group by it, or aggregate it",
             )
         return None
+
+    def _told(self, node: exp.Expression, kind: WindowKind, what: str) -> Rex:
+        """What TUMBLE_START and its like say of the window."""
+        given = tuple(self._binder.rex(each) for each in node.expressions)
+        window = self._window
+        if window is None or (window.kind, window.arguments) != (kind, given):
+            raise ValidationError(
+                f"Call to auxiliary group function '{kind}_{what}' must have matching call to "
+                f"group function '${kind}' in GROUP BY clause",
+                self._at(node),
+            )
+        assert self._made is not None, "the caller has checked it"
+        row = self._made.row
+        name = f"w${what.lower()}"
+        if name not in row.names:
+            raise ValidationError(
+                "A proctime window cannot provide a rowtime attribute.", self._at(node)
+            )
+        index = row.names.index(name)
+        column = ref(index, row.types[index])
+        if what != "PROCTIME":
+            return column
+        return cast(column, row.types[index].with_nullable(False))
 
     def _without_columns(self) -> Relation:
         """COUNT(*) over everything needs rows, not columns."""
@@ -154,34 +209,25 @@ class Grouping:
             node = node.this
         if isinstance(node, exp.Literal):
             raise UnsupportedSql("GROUP BY a number is not supported", self._at(node))
-        if isinstance(node, exp.Anonymous) and node.name.upper() in ("TUMBLE", "HOP", "SESSION"):
-            raise UnsupportedSql(
-                f"GROUP BY {node.name.upper()}(..) is not supported",
-                self._at(node),
-                hint="use the window table function",
-            )
+        kind = window_kind(node)
+        if kind is not None:
+            return self._window_group(kind, node)
         bound = self._binder.rex(node)
-        position = self._columns.add(bound, self._names.get(node.sql()), self._below)
+        # Flink names what it computes beside windows by its place alone.
+        name = None if self._cuts_windows else self._names.get(node.sql())
+        position = self._columns.add(bound, name, self._below)
         if bound not in self._groups:
             self._groups.append(bound)
+            self._places.append(position)
         return position
 
-    def _chosen(self, node: exp.Expression) -> list[frozenset[int]]:
-        parts = [
-            frozenset(self._group(each) for each in _members(entry)) for entry in node.expressions
-        ]
-        if isinstance(node, exp.GroupingSets):
-            return parts
-        if isinstance(node, exp.Rollup):
-            counts = range(len(parts), -1, -1)
-            return [frozenset().union(*parts[:count]) for count in counts]
-        if len(parts) > _CUBE_MAX:
-            raise UnsupportedSql(f"CUBE of more than {_CUBE_MAX} columns", self._at(node))
-        last = len(parts) - 1
-        return [
-            frozenset().union(*(part for at, part in enumerate(parts) if not left >> last - at & 1))
-            for left in range(1 << len(parts))
-        ]
+    def _window_group(self, kind: WindowKind, node: exp.Expression) -> int:
+        if self._window is not None:
+            raise ValidationError(
+                "Only a single window group function may be used in GROUP BY", self._at(node)
+            )
+        self._window = bind_window(kind, node, self._binder, self._at(node))
+        return self._columns.add(self._window.time, None, self._below)
 
     def _call(self, node: exp.Expression) -> int:
         """The position among the calls of an aggregate, which is added if it is new."""
@@ -191,14 +237,31 @@ class Grouping:
         if not isinstance(function, exp.Anonymous):
             raise UnsupportedSql(f"{function.key.upper()} is not supported", self._at(node))
         name = function.name.upper()
+        if name in GROUPING_FUNCTIONS:
+            return self._added(self._grouping_call(name, function))
         arguments, is_distinct = self._arguments(function)
         made = self._aggregate_call(name, arguments, condition, node, is_distinct=is_distinct)
+        made = replace(made, ignores_nulls=self._ignores_nulls(name, function))
+        return self._added(made)
+
+    def _added(self, made: AggregateCall) -> int:
         identities = [each.identity for each in self._calls]
         if made.identity in identities:
             return identities.index(made.identity)
         assert self._made is None, "every aggregate is known before the aggregate is made"
         self._calls.append(made)
         return len(self._calls) - 1
+
+    def _grouping_call(self, name: str, function: exp.Expression) -> AggregateCall:
+        """GROUPING and GROUPING_ID of groups."""
+        bound = [self._binder.rex(each) for each in function.expressions]
+        if not bound or any(each not in self._groups for each in bound):
+            raise ValidationError(
+                f"Argument to {name} operator must be a grouped expression", self._at(function)
+            )
+        columns = tuple(self._groups.index(each) for each in bound)
+        shown = self._names.get(function.sql())
+        return AggregateCall(GROUPING, columns, types.BIGINT.with_nullable(False), shown)
 
     def _aggregate_call(
         self,
@@ -210,8 +273,6 @@ class Grouping:
         is_distinct: bool,
     ) -> AggregateCall:
         given = [type_of(each) for each in arguments]
-        if name in _GROUPING_FUNCTIONS:
-            return self._grouping_call(arguments, node)
         least, most = AGGREGATE_FUNCTIONS[name].arguments
         if not least <= len(arguments) <= most:
             raise ValidationError(
@@ -233,16 +294,8 @@ class Grouping:
         shown = self._names.get(node.sql())
         return AggregateCall(name, columns, result, shown, filtered, is_distinct)
 
-    def _grouping_call(self, arguments: list[Rex], node: exp.Expression) -> AggregateCall:
-        """GROUPING(a, b): a rule computes it from the set that a row is of."""
-        if not arguments or any(each not in self._groups for each in arguments):
-            raise ValidationError("GROUPING takes columns that the query groups by", self._at(node))
-        columns = tuple(self._groups.index(each) for each in arguments)
-        made = types.BIGINT.with_nullable(False)
-        return AggregateCall("GROUPING", columns, made, self._names.get(node.sql()))
-
     def _arguments(self, function: exp.Expression) -> tuple[list[Rex], bool]:
-        nodes = list(function.expressions)
+        nodes = [each.this if isinstance(each, _NULLS) else each for each in function.expressions]
         is_distinct = bool(nodes) and isinstance(nodes[0], exp.Distinct)
         if is_distinct:
             nodes = list(nodes[0].expressions)
@@ -250,10 +303,20 @@ class Grouping:
             self._binder.rex(each) for each in nodes if not isinstance(each, exp.Star)
         ], is_distinct
 
-    def _at(self, node: exp.Expression):  # type: ignore[no-untyped-def]
+    def _ignores_nulls(self, name: str, function: exp.Expression) -> bool:
+        """Whether the call says IGNORE NULLS; only ARRAY_AGG may say of NULL at all."""
+        said = next(function.find_all(*_NULLS), None)
+        if said is not None and name != "ARRAY_AGG":
+            words = "IGNORE NULLS" if isinstance(said, exp.IgnoreNulls) else "RESPECT NULLS"
+            raise UnsupportedSql(f"{name} with {words} is not supported", self._at(function))
+        return isinstance(said, exp.IgnoreNulls)
+
+    def _at(self, node: exp.Expression) -> Position:
         return position_of(node, self._fragment)
 
 
+_NULLS = (exp.IgnoreNulls, exp.RespectNulls)
+GROUPING_FUNCTIONS = ("GROUPING", "GROUPING_ID")
 _FOUR_BYTES = frozenset(
     {
         TypeRoot.BOOLEAN,
@@ -268,18 +331,14 @@ _FOUR_BYTES = frozenset(
 """What takes no more room than an INT.
 
 Source: Flink `FlinkRelMdSize.averageTypeValueSize`."""
-_GROUPING_FUNCTIONS = frozenset({"GROUPING", "GROUPING_ID"})
-_CUBE_MAX = 12
-"""Each column more doubles the sets, and so what every row becomes."""
-_SETS = (exp.GroupingSets, exp.Rollup, exp.Cube)
 
 
 def is_aggregate(node: exp.Expression) -> bool:
     """Whether a node is a call of an aggregate function, or one with FILTER."""
     if isinstance(node, exp.Filter):
         return True
-    known = AGGREGATE_FUNCTIONS.keys() | _GROUPING_FUNCTIONS
-    return isinstance(node, exp.Anonymous) and node.name.upper() in known
+    is_named = isinstance(node, exp.Anonymous)
+    return is_named and node.name.upper() in (*AGGREGATE_FUNCTIONS, *GROUPING_FUNCTIONS)
 
 
 def has_aggregates(nodes: list[exp.Expression]) -> bool:
@@ -300,9 +359,3 @@ def _aggregates(node: exp.Expression) -> Iterator[exp.Expression]:
             pending[:0] = list(part.args.get("partition_by") or ())
         elif not isinstance(part, (exp.Subquery, exp.Select, exp.Exists)):
             pending[:0] = list(part.iter_expressions())
-
-
-def _members(entry: exp.Expression) -> list[exp.Expression]:
-    if isinstance(entry, exp.Tuple):
-        return list(entry.expressions)
-    return [entry.this if isinstance(entry, exp.Paren) else entry]

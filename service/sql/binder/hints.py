@@ -53,7 +53,11 @@ def read_hints(select: exp.Expression, fragment: Fragment) -> Hints:
         elif name == "MULTI_JOIN":
             joined |= {argument.name for argument in entry.expressions}
         elif name not in _IGNORED:
-            raise UnsupportedSql(f"hint {name} is not supported", position_of(entry, fragment))
+            raise UnsupportedSql(
+                f"hint {name} is not supported",
+                position_of(entry, fragment),
+                hint=nearest(name, ("STATE_TTL", "MULTI_JOIN")),
+            )
     hints = Hints(ttl or {}, frozenset(joined))
     _check_names(hints, select, fragment)
     return hints

@@ -8,6 +8,7 @@ Source: Calcite `RexBuilder.makeOver`, `SqlToRelConverter.convertOver`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -15,7 +16,7 @@ from sqlglot import exp
 from service.plan.rex import Literal, Rex
 from service.sql import types
 from service.sql.dialect import position_of
-from service.sql.errors import UnsupportedSql, ValidationError
+from service.sql.errors import PlanningError, UnsupportedSql, ValidationError
 from service.sql.functions import AGGREGATE_FUNCTIONS, RANK_FUNCTIONS, aggregate_type
 from service.sql.rex import (
     Expression,
@@ -44,6 +45,10 @@ _RUNNING = {
 }
 
 
+_NEED_THE_REST = ("LEAD", "PERCENT_RANK", "CUME_DIST")
+"""What needs rows that are still to come."""
+
+
 class OverBinder:
     """Binds the OVER functions of one select list."""
 
@@ -70,16 +75,39 @@ class OverBinder:
         )
         if name in RANK_FUNCTIONS:
             made = types.BIGINT.with_nullable(False)
-            return OverCall(name, (), partition, order, _RUNNING[True], made)
+            frame = _RUNNING[name == "ROW_NUMBER"]
+            return OverCall(name, (), partition, order, frame, made)
+        if name in _NEED_THE_REST:
+            raise PlanningError(f"{name} Function is not supported in stream mode.", position)
+        if name == "LAG":
+            lagged = self._lag(function, binder)
+            return OverCall(name, lagged[0], partition, order, _RUNNING[False], lagged[1])
         if name not in AGGREGATE_FUNCTIONS:
             raise UnsupportedSql(f"{name} .. OVER is not supported", position)
-        if any(isinstance(each, exp.Distinct) for each in function.expressions):
-            raise UnsupportedSql(f"{name}(DISTINCT ..) OVER is not supported", position)
-        operands = tuple(
-            binder.rex(each) for each in function.expressions if not isinstance(each, exp.Star)
-        )
+        given = list(function.expressions)
+        is_distinct = bool(given) and isinstance(given[0], exp.Distinct)
+        if is_distinct:
+            given = list(given[0].expressions)
+        operands = tuple(binder.rex(each) for each in given if not isinstance(each, exp.Star))
+        least, most = AGGREGATE_FUNCTIONS[name].arguments
+        if not least <= len(operands) <= most:
+            raise ValidationError(f"{name} does not take {len(operands)} arguments", position)
         frame = self._frame(window, binder)
-        return _aggregate(name, operands, partition, order, frame)
+        base = OverCall(name, operands, partition, order, frame, types.BIGINT, is_distinct)
+        return _aggregate(base)
+
+    def _lag(
+        self, function: exp.Expression, binder: ExpressionBinder
+    ) -> tuple[tuple[Rex, ...], LogicalType]:
+        """The operands of LAG, and its type: NULL unless there is a default that is not."""
+        operands = tuple(binder.rex(each) for each in function.expressions)
+        position = position_of(function, self._fragment)
+        if not 1 <= len(operands) <= 3:
+            raise ValidationError(f"LAG does not take {len(operands)} arguments", position)
+        if any(not isinstance(each, Literal) for each in operands[1:]):
+            raise UnsupportedSql("LAG with an offset or default that is no constant", position)
+        may_be_null = len(operands) < 3 or type_of(operands[2]).nullable
+        return operands, types.regular(type_of(operands[0])).with_nullable(may_be_null)
 
     def _window(self, node: exp.Expression) -> exp.Expression:
         alias = node.args.get("alias")
@@ -117,29 +145,26 @@ class OverBinder:
         return FrameBound("BOUNDED", is_preceding, offset)
 
 
-def _aggregate(
-    name: str,
-    operands: tuple[Rex, ...],
-    partition: tuple[Rex, ...],
-    order: tuple[SortKey, ...],
-    frame: Frame,
-) -> Expression:
-    def over(function: str, made: LogicalType) -> OverCall:
-        return OverCall(function, operands, partition, order, frame, made)
+def _aggregate(base: OverCall) -> Expression:
+    """An aggregate function over a window: the call, or what it is computed from."""
 
-    given = [type_of(each) for each in operands]
+    def over(function: str, made: LogicalType) -> OverCall:
+        return replace(base, name=function, type=made)
+
+    name = base.name
+    given = [type_of(each) for each in base.operands]
     made = aggregate_type(name, given, may_be_empty=True)
     if name not in ("SUM", "AVG"):
         return over(name, made)
     total = over("$SUM0", aggregate_type("$SUM0", given, may_be_empty=False))
     count = over("COUNT", types.BIGINT.with_nullable(False))
     zero = literal(0, types.BIGINT.with_nullable(False))
-    has_rows = call(">", [count, zero], types.BOOLEAN.with_nullable(False))  # type: ignore[list-item]
+    has_rows = call(">", [count, zero], types.BOOLEAN.with_nullable(False))
     sum_type = total.type.with_nullable(True)
     null = literal(None, sum_type)
-    summed = call("CASE", [has_rows, total, null], sum_type)  # type: ignore[list-item]
+    summed = call("CASE", [has_rows, total, null], sum_type)
     if name == "SUM":
         return summed
     quotient = types.arithmetic_type("/", sum_type, count.type)
     assert quotient is not None, "a sum and a count are numbers"
-    return cast(call("/", [summed, count], quotient), made)  # type: ignore[list-item]
+    return cast(call("/", [summed, count], quotient), made)

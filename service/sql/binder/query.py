@@ -8,31 +8,20 @@ from sqlglot import exp
 
 from service.plan.rex import InputRef, Literal
 from service.sql import types
-from service.sql.algebra import (
-    Aggregate,
-    Filter,
-    Join,
-    JoinKind,
-    Ordering,
-    Project,
-    Relation,
-    Row,
-    Sort,
-    Union,
-    Values,
-    unique_names,
-)
+from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, Sort, Union, Values
 from service.sql.binder.grouping import Grouping, has_aggregates
 from service.sql.binder.hints import read_hints
 from service.sql.binder.over import OverBinder
+from service.sql.binder.scalar_subqueries import ScalarSubqueries, subqueries
 from service.sql.binder.subqueries import SubqueryBinder, is_subquery
 from service.sql.binder.tables import Bound, TableBinder, table_relation
-from service.sql.catalogue import CatalogTable
+from service.sql.catalogue import COLUMNS_MAX, CatalogTable
 from service.sql.dialect import parse_query, position_of
 from service.sql.errors import SqlTooLarge, UnsupportedSql, ValidationError
 from service.sql.expressions import ExpressionBinder
 from service.sql.rex import Expression, call, cast, conjunction, literal, ref
 from service.sql.scope import Scope, Source
+from service.sql.terms import JoinKind, Ordering, Row, unique_names
 
 if TYPE_CHECKING:
     from service.sql.catalogue import Catalogue
@@ -146,15 +135,29 @@ class QueryBinder:
             return relation
         parts = _parts(where.this)
         binder = ExpressionBinder(scope, self._fragment)
-        plain = [binder.condition(part) for part in parts if not is_subquery(part)]
-        condition = conjunction(plain)
+        joined = [part for part in parts if is_subquery(part)]
+        valued = [part for part in parts if part not in joined and any(subqueries(part))]
+        plain = [part for part in parts if part not in joined and part not in valued]
+        condition = conjunction([binder.condition(part) for part in plain])
         if condition is not None:
             relation = Filter(relation, condition)
-        subqueries = SubqueryBinder(self, self._fragment, scope)
-        for part in parts:
-            if is_subquery(part):
-                relation = subqueries.join(relation, part, binder)
-        return relation
+        binds = SubqueryBinder(self, self._fragment, scope)
+        for part in joined:
+            relation = binds.join(relation, part, binder)
+        return self._where_values(relation, valued, scope)
+
+    def _where_values(
+        self, relation: Relation, parts: list[exp.Expression], scope: Scope
+    ) -> Relation:
+        """The rows that meet conditions with subqueries as values."""
+        if not parts:
+            return relation
+        values = ScalarSubqueries(self, self._fragment, scope)
+        relation = values.join(relation, parts, is_grouped=False)
+        binder = ExpressionBinder(scope, self._fragment, values.meaning)
+        condition = conjunction([binder.condition(part) for part in parts])
+        assert condition is not None, "there is a condition at least"
+        return Filter(relation, condition)
 
     def _grouped(
         self, relation: Relation, node: exp.Select, scope: Scope, ttl: str | None
@@ -167,17 +170,24 @@ class QueryBinder:
         places += [key.this for key in order.expressions] if order is not None else []
         over = OverBinder(self._fragment, _named_windows(node))
         if node.args.get("group") is None and having is None and not has_aggregates(places):
-            binder = self._with_over(scope, over)
+            values = ScalarSubqueries(self, self._fragment, scope)
+            relation = values.join(relation, node.expressions, is_grouped=False)
+            binder = self._with_over(scope, over, values)
             return relation, binder
         inner = ExpressionBinder(scope, self._fragment)
         grouping = Grouping(relation, inner, self._fragment, _select_names(node))
         grouping.group_by(node.args.get("group"))
         grouping.aggregate(places)
         relation = grouping.relation(ttl)
+        values = ScalarSubqueries(self, self._fragment, scope)
+        above_groups = [*node.expressions, *([having.this] if having is not None else [])]
+        relation = values.join(relation, above_groups, is_grouped=True)
 
         def special(part: exp.Expression) -> Expression | None:
             if isinstance(part, exp.Window):
                 return over.bind(part, above)
+            if any(subqueries(part)):
+                return values.meaning(part)
             return grouping.meaning(part)
 
         above = ExpressionBinder(scope, self._fragment, special)
@@ -185,9 +195,13 @@ class QueryBinder:
             relation = Filter(relation, above.condition(having.this))
         return relation, above
 
-    def _with_over(self, scope: Scope, over: OverBinder) -> ExpressionBinder:
+    def _with_over(
+        self, scope: Scope, over: OverBinder, values: ScalarSubqueries
+    ) -> ExpressionBinder:
         def special(part: exp.Expression) -> Expression | None:
-            return over.bind(part, binder) if isinstance(part, exp.Window) else None
+            if isinstance(part, exp.Window):
+                return over.bind(part, binder)
+            return values.meaning(part)
 
         binder = ExpressionBinder(scope, self._fragment, special)
         return binder
@@ -207,6 +221,10 @@ class QueryBinder:
             inner = item.this if isinstance(item, exp.Alias) else item
             names.append(_name(item, len(names)))
             expressions.append(binder.bind(inner))
+        if len(names) > COLUMNS_MAX:
+            raise SqlTooLarge(
+                f"a query of {len(names)} columns; {COLUMNS_MAX} are allowed", self._at(node)
+            )
         return expressions, names
 
     def _ordered_select(

@@ -15,14 +15,16 @@ from sqlglot import exp
 
 from service.plan.rex import Call, CorrelVariable, FieldAccess, InputRef, Rex
 from service.sql import types
-from service.sql.algebra import Aggregate, Filter, Join, Project, Relation
+from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, inputs
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
-from service.sql.rex import call, conjunction, conjuncts, ref, shift, substitute, type_of, walk
+from service.sql.rex import call, conjunction, conjuncts, literal, ref, remap, shift, type_of, walk
+from service.sql.terms import AggregateCall
 
 if TYPE_CHECKING:
     from service.sql.binder.query import QueryBinder
     from service.sql.expressions import ExpressionBinder
+    from service.sql.rex import Expression
     from service.sql.scope import Scope
     from service.sql.source_text import Fragment
 
@@ -39,6 +41,11 @@ def _plain(node: exp.Expression) -> exp.Expression:
     while isinstance(node, (exp.Paren, exp.Not)):
         node = node.this
     return node
+
+
+def _compared(node: exp.Expression) -> list[exp.Expression]:
+    """The values on the left of IN."""
+    return list(node.this.expressions) if isinstance(node.this, exp.Tuple) else [node.this]
 
 
 class SubqueryBinder:
@@ -59,16 +66,15 @@ class SubqueryBinder:
         while isinstance(query, (exp.Subquery, exp.Paren)):
             query = query.this
         right = self._queries.correlated(query, self._scope)
+        if isinstance(node, exp.In):
+            self._check_width(node, len(right.row))
         right, correlated = self._lift(right, node, keeps_columns=isinstance(node, exp.In))
         width = len(left.row)
         parts = [_joined(part, width) for part in correlated]
         if isinstance(node, exp.In):
             parts = [*self._equalities(node, right, width, binder, is_negated=is_negated), *parts]
         if not parts:
-            raise UnsupportedSql(
-                "EXISTS with a subquery that does not depend on the outer query is not supported",
-                position_of(node, self._fragment),
-            )
+            return _uncorrelated(left, right, is_negated=is_negated)
         return Join(left, right, "ANTI" if is_negated else "SEMI", conjunction(parts))
 
     def _equalities(
@@ -81,12 +87,7 @@ class SubqueryBinder:
         is_negated: bool,
     ) -> list[Rex]:
         """The conditions that IN stands for; NOT IN fails where either side is NULL."""
-        values = list(node.this.expressions) if isinstance(node.this, exp.Tuple) else [node.this]
-        if len(values) > len(right.row):
-            raise ValidationError(
-                f"{len(values)} values cannot be IN rows of {len(right.row)} columns",
-                position_of(node, self._fragment),
-            )
+        values = _compared(node)
         parts: list[Rex] = []
         for index, value in enumerate(values):
             own, other = binder.rex(value), ref(width + index, right.row.types[index])
@@ -102,6 +103,14 @@ class SubqueryBinder:
             parts.append(equal)
         return parts
 
+    def _check_width(self, node: exp.Expression, width: int) -> None:
+        """Refuse IN whose query has not as many columns as there are values."""
+        if len(_compared(node)) != width:
+            raise ValidationError(
+                f"{len(_compared(node))} values cannot be IN rows of {width} columns",
+                position_of(node, self._fragment),
+            )
+
     def _lift(
         self, right: Relation, node: exp.Expression, *, keeps_columns: bool
     ) -> tuple[Relation, list[Rex]]:
@@ -111,7 +120,7 @@ class SubqueryBinder:
         one that does not matter.
         """
         if not isinstance(right, Project) or _correlates_below(right.input):
-            if _correlates(right):
+            if correlates(right):
                 raise UnsupportedSql(
                     "this correlated subquery is not supported",
                     position_of(node, self._fragment),
@@ -121,10 +130,10 @@ class SubqueryBinder:
         below, lifted = right.input, []
         if isinstance(below, Filter):
             parts = conjuncts(below.condition)
-            lifted = [part for part in parts if _has_outer(part)]
-            kept = conjunction([part for part in parts if not _has_outer(part)])
+            lifted = [part for part in parts if has_outer(part)]
+            kept = conjunction([part for part in parts if not has_outer(part)])
             below = below.input if kept is None else Filter(below.input, kept)
-        if any(_has_outer(each) for each in right.expressions):
+        if any(has_outer(each) for each in right.expressions):
             raise UnsupportedSql(
                 "a subquery that selects columns of the query around it is not supported",
                 position_of(node, self._fragment),
@@ -143,36 +152,41 @@ class SubqueryBinder:
             for at, column in enumerate(kept_columns)
             if isinstance(column, InputRef)
         }
-        moved = [_over_columns(part, positions) for part in lifted]
+        moved = [remap(part, positions) for part in lifted]
         return Project(below, tuple(kept_columns), tuple(kept_names)), moved
+
+
+def _uncorrelated(left: Relation, right: Relation, *, is_negated: bool) -> Relation:
+    """EXISTS of any row at all: the smallest of TRUE is TRUE, or NULL where there is no row."""
+    below = right.input if isinstance(right, Project) else right
+    is_there = types.BOOLEAN.with_nullable(False)
+    marked = Project(below, (literal(True, is_there),), ("i",))
+    found = Aggregate(marked, (), (AggregateCall("MIN", (0,), types.BOOLEAN, "m"),))
+    has_row = call("IS NOT NULL", [ref(0, types.BOOLEAN)], is_there)
+    if not is_negated:
+        return Join(left, Filter(found, has_row), "SEMI", None)
+    told = Project(found, (has_row,), ("$f0",))
+    return Join(left, told, "ANTI", ref(len(left.row), is_there))
 
 
 def _own(part: Rex) -> set[InputRef]:
     return {each for each in walk(part) if isinstance(each, InputRef)}
 
 
-def _over_columns(part: Rex, positions: dict[int, int]) -> Rex:
-    from service.sql.rex import remap
-
-    return remap(part, positions)
-
-
-def _has_outer(rex: object) -> bool:
-    return any(isinstance(part, CorrelVariable) for part in walk(rex))  # type: ignore[arg-type]
+def has_outer(rex: Expression) -> bool:
+    """Whether an expression reads a column of the query around it."""
+    return any(isinstance(part, CorrelVariable) for part in walk(rex))
 
 
 def _correlates_below(relation: Relation) -> bool:
     """Whether an outer column is used anywhere but in a filter right here."""
-    from service.sql.algebra import inputs
-
     below = inputs(relation) if isinstance(relation, Filter) else (relation,)
-    return any(_correlates(each) for each in below)
+    return any(correlates(each) for each in below)
 
 
-def _correlates(relation: Relation) -> bool:
-    from service.sql.algebra import inputs
-
-    own: tuple[object, ...] = ()
+def correlates(relation: Relation) -> bool:
+    """Whether a query reads columns of the query around it."""
+    own: tuple[Expression, ...] = ()
     match relation:
         case Project():
             own = relation.expressions
@@ -180,9 +194,7 @@ def _correlates(relation: Relation) -> bool:
             own = (relation.condition,)
         case Join() if relation.condition is not None:
             own = (relation.condition,)
-        case Aggregate() | _:
-            own = ()
-    return any(_has_outer(rex) for rex in own) or any(map(_correlates, inputs(relation)))
+    return any(has_outer(rex) for rex in own) or any(map(correlates, inputs(relation)))
 
 
 def _joined(part: Rex, width: int) -> Rex:
@@ -201,6 +213,3 @@ def _replace_outer(rex: Rex) -> Rex:
 
 def _is_null(rex: Rex) -> Rex:
     return call("IS NULL", [rex], types.BOOLEAN.with_nullable(False))
-
-
-__all__ = ["SubqueryBinder", "is_subquery", "substitute"]

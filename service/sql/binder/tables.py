@@ -10,25 +10,23 @@ from sqlglot import exp
 from service.plan.rex import InputRef, Literal, Rex
 from service.sql.algebra import (
     Join,
-    JoinKind,
     Project,
     Relation,
-    Row,
     Scan,
     Values,
     VersionJoin,
     Watermark,
-    WindowSpec,
     WindowTable,
 )
 from service.sql.dialect import position_of
-from service.sql.errors import UnsupportedSql, ValidationError
+from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.expressions import ExpressionBinder
 from service.sql.functions import WINDOW_TABLE_FUNCTIONS
 from service.sql.literals import interval_ms
 from service.sql.rex import call, conjunction, ref, remap, type_of
 from service.sql.scope import Scope, Source
 from service.sql.sql_text import to_sql
+from service.sql.terms import JoinKind, Row, WindowSpec
 from service.sql.types import BOOLEAN
 from state.types import INTERVAL_ROOTS
 
@@ -38,6 +36,10 @@ if TYPE_CHECKING:
     from service.sql.catalogue import CatalogTable
     from service.sql.errors import Position
     from service.sql.source_text import Fragment
+    from service.sql.terms import WindowKind
+
+
+_OUTER_SIDES: dict[str, JoinKind] = {"LEFT": "LEFT", "RIGHT": "RIGHT", "FULL": "FULL"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +228,13 @@ class TableBinder:
         """TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ..))."""
         inner = node.expressions[0] if node.name.upper() == "TABLE" and node.expressions else node
         name = inner.name.upper()
-        if name not in WINDOW_TABLE_FUNCTIONS:
-            raise UnsupportedSql(f"table function {name} is not supported", position)
+        kind = next((each for each in WINDOW_TABLE_FUNCTIONS if each == name), None)
+        if kind is None:
+            raise UnsupportedSql(
+                f"table function {name} is not supported",
+                position,
+                hint=nearest(name, WINDOW_TABLE_FUNCTIONS),
+            )
         arguments = [
             each.expression if isinstance(each, exp.Kwarg) else each for each in inner.expressions
         ]
@@ -236,12 +243,12 @@ class TableBinder:
         table, *partition = arguments[0].expressions
         relation = self._queries.named(_parts(table), position)
         scope = Scope((Source(table.name, relation.row, 0),))
-        spec = self._window(name, arguments[1:], partition, scope, position)
+        spec = self._window(kind, arguments[1:], partition, scope, position)
         return WindowTable(relation, spec)
 
     def _window(
         self,
-        name: str,
+        name: WindowKind,
         arguments: list[exp.Expression],
         partition: list[exp.Expression],
         scope: Scope,
@@ -249,20 +256,24 @@ class TableBinder:
     ) -> WindowSpec:
         binder = ExpressionBinder(scope, self._fragment)
         time = binder.rex(arguments[0].expressions[0])
-        if type_of(time).time_attribute is None:
+        if not isinstance(time, InputRef) or time.type.time_attribute is None:
             raise ValidationError(f"{name} needs a time attribute in DESCRIPTOR", position)
+        by = [binder.rex(each) for each in partition]
+        columns = tuple(each.index for each in by if isinstance(each, InputRef))
+        if len(columns) != len(by):
+            raise ValidationError(f"{name} needs columns in PARTITION BY", position)
         lengths = [_interval(binder.rex(each), position) for each in arguments[1:]]
         steps = 2 if name in ("HOP", "CUMULATE") else 1
         if not steps <= len(lengths) <= steps + 1:
             raise ValidationError(f"{name} does not take {len(lengths)} intervals", position)
         offset = lengths[steps] if len(lengths) > steps else None
         return WindowSpec(
-            name,  # type: ignore[arg-type]
-            time.index,  # type: ignore[union-attr]
+            name,
+            time.index,
             lengths[steps - 1],
             lengths[0] if steps == 2 else None,
             offset,
-            tuple(binder.rex(each).index for each in partition),  # type: ignore[union-attr]
+            columns,
         )
 
 
@@ -317,8 +328,9 @@ def _adjusted(sources: tuple[Source, ...], row: Row) -> tuple[Source, ...]:
 def _join_kind(join: exp.Expression, position: Position) -> JoinKind:
     side = str(join.args.get("side") or "").upper()
     kind = str(join.args.get("kind") or "").upper()
-    if side in ("LEFT", "RIGHT", "FULL") and kind in ("", "OUTER"):
-        return side  # type: ignore[return-value]
+    outer = _OUTER_SIDES.get(side)
+    if outer is not None and kind in ("", "OUTER"):
+        return outer
     if not side and kind in ("", "INNER", "CROSS"):
         return "INNER"
     raise UnsupportedSql(f"{side} {kind} JOIN is not supported".strip(), position)

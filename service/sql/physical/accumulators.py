@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.sql.algebra import AggregateCall, Row
+from service.sql.errors import UnsupportedSql
+from service.sql.terms import AggregateCall, Row
 from service.sql.types import BIGINT, DOUBLE, NUMERIC, STRING
 from state.types import INTEGER_BITS, LogicalType, TypeRoot
 
@@ -20,10 +21,27 @@ _MERGEABLE = frozenset({"COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", "LISTAGG"}
 _BITS = 64
 
 
+_COLLECTING = frozenset({"ARRAY_AGG", "COLLECT"})
+
+
 def is_mergeable(call: AggregateCall, *, retracts: bool) -> bool:
     """Whether two accumulators of an aggregate can become one."""
     del retracts
     return call.function in _MERGEABLE
+
+
+def refuse_phases(calls: Sequence[AggregateCall]) -> None:
+    """Refuse two phases where we do not know what the first one sends.
+
+    Raises:
+        UnsupportedSql: An aggregate keeps all values, in a class of Flink's own.
+    """
+    for each in calls:
+        if each.function in _COLLECTING:
+            raise UnsupportedSql(
+                f"{each.function} in two phases is not supported",
+                hint="SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'",
+            )
 
 
 def local_columns(

@@ -9,12 +9,10 @@ Source: Flink `PushCalcPastChangelogNormalizeRule`, `FlinkMarkChangelogNormalize
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import InputRef, Rex
-from service.sql.algebra import Row
-from service.sql.physical.nodes import CalcSpec, Node, NormalizeSpec
+from service.sql.physical.nodes import CalcSpec, ExchangeSpec, Node, NormalizeSpec
 from service.sql.rex import (
     conjunction,
     conjuncts,
@@ -25,6 +23,7 @@ from service.sql.rex import (
     substitute,
     type_of,
 )
+from service.sql.terms import Row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,8 +75,8 @@ def _merged(
     parts = conjuncts(inner.condition)
     if condition is not None:
         moved = substitute(condition, inner.projection)
-        parts += [part for part in conjuncts(moved) if part not in parts]  # type: ignore[arg-type]
-    return calc(base.input, outputs, names, conjunction(parts))  # type: ignore[arg-type]
+        parts += [part for part in conjuncts(moved) if part not in parts]
+    return calc(base.input, outputs, names, conjunction(parts))
 
 
 def _past_normalize(
@@ -107,6 +106,6 @@ def _past_normalize(
         moved_keys,
         None if filtered is None else remap(filtered, places),
     )
-    sent = Node(replace(exchange.spec, keys=moved_keys), (below,), below.row)  # type: ignore[arg-type]
+    sent = Node(ExchangeSpec(moved_keys), (below,), below.row)
     normal = Node(spec, (sent,), below.row)
     return _plain(normal, [remap(rex, places) for rex in projection], names, None)

@@ -15,7 +15,7 @@ SinkMode = Literal["append", "upsert", "retract"]
 _UPSERT_CONNECTORS = ("blackhole", "upsert-kafka", "redis")
 _RETRACT_CONNECTORS = ("print",)
 _OBLIGING = ("blackhole", "print")
-_MODES = ("append", "upsert", "retract")
+_MODES: tuple[SinkMode, ...] = ("append", "upsert", "retract")
 
 
 def source_mode(table: CatalogTable) -> ChangelogMode:
@@ -49,8 +49,9 @@ def sink_mode(table: CatalogTable, *, is_insert_only: bool = False) -> SinkMode:
     Where the option `changelog-mode` does not say it: what the connector or format can write.
     """
     declared = table.options.get("changelog-mode", "").lower()
-    if declared in _MODES:
-        return declared  # type: ignore[return-value]
+    for mode in _MODES:
+        if declared == mode:
+            return mode
     connector = table.options.get("connector")
     if connector in _OBLIGING and is_insert_only:
         return "append"

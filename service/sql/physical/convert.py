@@ -14,13 +14,12 @@ from service.sql.algebra import (
     Aggregate,
     Expand,
     Filter,
+    GroupWindows,
     Join,
-    JoinKind,
     MultiJoin,
     Over,
     Project,
     Rank,
-    RankRange,
     Relation,
     Scan,
     Sort,
@@ -31,9 +30,10 @@ from service.sql.algebra import (
     WindowTable,
     inputs,
 )
-from service.sql.errors import PlanningError, UnsupportedSql, ValidationError
+from service.sql.errors import PlanningError, ValidationError
 from service.sql.intervals import window_bounds
 from service.sql.join_keys import equal_columns
+from service.sql.physical.attached import attached_aggregate, window_join, window_rank
 from service.sql.physical.calc import calc
 from service.sql.physical.connectors import is_upsert_source, source_mode
 from service.sql.physical.lookup import lookup_join
@@ -41,6 +41,7 @@ from service.sql.physical.nodes import (
     AggregateSpec,
     ExchangeSpec,
     ExpandSpec,
+    GroupWindowsSpec,
     IntervalJoinSpec,
     JoinKeys,
     JoinSpec,
@@ -57,26 +58,16 @@ from service.sql.physical.nodes import (
     WatermarkSpec,
     WindowTableSpec,
 )
-from service.sql.physical.windows import (
-    groups_windows,
-    window_aggregate,
-    window_join,
-    window_rank,
-)
-from service.sql.rex import (
-    conjunction,
-    conjuncts,
-    inputs_of,
-    ref,
-    substitute,
-    type_of,
-)
+from service.sql.physical.windows import window_aggregate
+from service.sql.rex import conjunction, conjuncts, inputs_of, ref, substitute, type_of
+from service.sql.terms import JoinKind, RankRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from service.plan.rex import Rex
     from service.sql.options import Options
+    from service.sql.physical.nodes import RankKind
 
 
 def convert(relation: Relation, options: Options) -> Node:
@@ -138,6 +129,8 @@ class _Converter:
                 )
                 row = replace(relation, number_name="w0$o0").row if has_number else relation.row
                 return Node(spec, (below,), row)
+            case GroupWindows():
+                return self._group_windows(relation)
             case WindowTable():
                 below = self.node(relation.input)
                 if relation.spec.kind == "SESSION":
@@ -156,8 +149,8 @@ class _Converter:
             if isinstance(below, Filter):
                 parts = list(dict.fromkeys([*conjuncts(below.condition), *parts]))
             else:
-                outputs = [substitute(rex, below.expressions) for rex in outputs]  # type: ignore[misc]
-                parts = [substitute(part, below.expressions) for part in parts]  # type: ignore[misc]
+                outputs = [substitute(rex, below.scalars) for rex in outputs]
+                parts = [substitute(part, below.scalars) for part in parts]
             below = below.input
         base = self.node(below)
         named, names = _numbered(base, below, outputs, row.names, parts)
@@ -183,14 +176,14 @@ class _Converter:
         return made
 
     def _join(self, relation: Join) -> Node:
-        left, right = self.node(relation.left), self.node(relation.right)
         width = len(relation.left.row)
         bounds = window_bounds(relation)
         parts = conjuncts(relation.condition) if bounds is None else bounds[1]
         keys = join_keys(relation.kind, parts, width)
-        windowed = window_join(relation, keys, left, right) if bounds is None else None
+        windowed = window_join(relation, keys, self.node) if bounds is None else None
         if windowed is not None:
             return windowed
+        left, right = self.node(relation.left), self.node(relation.right)
         sides = (exchange(left, keys.left), exchange(right, keys.right))
         if bounds is not None:
             return Node(IntervalJoinSpec(keys, bounds[0]), sides, relation.row)
@@ -235,9 +228,24 @@ class _Converter:
         windowed = window_aggregate(relation, self.node, self._options)
         if windowed is not None:
             return windowed
-        _refuse_window_groups(relation)
+        attached = attached_aggregate(relation, self.node, self._options)
+        if attached is not None:
+            return attached
         below = exchange(self.node(relation.input), relation.grouping)
         spec = AggregateSpec(relation.grouping, relation.calls, relation.ttl)
+        return Node(spec, (below,), relation.row)
+
+    def _group_windows(self, relation: GroupWindows) -> Node:
+        below = exchange(self.node(relation.input), relation.grouping)
+        begin = len(relation.grouping) + len(relation.calls)
+        spec = GroupWindowsSpec(
+            relation.grouping,
+            relation.calls,
+            relation.spec,
+            below.row.names[relation.spec.time_column],
+            below.row.types[relation.spec.time_column],
+            relation.row.names[begin:],
+        )
         return Node(spec, (below,), relation.row)
 
     def _over(self, relation: Over) -> Node:
@@ -258,8 +266,8 @@ class _Converter:
         below = exchange(self.node(relation.input), ())
         if relation.fetch is not None:
             bounds = RankRange(relation.offset + 1, relation.offset + relation.fetch)
-            kind = "sort-limit" if relation.order else "limit"
-            spec = RankSpec(kind, (), relation.order, bounds, False)  # type: ignore[arg-type]
+            kind: RankKind = "sort-limit" if relation.order else "limit"
+            spec = RankSpec(kind, (), relation.order, bounds, False)
             return Node(spec, (below,), relation.row)
         first = relation.order[0] if relation.order else None
         kinds = relation.row.types
@@ -353,13 +361,3 @@ def _normalized(node: Node, scan: Scan, options: Options) -> Node:
         )
     keys = tuple(scan.row.names.index(name) for name in scan.table.primary_key)
     return Node(NormalizeSpec(keys), (exchange(node, keys),), node.row)
-
-
-def _refuse_window_groups(aggregate: Aggregate) -> None:
-    """Windows in a plain aggregate would be kept for ever."""
-    below, grouping = aggregate.input, aggregate.grouping
-    if isinstance(below, Expand):
-        if groups_windows(below.input, [each for each in grouping if each < len(below.input.row)]):
-            raise UnsupportedSql("GROUPING SETS over windows are not supported")
-    elif groups_windows(below, grouping):
-        raise UnsupportedSql("aggregates of windows that were aggregated are not supported")

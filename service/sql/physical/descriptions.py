@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from service.plan.rex import Rex
-    from service.sql.algebra import AggregateCall, Ordering, Row
     from service.sql.physical.nodes import Node
     from service.sql.rex import FrameBound
+    from service.sql.terms import AggregateCall, Ordering, Row
 
     Text = Callable[[Rex, tuple[str, ...]], str]
 
@@ -145,6 +145,7 @@ def _stateful(node: Node, fields: str, text: Text) -> str:
 
 _NAMES = {
     "GlobalAggregate": "GlobalGroupAggregate",
+    "GroupWindows": "GroupWindowAggregate",
     "IncrementalAggregate": "IncrementalGroupAggregate",
     "LocalAggregate": "LocalGroupAggregate",
     "WindowTable": "WindowTableFunction",
@@ -303,15 +304,17 @@ def _attached(
     if isinstance(spec, nodes.WindowJoinSpec):
         sides = ", ".join(
             f"{name}Window=[{_edges(window, side.row)}]"
-            for name, window, side in zip(("left", "right"), spec.windows, node.inputs, strict=True)
+            for name, window, side in zip(
+                ("left", "right"), (spec.left, spec.right), node.inputs, strict=True
+            )
         )
         kind, where = _JOIN_NAMES[spec.keys.kind], _joined(spec.keys, node, text)
         return f"WindowJoin({sides}, joinType=[{kind}], where=[{where}], select=[{fields}])"
-    window = f"window=[{_edges(spec.window, row)}]"
+    window = f"window=[{_edges(spec.attached, row)}]"
     keys = _columns(spec.partition, row)
     if isinstance(spec, nodes.WindowDeduplicateSpec):
         keep = "LastRow" if spec.keeps_last else "FirstRow"
-        order = f"orderKey=[{row.names[spec.order_column]}], order=[ROWTIME]"
+        order = f"orderKey=[{row.names[spec.time_column]}], order=[ROWTIME]"
         return f"WindowDeduplicate({window}, keep=[{keep}], partitionKeys=[{keys}], {order})"
     ranks = f"rankRange=[rankStart={spec.range.start}, rankEnd={spec.range.end}]"
     order = f"partitionBy=[{keys}], orderBy=[{_order(spec.order, row)}]"

@@ -58,9 +58,8 @@ def prefix_text(rex: Rex, names: tuple[str, ...]) -> str:
     """
     match rex:
         case Literal(str() as value, kind) if kind.root in STRING_ROOTS:
-            quoted = value.replace("'", "''")
             suffix = f':{type_text(kind.with_nullable(True))} CHARACTER SET "UTF-16LE"'
-            return f"_UTF-16LE'{quoted}'" + (suffix if kind.root is TypeRoot.VARCHAR else "")
+            return character_text(value) + (suffix if kind.root is TypeRoot.VARCHAR else "")
         case Literal(int() as value, kind) if not isinstance(value, bool):
             is_plain = kind.root is TypeRoot.INTEGER or kind.root in INTERVAL_ROOTS
             shown = literal_text(rex)
@@ -90,13 +89,21 @@ def literal_text(literal: Literal) -> str:
     if value is None:
         return f"null:{type_text(kind.with_nullable(True))}"
     if kind.root in STRING_ROOTS:
-        text = str(value).replace("'", "''")
-        return f"'{text}'"
+        return _quoted(str(value))
     if isinstance(value, bool):
         return str(value).lower()
     if kind.root in INTERVAL_ROOTS:
         return f"{value}:INTERVAL {'MONTH' if 'YEAR' in kind.root.name else 'SECOND'}"
     return str(value)
+
+
+def character_text(value: str) -> str:
+    """A text as Calcite writes it."""
+    return f"_UTF-16LE{_quoted(value)}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def type_text(kind: LogicalType) -> str:

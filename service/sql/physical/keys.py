@@ -11,12 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef
+from service.sql.deadline import check_time
 from service.sql.physical.nodes import (
     AggregateSpec,
     CalcSpec,
     DropUpdateBeforeSpec,
     ExchangeSpec,
     GlobalAggregateSpec,
+    GroupWindowsSpec,
     IntervalJoinSpec,
     JoinKeys,
     JoinSpec,
@@ -48,6 +50,7 @@ _PASSING = (WatermarkSpec, MiniBatchSpec, DropUpdateBeforeSpec, OverSpec, Tempor
 
 def upsert_keys(node: Node) -> Keys:
     """The upsert keys of what a node sends."""
+    check_time()
     spec = node.spec
     if isinstance(spec, _PASSING):
         return upsert_keys(node.input)
@@ -64,11 +67,10 @@ def upsert_keys(node: Node) -> Keys:
             return frozenset({frozenset(spec.keys)})
         case AggregateSpec() | GlobalAggregateSpec():
             return frozenset({frozenset(range(len(spec.grouping)))})
-        case RankSpec():
+        case GroupWindowsSpec():
+            return _windowed(node, spec)
+        case RankSpec() | WindowRankSpec():
             return _ranked(node, spec)
-        case WindowRankSpec() if spec.has_number:
-            number = len(node.row) - 1
-            return upsert_keys(node.input) | {frozenset((*spec.partition, number))}
         case JoinSpec() | IntervalJoinSpec() | TemporalJoinSpec():
             return _joined(node, spec.keys)
         case LookupJoinSpec():
@@ -117,6 +119,9 @@ def _containing(keys: Keys, columns: Iterable[int]) -> Keys:
 
 
 def _projected(keys: Keys, spec: CalcSpec) -> Keys:
+    if not any(isinstance(rex, InputRef) for rex in spec.projection):
+        # That there is one row at most is not known of rows without a column of the input.
+        keys -= {frozenset()}
     places: dict[int, list[int]] = {}
     for position, rex in enumerate(spec.projection):
         column = _source_of(rex)
@@ -153,9 +158,16 @@ def _source_of(rex: Rex) -> int | None:
     return None
 
 
-def _ranked(node: Node, spec: RankSpec) -> Keys:
+def _windowed(node: Node, spec: GroupWindowsSpec) -> Keys:
+    """A group, with anything that tells of its window."""
+    groups = range(len(spec.grouping))
+    begin = len(node.row) - len(spec.properties)
+    return frozenset(frozenset((*groups, begin + at)) for at in range(len(spec.properties)))
+
+
+def _ranked(node: Node, spec: RankSpec | WindowRankSpec) -> Keys:
     keys = upsert_keys(node.input)
-    if spec.kind != "rank":
+    if isinstance(spec, RankSpec) and spec.kind != "rank":
         # A row that leaves the first ones is followed in the order that it was sorted by.
         return _containing(keys, (key.column for key in spec.order))
     if spec.range.start == spec.range.end == 1:

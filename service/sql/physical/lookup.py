@@ -13,12 +13,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Literal, Rex
-from service.sql.algebra import Filter, Project, Relation, Scan, join_row
+from service.sql.algebra import Filter, Project, Relation, Scan
 from service.sql.errors import PlanningError
 from service.sql.physical.calc import calc
 from service.sql.physical.connectors import is_lookup
 from service.sql.physical.nodes import LookupJoinSpec, Node
 from service.sql.rex import conjunction, conjuncts, inputs_of, ref, remap, shift
+from service.sql.terms import join_row
 
 if TYPE_CHECKING:
     from service.sql.algebra import VersionJoin

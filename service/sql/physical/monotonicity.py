@@ -23,7 +23,7 @@ from service.sql.physical.nodes import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from service.sql.algebra import Ordering
+    from service.sql.terms import Ordering
 
 Monotonicity = Literal["CONSTANT", "INCREASING", "DECREASING", "NONE"]
 _FUNCTIONS: dict[str, Monotonicity] = {

@@ -9,18 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from service.sql.deadline import check_time
+
 if TYPE_CHECKING:
     from service.plan.rex import Literal as RexLiteral
     from service.plan.rex import Rex
-    from service.sql.algebra import AggregateCall, JoinKind, Ordering, RankRange, Row, WindowSpec
     from service.sql.catalogue import CatalogTable
     from service.sql.intervals import WindowBounds
     from service.sql.rex import Frame, OverCall
+    from service.sql.terms import AggregateCall, JoinKind, Ordering, RankRange, Row, WindowSpec
     from state.types import LogicalType
 
 Updates = Literal["NONE", "AFTER", "BOTH"]
 Deletes = Literal["NONE", "KEY", "FULL"]
-Strategy = Literal["Undefined", "AppendFast", "Retract", "UpdateFast"]
+ChosenStrategy = Literal["AppendFast", "Retract", "UpdateFast"]
+Strategy = Literal["Undefined", ChosenStrategy]
+RankKind = Literal["rank", "limit", "sort-limit"]
+BatchMode = Literal["ProcTime", "RowTime"]
 
 
 _DELETE_NAMES = {"NONE": "DELETE", "FULL": "DELETE", "KEY": "~DELETE"}
@@ -95,7 +100,7 @@ class MiniBatchSpec:
     """Marks the ends of mini-batches."""
 
     interval_ms: int
-    mode: Literal["ProcTime", "RowTime"]
+    mode: BatchMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +177,17 @@ class IncrementalAggregateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachedWindow:
+    """Windows that rows come with: how they were cut, and the columns that say where they end."""
+
+    window: WindowSpec
+    time: LogicalType
+    start: int
+    """-1: the rows do not say it."""
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class WindowAggregateSpec:
     """A row for each group and window; in one phase, or the local or global one of two."""
 
@@ -186,6 +202,28 @@ class WindowAggregateSpec:
     """Of the whole aggregation, whatever the phase."""
     slice_column: int = -1
     """Of the global phase: the end of a slice, in its input."""
+    attached: AttachedWindow | None = None
+    """Where rows come with their windows; None: the node cuts the time itself."""
+
+    @property
+    def time(self) -> LogicalType:
+        """The time that windows are of."""
+        if self.attached is not None:
+            return self.attached.time
+        return self.input_row.types[self.window.time_column]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWindowsSpec:
+    """A row for each group and window of GROUP BY TUMBLE(ts, ..) and its like."""
+
+    grouping: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    window: WindowSpec
+    time_name: str
+    time: LogicalType
+    properties: tuple[str, ...]
+    """`w$start` and others, in the order of the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,43 +234,24 @@ class WindowTableSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class AttachedWindow:
-    """The windows that rows of a node carry, by the columns with their edges."""
-
-    window: WindowSpec
-    time: LogicalType
-    """Of the column that was cut into windows."""
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
 class WindowRankSpec:
-    """The first rows of each window and partition."""
+    """The first rows of each partition in each window, once the window has passed."""
 
     partition: tuple[int, ...]
     order: tuple[Ordering, ...]
     range: RankRange
     has_number: bool
-    window: AttachedWindow
+    attached: AttachedWindow
 
 
 @dataclass(frozen=True, slots=True)
 class WindowDeduplicateSpec:
-    """The first or the last row by event time of each window and partition."""
+    """The first or last row by time of each partition in each window."""
 
     partition: tuple[int, ...]
-    order_column: int
+    time_column: int
     keeps_last: bool
-    window: AttachedWindow
-
-
-@dataclass(frozen=True, slots=True)
-class WindowJoinSpec:
-    """A join of rows of the same window."""
-
-    keys: JoinKeys
-    windows: tuple[AttachedWindow, AttachedWindow]
+    attached: AttachedWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +268,7 @@ class OverSpec:
 class RankSpec:
     """The first rows of each partition; a limit or sort-limit has one partition."""
 
-    kind: Literal["rank", "limit", "sort-limit"]
+    kind: RankKind
     partition: tuple[int, ...]
     order: tuple[Ordering, ...]
     range: RankRange
@@ -290,6 +309,15 @@ class IntervalJoinSpec:
 
     keys: JoinKeys
     bounds: WindowBounds
+
+
+@dataclass(frozen=True, slots=True)
+class WindowJoinSpec:
+    """A join of rows of the same window."""
+
+    keys: JoinKeys
+    left: AttachedWindow
+    right: AttachedWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,20 +385,31 @@ Spec: TypeAlias = (
     | GlobalAggregateSpec
     | IncrementalAggregateSpec
     | WindowAggregateSpec
+    | GroupWindowsSpec
     | WindowTableSpec
     | WindowRankSpec
     | WindowDeduplicateSpec
-    | WindowJoinSpec
     | OverSpec
     | RankSpec
     | TemporalSortSpec
     | JoinSpec
     | IntervalJoinSpec
+    | WindowJoinSpec
     | TemporalJoinSpec
     | LookupJoinSpec
     | MultiJoinSpec
     | SinkSpec
 )
+
+
+INSERT_ONLY = (
+    IntervalJoinSpec,
+    TemporalSortSpec,
+    WindowRankSpec,
+    WindowDeduplicateSpec,
+    WindowJoinSpec,
+)
+"""What takes inserts only, and sends nothing else."""
 
 
 @dataclass(frozen=True)
@@ -381,6 +420,9 @@ class Node:
     inputs: tuple[Node, ...]
     row: Row
     changes: Changes = field(default_factory=Changes)
+
+    def __post_init__(self) -> None:
+        check_time()  # whatever goes through a tree of nodes makes some
 
     @property
     def input(self) -> Node:

@@ -17,25 +17,22 @@ from service.sql.physical.accumulators import (
     count_star_at,
     is_mergeable,
     local_columns,
+    refuse_phases,
 )
 from service.sql.physical.monotonicity import retractions
 from service.sql.physical.nodes import (
     AggregateSpec,
-    CalcSpec,
     Changes,
     ExchangeSpec,
-    ExpandSpec,
     GlobalAggregateSpec,
     IncrementalAggregateSpec,
     JoinSpec,
     LocalAggregateSpec,
-    LookupJoinSpec,
     MiniBatchSpec,
     MultiJoinSpec,
     Node,
     RankSpec,
     ScanSpec,
-    UnionSpec,
     WatermarkSpec,
     WindowAggregateSpec,
     rebuilt,
@@ -44,6 +41,7 @@ from service.sql.physical.ranks import is_first_by_time, is_rowtime
 
 if TYPE_CHECKING:
     from service.sql.options import Options
+    from service.sql.physical.nodes import BatchMode
 
 _GATHERING = (AggregateSpec, RankSpec, JoinSpec, MultiJoinSpec, WindowAggregateSpec)
 
@@ -66,13 +64,12 @@ def _with_batches(node: Node, options: Options, *, gathers: bool, by_rowtime: bo
     if isinstance(spec, RankSpec):
         by_rowtime = by_rowtime or (is_first_by_time(node, spec) and is_rowtime(node, spec))
     if isinstance(spec, WindowAggregateSpec):
-        time = spec.input_row.types[spec.window.time_column]
-        by_rowtime = by_rowtime or time.time_attribute == "ROWTIME"
+        by_rowtime = by_rowtime or spec.time.time_attribute == "ROWTIME"
     if isinstance(spec, (ScanSpec, WatermarkSpec)):
         if not gathers:
             return node
-        mode = "RowTime" if by_rowtime else "ProcTime"
-        marks = MiniBatchSpec(options.mini_batch_ms, mode)  # type: ignore[arg-type]
+        mode: BatchMode = "RowTime" if by_rowtime else "ProcTime"
+        marks = MiniBatchSpec(options.mini_batch_ms, mode)
         return Node(marks, (node,), node.row, node.changes)
     below = tuple(
         _with_batches(each, options, gathers=gathers, by_rowtime=by_rowtime) for each in node.inputs
@@ -87,6 +84,7 @@ def _two_phases(node: Node) -> Node:
         return made
     below = made.input.input
     retracts = not below.changes.is_insert_only
+    refuse_phases(spec.calls)
     if not all(is_mergeable(call, retracts=retracts) for call in spec.calls):
         return made
     # Asked of the plan as it was: phases below hide what only grows.
@@ -157,6 +155,3 @@ def _is_split(partial: GlobalAggregateSpec, final: LocalAggregateSpec) -> bool:
 def _are_buckets(partial: GlobalAggregateSpec) -> bool:
     names = [partial.local_input.names[column] for column in range(len(partial.local_input))]
     return any(name.startswith("$f") for name in names)
-
-
-__all__ = ["CalcSpec", "ExpandSpec", "LookupJoinSpec", "UnionSpec", "split_phases"]

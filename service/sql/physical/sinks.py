@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from service.sql import types
 from service.sql.algebra import Project, Relation, Sink
-from service.sql.errors import ValidationError
+from service.sql.errors import ValidationError, nearest
 from service.sql.physical.changelog import key_of
 from service.sql.physical.connectors import sink_mode
 from service.sql.physical.keys import Keys, smallest, upsert_keys
@@ -64,7 +64,11 @@ def _placed(
     names = [column.name for column in table.persisted]
     unknown = [name for name in columns if name not in names]
     if unknown:
-        raise ValidationError(f"table {table.summary} has no column {unknown[0]!r}", position)
+        raise ValidationError(
+            f"table {table.summary} has no column {unknown[0]!r}",
+            position,
+            hint=nearest(unknown[0], names),
+        )
     if len(columns) != len(query.row):
         raise _mismatch(query, table, "Different number of columns.", position)
     outputs: list[Rex] = []
@@ -128,6 +132,26 @@ def _mismatch(
         f"Sink schema:  {sink}",
         position,
     )
+
+
+def check_times(sink: Node) -> None:
+    """Refuse two event times in one row: a sink takes one.
+
+    Raises:
+        ValidationError: There are two.
+    """
+    spec = sink.spec
+    assert isinstance(spec, SinkSpec), "every plan ends in a sink"
+    row = sink.input.row
+    columns = zip(row.names, row.types, strict=True)
+    times = [name for name, kind in columns if kind.time_attribute == "ROWTIME"]
+    if len(times) > 1:
+        raise ValidationError(
+            f"The query contains more than one rowtime attribute column [{', '.join(times)}] for "
+            f"writing into table '{spec.table.summary}'.\nPlease select the column that should be "
+            "used as the event-time timestamp for the table sink by casting all other columns to "
+            "regular TIMESTAMP or TIMESTAMP_LTZ."
+        )
 
 
 def settle_conflicts(sink: Node, options: Options, position: Position) -> Node:

@@ -1,4 +1,4 @@
-"""What is done within the windows of window table functions: aggregates, first rows, joins.
+"""Aggregates over window table functions.
 
 Who groups by window_start and window_end of a window table function gets one node that cuts the
 time itself; with event time it has a local phase before the exchange.
@@ -13,35 +13,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import InputRef, Rex
-from service.sql.algebra import (
-    Aggregate,
-    Filter,
-    Join,
-    Project,
-    Rank,
-    Relation,
-    Row,
-    WindowTable,
-)
-from service.sql.errors import PlanningError
-from service.sql.physical.accumulators import is_mergeable, local_columns
+from service.sql.algebra import Aggregate, Filter, Project, Relation, WindowTable
+from service.sql.physical.accumulators import is_mergeable, local_columns, refuse_phases
 from service.sql.physical.calc import calc
-from service.sql.physical.nodes import (
-    AttachedWindow,
-    ExchangeSpec,
-    JoinKeys,
-    Node,
-    WindowAggregateSpec,
-    WindowDeduplicateSpec,
-    WindowJoinSpec,
-    WindowRankSpec,
-    rebuilt,
-)
-from service.sql.rex import conjunction, conjuncts, ref, substitute
+from service.sql.physical.nodes import ExchangeSpec, Node, WindowAggregateSpec, rebuilt
+from service.sql.rex import column_of, conjunction, conjuncts, inputs_of_all, ref, substitute
+from service.sql.terms import Row
 from service.sql.types import BIGINT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from service.sql.options import Options
 
@@ -56,21 +37,18 @@ def window_aggregate(
     if window is None:
         return None
     width = len(window.input.row)
-    edges = {
-        position: outputs[position].index - width  # type: ignore[union-attr]
-        for position in relation.grouping
-        if isinstance(outputs[position], InputRef) and outputs[position].index >= width  # type: ignore[union-attr]
-    }
-    if not {0, 1} <= set(edges.values()):
+    grouped = [(position, outputs[position]) for position in relation.grouping]
+    edges = {position: column_of(rex) - width for position, rex in grouped if _is_edge(rex, width)}
+    if not {0, 1} <= set(edges.values()) or _reads_windows(relation, outputs, parts, width):
         return None
     plain = [position for position in relation.grouping if position not in edges]
-    below, places = _input(relation, window, outputs, parts, plain, convert)
+    below, places = _input(relation, window, outputs, parts, convert)
     spec = replace(
         window.spec,
         time_column=places[window.spec.time_column],
         partition=tuple(places[column] for column in window.spec.partition),
     )
-    grouping = tuple(places[outputs[position].index] for position in plain)  # type: ignore[union-attr]
+    grouping = tuple(_place(outputs[position], places) for position in plain)
     calls = tuple(
         replace(
             call,
@@ -97,8 +75,8 @@ def window_aggregate(
         ),
     )
     single = WindowAggregateSpec(grouping, calls, spec, "single", False, properties, below.row)
-    node = _phases(single, below, made_row, options)
-    return _reordered(node, relation, plain, edges, properties)
+    node = phases(single, below, made_row, options)
+    return reordered(node, relation, plain, edges, properties)
 
 
 def _window(
@@ -113,10 +91,20 @@ def _window(
         if isinstance(below, Filter):
             parts = conjuncts(below.condition) + parts
         else:
-            outputs = [substitute(rex, below.expressions) for rex in outputs]  # type: ignore[misc]
-            parts = [substitute(part, below.expressions) for part in parts]  # type: ignore[misc]
+            outputs = [substitute(rex, below.scalars) for rex in outputs]
+            parts = [substitute(part, below.scalars) for part in parts]
         below = below.input
     return outputs, parts, below if isinstance(below, WindowTable) else None
+
+
+def _reads_windows(relation: Aggregate, outputs: list[Rex], parts: list[Rex], width: int) -> bool:
+    """Whether anything but the grouping itself reads columns of the windows."""
+    read = {each for call in relation.calls for each in call.arguments}
+    read |= {call.filter for call in relation.calls if call.filter is not None}
+    computed = [outputs[each] for each in relation.grouping]
+    computed = [rex for rex in computed if not isinstance(rex, InputRef)]
+    used = inputs_of_all([*parts, *computed, *(outputs[each] for each in read)])
+    return any(each >= width for each in used)
 
 
 def _input(
@@ -124,13 +112,11 @@ def _input(
     window: WindowTable,
     outputs: list[Rex],
     parts: list[Rex],
-    plain: list[int],
     convert: Callable[[Relation], Node],
 ) -> tuple[Node, dict[object, int]]:
     """What the window's input must give: groups, arguments and time; and where each is."""
-    read = set(plain) | {each for call in relation.calls for each in call.arguments}
-    read |= {call.filter for call in relation.calls if call.filter is not None}
     row = window.input.row
+    kept = [at for at, rex in enumerate(outputs) if not _is_edge(rex, len(row))]
     projection: list[Rex] = []
     names: list[str] = []
     places: dict[object, int] = {}
@@ -142,7 +128,7 @@ def _input(
             projection.append(rex)
             names.append(name)
 
-    for position in sorted(read):
+    for position in kept:
         add(outputs[position], relation.input.row.names[position])
     for index in (*window.spec.partition, window.spec.time_column):
         add(ref(index, row.types[index]), row.names[index])
@@ -150,38 +136,53 @@ def _input(
     return below, places
 
 
+def _is_edge(rex: Rex, width: int) -> bool:
+    """Whether an expression over a window's columns is one that the window adds."""
+    return isinstance(rex, InputRef) and rex.index >= width
+
+
 def _place(rex: Rex, places: dict[object, int]) -> int:
     return places[rex.index] if isinstance(rex, InputRef) else places[rex]
 
 
-def _phases(single: WindowAggregateSpec, below: Node, row: Row, options: Options) -> Node:
+def phases(single: WindowAggregateSpec, below: Node, row: Row, options: Options) -> Node:
     """One phase, or a local and a global one."""
-    time = below.row.types[single.window.time_column]
     is_two = (
-        time.time_attribute == "ROWTIME"
+        single.time.time_attribute == "ROWTIME"
         and single.window.kind != "SESSION"
         and options.text("table.optimizer.agg-phase-strategy", "AUTO") != "ONE_PHASE"
-        and all(is_mergeable(call, retracts=False) for call in single.calls)
     )
-    if not is_two:
+    if is_two:
+        refuse_phases(single.calls)
+    if not is_two or not all(is_mergeable(call, retracts=False) for call in single.calls):
         sent = Node(ExchangeSpec(single.grouping), (below,), below.row)
         return Node(single, (sent,), row)
-    local_row = local_columns(
-        below.row,
-        single.grouping,
-        single.calls,
-        retracts=False,
-        counts_rows=single.window.kind == "HOP",
-    )
-    local_row = Row((*local_row.names, "$slice_end"), (*local_row.types, BIGINT))
+    local_row = _local_row(below.row, single)
     local = Node(replace(single, phase="local"), (below,), local_row)
     keys = tuple(range(len(single.grouping)))
     sent = Node(ExchangeSpec(keys), (local,), local_row)
-    spec = replace(single, phase="global", grouping=keys, slice_column=len(local_row) - 1)
-    return Node(spec, (sent,), row)
+    spec = replace(single, phase="global", grouping=keys)
+    return Node(_of_slices(spec, len(local_row) - 1), (sent,), row)
 
 
-def _reordered(
+def _local_row(row: Row, spec: WindowAggregateSpec) -> Row:
+    """What the first phase sends; of windows that share slices, it tells how many rows a slice has.
+
+    Source: Flink `AggregateUtil.deriveWindowAggregateInfoList`.
+    """
+    counts = spec.window.kind == "HOP"
+    made = local_columns(row, spec.grouping, spec.calls, retracts=spec.retracts, counts_rows=counts)
+    end = "$slice_end" if spec.attached is None else "$window_end"
+    return Row((*made.names, end), (*made.types, BIGINT))
+
+
+def _of_slices(spec: WindowAggregateSpec, column: int) -> WindowAggregateSpec:
+    """The second phase, to which this column tells where a slice or window ends."""
+    attached = None if spec.attached is None else replace(spec.attached, start=-1, end=column)
+    return replace(spec, slice_column=column, attached=attached)
+
+
+def reordered(
     node: Node,
     relation: Aggregate,
     plain: list[int],
@@ -213,131 +214,12 @@ def with_retractions(node: Node) -> Node:
         if not local.spec.retracts:
             return made
         sent = replace(made.input, row=local.row, changes=local.changes)
-        column = len(local.row) - 1
-        return replace(made, inputs=(sent,), spec=replace(spec, retracts=True, slice_column=column))
+        final = _of_slices(replace(spec, retracts=True), len(local.row) - 1)
+        return replace(made, inputs=(sent,), spec=final)
     if made.input.changes.is_insert_only:
         return made
     made = replace(made, spec=replace(spec, retracts=True))
     if spec.phase == "local":
-        row = local_columns(made.input.row, spec.grouping, spec.calls, retracts=True)
-        wide = Row((*row.names, "$slice_end"), (*row.types, BIGINT))
+        wide = _local_row(made.input.row, replace(spec, retracts=True))
         return replace(made, row=wide, changes=made.input.changes)
     return made
-
-
-def window_columns(relation: Relation) -> tuple[WindowTable, dict[int, int]] | None:
-    """The windows that a relation's rows carry, and which column has which edge of them.
-
-    Edges are numbered as a window table function appends them: start, end, time. They may have
-    gone through aggregates of the windows, and through ranks.
-    """
-    match relation:
-        case WindowTable():
-            width = len(relation.input.row)
-            return relation, {width + edge: edge for edge in range(3)}
-        case Filter() | Rank():
-            return window_columns(relation.input)
-        case Project():
-            below = window_columns(relation.input)
-            places = enumerate(relation.expressions)
-            columns = {at: rex.index for at, rex in places if isinstance(rex, InputRef)}
-        case Aggregate():
-            below = window_columns(relation.input)
-            columns = dict(enumerate(relation.grouping))
-        case _:
-            return None
-    if below is None:
-        return None
-    table, edges = below
-    return table, {at: edges[column] for at, column in columns.items() if column in edges}
-
-
-def groups_windows(relation: Relation, columns: Sequence[int]) -> bool:
-    """Whether these columns have both ends of a window table function's windows."""
-    found = window_columns(relation)
-    return found is not None and {0, 1} <= {found[1].get(each, -1) for each in columns}
-
-
-def window_rank(rank: Rank, convert: Callable[[Relation], Node]) -> Node | None:
-    """The node of the first rows of each window; None if the rank is not of windows.
-
-    Source: Flink `StreamPhysicalWindowRankRule`, `StreamPhysicalWindowDeduplicateRule`.
-    """
-    found = window_columns(rank.input)
-    if found is None or not groups_windows(rank.input, rank.partition):
-        return None
-    table, edges = found
-    partition = tuple(each for each in rank.partition if each not in edges)
-    window = _attached(table, edges, rank.partition)
-    below = convert(rank.input)
-    sent = Node(ExchangeSpec(partition), (below,), below.row)
-    first = rank.order[0]
-    is_first = rank.range.start == rank.range.end == 1 and rank.number_name is None
-    by_time = rank.input.row.types[first.column].time_attribute == "ROWTIME"
-    if is_first and by_time and len(rank.order) == 1:
-        keeps_last = not first.is_ascending
-        return Node(
-            WindowDeduplicateSpec(partition, first.column, keeps_last, window), (sent,), below.row
-        )
-    has_number = rank.number_name is not None
-    spec = WindowRankSpec(partition, rank.order, rank.range, has_number, window)
-    row = replace(rank, number_name="w0$o0").row if has_number else rank.row
-    return Node(spec, (sent,), row)
-
-
-def window_join(join: Join, keys: JoinKeys, left: Node, right: Node) -> Node | None:
-    """The node of a join of rows of the same window; None if it does not compare windows.
-
-    Raises:
-        PlanningError: The sides are cut in different ways.
-
-    Source: Flink `WindowJoinUtil`.
-    """
-    found, other = window_columns(join.left), window_columns(join.right)
-    if found is None or other is None:
-        return None
-    (left_table, left_edges), (right_table, right_edges) = found, other
-    pairs = list(zip(keys.left, keys.right, keys.filter_nulls, strict=True))
-    same = [
-        pair
-        for pair in pairs
-        if left_edges.get(pair[0], -1) == right_edges.get(pair[1], -2) and left_edges[pair[0]] < 2
-    ]
-    if {left_edges[pair[0]] for pair in same} != {0, 1}:
-        return None
-    if _shape(left_table) != _shape(right_table):
-        raise PlanningError(
-            "window join doesn't support different window table function of left and right inputs"
-        )
-    windows = (
-        _attached(left_table, left_edges, [pair[0] for pair in same]),
-        _attached(right_table, right_edges, [pair[1] for pair in same]),
-    )
-    rest = [pair for pair in pairs if pair not in same]
-    own = JoinKeys(
-        keys.kind,
-        tuple(pair[0] for pair in rest),
-        tuple(pair[1] for pair in rest),
-        tuple(pair[2] for pair in rest),
-        keys.rest,
-    )
-    sides = (
-        Node(ExchangeSpec(own.left), (left,), left.row),
-        Node(ExchangeSpec(own.right), (right,), right.row),
-    )
-    return Node(WindowJoinSpec(own, windows), sides, join.row)
-
-
-def _shape(table: WindowTable) -> tuple[object, ...]:
-    """What makes the windows of two tables the same."""
-    spec = table.spec
-    return spec.kind, spec.size_ms, spec.step_ms, spec.offset_ms
-
-
-def _attached(
-    table: WindowTable, edges: Mapping[int, int], columns: Sequence[int]
-) -> AttachedWindow:
-    """The window of rows, by those of the columns that are its edges."""
-    places = {edges[each]: each for each in columns if each in edges}
-    time = table.input.row.types[table.spec.time_column]
-    return AttachedWindow(table.spec, time, places[0], places[1])

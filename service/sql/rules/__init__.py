@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from service.sql.rules.expand_below_windows import expand_below_windows
 from service.sql.rules.expand_grouping_sets import expand_grouping_sets
 from service.sql.rules.extract_over import extract_over
 from service.sql.rules.lift_projections import lift_projections
@@ -43,6 +44,9 @@ BEFORE: tuple[Rule, ...] = (
     push_filters,  # conditions that waited above ROW_NUMBER
     extract_over,  # what is left of OVER; from here on projections are plain
     expand_grouping_sets,  # gives aggregates without sets, which the rest understands
+    merge_projections,  # the projection below must stand right above windows
+    expand_below_windows,  # what was expanded may be windows
+    push_filters,  # conditions on groups that waited above the sets
     propagate_constants,  # before pruning: a constant column need not be carried
     push_join_expressions,  # before pruning: the columns that it reads are needed below only
     merge_projections,  # fewer projections for the rules that look at what is right below

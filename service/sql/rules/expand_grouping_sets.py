@@ -3,7 +3,8 @@
     before   Aggregate[sets (k), (s); MAX(v)](Project[k, s, v](t))
     after    Project[k, s, m](Aggregate[k, s, $e; MAX(v)](Expand[(k), (s)](Project[k, s, v](t))))
 
-GROUPING(k) is no aggregate: the number of the set says whether a row's set has the column.
+What is grouped by and aggregated, too, is aggregated as it was: it comes once more. GROUPING and
+GROUPING_ID follow from the number of the repetition; without sets they are 0.
 
 Source: Flink `DecomposeGroupingSetsRule`, `ExpandUtil`.
 """
@@ -13,14 +14,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from service.sql.algebra import Aggregate, Expand, Project, Relation, inputs, with_inputs
+from service.sql.algebra import (
+    Aggregate,
+    Expand,
+    Project,
+    Relation,
+    inputs,
+    set_number,
+    with_inputs,
+)
 from service.sql.rex import call, literal, ref
+from service.sql.terms import GROUPING
 from service.sql.types import BIGINT, BOOLEAN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from service.plan.rex import Rex
+    from service.sql.terms import AggregateCall
 
 _NUMBER = BIGINT.with_nullable(False)
 
@@ -31,53 +40,70 @@ def expand_grouping_sets(relation: Relation) -> Relation:
     made = with_inputs(relation, below)
     if not isinstance(made, Aggregate):
         return made
-    asks = any(each.function == "GROUPING" for each in made.calls)
-    if not made.sets and not asks:
-        return made
+    calls = tuple(each for each in made.calls if each.function != GROUPING)
+    if not made.sets:
+        return made if len(calls) == len(made.calls) else _restored(made, calls, None)
+    return _restored(made, calls, made.sets)
+
+
+def _restored(
+    made: Aggregate, calls: tuple[AggregateCall, ...], sets: tuple[frozenset[int], ...] | None
+) -> Relation:
+    """The aggregate's columns above one that has no sets and no GROUPING."""
+    names = made.row.names[len(made.grouping) :]
+    named = {id(each): name for each, name in zip(made.calls, names, strict=True)}
+    inner = replace(made, calls=tuple(replace(each, name=named[id(each)]) for each in calls))
     width = len(made.grouping)
-    row = made.row
-    calls = tuple(
-        replace(each, name=row.names[width + at]) if asks else each
-        for at, each in enumerate(made.calls)
-        if each.function != "GROUPING"
-    )
-    if made.sets:
-        expanded = Expand(made.input, made.grouping, made.sets)
-        numbers, number = expanded.numbers(), len(made.input.row)
-        grouping = (*made.grouping, number)
-        inner = replace(made, input=expanded, grouping=grouping, calls=calls, sets=())
-    else:
-        inner, numbers = replace(made, calls=calls), []
-    shown = inner.row
-    columns: list[Rex] = [ref(each, shown.types[each]) for each in range(width)]
+    number: int | None = None
+    if sets is not None:
+        inner = _expanded(inner, sets)
+        number = width
+    row = inner.row
+    columns: list[Rex] = [ref(each, row.types[each]) for each in range(width)]
     place = len(inner.grouping)
     for each in made.calls:
-        if each.function == "GROUPING":
-            columns.append(_grouping(each.arguments, made.sets, numbers, width))
+        if each.function == GROUPING:
+            columns.append(_grouping(each, made.grouping, sets or (), number))
         else:
-            columns.append(ref(place, shown.types[place]))
+            columns.append(ref(place, row.types[place]))
             place += 1
-    return Project(inner, tuple(columns), row.names)
+    return Project(inner, tuple(columns), made.row.names)
+
+
+def _expanded(aggregate: Aggregate, sets: tuple[frozenset[int], ...]) -> Aggregate:
+    """The aggregate over repeated rows."""
+    read = {each for call in aggregate.calls for each in call.arguments}
+    read |= {call.filter for call in aggregate.calls if call.filter is not None}
+    varying = {each for each in aggregate.grouping if not all(each in chosen for chosen in sets)}
+    copies = tuple(sorted(read & varying))
+    expanded = Expand(aggregate.input, aggregate.grouping, sets, copies)
+    number = len(aggregate.input.row)
+    places = {each: number + 1 + at for at, each in enumerate(copies)}
+    calls = tuple(
+        replace(
+            each,
+            arguments=tuple(places.get(column, column) for column in each.arguments),
+            filter=None if each.filter is None else places.get(each.filter, each.filter),
+        )
+        for each in aggregate.calls
+    )
+    grouping = (*aggregate.grouping, number)
+    return replace(aggregate, input=expanded, grouping=grouping, calls=calls, sets=())
 
 
 def _grouping(
-    asked: Sequence[int], sets: Sequence[frozenset[int]], numbers: Sequence[int], column: int
+    each: AggregateCall,
+    groups: tuple[int, ...],
+    sets: tuple[frozenset[int], ...],
+    number: int | None,
 ) -> Rex:
-    """A bit for each column that is asked for, the first one highest: set if a row's set lacks it.
-
-    Args:
-        asked: Positions among the grouping columns.
-        sets: The sets; none: every row has all columns.
-        numbers: What the number of a row's set is, for each set.
-        column: Of the aggregate, with that number.
-    """
-    values = [
-        sum(1 << (len(asked) - 1 - at) for at, each in enumerate(asked) if each not in chosen)
-        for chosen in sets
-    ] or [0]
-    parts: list[Rex] = []
-    for number, value in zip(numbers[:-1], values, strict=False):
-        is_set: list[Rex] = [ref(column, _NUMBER), literal(number, _NUMBER)]
-        parts += [call("=", is_set, BOOLEAN.with_nullable(False)), literal(value, _NUMBER)]
-    last = literal(values[-1], _NUMBER)
-    return call("CASE", [*parts, last], _NUMBER) if parts else last
+    """Which of the arguments a row of the result does not group by, the first one highest."""
+    if number is None:
+        return literal(0, _NUMBER)
+    values = [literal(set_number(each.arguments, chosen), _NUMBER) for chosen in sets]
+    is_set = BOOLEAN.with_nullable(False)
+    operands: list[Rex] = []
+    for chosen, value in zip(sets[:-1], values[:-1], strict=True):
+        own = literal(set_number(groups, chosen), _NUMBER)
+        operands += [call("=", [ref(number, _NUMBER), own], is_set), value]
+    return call("CASE", [*operands, values[-1]], _NUMBER)

@@ -12,7 +12,7 @@ from service.plan.rex import InputRef
 from service.sql.algebra import Over, Project, Relation, inputs, with_inputs
 from service.sql.errors import UnsupportedSql
 from service.sql.rex import has_over
-from service.sql.rules.window_input import split_over
+from service.sql.rules.window_input import SplitOver, split_over
 
 
 def extract_over(relation: Relation) -> Relation:
@@ -31,13 +31,20 @@ def extract_over(relation: Relation) -> Relation:
         raise UnsupportedSql("OVER functions with different windows in one SELECT")
     over = split.overs[0]
     ranking = [call.name for call in over.calls if call.name in ("RANK", "DENSE_RANK")]
-    if ranking:
+    if ranking and not _is_by_time(split.below, over):
         raise UnsupportedSql(f"{ranking[0]}() is not supported")
     window = Over(split.below, over.calls, over.partition, over.order, over.frame)
     names = made.names
-    if all(isinstance(rex, InputRef) for rex in split.outputs):
+    columns = [rex.index for rex in split.outputs if isinstance(rex, InputRef)]
+    if len(columns) == len(split.outputs) and columns == sorted(columns):
         names = tuple(
-            name if rex.index < len(split.below.row) else f"${position}"  # type: ignore[union-attr]
-            for position, (rex, name) in enumerate(zip(split.outputs, made.names, strict=True))
+            name if column < len(split.below.row) else f"${position}"
+            for position, (column, name) in enumerate(zip(columns, made.names, strict=True))
         )
     return Project(window, split.outputs, names)
+
+
+def _is_by_time(below: Relation, over: SplitOver) -> bool:
+    """Whether rows come in the order that they are ranked by."""
+    types = below.row.types
+    return bool(over.order) and types[over.order[0].column].time_attribute is not None

@@ -18,16 +18,17 @@ from service.plan.rex import Call, InputRef, Rex
 from service.sql.algebra import (
     Aggregate,
     Filter,
+    GroupWindows,
     Join,
     Project,
     Relation,
-    WindowTable,
     inputs,
     with_inputs,
 )
 from service.sql.intervals import window_bounds
-from service.sql.rex import Expression, call, cast, ref, rewrite, type_of
+from service.sql.rex import call, cast, ref, rewrite, type_of
 from service.sql.types import regular
+from service.sql.window_columns import joined_windows, window_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,28 +43,33 @@ def materialize_time(relation: Relation) -> Relation:
     match made:
         case Project():
             types = made.input.row.types
-            expressions = [_inside(_typed(rex, types)) for rex in made.expressions]
+            expressions = [_inside(_typed(rex, types)) for rex in made.scalars]
             return replace(made, expressions=tuple(expressions))
         case Filter():
             condition = _inside(_typed(made.condition, made.input.row.types))
-            return replace(made, condition=condition)  # type: ignore[arg-type]
-        case Join() if window_bounds(made) is None:
+            return replace(made, condition=condition)
+        case Join() if window_bounds(made) is None and joined_windows(made) is None:
             left, right = (_columns(side, range(len(side.row))) for side in below)
             types = left.row.types + right.row.types
             on = None if made.condition is None else _typed(made.condition, types)
-            return replace(made, left=left, right=right, condition=on)  # type: ignore[arg-type]
-        case Aggregate() if not is_windowed(made.input):
+            return replace(made, left=left, right=right, condition=on)
+        case GroupWindows():
             used = {each for part in made.calls for each in part.arguments} | set(made.grouping)
+            used.discard(made.spec.time_column)
+            return with_inputs(made, (_columns(made.input, used),))
+        case Aggregate():
+            used = {each for part in made.calls for each in part.arguments}
+            if not groups_windows(made):
+                used |= set(made.grouping)
             return with_inputs(made, (_columns(made.input, used),))
         case _:
             return made
 
 
-def is_windowed(relation: Relation) -> bool:
-    """Whether rows come right from a window table function."""
-    while isinstance(relation, (Project, Filter)):
-        relation = relation.input
-    return isinstance(relation, WindowTable)
+def groups_windows(aggregate: Aggregate) -> bool:
+    """Whether there is a row for each window: times among the groups are those of windows."""
+    windows = window_columns(aggregate.input)
+    return windows is not None and windows.bound(aggregate.grouping)
 
 
 def value_of(rex: Rex) -> Rex:
@@ -76,7 +82,7 @@ def value_of(rex: Rex) -> Rex:
     return cast(rex, regular(kind))
 
 
-def _inside(rex: Expression) -> Expression:
+def _inside(rex: Rex) -> Rex:
     """An expression whose operands are values; a bare column stays."""
     if not isinstance(rex, Call) or type_of(rex).time_attribute is not None:
         return rex
@@ -85,7 +91,7 @@ def _inside(rex: Expression) -> Expression:
     return rewrite(rex, lambda column: value_of(column))
 
 
-def _typed(rex: Expression, types: Sequence[LogicalType]) -> Expression:
+def _typed(rex: Rex, types: Sequence[LogicalType]) -> Rex:
     """The expression over times that have become values below."""
 
     def typed(column: Rex) -> Rex:
@@ -110,8 +116,7 @@ def _columns(relation: Relation, used: set[int] | range) -> Relation:
         return relation
     if isinstance(relation, Project):
         columns = tuple(
-            value_of(rex) if index in times else rex  # type: ignore[arg-type]
-            for index, rex in enumerate(relation.expressions)
+            value_of(rex) if index in times else rex for index, rex in enumerate(relation.scalars)
         )
         return replace(relation, expressions=columns)
     made = tuple(

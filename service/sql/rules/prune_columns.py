@@ -25,7 +25,6 @@ from service.sql.algebra import (
     Over,
     Project,
     Rank,
-    RankRange,
     Relation,
     Sort,
     Union,
@@ -36,14 +35,15 @@ from service.sql.algebra import (
     with_inputs,
 )
 from service.sql.logical_keys import unique_keys
-from service.sql.rex import inputs_of, inputs_of_all, ref, remap, type_of
+from service.sql.rex import column_of, inputs_of, inputs_of_all, ref, remap, type_of
+from service.sql.terms import RankRange
 from service.sql.types import PROCTIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from service.plan.rex import Rex
-    from service.sql.algebra import Ordering
+    from service.sql.terms import Ordering
 
 Columns = "frozenset[int]"
 
@@ -113,11 +113,19 @@ def _narrow(relation: Relation, needed: frozenset[int]) -> tuple[Relation, dict[
 
 
 def _narrow_below_over(
-    relation: Relation, needed: frozenset[int], wide: tuple[type[Relation], ...]
+    relation: Relation, needed: frozenset[int], *, is_rank: bool
 ) -> tuple[Relation, dict[int, int]]:
-    """As `_narrow`, but what is of the kinds `wide` stays so: Flink moves no OVER below it."""
-    if not isinstance(relation, wide):
+    """As `_narrow`, but what is wide stays so, as event time does below a rank.
+
+    Flink moves no projection with OVER below it.
+    """
+    if not _is_wide(relation) and not (is_rank and isinstance(relation, Watermark)):
         return _narrow(relation, needed)
+    if isinstance(relation, Project):
+        columns = [column_of(rex) for rex in relation.expressions]
+        used = frozenset(columns[each] for each in needed)
+        below, places = _narrow_below_over(relation.input, used, is_rank=is_rank)
+        return below, {each: places[columns[each]] for each in needed}
     whole, _ = _whole(relation)
     if len(needed) == len(whole.row):
         return whole, _places(needed)
@@ -125,6 +133,17 @@ def _narrow_below_over(
     row = whole.row
     expressions = tuple(ref(each, row.types[each]) for each in kept)
     return Project(whole, expressions, tuple(row.names[each] for each in kept)), _places(needed)
+
+
+def _is_wide(relation: Relation) -> bool:
+    """Whether this, or what it only takes columns of, is not made narrower for a rank."""
+    if isinstance(relation, Project) and all(
+        isinstance(rex, InputRef) for rex in relation.expressions
+    ):
+        relation = relation.input
+    if isinstance(relation, Filter):
+        return isinstance(relation.input, WindowTable)
+    return isinstance(relation, (Aggregate, Join, WindowTable))
 
 
 def _places(needed: Iterable[int]) -> dict[int, int]:
@@ -143,12 +162,9 @@ def _prune_project(project: Project, needed: frozenset[int]) -> tuple[Relation, 
         below, places = _whole(project.input)
     else:
         below, places = _prune(project.input, inputs_of_all(wanted))
-    made = Project(
-        below,
-        tuple(remap(rex, places) for rex in wanted),
-        tuple(project.names[each] for each in kept),
-    )
-    return made, _places(needed)
+    expressions = tuple(remap(rex, places) for rex in wanted)
+    names = tuple(project.names[each] for each in kept)
+    return Project(below, expressions, names), _places(needed)
 
 
 def _prune_join(join: Join, needed: frozenset[int]) -> tuple[Relation, dict[int, int]]:
@@ -233,17 +249,16 @@ def _prune_rank(rank: Rank, needed: frozenset[int]) -> tuple[Relation, dict[int,
         used.add(rank.range.end_column)
     # A rank of updates finds the row that is updated by its key.
     used |= frozenset().union(*unique_keys(rank.input))
-    below, places = _narrow_below_over(rank.input, frozenset(used), (Join, Watermark, WindowTable))
+    below, places = _narrow_below_over(rank.input, frozenset(used), is_rank=True)
     end = rank.range.end_column
     bounds = rank.range if end is None else RankRange(end_column=places[end])
-    numbered = width in needed
     made = replace(
         rank,
         input=below,
         partition=tuple(places[each] for each in rank.partition),
         order=_keys(rank.order, places),
         range=bounds,
-        number_name=rank.number_name if numbered else None,
+        number_name=rank.number_name if width in needed else None,
     )
     return made, {each: len(below.row) if each == width else places[each] for each in needed}
 
@@ -253,7 +268,10 @@ def _prune_over(over: Over, needed: frozenset[int]) -> tuple[Relation, dict[int,
     used = {each for each in needed if each < width} | set(over.partition)
     used |= {key.column for key in over.order}
     used |= inputs_of_all(operand for call in over.calls for operand in call.operands)
-    below, places = _narrow_below_over(over.input, frozenset(used), (Join,))
+    if isinstance(over.input, Watermark):
+        # Flink puts no projection between event time and what is over it.
+        used = set(range(width))
+    below, places = _narrow_below_over(over.input, frozenset(used), is_rank=False)
     calls = tuple(
         replace(call, operands=tuple(_moved(operand, places) for operand in call.operands))
         for call in over.calls

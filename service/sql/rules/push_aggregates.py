@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from service.plan.rex import InputRef
 from service.sql.algebra import (
     Aggregate,
-    AggregateCall,
     Filter,
     Join,
     Project,
@@ -33,6 +32,7 @@ from service.sql.functions import aggregate_type
 from service.sql.join_keys import equal_columns
 from service.sql.logical_keys import is_unique, unique_keys
 from service.sql.rex import conjuncts, ref, remap
+from service.sql.terms import AggregateCall
 
 _SPLITTABLE = {"COUNT": "$SUM0", "SUM": "SUM", "$SUM0": "$SUM0", "MIN": "MIN", "MAX": "MAX"}
 _EXTREMES = ("MIN", "MAX")

@@ -21,7 +21,6 @@ from service.sql.algebra import (
     Aggregate,
     Filter,
     Join,
-    JoinKind,
     Project,
     Relation,
     Sort,
@@ -48,6 +47,8 @@ from service.sql.types import PROCTIME
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from service.sql.terms import JoinKind
+
 
 def push_filters(relation: Relation) -> Relation:
     """The relation with every condition as far down as it may go."""
@@ -61,8 +62,8 @@ def _push(relation: Relation, parts: list[Rex]) -> Relation:
             both = dict.fromkeys([*conjuncts(relation.condition), *parts])
             return _push(relation.input, list(both))
         case Project() if not has_over(relation.expressions):
-            moved = [substitute(part, relation.expressions) for part in parts]
-            return with_inputs(relation, (_push(relation.input, moved),))  # type: ignore[arg-type]
+            moved = [substitute(part, relation.scalars) for part in parts]
+            return with_inputs(relation, (_push(relation.input, moved),))
         case Join():
             return _push_join(relation, parts)
         case VersionJoin() if type_of(relation.time).time_attribute == PROCTIME.time_attribute:
@@ -145,9 +146,7 @@ def _push_join(relation: Join, parts: list[Rex]) -> Relation:
 def _split(own: list[Rex], width: int, kind: JoinKind) -> tuple[list[Rex], list[Rex], list[Rex]]:
     """A join's own conditions: what its sides can check, and the rest."""
     left = [part for part in own if _is_left(part, width) and kind in ("INNER", "RIGHT", "SEMI")]
-    right = [
-        part for part in own if _is_right(part, width) and kind in ("INNER", "LEFT", "SEMI", "ANTI")
-    ]
+    right = [part for part in own if _is_right(part, width) and kind in ("INNER", "LEFT", "SEMI")]
     rest = [part for part in own if part not in left and part not in right]
     return left, [shift(part, -width) for part in right], rest
 
@@ -221,9 +220,18 @@ def _rejects_null(part: Rex, columns: range) -> bool:
     """Whether a condition cannot be true where all of these columns are NULL."""
     if not isinstance(part, Call) or part.name not in _REJECTING:
         return False
-    return any(
-        isinstance(operand, InputRef) and operand.index in columns for operand in part.operands
-    )
+    return any(_is_null_with(operand, columns) for operand in part.operands)
+
+
+_STRICT = frozenset({"+", "-", "*", "/", "CAST"})
+"""What is NULL where an operand is."""
+
+
+def _is_null_with(rex: Rex, columns: range) -> bool:
+    """Whether an expression is NULL where all of these columns are."""
+    if isinstance(rex, Call) and rex.name in _STRICT:
+        return any(_is_null_with(operand, columns) for operand in rex.operands)
+    return isinstance(rex, InputRef) and rex.index in columns
 
 
 def _as_before(made: Join | VersionJoin, old: Join | VersionJoin) -> Relation:

@@ -18,16 +18,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Literal, Rex
-from service.sql.algebra import (
-    Join,
-    Project,
-    Relation,
-    VersionJoin,
-    inputs,
-    unique_names,
-    with_inputs,
-)
+from service.sql.algebra import Join, Project, Relation, VersionJoin, inputs, with_inputs
 from service.sql.rex import call, conjunction, conjuncts, inputs_of, ref, remap, shift, type_of
+from service.sql.terms import unique_names
 from service.sql.types import common_type, regular
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Literal, Rex, SargLiteral
-from service.sql.algebra import Filter, Project, Rank, RankRange, Relation, inputs, with_inputs
+from service.sql.algebra import Filter, Project, Rank, Relation, inputs, with_inputs
 from service.sql.rex import (
     OverCall,
     call,
@@ -25,6 +25,7 @@ from service.sql.rex import (
     type_of,
 )
 from service.sql.rules.window_input import split_over
+from service.sql.terms import RankRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,21 +17,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.sql import types
-from service.sql.algebra import (
-    Aggregate,
-    AggregateCall,
-    Expand,
-    Project,
-    Relation,
-    inputs,
-    with_inputs,
-)
+from service.sql.algebra import Aggregate, Expand, Project, Relation, inputs, with_inputs
 from service.sql.functions import aggregate_type
 from service.sql.rex import call, literal, ref, type_of
+from service.sql.terms import AggregateCall
 
 if TYPE_CHECKING:
     from service.plan.rex import Rex
     from service.sql.options import Options
+    from state.types import LogicalType
 
 _SPLITTABLE = frozenset(
     {"COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "LISTAGG"}
@@ -162,7 +156,7 @@ def _final(aggregate: Aggregate, inner: Aggregate, buckets: int) -> Relation:
     return _with_averages(final, aggregate)
 
 
-def _merged_type(function: str, given, part: AggregateCall):  # type: ignore[no-untyped-def]
+def _merged_type(function: str, given: LogicalType, part: AggregateCall) -> LogicalType:
     if function == "$SUM0":
         return given.with_nullable(False)
     return part.type

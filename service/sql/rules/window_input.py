@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Rex
-from service.sql.algebra import Filter, Ordering, Project, Relation, Scan
+from service.sql.algebra import Filter, Project, Relation, Scan
 from service.sql.rex import (
     Expression,
     Frame,
     OverCall,
+    column_of,
     has_over,
     is_constant,
     ref,
@@ -24,9 +25,10 @@ from service.sql.rex import (
     type_of,
     walk,
 )
+from service.sql.terms import Ordering
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,9 @@ class Split:
 
     below: Relation
     overs: tuple[SplitOver, ...]
-    outputs: tuple[Expression, ...]
-    """The projection's expressions over the columns below; an OVER function at the top of one is
-    left as it is, those inside of one refer to columns that follow those below."""
+    outputs: tuple[Rex, ...]
+    """The projection's expressions over the columns below; OVER functions are columns that follow
+    those, in the order of `overs`."""
 
 
 def split_over(project: Project, *, merges: bool) -> Split:
@@ -58,7 +60,7 @@ def split_over(project: Project, *, merges: bool) -> Split:
         merges: Whether it may take a projection below into itself.
     """
     project = _merged(project) if merges else project
-    below, place = _below(project)
+    below, place = _below(project, narrows=not merges and _computes_above(project))
 
     def moved(rex: Expression) -> Rex:
         assert not isinstance(rex, OverCall), "an OVER function inside of another"
@@ -68,9 +70,7 @@ def split_over(project: Project, *, merges: bool) -> Split:
             return replace(rex, operands=tuple(map(moved, rex.operands)))
         return rex
 
-    calls: list[OverCall] = []
-    for rex in project.expressions:
-        calls += [part for part in _overs(rex) if part not in calls]
+    calls = list(dict.fromkeys(over for rex in project.expressions for over in _overs(rex)))
     windows: dict[tuple[object, ...], list[OverCall]] = {}
     for each in calls:
         windows.setdefault((each.partition, each.order, each.frame), []).append(each)
@@ -79,27 +79,26 @@ def split_over(project: Project, *, merges: bool) -> Split:
     width = len(below.row)
     positions = {each: width + position for position, each in enumerate(ordered)}
 
-    def above(rex: Expression) -> Expression:
+    def above(rex: Expression) -> Rex:
         if isinstance(rex, OverCall):
             return ref(positions[rex], rex.type)
         if rex in place:
             return ref(place[rex], type_of(rex))
         if isinstance(rex, Call):
-            operands = tuple(above(part) for part in rex.operands)
-            return replace(rex, operands=operands)  # type: ignore[arg-type]
+            return replace(rex, operands=tuple(map(above, rex.operands)))
         return rex
 
     return Split(below, made, tuple(above(rex) for rex in project.expressions))
 
 
-def _window(group: list[OverCall], moved) -> SplitOver:  # type: ignore[no-untyped-def]
+def _window(group: list[OverCall], moved: Callable[[Expression], Rex]) -> SplitOver:
     first = group[0]
     calls = tuple(replace(each, operands=tuple(map(moved, each.operands))) for each in group)
     order = tuple(
-        Ordering(moved(key.expression).index, key.is_ascending, key.nulls_last)
+        Ordering(column_of(moved(key.expression)), key.is_ascending, key.nulls_last)
         for key in first.order
     )
-    partition = tuple(sorted(moved(each).index for each in first.partition))
+    partition = tuple(sorted(column_of(moved(each)) for each in first.partition))
     return SplitOver(calls, partition, order, first.frame)
 
 
@@ -126,19 +125,27 @@ def _is_of_table(project: Project) -> bool:
     return project.names == tuple(column.name for column in below.table.columns)
 
 
-def _below(project: Project) -> tuple[Relation, dict[Expression, int]]:
+def _computes_above(project: Project) -> bool:
+    """Whether an OVER function is inside of an expression, or has constants."""
+    overs = [over for rex in project.expressions for over in _overs(rex)]
+    is_bare = all(isinstance(rex, (OverCall, InputRef)) for rex in project.expressions)
+    return not is_bare or any(_stays(over, each) for over in overs for each in over.operands)
+
+
+def _below(project: Project, *, narrows: bool) -> tuple[Relation, dict[Expression, int]]:
     """The input's columns that are used, then what must be computed; and where each is."""
     row = project.input.row
     computed = [rex for rex in _needed(project) if not isinstance(rex, InputRef)]
     computed = list(dict.fromkeys(computed))
     rests = [rex for rex in _needed(project) if isinstance(rex, InputRef)]
     used = sorted({rex.index for rex in rests})
-    if not computed:
+    is_plain = not computed and not narrows
+    if is_plain:
         used = list(range(len(row)))
     columns: list[Expression] = [ref(index, row.types[index]) for index in used]
     columns += computed
     place = {rex: position for position, rex in enumerate(columns)}
-    if not computed:
+    if is_plain:
         return project.input, place
     names = [row.names[index] for index in used]
     names += [f"${len(used) + position}" for position in range(len(computed))]
@@ -155,8 +162,13 @@ def _needed(project: Project) -> Iterator[Expression]:
         for over in _overs(rex):
             yield from (key.expression for key in over.order)
             yield from over.partition
-            yield from over.operands
+            yield from (each for each in over.operands if not _stays(over, each))
         yield from _beside(rex)
+
+
+def _stays(over: OverCall, operand: Expression) -> bool:
+    """Whether an operand is a constant of the node: how far LAG goes, and its default."""
+    return over.name == "LAG" and is_constant(operand)
 
 
 def _beside(rex: Expression) -> Iterator[Expression]:

@@ -24,7 +24,6 @@ from state.errors import OperatorFailed
 from state.key_groups import key_group
 from state.primitives.inspection import StateContent, read_state
 from state.registry import RegisteredState
-from state.testing.execution import ManualChannel
 from state.ttl import DISABLED, TtlClock
 from state.types import parse_type
 from tests.operators.aggregate.calls import (
@@ -35,6 +34,7 @@ from tests.operators.aggregate.calls import (
     spec,
     taken_back,
 )
+from tests.operators.laws import emits_the_same_any_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -319,15 +319,16 @@ def test_bundles_lead_to_the_same_table(
 def test_epochs_and_the_order_of_answers_make_no_difference(
     changes: list[Change], size: int, data: st.DataObject
 ) -> None:
-    operator = spec(few_calls(needs_retraction=True))
+    emits_the_same_any_way(spec(few_calls(needs_retraction=True)), changes, data, size)
 
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
 
-    other = OperatorHarness.on_heap(
-        operator, channel_of=lambda session: ManualChannel(session, any_order)
-    )
-    assert other.run(changes, epoch_changes=size) == run(operator, *changes)
+@MODEST
+@given(changes=changelogs(), size=st.integers(1, 5), is_two_phase=st.booleans(), data=st.data())
+def test_of_bundles_the_order_of_answers_makes_no_difference(
+    changes: list[Change], size: int, is_two_phase: bool, data: st.DataObject
+) -> None:
+    operator = spec(few_calls(needs_retraction=True), bundles=True, is_two_phase=is_two_phase)
+    emits_the_same_any_way(operator, changes, data, size)
 
 
 @MODEST

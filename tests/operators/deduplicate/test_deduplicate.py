@@ -157,6 +157,17 @@ def test_the_first_row_waits_for_the_watermark() -> None:
     ]
 
 
+def test_of_first_rows_what_is_below_the_watermark_is_late_and_a_later_row_is_not() -> None:
+    harness = OperatorHarness.on_heap(spec(**FIRST, once=True))
+    run(harness, insert("a", 1, at(2)), Watermark(START_MS + 4))
+    below = [insert("a", 2, at(3)), insert("b", 3, at(3))]
+    # A row at the watermark, one whose key was emitted, and a retraction.
+    others = [insert("b", 4, at(4)), insert("a", 5, at(9)), delete("b", 4, at(1))]
+    assert run(harness, *below, *others) == []
+    counts = [(each["late"], each["orphans"]) for each in harness.statistics]
+    assert counts == [(0, 0), (2, 1)]
+
+
 def test_a_row_without_event_time_ends_the_task() -> None:
     with pytest.raises(OperatorFailed):
         run(OperatorHarness.on_heap(spec(**LAST)), insert("a", 1, at(1)), insert("a", 1, None))

@@ -17,8 +17,8 @@ from operators.keyed import WATERMARK_MAX
 from operators.spec import InputSpec, RowSpec
 from operators.testing.joins import bags, join_of
 from operators.testing.operator_harness import At, Of, OperatorHarness, Watermark
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import answered_any_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,6 +116,18 @@ def test_a_late_row_meets_what_waits_and_does_not_wait_itself() -> None:
     assert shown(harness.run([right(5, 15)])) == [(None, 5)]
     assert harness.run([right(6, 16)]) == []
     assert shown(harness.run([left(7, 19)])) == [(7, 1), (7, 6), (7, 2)]
+
+
+@pytest.mark.parametrize(("join_type", "late"), [("INNER", [2, 1]), ("RIGHT", [2, 0])])
+def test_late_is_what_is_neither_joined_nor_padded_nor_kept(
+    join_type: str, late: list[int]
+) -> None:
+    harness = OperatorHarness.on_heap(spec(join_type))
+    harness.run([right(1, 16), Watermark(20)])
+    # Only the first meets a row, only the last waits; a row without a key is not late.
+    harness.run([left(2, 18), left(3, 12), left(4, 1), left(5, 19), left(6, 1, None)])
+    harness.run([right(7, 1)])
+    assert [each["late"] for each in harness.statistics] == [0, *late]
 
 
 def test_the_earliest_row_sets_the_timer() -> None:
@@ -230,14 +242,9 @@ def test_a_restart_anywhere_changes_nothing(
 def test_the_same_whatever_is_answered_when(
     events: list[tuple[bool, int, str | None, bool]], data: st.DataObject
 ) -> None:
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
     steps = played(events)
     plain = OperatorHarness.on_heap(spec())
-    other = OperatorHarness.on_heap(
-        spec(), channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    other = answered_any_way(spec(), data)
     assert other.run(steps, epoch_changes=3) == plain.run(steps)
 
 

@@ -31,8 +31,8 @@ from operators.testing.operator_harness import (
     update_after,
     update_before,
 )
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import answered_any_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -181,14 +181,9 @@ CHANGES = st.lists(
 def test_the_same_whatever_is_answered_when(
     changes: list[Change], size: int, materializes: bool, data: st.DataObject
 ) -> None:
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
     joined = spec(materializes=materializes)
     plain = OperatorHarness.on_heap(joined)
-    other = OperatorHarness.on_heap(
-        joined, channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    other = answered_any_way(joined, data)
     assert other.run(changes, epoch_changes=size) == plain.run(changes)
 
 
@@ -253,6 +248,25 @@ def test_files_that_cannot_be_a_table_are_refused(tmp_path: Path) -> None:
         files(root, '{"op":"+I","data":{"pid":"x"}}').fetch([KEY])
     with pytest.raises(LookupFailed, match="without the folder"):
         FileTable(TableFiles(path="d.jsonl"), TABLE, (0,))
+
+
+def test_files_may_have_so_many_bytes_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is far above what a test should write."""
+    line = '{"pid":2,"nm":"two"}\n'
+    folder = tmp_path / "table"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text(line)
+    monkeypatch.setattr("operators.join.lookup_table.BYTES_MAX", 2 * len(line) - 1)
+    table = files(tmp_path, "", with_op=False, path="table")
+    assert table.fetch([KEY]) == [[TWO]]
+    (folder / "b.jsonl").write_text(line)
+    table.begin(1)
+    with pytest.raises(LookupFailed, match="more than 41 bytes"):
+        table.fetch([KEY])
+    monkeypatch.setattr("operators.join.lookup_table.BYTES_MAX", 2 * len(line))
+    assert table.fetch([KEY]) == [[TWO, TWO]]
 
 
 def test_states_are_known_without_the_table() -> None:

@@ -23,8 +23,8 @@ from operators.testing.operator_harness import (
     update_after,
     update_before,
 )
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import answered_any_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -174,13 +174,8 @@ def test_the_same_whatever_is_answered_when(
 ) -> None:
     joined, changes = case
 
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
     plain = OperatorHarness.on_heap(joined)
-    other = OperatorHarness.on_heap(
-        joined, channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    other = answered_any_way(joined, data)
     assert other.run(changes, epoch_changes=size) == plain.run(changes)
 
 

@@ -23,8 +23,8 @@ from operators.testing.operator_harness import (
     update_after,
     update_before,
 )
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import emits_the_same_any_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -280,18 +280,12 @@ def test_every_prefix_is_the_join_of_what_came(
     assert sum(each["orphans"] for each in harness.statistics) == 0
 
 
-@given(case=cases(), size=st.integers(1, 5), data=st.data())
-def test_the_same_whatever_is_answered_when(case: Case, size: int, data: st.DataObject) -> None:
+@given(case=cases(), bundles=st.booleans(), size=st.integers(1, 5), data=st.data())
+def test_the_same_whatever_is_answered_when(
+    case: Case, bundles: bool, size: int, data: st.DataObject
+) -> None:
     joined, changes = case
-
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
-    plain = OperatorHarness.on_heap(joined)
-    other = OperatorHarness.on_heap(
-        joined, channel_of=lambda session: ManualChannel(session, any_order)
-    )
-    assert other.run(changes, epoch_changes=size) == plain.run(changes)
+    emits_the_same_any_way(joined.model_copy(update={"bundles": bundles}), changes, data, size)
 
 
 @given(case=cases(), at=st.integers(0, 14))

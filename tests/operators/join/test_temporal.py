@@ -18,8 +18,8 @@ from operators.spec import InputSpec, RowSpec
 from operators.testing.operator_harness import At, Of, OperatorHarness, Watermark
 from state.backends.interface import SortedRange
 from state.errors import OperatorFailed
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import answered_any_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -234,14 +234,9 @@ def test_a_restart_anywhere_changes_nothing(
 def test_the_same_whatever_is_answered_when(
     events: list[tuple[bool, int, str | None, RowKind, bool]], data: st.DataObject
 ) -> None:
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
     steps = played(events)
     plain = OperatorHarness.on_heap(spec())
-    other = OperatorHarness.on_heap(
-        spec(), channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    other = answered_any_way(spec(), data)
     assert other.run(steps, epoch_changes=2) == plain.run(steps, epoch_changes=2)
 
 

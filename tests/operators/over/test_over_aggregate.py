@@ -24,8 +24,8 @@ from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs import StatefulNode
 from service.runtime.specs.over import over_spec
 from state.errors import OperatorFailed
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import answered_any_way
 from tests.oracles import RECORDED
 from tests.oracles.cases import read_lines
 from tests.service.plan.builders import recorded_plan
@@ -284,12 +284,7 @@ def test_what_comes_out_is_what_the_definition_says(
     ]
     built = spec(calls, preceding=preceding, is_rows=is_rows)
 
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
-    harness = OperatorHarness.on_heap(
-        built, channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    harness = answered_any_way(built, data)
     cut = data.draw(st.integers(0, 12))
     early = [each for each in came if each[2] <= cut]
     rest = [each for each in came if each[2] > cut]

@@ -157,6 +157,21 @@ def test_what_is_emitted_depends_on_the_input_only(
     emits_the_same_any_way(spec, given, data, size)
 
 
+@given(
+    given=growing, limits=ranges, is_ordered=st.booleans(), size=st.integers(1, 5), data=st.data()
+)
+def test_what_rows_that_only_come_emit_depends_on_the_input_only(
+    given: list[Change],
+    limits: tuple[int, int | None],
+    is_ordered: bool,
+    size: int,
+    data: st.DataObject,
+) -> None:
+    order = {} if is_ordered else {"order": ()}
+    spec = rank_spec("append", start=limits[0], end=limits[1], **order)
+    emits_the_same_any_way(spec, given, data, size)
+
+
 @given(increments=increments, size=st.integers(1, 5), data=st.data())
 def test_what_risen_rows_emit_depends_on_the_input_only(
     increments: list[tuple[str, int]], size: int, data: st.DataObject

@@ -32,15 +32,15 @@ from service.plan import load_plan
 from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs import BUILDERS, StatefulNode
 from service.runtime.specs.windows import identity_nodes
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import answered_any_way
 from tests.oracles import RECORDED
 from tests.oracles.cases import read_lines
 from tests.service.plan.builders import recorded_plan
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import redis
 
@@ -317,12 +317,7 @@ def test_sessions_hold_the_rows_that_follow_each_other(
 
 
 def _run(data: st.DataObject, built: WindowAggregateSpec, steps: Steps) -> list[Change]:
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
-    harness = OperatorHarness.on_heap(
-        built, channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    harness = answered_any_way(built, data)
     emitted = harness.run(steps, epoch_changes=data.draw(st.integers(1, 5)))
     assert not any(each["late"] for each in harness.statistics)
     assert harness.stored_names() == set()

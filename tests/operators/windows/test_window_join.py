@@ -23,13 +23,11 @@ from service.plan.rex import parse_rex
 from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs import StatefulNode
 from service.runtime.specs.window_join import window_join_spec
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import answered_any_way
 from tests.service.plan.builders import recorded_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import redis
 
 STRING, INT, TIME = parse_type("STRING"), parse_type("INT"), parse_type("TIMESTAMP(3)")
@@ -222,12 +220,7 @@ came_rows = st.lists(
 def test_what_comes_out_is_what_a_join_of_all_rows_gives(
     data: st.DataObject, came: list[tuple[int, str | None, int]], join: str
 ) -> None:
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
-    harness = OperatorHarness.on_heap(
-        spec(join), channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    harness = answered_any_way(spec(join), data)
     steps: Steps = [
         (right if side else left)(key, number, end) for number, (side, key, end) in enumerate(came)
     ]

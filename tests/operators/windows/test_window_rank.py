@@ -17,13 +17,11 @@ from operators.windows.shapes import Tumbling
 from operators.windows.window_rank import OrderColumn, WindowRankSpec
 from service.plan import load_plan
 from service.runtime.specs import BUILDERS, StatefulNode
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import answered_any_way
 from tests.service.plan.builders import recorded_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import redis
 
 INT, BIGINT, TIME = parse_type("INT"), parse_type("BIGINT"), parse_type("TIMESTAMP(3)")
@@ -158,13 +156,7 @@ came_rows = st.lists(
 def test_what_comes_out_are_the_first_of_all_rows(
     data: st.DataObject, came: list[tuple[int | None, int]], last: int, ties_last: bool
 ) -> None:
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
-    harness = OperatorHarness.on_heap(
-        spec(last=last, ties_last=ties_last),
-        channel_of=lambda session: ManualChannel(session, any_order),
-    )
+    harness = answered_any_way(spec(last=last, ties_last=ties_last), data)
     rows: Steps = [row(value, number, end) for number, (value, end) in enumerate(came)]
     emitted = harness.run([*rows, Watermark(100)], epoch_changes=data.draw(st.integers(1, 5)))
     expected = []

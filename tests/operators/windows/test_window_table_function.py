@@ -26,13 +26,11 @@ from operators.windows.shapes import Cumulating, Hopping, Session, Tumbling
 from operators.windows.window_table_function import WindowTableSpec
 from service.plan import load_plan
 from service.runtime.specs import BUILDERS, StatefulNode
-from state.testing.execution import ManualChannel
 from state.types import parse_type
+from tests.operators.laws import answered_any_way
 from tests.service.plan.builders import recorded_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import redis
 
 STRING, INT = parse_type("STRING"), parse_type("INT")
@@ -155,12 +153,7 @@ arrivals = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 20)), max_si
 def test_sessions_hold_the_rows_that_follow_each_other(
     data: st.DataObject, came: list[tuple[str, int]]
 ) -> None:
-    def any_order(count: int) -> Sequence[int]:
-        return data.draw(st.permutations(range(count)))
-
-    harness = OperatorHarness.on_heap(
-        spec(Session(gap_ms=3)), channel_of=lambda session: ManualChannel(session, any_order)
-    )
+    harness = answered_any_way(spec(Session(gap_ms=3)), data)
     rows: Steps = [row(key, number, ms) for number, (key, ms) in enumerate(came)]
     emitted = harness.run(
         [*rows, Watermark(WATERMARK_MAX)], epoch_changes=data.draw(st.integers(1, 5))

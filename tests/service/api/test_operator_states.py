@@ -11,6 +11,9 @@ from operators.testing.operator_harness import Of, OperatorHarness, delete, inse
 from service.plan import load_plan
 from service.runtime.operators import stateful_nodes
 from service.runtime.records import PipelineOptions
+from service.runtime.sinks.commit import record_effects
+from state.backends.interface import EpochStamp
+from state.epochs import EpochLedger
 from tests.service.api.test_pipelines import PATH
 from tests.service.api.test_sql import COMPILE
 from tests.service.prepared import MAX_PARALLELISM
@@ -63,7 +66,13 @@ class Run:
     """A pipeline whose one operator of a kind a test runs by hand."""
 
     def __init__(
-        self, app: AppClient, client: redis.Redis, sql: str, kind: str, name: str = "p"
+        self,
+        app: AppClient,
+        client: redis.Redis,
+        sql: str,
+        kind: str,
+        name: str = "p",
+        **options: Any,
     ) -> None:
         plan = app.post(COMPILE, {"sql": sql}).json()
         in_force = PipelineOptions(max_parallelism=MAX_PARALLELISM).resolved(app.settings.execution)
@@ -72,8 +81,9 @@ class Run:
         spec: Any = info.spec
         self.spec: OperatorSpec = spec
         self.harness = OperatorHarness.on_redis(
-            spec, client, pipeline=name, node=info.id, max_parallelism=MAX_PARALLELISM
+            spec, client, pipeline=name, node=info.id, max_parallelism=MAX_PARALLELISM, **options
         )
+        self.node = info.id
         body = {"name": name, "plan": plan, "options": {"max_parallelism": MAX_PARALLELISM}}
         made = app.post(PATH, body)
         assert made.status_code == 201, made.text
@@ -94,8 +104,8 @@ class Run:
 def run(app: AppClient, redis_client: redis.Redis) -> Iterator[Any]:
     made: list[Run] = []
 
-    def make(sql: str, kind: str) -> Run:
-        made.append(Run(app, redis_client, sql, kind))
+    def make(sql: str, kind: str, **options: Any) -> Run:
+        made.append(Run(app, redis_client, sql, kind, **options))
         return made[-1]
 
     yield make
@@ -105,6 +115,33 @@ def run(app: AppClient, redis_client: redis.Redis) -> Iterator[Any]:
 
 def plain(items: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
     return [(each["key"], each["value"]) for each in items]
+
+
+def test_what_the_controller_did_is_shown_by_operator_and_in_metrics(
+    app: AppClient, run: Any, redis_client: redis.Redis
+) -> None:
+    join = run(JOIN, "_join", prefetches=False)
+    flights = [join.row(0, id=each, tail=tail) for each, tail in enumerate(["N1", "N2", "N1"])]
+    join.harness.run([insert(*each) for each in flights])
+    statistics = join.harness.statistics[-1]
+    ledger = EpochLedger(redis_client, "p")
+    stamp = EpochStamp(ledger.marker().epoch + 1, ledger.open_run([join.node], MAX_PARALLELISM), 1)
+    sums = {"rows_in": 3, "rows_out": 3, "dead": 0, "time_ms": 1, "offsets": {}}
+    record = {"epoch": stamp.epoch, "run": stamp.run, "nodes": {join.node: statistics}, **sums}
+    ledger.close_epoch(stamp, {}, record_effects(record, progress_max=10))
+
+    shown, text = app.json(join.path)["last_epoch"], app.get("/metrics").text
+
+    expected = {"in_flight_peak": 3, "blocking_peak": 1, "blocking_keys_peak": 1, "active_peak": 2}
+    assert {name: shown[name] for name in expected} == expected
+    for name, value in expected.items():
+        assert f'operator_{name}{{operator="{join.node}",pipeline="p"}} {value}.0' in text
+    for name in ("batches", "requests", "cache_hits"):
+        label = name if name == "cache_hits" else f"state_{name}"
+        assert (
+            f'operator_{label}_total{{operator="{join.node}",pipeline="p"}} {shown[name]}' in text
+        )
+    assert shown["requests"] > shown["batches"] > 0
 
 
 def test_a_join_shows_both_sides(app: AppClient, run: Any) -> None:

@@ -10,6 +10,9 @@ import orjson
 import pytest
 
 from service.settings import SavepointSettings
+from state.backends.interface import EpochStamp
+from state.backends.transport import RedisTransport
+from state.epochs import EpochLedger
 from state.multiset.strategy import Strategy
 from tests.service.api.test_state import Flights, flight
 from tests.service.app_client import until
@@ -218,6 +221,37 @@ def test_a_savepoint_that_does_not_fit_is_refused(app: AppClient, flights: Fligh
     restored(app, "q", f"p/{made['id']}", plan=changed, allow_non_restored_state=True)
     assert app.json("/v1/pipelines/q/operators")["items"] == []
     assert_problem(app.get("/v1/pipelines/r"), 404, "pipeline-not-found")
+
+
+TABLES = """
+CREATE TABLE s (id INT, v STRING) WITH ('connector' = 'ingress', 'format' = 'changelog-json');
+CREATE TABLE t (id INT, v STRING) WITH ('connector' = 'print');
+INSERT INTO t """
+ROWS = "SELECT * FROM (VALUES (1, 'a')) AS x (id, v)"
+ALONE = f"{TABLES} SELECT id, v FROM s"
+BEHIND = f"{ALONE} UNION ALL {ROWS}"
+BEFORE = f"{TABLES} {ROWS} UNION ALL SELECT id, v FROM s"
+
+
+def test_rows_that_stand_in_a_plan_are_one_of_its_sources(
+    app: AppClient, redis_client: redis.Redis
+) -> None:
+    """Spark has an offset of them, in the plan's order, as of every other source."""
+    assert app.post("/v1/pipelines", {"name": "p", "sql": BEHIND}).status_code == 201
+    ledger = EpochLedger(RedisTransport(redis_client), "p")
+    ledger.close_epoch(EpochStamp(1, ledger.open_run([], 8), 1_000), {}, [])
+    fake_checkpoint(app, "p", 1)
+    made = taken(app)
+    assert made["state"] == "COMPLETED", made
+    restore = {"savepoint": f"p/{made['id']}"}
+
+    for sql, reads in ((ALONE, "s (ingress)"), (BEFORE, "values (), s (ingress)")):
+        answer = app.post("/v1/pipelines", {"name": "q", "sql": sql, "restore": restore})
+        assert_problem(answer, 409, "savepoint-unusable")
+        told = f"reads s (ingress), values (), this one reads {reads}"
+        assert answer.json()["detail"].endswith(told)
+    same = app.post("/v1/pipelines", {"name": "q", "sql": BEHIND, "restore": restore})
+    assert same.status_code == 201, same.text
 
 
 def test_other_key_groups_may_be_asked_for(app: AppClient, flights: Flights) -> None:

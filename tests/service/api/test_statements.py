@@ -100,6 +100,55 @@ def test_a_pipeline_bears_the_name_and_options_that_are_asked_for(app: AppClient
     failed(app, f"{TABLES} SET 'pipeline.name' = 'Not Mine'; {INSERT}", 422, "invalid-request")
 
 
+ASYNC = "execution.async-state"
+FEW = (
+    f"SET '{ASYNC}.total-buffer-size' = '50'; SET '{ASYNC}.active-buffer-size' = '20';"
+    f"SET '{ASYNC}.active-buffer-timeout' = '2 s';"
+)
+
+
+def test_bounds_of_asynchronous_state_are_set_by_their_names_in_flink(app: AppClient) -> None:
+    run(app, f"{TABLES} {FEW} {INSERT}", options={"async_batch_max": 7})
+
+    options = app.json(f"{PATH}/insert-into_t")["options"]
+    assert options["async_in_flight_max"] == 50
+    assert options["async_batch_max"] == 7
+    assert options["async_timeout_ms"] == 2_000
+
+
+def test_a_pipeline_of_a_script_has_what_the_script_sets(app: AppClient) -> None:
+    answer = app.post(PATH, {"name": "few", "sql": f"{TABLES} {FEW} {INSERT}"})
+
+    assert answer.status_code == 201, answer.text
+    assert app.json(f"{PATH}/few")["options"]["async_in_flight_max"] == 50
+
+
+def test_without_asynchronous_state_there_is_one_change_in_flight(app: AppClient) -> None:
+    run(app, f"{TABLES} {FEW} SET 'table.exec.async-state.enabled' = 'false'; {INSERT}")
+
+    assert app.json(f"{PATH}/insert-into_t")["options"]["async_in_flight_max"] == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        (f"{ASYNC}.total-buffer-size", "0", "greater than or equal to 1"),
+        (f"{ASYNC}.total-buffer-size", "many", "must be a whole number"),
+        (f"{ASYNC}.active-buffer-timeout", "0 ms", "greater than or equal to 1"),
+        (f"{ASYNC}.active-buffer-timeout", "soon", "active-buffer-timeout"),
+        (f"{ASYNC}.total-buffer-sise", "1", "there is no option"),
+        ("table.exec.async-state.enabled", "maybe", "must be true or false"),
+    ],
+)
+def test_bounds_of_asynchronous_state_that_cannot_be_are_refused(
+    app: AppClient, option: str, value: str, reason: str
+) -> None:
+    problem = failed(app, f"{TABLES} SET '{option}' = '{value}'; {INSERT}", 422, "sql-invalid")
+
+    assert option in problem["detail"]
+    assert reason in problem["detail"]
+
+
 def test_a_statement_set_is_one_pipeline(app: AppClient) -> None:
     more = TABLES + "CREATE TABLE u (v STRING) WITH ('connector' = 'print');"
     inserts = f"BEGIN {INSERT}; INSERT INTO u SELECT v FROM s; END"
@@ -233,6 +282,54 @@ def test_a_request_is_done_once_for_each_idempotency_key(app: AppClient) -> None
     assert first.status_code == again.status_code == 200
     assert again.json() == first.json()
     assert len(app.json(PATH)["items"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "session"),
+    [
+        (f"{TABLES} {INSERT}; EXECUTE PLAN 'late.json'", None),
+        (f"{TABLES} COMPILE PLAN 'a.json' FOR {INSERT}; EXECUTE PLAN 'late.json'", None),
+        (f"{TABLES} EXECUTE PLAN 'late.json'", "mine"),
+        ("SET 'a' = 'b'; EXECUTE PLAN 'late.json'", "mine"),
+        # One statement, which has written a plan when it fails.
+        (f"{TABLES} SET 'pipeline.name' = 'No'; COMPILE AND EXECUTE PLAN 'b' FOR {INSERT}", None),
+    ],
+    ids=["pipeline", "plan", "declaration", "option", "half a statement"],
+)
+def test_a_script_that_failed_after_an_effect_is_not_run_again_under_its_key(
+    app: AppClient, script: str, session: str | None
+) -> None:
+    headers = {"Idempotency-Key": "k"}
+    body = {"sql": script, "session": session}
+    first = app.post(URL, body, headers=headers)
+    run(app, f"{TABLES} SET 'pipeline.name' = 'x'; COMPILE PLAN 'late.json' FOR {INSERT}")
+    again = app.post(URL, body, headers=headers)
+
+    assert first.status_code == 422
+    assert len(first.json()["results"]) == first.json()["statement"] - 1
+    assert (again.status_code, again.content) == (422, first.content)
+    assert again.headers["content-type"] == "application/problem+json"
+    assert again.headers["idempotency-replayed"] == "true"
+    changed = app.post(URL, {**body, "sql": f"{script};"}, headers=headers)
+    assert_problem(changed, 422, "idempotency-mismatch")
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["EXECUTE PLAN 'late.json'", f"SHOW TABLES; {TABLES} EXECUTE PLAN 'late.json'"],
+    ids=["first statement", "declarations that end with the request"],
+)
+def test_a_script_that_failed_without_an_effect_may_be_sent_again(
+    app: AppClient, script: str
+) -> None:
+    headers = {"Idempotency-Key": "k"}
+    failed_first = app.post(URL, {"sql": script}, headers=headers)
+    run(app, f"{TABLES} COMPILE PLAN 'late.json' FOR {INSERT}")
+    again = app.post(URL, {"sql": script}, headers=headers)
+
+    assert_problem(failed_first, 422, "plan-uri-refused")
+    assert again.status_code == 200, again.text
+    assert "idempotency-replayed" not in again.headers
 
 
 # Sessions.

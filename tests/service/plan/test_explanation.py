@@ -189,10 +189,15 @@ def test_a_mode_knows_its_kinds() -> None:
         ChangelogMode.named([["INSERT"]])  # type: ignore[list-item]
 
 
+def truncated(document: dict[str, Any]) -> list[Finding]:
+    found = validate(load_plan(document))
+    return [each for each in found if each.code == "plan.ttl-truncated"]
+
+
 def test_a_ttl_below_a_millisecond_is_warned_of() -> None:
     document = edited(recorded_plan("100_"), [["set", TTL, "999 micro"]])
 
-    (warning,) = validate(load_plan(document))
+    (warning,) = truncated(document)
 
     assert (warning.code, warning.node_id, warning.path) == ("plan.ttl-truncated", 3, TTL)
     assert "never expires" in explain(load_plan(document)).text
@@ -200,7 +205,7 @@ def test_a_ttl_below_a_millisecond_is_warned_of() -> None:
 
 @pytest.mark.parametrize("zero", ["0 ms", "0", "00 d", "PT0S"])
 def test_a_ttl_that_is_zero_is_not(zero: str) -> None:
-    assert validate(load_plan(edited(recorded_plan("100_"), [["set", TTL, zero]]))) == []
+    assert truncated(edited(recorded_plan("100_"), [["set", TTL, zero]])) == []
 
 
 def test_a_state_on_a_stateless_node_is_warned_of() -> None:

@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from operators.expressions import FUNCTIONS as IN_PYTHON
+from operators.expressions import FUNCTIONS
+from operators.expressions.builders import BUILDERS as IN_PYTHON
+from operators.expressions.literals import LiteralError, literal_value
 from service.plan.errors import InvalidExpression
 from service.plan.rex import parse_rex
 from service.runtime.expressions import (
-    FUNCTIONS,
     MalformedExpression,
     UnsupportedExpression,
     check,
     spark_type,
     to_column,
 )
-from service.runtime.expressions.literals import LiteralError, literal_value
+from service.runtime.expressions.builders import BUILDERS
 from service.runtime.expressions.patterns import _may_be_absent
 from state.types import parse_type
 
@@ -193,6 +194,8 @@ def test_an_expression_that_breaks_the_client_is_refused() -> None:
         (lit(300, "TINYINT NOT NULL"), "out of the range"),
         (lit("12.345", "DECIMAL(4, 2) NOT NULL"), "2 digits after the point"),
         (call("CASE", "INT", ref(0, "BOOLEAN"), I, ref(0, "BOOLEAN"), I), "pairs"),
+        (call("MAP", "MAP<INT, INT>", I), "MAP needs pairs"),
+        (call("ROW", "ROW<`a` INT>", I, I), "an operand for each field"),
         ({"kind": "FIELD_ACCESS", "name": "z", "expr": ref(0, "ROW<`a` INT>")}, "no field 'z'"),
     ],
 )
@@ -312,7 +315,5 @@ def test_the_table_of_functions_is_complete_for_reference_pages() -> None:
         assert row.group
 
 
-def test_operators_compute_the_same_functions_in_python() -> None:
-    columns = {name: (row.least, row.most) for name, row in FUNCTIONS.items()}
-
-    assert {name: (row.least, row.most) for name, row in IN_PYTHON.items()} == columns
+def test_every_function_is_computed_as_a_column_and_in_python() -> None:
+    assert set(BUILDERS) == set(IN_PYTHON) == set(FUNCTIONS)

@@ -10,7 +10,7 @@ from service.runtime.errors import RegistryCorrupt, SqlSessionFull, TooManySqlSe
 from service.runtime.sql_sessions import SqlSessions, session_key
 from service.settings import LimitSettings
 from service.sql.named_session import NamedSession, SavedSession
-from service.sql.statements import parse_with_text
+from service.sql.script import parse_with_text
 
 if TYPE_CHECKING:
     import redis

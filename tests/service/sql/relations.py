@@ -9,6 +9,7 @@ from service.sql.algebra import (
     Aggregate,
     Expand,
     Filter,
+    GroupWindows,
     Join,
     MultiJoin,
     Over,
@@ -25,8 +26,8 @@ from service.sql.algebra import (
 from service.sql.rex import OverCall
 
 if TYPE_CHECKING:
-    from service.sql.algebra import AggregateCall, Ordering
     from service.sql.rex import Expression
+    from service.sql.terms import AggregateCall, Ordering
 
 
 def show(relation: Relation, depth: int = 0) -> str:
@@ -64,6 +65,9 @@ def _details(relation: Relation) -> str:
             last = f"${end}" if end is not None else str(relation.range.end)
             kept = f"{relation.range.start}..{last}"
             return f"by {list(relation.partition)}, {_order(relation.order)}, {kept}"
+        case GroupWindows():
+            cut = f"{relation.spec.kind} ${relation.spec.time_column} {relation.spec.size_ms}"
+            return ", ".join([f"by {list(relation.grouping)}", cut, *map(_call, relation.calls)])
         case WindowTable(_, spec):
             return f"{spec.kind} ${spec.time_column} {spec.size_ms}"
         case Expand():

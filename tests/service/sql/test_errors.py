@@ -37,7 +37,17 @@ QUERIES = [
     ("COUNT(DISTINCT v, id) FROM s", ValidationError, 24, "COUNT does not take 2 arguments"),
     ("id FROM s, c", ValidationError, 24, "ambiguous"),
     ("NOSUCH(v) FROM s", UnsupportedSql, 24, "function NOSUCH"),
-    ("v FROM s WHERE v > (SELECT 1 FROM s)", UnsupportedSql, 39, "a subquery as a value"),
+    ("s.v FROM s JOIN c ON s.v = (SELECT 1 FROM c)", UnsupportedSql, 59, "a subquery as a"),
+    ("v FROM s WHERE v > (SELECT id, v FROM c)", ValidationError, 51, "one column, not 2"),
+    ("(SELECT v FROM c WHERE c.id = s.id) FROM s", UnsupportedSql, 32, "this correlated subquery"),
+    ("v FROM s WHERE v > 1 OR EXISTS (SELECT 1 FROM c)", UnsupportedSql, 63, "EXISTS"),
+    ("COUNT(*) FROM s GROUP BY GROUPING SETS ((k), (k))", UnsupportedSql, 65, "one set twice"),
+    ("GROUPING(v) FROM s GROUP BY k", ValidationError, 24, "must be a grouped expression"),
+    ("1 FROM s GROUP BY TUMBLE(v, INTERVAL '1' DAY)", ValidationError, 42, "a time attribute"),
+    ("TUMBLE_END(v, INTERVAL '1' DAY) FROM s GROUP BY v", ValidationError, 24, "matching call"),
+    ("LEAD(v) OVER (ORDER BY v) FROM s", PlanningError, 24, "LEAD Function is not supported"),
+    ("LAG(v, id) OVER (ORDER BY v) FROM s", UnsupportedSql, 24, "LAG with an offset"),
+    ("MAX(v IGNORE NULLS) FROM s", UnsupportedSql, 24, "MAX with IGNORE NULLS"),
     ("v FROM s QUALIFY v = 1", UnsupportedSql, 24, "QUALIFY"),
     ("DISTINCT ON (v) v FROM s", UnsupportedSql, 37, "ON of DISTINCT"),
     ("v FROM s TABLESAMPLE (10)", UnsupportedSql, 31, "SAMPLE"),
@@ -65,6 +75,20 @@ def test_a_query_that_is_wrong(
     assert caught.value.position.line == 2
     if column is not None:
         assert caught.value.position.column == column
+
+
+WINDOWS = [
+    ("SESSION(TABLE t PARTITION BY 1, DESCRIPTOR(ts), INTERVAL '1' MINUTE)", "needs columns"),
+    ("TUMBLE(TABLE t, DESCRIPTOR(PROCTIME()), INTERVAL '1' MINUTE)", "needs a time attribute"),
+    ("TUMBLE(TABLE t, DESCRIPTOR(k), INTERVAL '1' MINUTE)", "needs a time attribute"),
+]
+
+
+@pytest.mark.parametrize(("window", "reason"), WINDOWS)
+def test_a_window_is_over_columns(window: str, reason: str) -> None:
+    timed = "CREATE TABLE t (k STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('a' = 'b');"
+    with pytest.raises(ValidationError, match=reason):
+        compile_script(f"{TABLES}{timed}INSERT INTO snk SELECT k FROM TABLE({window})")
 
 
 STATEMENTS = [

@@ -9,7 +9,8 @@ import pytest
 
 from service.sql import Session, SqlSyntaxError, UnsupportedSql
 from service.sql.explain import MINI_BATCH_ADVICE, draw, explain_statement
-from service.sql.statements import CompilePlan, ExecuteInserts, Explain, parse_script
+from service.sql.script import parse_script
+from service.sql.statements import CompilePlan, ExecuteInserts, Explain
 from tests.oracles import RECORDED
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.sql import Session, ValidationError
+from service.sql.script import parse_script
 from service.sql.show import Listing, create_table_text, describe, is_like, options_listing, show
-from service.sql.statements import Describe, Show, parse_script
+from service.sql.statements import Describe, Show
 
 SCRIPT = """
 CREATE TABLE Orders (

@@ -6,7 +6,8 @@ import pytest
 
 from service.plan import load_plan
 from service.sql import Session, SqlError, ValidationError, compile_script
-from service.sql.statements import CompilePlan, ExecuteInserts, parse_script
+from service.sql.script import parse_script
+from service.sql.statements import CompilePlan, ExecuteInserts
 from tests.service.sql.scripts import TABLES, WITH, node_types, plan
 
 

@@ -147,6 +147,21 @@ def test_a_fenced_commit_of_long_values_leaves_nothing_behind(
     assert not redis_client.exists(T + b"offered", PENDING, T + b"h")
 
 
+def test_a_new_run_removes_what_a_commit_brought_that_never_came_to_its_end(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    """So ends a worker that dies where the function of its transaction was not loaded yet."""
+    offered = [key_group_prefix("orders", NODE, number) + b"offered" for number in range(2)]
+    of_others = key_group_prefix("orders", "2_other", 0) + b"offered"
+    for each in (*offered, of_others):
+        redis_client.rpush(each, LONG)
+
+    EpochLedger(transport, "orders").open_run([NODE], 2)
+
+    assert redis_client.exists(*offered) == 0
+    assert redis_client.exists(of_others) == 1
+
+
 def test_a_marker_that_is_none_is_reported(
     redis_client: redis.Redis, transport: RedisTransport
 ) -> None:

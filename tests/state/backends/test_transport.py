@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +28,7 @@ from state.errors import StateAccessDenied, StateCorrupt, StateError, StateUnava
 from tests.conftest import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.conftest import RedisServer
 
@@ -36,6 +38,13 @@ def transport(redis_client: redis.Redis) -> Iterator[RedisTransport]:
     transport = RedisTransport(redis_client)
     yield transport
     transport.close()
+
+
+def await_true(condition: Callable[[], bool]) -> None:
+    """Ask again and again, for ten seconds at most."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
 
 
 class Listener:
@@ -258,6 +267,67 @@ def test_a_wrong_password_is_no_reason_to_try_again(
         transport.close()
     finally:
         redis_client.config_set("requirepass", "")
+
+
+def test_a_connection_is_kept_for_the_next_round_trip(transport: RedisTransport) -> None:
+    ids = {transport.exchange([("CLIENT", "ID")])[0] for _ in range(5)}
+    assert len(ids) == 1
+
+    # One that answers with errors is as good as before.
+    transport.exchange([("GET",)])
+    assert {transport.exchange([("CLIENT", "ID")])[0]} == ids
+
+
+def test_a_connection_that_was_closed_meanwhile_is_not_used_again(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    (kept,) = transport.exchange([("CLIENT", "ID")])
+    assert redis_client.client_kill_filter(_id=str(kept)) == 1
+
+    # Sent once only, so it would fail if it went to the closed one.
+    assert transport.exchange([("INCR", "a")]) == [1]
+    assert transport.exchange([("CLIENT", "ID")]) != [kept]
+
+
+def test_round_trips_at_the_same_time_have_connections_of_their_own(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    waits = threading.Thread(target=transport.exchange, args=([("BLPOP", "a", 10)],))
+    transport.exchange([("PING",)])
+    waits.start()
+    await_true(lambda: redis_client.info("clients")["blocked_clients"] == 1)
+
+    assert transport.exchange([("RPUSH", "a", "x")]) == [1]
+    waits.join(timeout=10)
+    assert not waits.is_alive()
+
+
+def test_a_child_process_opens_connections_of_its_own(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    (own,) = transport.exchange([("CLIENT", "ID")])
+    child = os.fork()
+    if not child:
+        try:
+            (childs,) = transport.exchange([("CLIENT", "ID")])
+            transport.exchange([("SET", "child", childs)])
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+    assert int(redis_client.get("child") or own) != own
+    assert transport.exchange([("CLIENT", "ID")]) == [own]
+
+
+def test_nothing_is_open_after_close(redis_client: redis.Redis, transport: RedisTransport) -> None:
+    before = redis_client.info("clients")["connected_clients"]
+    transport.exchange([("PING",)])
+    assert redis_client.info("clients")["connected_clients"] == before + 1
+
+    transport.close()
+
+    await_true(lambda: redis_client.info("clients")["connected_clients"] == before)
+    assert transport.exchange([("PING",)]) == [b"PONG"]
 
 
 def test_a_full_redis_is_unavailable(redis_client: redis.Redis, transport: RedisTransport) -> None:

@@ -1,4 +1,4 @@
-"""Bounds, and Flink's names for three of them."""
+"""Bounds of the controller."""
 
 from __future__ import annotations
 
@@ -11,23 +11,6 @@ def test_defaults_are_those_of_flink() -> None:
     limits = ControllerLimits()
 
     assert (limits.in_flight_max, limits.batch_max, limits.timeout_ms) == (6_000, 1_000, 1_000)
-
-
-def test_options_are_taken_by_the_names_of_flink() -> None:
-    limits = ControllerLimits.from_options(
-        {
-            "execution.async-state.total-buffer-size": 10,
-            "execution.async-state.active-buffer-size": 5,
-            "execution.async-state.active-buffer-timeout": 7,
-        }
-    )
-
-    assert limits == ControllerLimits(in_flight_max=10, batch_max=5, timeout_ms=7)
-
-
-def test_other_options_are_refused() -> None:
-    with pytest.raises(ValueError, match="no such option of asynchronous state: in-flight"):
-        ControllerLimits.from_options({"in-flight-records-limit": 1})
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from state.backends.transport import ClientSettings, RedisTransport
 from state.descriptors import JSON, ValueDescriptor
 from state.epochs import EpochLedger
 from state.errors import StateUnavailable
-from state.execution.channels import RetryingExecutor
 from state.execution.controller import Controller
 from state.execution.limits import ControllerLimits
 from state.primitives.session import StateSession
@@ -44,9 +43,7 @@ class Epochs:
         self.ledger = ledger
         self.run = ledger.open_run([NODE], GROUPS)
 
-    def attempt(
-        self, epoch: int, keys: Sequence[int], *, attempts_max: int = 1
-    ) -> tuple[list[tuple[int, int]], Controller]:
+    def attempt(self, epoch: int, keys: Sequence[int]) -> tuple[list[tuple[int, int]], Controller]:
         """One attempt, up to its commit: what it gave for each key, in order."""
         stamp = EpochStamp(epoch, self.run, epoch)
         transaction = self.backend.begin(NODE, stamp, range(GROUPS))
@@ -54,21 +51,13 @@ class Epochs:
         counts = session.value(COUNTS)
         output: list[tuple[int, int]] = []
 
-        def renew() -> None:
-            nonlocal transaction
-            transaction = self.backend.begin(NODE, stamp, range(GROUPS))
-            session.renew(transaction)
-
         async def count(key: int) -> None:
             value = (await counts.value() or 0) + 1
             await counts.update(value)
             output.append((key, value))
 
-        executor = RetryingExecutor(
-            session, renew=renew, may_retry=lambda: True, attempts_max=attempts_max, backoff_ms=1
-        )
         controller = Controller(
-            count, executor, session, SITE, limits=ControllerLimits(batch_max=50)
+            count, session, session, SITE, limits=ControllerLimits(batch_max=50)
         )
         for key in keys:
             controller.submit(key, b"%d" % key, key % GROUPS)
@@ -95,9 +84,13 @@ def transport(proxy: Proxy) -> Iterator[RedisTransport]:
     made.close()
 
 
+def epochs_over(transport: RedisTransport) -> Epochs:
+    return Epochs(RedisBackend(transport, "orders"), EpochLedger(transport, "orders"))
+
+
 @pytest.fixture
 def epochs(transport: RedisTransport) -> Epochs:
-    return Epochs(RedisBackend(transport, "orders"), EpochLedger(transport, "orders"))
+    return epochs_over(transport)
 
 
 def numbered(keys: Sequence[int], before: Sequence[int] = ()) -> dict[int, list[int]]:
@@ -218,17 +211,36 @@ def test_a_link_that_broke_between_epochs_is_opened_anew(epochs: Epochs, proxy: 
 
 
 @pytest.mark.parametrize("lost", ["request", "reply"])
-def test_a_read_that_was_lost_is_tried_again_within_the_attempt(
-    epochs: Epochs, proxy: Proxy, lost: str
-) -> None:
+def test_a_read_that_was_lost_is_tried_again_within_the_attempt(proxy: Proxy, lost: str) -> None:
+    patient = RedisTransport(ClientSettings(proxy.url, attempts_max=2, backoff_ms=1))
+    epochs = epochs_over(patient)
     epochs.attempt(1, FIRST)
     epochs.close(1)
     (proxy.cut_after_requests if lost == "request" else proxy.cut_after_replies)(1)
 
-    second, controller = epochs.attempt(2, SECOND, attempts_max=2)
+    second, controller = epochs.attempt(2, SECOND)
     epochs.close(2)
     third, _ = epochs.attempt(3, [0])
+    patient.close()
 
     assert by_key(second) == numbered(SECOND, FIRST)
     assert by_key(third) == numbered([0], [*FIRST, *SECOND])
     assert controller.statistics().batches == 3
+
+
+def test_attempts_have_a_limit(proxy: Proxy) -> None:
+    patient = RedisTransport(
+        ClientSettings(proxy.url, socket_timeout_ms=50, attempts_max=3, backoff_ms=1)
+    )
+    epochs = epochs_over(patient)
+    epochs.attempt(1, [1])
+    epochs.close(1)
+    proxy.hold()
+    before = proxy.requests
+
+    with pytest.raises(StateUnavailable) as failed:
+        epochs.attempt(2, [1])
+    patient.close()
+
+    assert proxy.requests - before == 3
+    assert failed.value.__notes__ == ["in counter, node 3_count, epoch 7"]

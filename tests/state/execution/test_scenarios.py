@@ -241,6 +241,24 @@ def test_an_error_of_the_backend_is_given_as_it_is() -> None:
     rig.assert_nothing_left()
 
 
+def test_an_error_of_ours_while_a_batch_is_sent_fails_the_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Flink's mailbox refuses a mail, and the failure is given to the environment."""
+
+    def refuse(requests: object) -> None:
+        raise RuntimeError("fail to execute")
+
+    rig = Rig()
+    rig.submit("k1", "k1", "k2")
+    monkeypatch.setattr(rig.cells, "execute", refuse)
+
+    with pytest.raises(OperatorFailed, match="RuntimeError in counter, node 3_count, epoch 7"):
+        rig.flush()
+
+    rig.assert_nothing_left()
+
+
 def test_a_serial_non_record_waits_for_everything_before_it() -> None:
     rig = Rig()
     rig.submit("k1", "k2")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,9 +13,12 @@ from state.errors import StateCorrupt
 from state.multiset.index import (
     BUCKET_ENTRIES,
     LINE_BYTES,
+    LONG_BUCKET_ENTRIES,
+    LONG_ENTRIES,
     bucket_of,
     buckets_for,
     buckets_of,
+    buckets_of_each,
     digest_of,
     digests_of,
     find_digests,
@@ -88,12 +93,24 @@ def test_a_split_moves_lines_out_of_one_bucket_only() -> None:
 
 
 def test_buckets_grow_with_the_history() -> None:
-    assert [buckets_for(size) for size in (0, 1, BUCKET_ENTRIES, BUCKET_ENTRIES + 1)] == [
-        1,
-        1,
-        1,
-        2,
-    ]
+    sizes = (0, 1, BUCKET_ENTRIES, BUCKET_ENTRIES + 1)
+    assert [buckets_for(size) for size in sizes] == [1, 1, 1, 2]
+    counts = [buckets_for(size) for size in range(3 * LONG_ENTRIES)]
+    assert {after - before for before, after in pairwise(counts)} == {0, 1}
+
+
+def test_buckets_of_long_histories_are_smaller_ones() -> None:
+    most, more = buckets_for(LONG_ENTRIES), 1_000 * LONG_BUCKET_ENTRIES
+
+    assert most == LONG_ENTRIES // BUCKET_ENTRIES
+    assert buckets_for(LONG_ENTRIES + more) == most + 1_000
+
+
+@given(st.lists(st.binary(max_size=20), max_size=80), COUNTS)
+def test_buckets_of_many_are_those_of_each(matches: list[bytes], buckets: int) -> None:
+    digests = [digest_of(match) for match in matches]
+
+    assert buckets_of_each(digests, buckets) == [bucket_of(each, buckets) for each in digests]
 
 
 def test_a_line_of_other_characters_is_refused() -> None:

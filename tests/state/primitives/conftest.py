@@ -6,12 +6,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from state.multiset import index
 from state.testing.stand import heap_stand, redis_stand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from state.testing.stand import Stand
+
+
+@pytest.fixture(scope="module")
+def small_buckets() -> Iterator[None]:
+    """Few lines for each bucket of an index, so that short histories split buckets, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "BUCKET_ENTRIES", 4)
+        patch.setattr(index, "LONG_ENTRIES", 12)
+        patch.setattr(index, "LONG_BUCKET_ENTRIES", 2)
+        yield
 
 
 @pytest.fixture(params=["heap", "redis"])

@@ -14,13 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from operators.changelog import Change, Row, RowKind
+from operators.spec import RowSpec
+from operators.stored_rows import StoredRows
 from operators.testing.harness import MaterializerHarness
 from operators.upsert_materializer import MaterializerSpec
 from state.backends.interface import HashGet
-from state.codec import RowCodec
 from state.descriptors import MatchColumns, MultisetDescriptor
 from state.execution.sync import run_now
 from state.key_groups import key_group
+from state.multiset import index
 from state.multiset.history import HistoryPage
 from state.multiset.interface import Added, RemovedAll, RemovedLast
 from state.multiset.packed import PackedMultiSet
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     import redis
 
     from state.backends.interface import EpochTransaction, Read
+
+pytestmark = pytest.mark.usefixtures("small_buckets")
 
 TTL_MS = 10
 NAMES = ("k", "id", "text", "number")
@@ -63,21 +67,6 @@ LAYOUTS = {
     Strategy.MAP: SPREAD,
     Strategy.ADAPTIVE: Thresholds(high=12, low=6),
 }
-
-
-class RowsCodec:
-    """Canonical rows as a state's codec."""
-
-    def __init__(self, columns: Sequence[int]) -> None:
-        types, names = [TYPES[each] for each in columns], [NAMES[each] for each in columns]
-        self._codec = RowCodec(types, names)
-        self.name = f"row {', '.join(names)}"
-
-    def encode(self, value: Row) -> bytes:
-        return self._codec.encode(value)
-
-    def decode(self, data: bytes) -> Row:
-        return self._codec.decode(data)
 
 
 class BothWorlds:
@@ -106,11 +95,12 @@ class BothWorlds:
             if client is None
             else MaterializerHarness.on_redis(self.spec, client)
         )
-        rows = RowsCodec(range(len(NAMES)))
+        row = RowSpec(types=TYPES, names=NAMES)
+        rows = StoredRows(row)
         self.rows, self.match = rows, rows
         columns: MatchColumns[Row, Row] | None = None
         if upsert_key:
-            self.match = RowsCodec(upsert_key)
+            self.match = StoredRows(row.part(upsert_key))
             columns = MatchColumns(name="upsert key", codec=self.match, of=self.match_of)
         self.descriptor: MultisetDescriptor[Row] = MultisetDescriptor(
             name=STATE.decode(),
@@ -274,3 +264,21 @@ def test_one_world_frees_what_the_other_wrote(strategy: Strategy, is_columnar: b
     assert worlds.value(0) is None
     assert Committed(worlds, worlds.descriptor, worlds.place(0)[1]).names == set()
     assert worlds.harness.stored_keys() == []
+
+
+@pytest.mark.parametrize("is_columnar", [True, False])
+def test_an_index_of_more_buckets_than_needed_goes_on(
+    is_columnar: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that was written when each bucket had sixteen entries, whatever the length."""
+    worlds = BothWorlds(Strategy.MAP, (1,), 0)
+    monkeypatch.setattr(index, "LONG_ENTRIES", 1_000)
+    monkeypatch.setattr(index, "BUCKET_ENTRIES", 2)
+    puts = [Change(RowKind.INSERT, (0, number, "a", None)) for number in range(80)]
+    worlds.epoch(puts[:40], is_columnar=True)
+
+    monkeypatch.setattr(index, "BUCKET_ENTRIES", 8)
+    worlds.epoch(puts[40:60], is_columnar=is_columnar)
+    gone = [Change(RowKind.DELETE, each.row) for each in puts[20:50]]
+    worlds.epoch([*gone, *puts[60:]], is_columnar=not is_columnar)
+    worlds.epoch(puts[20:50], is_columnar=is_columnar)

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from state.execution.sync import run_now
-from state.multiset.index import BUCKET_ENTRIES, bucket_of, origin_of
+from state.multiset.index import (
+    BUCKET_ENTRIES,
+    LONG_BUCKET_ENTRIES,
+    LONG_ENTRIES,
+    bucket_of,
+    buckets_for,
+    origin_of,
+)
 from state.primitives.multiset_text import match_digest
 from state.testing.sessions import LAYOUTS
 from state.testing.stand import heap_stand
@@ -177,13 +184,16 @@ def test_a_new_block_costs(stand: Stand, size: int) -> None:
     assert cost_of(state) == Cost(3, 4, 2, 5)
 
 
-def test_an_addition_that_splits_a_bucket_costs(stand: Stand) -> None:
-    buckets = 313
-    state = filled(stand, DISABLED, "spread", buckets * BUCKET_ENTRIES)
+@pytest.mark.parametrize("size", [10 * BUCKET_ENTRIES, LONG_ENTRIES + 100 * LONG_BUCKET_ENTRIES])
+def test_an_addition_that_splits_a_bucket_costs(stand: Stand, size: int) -> None:
+    buckets = buckets_for(size)
+    state = filled(stand, DISABLED, "spread", size)
     split = {origin_of(buckets, buckets), buckets}
     # A row whose own bucket is another one than those of the split.
     n = next(
-        n for n in range(20_000, 20_100) if bucket_of(match_digest(b"[%d]" % n), 314) not in split
+        n
+        for n in range(20_000, 20_100)
+        if bucket_of(match_digest(b"[%d]" % n), buckets + 1) not in split
     )
 
     state.at(0, lambda s: s.append([n, 0]))
@@ -198,9 +208,9 @@ def test_expiry_costs_its_blocks_and_buckets(stand: Stand) -> None:
 
     state.at(100, lambda s: s.size())
 
-    # Header; two stamps, both due; all seven stamps; two blocks; all seven buckets. Written are the
+    # Header; two stamps, both due; all seven stamps; two blocks; all four buckets. Written are the
     # header, the buckets, two blocks with their order and stamps, and the expiry index.
-    assert cost_of(state) == Cost(6, 7, 1 + 2 + 7 + 2 + 7, 1 + 7 + 2 * 3 + 1)
+    assert cost_of(state) == Cost(6, 7, 1 + 2 + 7 + 2 + 4, 1 + 4 + 2 * 3 + 1)
 
 
 def test_what_was_loaded_is_not_read_again(stand: Stand) -> None:

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     import redis
 
     from state.testing.stand import Stand
+
+pytestmark = pytest.mark.usefixtures("small_buckets")
 
 KEYS = [b'["a"]', b'["b"]']
 TTL_MS = 10

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from operators.keyed import WATERMARK_MAX, WATERMARK_MIN, EpochTimes
-from operators.wire import NoteSum, SourceNote, WatermarkNote, to_note
+from operators.wire import ENDED, NoteSum, SourceNote, WatermarkNote, to_note
 from operators.worker import epoch_times
 from service.runtime.sinks.commit import reached
 
@@ -57,3 +57,30 @@ def test_a_source_that_has_ended_holds_nothing_back() -> None:
 
     assert times(held, INPUTS) == EpochTimes(7, WATERMARK_MIN, 60)
     assert times(held, INPUTS[1:]) == EpochTimes(7, WATERMARK_MIN, WATERMARK_MAX)
+
+
+def test_a_source_that_goes_on_after_its_end_holds_back_again() -> None:
+    """A file grew while the pipeline was down; what the end has let go is not taken back."""
+    ended = closed({}, WatermarkNote("5", 0, 30), SourceNote("right", 0, 1, end={}, is_last=True))
+    resting = closed(ended, SourceNote("left", 0, 1, end={}), WatermarkNote("2", 0, 60))
+    resumed = closed(resting, SourceNote("right", 0, 1, end={}), WatermarkNote("5", 0, 40))
+
+    # A source that tells nothing rests as it was; the other one never held anything back.
+    assert resting[ENDED] == ["right"]
+    assert times(resting, INPUTS[1:]) == EpochTimes(7, WATERMARK_MAX, WATERMARK_MAX)
+    assert resumed[ENDED] == []
+    assert times(resumed, INPUTS[1:]) == EpochTimes(7, WATERMARK_MIN, 40)
+    assert times(resumed, INPUTS) == EpochTimes(7, WATERMARK_MIN, 40)
+
+
+def test_a_source_that_resumes_and_ends_in_one_epoch_has_ended() -> None:
+    ended = closed({}, SourceNote("right", 0, 1, end={}, is_last=True))
+    again = closed(
+        ended,
+        SourceNote("right", 0, 1, end={}),
+        SourceNote("right", 1, 1, end={}, is_last=True),
+        WatermarkNote("5", 0, 40),
+    )
+
+    assert again[ENDED] == ["right"]
+    assert times(again, INPUTS[1:]) == EpochTimes(7, WATERMARK_MAX, WATERMARK_MAX)

@@ -20,6 +20,8 @@ from service.plan import load_plan
 from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs import BUILDERS, StatefulNode
 from service.runtime.specs.two_phase import identity_nodes
+from state.errors import OperatorFailed
+from tests.operators.laws import emits_the_same_any_way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -203,12 +205,29 @@ def test_a_split_distinct_is_one_distinct(data: st.DataObject, size: int, retrac
         assert nodes.middle.stored_names() == nodes.final.stored_names() == set()
 
 
+@settings(max_examples=40)
+@given(came=st.lists(rows, max_size=10), size=st.integers(1, 4), data=st.data())
+def test_of_a_split_distinct_the_order_of_answers_makes_no_difference(
+    came: list[Any], size: int, data: st.DataObject
+) -> None:
+    steps = [each for row in came for each in expanded(insert(*row))]
+    emits_the_same_any_way(split(retracts=False)[0], steps, data, 3 * size)
+
+
 def test_distinct_values_of_a_split_expire_by_themselves() -> None:
     """Each node has its own TTL: a value that the middle one forgot counts again."""
     nodes = Split(retracts=False, ttl_ms=(10, 100))
     assert nodes.run([insert("a", "x", 1)]) == [insert("a", 1, 1, 1)]
     nodes.at(10)
     assert nodes.run([insert("a", "x", 1)])[-1].row == ("a", 2, 2, 2)
+
+
+def test_a_split_takes_no_row_back_where_the_plan_says_so() -> None:
+    """COUNT alone could, and would count what the plan's other nodes have not planned for."""
+    nodes = Split(retracts=False)
+    nodes.run([insert("a", "x", 1)])
+    with pytest.raises(OperatorFailed):
+        nodes.run([delete("a", None, None)])
 
 
 def with_call(**fields: Any) -> dict[str, Any]:

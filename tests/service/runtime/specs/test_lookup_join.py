@@ -118,6 +118,7 @@ def test_a_partial_cache() -> None:
         ({"lookup.cache": "SOME"}, {}, "no cache SOME"),
         ({"lookup.partial-cache.max-rows": "0", "lookup.cache": "PARTIAL"}, {}, "at least one"),
         ({"source.monitor-interval": "1 s"}, {}, "option source.monitor-interval"),
+        ({"lookup.cache": "PARTIAL"}, {"requireUpsertMaterialize": True}, "a cache, where rows"),
         ({}, {"joinType": "FULL"}, "a FULL join"),
         ({}, {"retryOptions": {"max-attempts": 3}}, "not tried again"),
         ({}, {"source": {"abilities": [{"type": "LimitPushDown"}]}}, "ability LimitPushDown"),

@@ -16,8 +16,9 @@ from service.sql.options import Options
 from service.sql.rules import AFTER, BEFORE, NARROWING, Rule
 from service.sql.rules.merge_joins import merge_joins
 from service.sql.rules.split_distinct import split_distinct
+from service.sql.script import parse_script
 from service.sql.session import Session
-from service.sql.statements import ExecuteInserts, parse_script
+from service.sql.statements import ExecuteInserts
 from tests.service.sql.relations import show
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -1,0 +1,107 @@
+"""Whole jobs, Flink on RocksDB against Tailrace on Redis: `make bench-flink`.
+
+    python -m benchmarks.against_flink --flink PYTHON [--rows 400000] [--keys 10000] [--turns 2]
+
+Both read the same files with the same SQL, two tasks at a time on the same machine, one after the
+other. Flink's time is from submission to the end of the bounded job, in a JVM that ran the query
+before; checkpoints every 2 s. Tailrace's is from the request that creates the pipeline until the
+epoch that holds the last row is committed, every epoch exactly-once, on a Connect server that ran
+the query before. The least of the turns behind the first one counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.against_flink.queries import QUERIES, Query, statements, write_files
+from tests.integration.system import System
+
+PARALLELISM = 2
+ROWS_PER_EPOCH = 100_000
+POLL_S = 0.05
+
+
+def main() -> None:
+    """Print a row for each query."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--flink", required=True, help="a Python that has apache-flink")
+    parser.add_argument("--rows", type=int, default=400_000)
+    parser.add_argument("--keys", type=int, default=10_000)
+    parser.add_argument("--turns", type=int, default=2, help="timed ones, behind one that is not")
+    parser.add_argument("--only", choices=[each.name for each in QUERIES], help="one query")
+    asked = parser.parse_args()
+    chosen = [each for each in QUERIES if asked.only in (None, each.name)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with System(folder / "system") as system:
+            write_files(system.files, asked.rows, asked.keys)
+            ours = [_ours(system, each, asked.turns, asked) for each in chosen]
+        version, theirs = _flink(asked.flink, chosen, asked.turns, folder, system.files)
+    print(f"Flink {version}, {asked.rows:,} rows, {asked.keys:,} keys\n")
+    print("| query | Tailrace on Redis, changes/s | Flink on RocksDB, changes/s | ratio |")
+    print("|---|---:|---:|---:|")
+    for query, mine, other in zip(chosen, ours, theirs, strict=True):
+        rows = _rows(query, asked)
+        print(f"| {query.name} | {rows / mine:,.0f} | {rows / other:,.0f} | {other / mine:.2f} |")
+
+
+def _rows(query: Query, asked: argparse.Namespace) -> int:
+    return int(asked.rows + (asked.keys if query.with_names else 0))
+
+
+def _ours(system: System, query: Query, turns: int, asked: argparse.Namespace) -> float:
+    """Seconds of the best turn."""
+    rows = _rows(query, asked)
+    seconds = []
+    for turn in range(turns + 1):
+        name = f"{query.name.replace(' ', '-')}-{turn}"
+        body = {
+            "name": name,
+            "sql": ";\n".join(statements(query, "events", "names")),
+            "options": {"rows_per_epoch_max": ROWS_PER_EPOCH, "trigger_interval_ms": 0},
+            "start": True,
+        }
+        started = time.perf_counter()
+        system.post("/v1/pipelines", body)
+        while _committed(system, name) < rows:
+            time.sleep(POLL_S)
+            if time.perf_counter() - started > 900:
+                raise SystemExit(system.last_words())
+        seconds.append(time.perf_counter() - started)
+        system.http.delete(f"/v1/pipelines/{name}").raise_for_status()
+    print(f"{query.name}: {', '.join(f'{each:.1f}' for each in seconds)} s", file=sys.stderr)
+    return min(seconds[1:])
+
+
+def _committed(system: System, pipeline: str) -> int:
+    reply = system.http.get(f"/v1/pipelines/{pipeline}/progress", params={"limit": 1})
+    return int(reply.json()["totals"]["rows_in"]) if reply.is_success else 0
+
+
+def _flink(
+    python: str, chosen: list[Query], turns: int, folder: Path, files: Path
+) -> tuple[str, list[float]]:
+    """Flink's version, and seconds of each query's best turn."""
+    events, names = ((files / each).as_uri() for each in ("events", "names"))
+    jobs = [statements(each, events, names) for each in chosen for _ in range(turns + 1)]
+    run = subprocess.run(
+        [python, str(Path(__file__).with_name("flink_job.py"))],
+        input=json.dumps({"jobs": jobs, "folder": str(folder), "parallelism": PARALLELISM}),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    told = json.loads(run.stdout.splitlines()[-1])
+    taken = [told["seconds"][at : at + turns + 1] for at in range(0, len(jobs), turns + 1)]
+    print(f"Flink: {taken}", file=sys.stderr)
+    return str(told["version"]), [min(each[1:]) for each in taken]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Answers about data that goes in and out: ingress, tables, dead letters, progress."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from service.api.models import EpochPage, Page, PipelineState
+
+
+class Rejected(BaseModel):
+    """A line of an ingress body that is no change."""
+
+    line: int = Field(description="Counted from 1.")
+    reason: str
+
+
+class Accepted(BaseModel):
+    """What became of an ingress body."""
+
+    request_id: str = Field(description="Names the request in the positions of its dead letters.")
+    token: str
+    completion: str = Field(description="Where to ask whether the changes have reached the sinks.")
+    accepted: int
+    rejected_count: int
+    rejected: list[Rejected]
+
+
+class Completion(BaseModel):
+    """Whether accepted changes have reached the sinks."""
+
+    status: Literal["done", "pending"]
+    epoch: int
+    pipeline_state: PipelineState = Field(
+        description="What the pipeline does: nothing that is pending gets done unless it runs."
+    )
+
+
+class Tables(Page):
+    """What a pipeline reads and writes."""
+
+    epoch: int
+    items: list[dict[str, Any]]
+
+
+class TableRows(EpochPage):
+    """A page of what a sink's table holds as of the closed epoch.
+
+    Of a Redis table an item is a row: `key`, `href`, `row`. Of a print table it is one of the
+    newest changes, oldest first: `epoch`, `op`, `row`.
+    """
+
+    items: list[dict[str, Any]]
+
+
+class TableRow(BaseModel):
+    """A row of a sink's table."""
+
+    key: list[Any]
+    epoch: int
+    row: dict[str, Any]
+
+
+class DeadLetters(Page):
+    """A page of lines that were no changes, oldest first."""
+
+    count: int = Field(description="All there were, listed or not.")
+    items: list[dict[str, Any]]
+
+
+class Epochs(Page):
+    """A page of progress, newest first, and sums since the pipeline was created."""
+
+    epoch: int
+    totals: dict[str, int]
+    items: list[dict[str, Any]]

@@ -1,0 +1,124 @@
+"""Bodies and answers about pipelines: what is wanted of them, and what they do."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from service.api.models import (
+    Label,
+    LabelValue,
+    OptionsBody,
+    Page,
+    PipelineName,
+    PipelineState,
+    PlanBody,
+    RequestBody,
+    StatusError,
+)
+
+
+class RestoreBody(RequestBody):
+    """The savepoint that a pipeline begins with."""
+
+    savepoint: str = Field(
+        pattern=r"^([a-z0-9][a-z0-9_-]{0,62}/)?(latest|[0-9]{8}t[0-9]{9}-[0-9a-f]{8})$",
+        description="`<pipeline>/<id>`, without the name one of a pipeline that had the same; "
+        "`latest` in place of an id takes the newest.",
+        examples=["latest-flight/latest"],
+    )
+    allow_non_restored_state: bool = Field(
+        default=False, description="Whether state that no operator of the plan keeps is dropped."
+    )
+
+
+class PipelineBody(PlanBody):
+    """A pipeline to create."""
+
+    name: PipelineName = Field(
+        description="Unique; part of addresses and of keys in Redis.", examples=["latest-flight"]
+    )
+    sql: str | None = Field(
+        default=None,
+        min_length=1,
+        description="In place of a plan: a script of Flink SQL that asks for one plan. What it has "
+        "SET of how a pipeline runs counts where `options` say nothing.",
+    )
+    options: OptionsBody = Field(default_factory=OptionsBody)
+    labels: dict[Label, LabelValue] = Field(default_factory=dict)
+    start: bool = Field(default=False, description="Whether to start it at once.")
+    restore: RestoreBody | None = Field(
+        default=None, description="Go on where a savepoint stands, in place of beginning anew."
+    )
+
+    def _ways(self) -> tuple[object, ...]:
+        return self.plan, self.plan_uri, self.sql
+
+
+class PipelinePatch(RequestBody):
+    """What may change of a pipeline (RFC 7396): a member that is not there stays as it is.
+
+    Options take effect at the next start of the query; `null` takes an option back to its default,
+    and a label away.
+    """
+
+    options: OptionsBody | None = None
+    labels: dict[Label, LabelValue | None] | None = None
+
+
+class Status(BaseModel):
+    """What a pipeline does now."""
+
+    state: PipelineState
+    run: int | None
+    query_id: str | None
+    epoch: int = Field(description="The last closed epoch; 0 before the first.")
+    since: str | None
+    restarts: int
+    error: StatusError | None
+
+
+class Restore(BaseModel):
+    """What a pipeline was restored from, or is being restored from."""
+
+    savepoint: str
+    allow_non_restored_state: bool
+    done: bool = Field(description="Until then it neither runs nor can be looked into.")
+
+
+class Pipeline(BaseModel):
+    """A pipeline: what was asked for, and what it does."""
+
+    name: str
+    id: str
+    version: int
+    desired_state: Literal["RUNNING", "STOPPED"]
+    status: Status
+    options: dict[str, Any]
+    labels: dict[str, str]
+    flink_version: str | None
+    restore: Restore | None = Field(description="The savepoint that it began with.")
+    created_at: str
+    updated_at: str
+
+
+class PipelineList(Page):
+    """A page of pipelines, by name."""
+
+    items: list[Pipeline]
+
+
+class TtlExtensionBody(RequestBody):
+    """How much longer everything is to live."""
+
+    by_ms: int = Field(
+        ge=1, le=10 * 366 * 86_400_000, description="Added to what was given before."
+    )
+
+
+class TtlExtension(BaseModel):
+    """By how much the lives of what a pipeline keeps were extended, in processing time."""
+
+    extension_ms: int = Field(description="In all; counts from the next start on.")
+    in_force_ms: int = Field(description="What the latest run began with.")

@@ -1,0 +1,80 @@
+"""What SET says of how a pipeline runs; how it is planned is `service.sql.options`.
+
+    table.exec.state.ttl                          TTL of state whose plan names none
+    execution.async-state.total-buffer-size       changes of an operator in flight
+    execution.async-state.active-buffer-size      state requests that go out together
+    execution.async-state.active-buffer-timeout   longest wait of a request for others
+    table.exec.async-state.enabled                false: one change after the other
+
+What a request names wins over them. Operators always run through the controller, so that true says
+nothing; with false a change begins when the one before it has ended. What is emitted is the same.
+
+Source: Flink `ExecutionOptions` and `ExecutionConfigOptions` (2.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+
+from service.api.models import OptionsBody
+from service.sql.errors import ValidationError, nearest
+from service.sql.options import Options
+from state.execution.limits import BATCH_OPTION, IN_FLIGHT_OPTION, TIMEOUT_OPTION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.runtime.records import PipelineOptions
+
+_TTL = "table.exec.state.ttl"
+_ASYNC = "execution.async-state."
+_ENABLED = "table.exec.async-state.enabled"
+_MEMBERS = {
+    _TTL: "default_ttl_ms",
+    IN_FLIGHT_OPTION: "async_in_flight_max",
+    BATCH_OPTION: "async_batch_max",
+    TIMEOUT_OPTION: "async_timeout_ms",
+}
+"""The member of a request's options that stands for each."""
+_DURATIONS = (_TTL, TIMEOUT_OPTION)
+
+
+def with_session(given: PipelineOptions, said: Mapping[str, str]) -> PipelineOptions:
+    """The options of a request, with gaps filled by what SET said.
+
+    Args:
+        given: Those of the request.
+        said: All options of the session; others than those above are not looked at.
+
+    Raises:
+        ValidationError: A value is none, or there is no such option of asynchronous state.
+    """
+    options = Options(said)
+    for name in sorted(said):
+        if name.startswith(_ASYNC) and name not in _MEMBERS:
+            raise ValidationError(f"there is no option {name}", hint=nearest(name, _MEMBERS))
+    found: dict[str, Any] = {
+        member: options.duration_ms(name) if name in _DURATIONS else options.integer(name, 0)
+        for name, member in _MEMBERS.items()
+        if name in said
+    }
+    _check_bounds(found)
+    if not options.flag(_ENABLED, default=True):
+        found["async_in_flight_max"] = 1
+    return replace(
+        given, **{name: each for name, each in found.items() if getattr(given, name) is None}
+    )
+
+
+def _check_bounds(found: Mapping[str, int]) -> None:
+    """Refuse what a request could not ask for either."""
+    try:
+        OptionsBody.model_validate(found)
+    except pydantic.ValidationError as error:
+        problem = error.errors()[0]
+        names = {member: name for name, member in _MEMBERS.items()}
+        name = names[str(problem["loc"][0])]
+        raise ValidationError(f"option {name}: {problem['msg'].lower()}") from error

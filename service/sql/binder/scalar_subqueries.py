@@ -1,0 +1,230 @@
+"""Subqueries as values: `x > (SELECT MAX(y) FROM b)`, in WHERE, HAVING and select lists.
+
+Each becomes an outer join below the expression, whose right side has one row at most: an aggregate
+of everything has one, else SINGLE_VALUE sees to it. A subquery whose WHERE compares columns of its
+own with columns around it is grouped by its own, and joined on them; such a subquery must be an
+aggregate. A COUNT of no rows is 0, where the join finds nothing.
+
+Source: Calcite `SubQueryRemoveRule`, `RelDecorrelator`; Flink `FlinkSubQueryRemoveRule` (2.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from service.plan.rex import Call, CorrelVariable, FieldAccess, InputRef, Rex
+from service.sql import types
+from service.sql.algebra import Aggregate, Filter, Join, Project, Relation
+from service.sql.binder.subqueries import correlates, has_outer
+from service.sql.dialect import position_of
+from service.sql.errors import UnsupportedSql, ValidationError
+from service.sql.rex import call, conjunction, conjuncts, literal, ref, type_of
+from service.sql.terms import AggregateCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from service.sql.binder.query import QueryBinder
+    from service.sql.errors import Position
+    from service.sql.rex import Expression
+    from service.sql.scope import Scope
+    from service.sql.source_text import Fragment
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What a subquery gives: a row for each key, or one row without keys."""
+
+    relation: Relation
+    outer: tuple[Rex, ...]
+    """What each of the first columns must be equal to."""
+    column: int
+    counts: bool
+    """Whether it is 0, not NULL, where there is no row."""
+
+
+class ScalarSubqueries:
+    """The subqueries that stand as values in one query block; each is joined where it is used."""
+
+    def __init__(self, queries: QueryBinder, fragment: Fragment, scope: Scope) -> None:
+        self._queries = queries
+        self._fragment = fragment
+        self._scope = scope
+        self._values: dict[int, Rex] = {}
+
+    def join(
+        self, relation: Relation, nodes: list[exp.Expression], *, is_grouped: bool
+    ) -> Relation:
+        """The relation with a column more for each subquery in these expressions.
+
+        Args:
+            relation: What the expressions are over.
+            nodes: The expressions.
+            is_grouped: Whether the relation no longer has the columns around the subqueries.
+        """
+        for node in nodes:
+            for found in subqueries(node):
+                relation = self._joined(relation, found, is_grouped=is_grouped)
+        return relation
+
+    def meaning(self, node: exp.Expression) -> Expression | None:
+        """The column of a subquery that was joined; None for anything else."""
+        return self._values.get(id(node))
+
+    def _joined(self, left: Relation, node: exp.Expression, *, is_grouped: bool) -> Relation:
+        query: exp.Expression = node
+        while isinstance(query, (exp.Subquery, exp.Paren)):
+            query = query.this
+        right = self._queries.correlated(query, self._scope)
+        if len(right.row) != 1:
+            raise ValidationError(
+                f"a subquery as a value has one column, not {len(right.row)}", self._at(node)
+            )
+        value = _single(right) if not correlates(right) else self._by_key(right, node)
+        if value.outer and is_grouped:
+            raise UnsupportedSql(
+                "a correlated subquery above GROUP BY is not supported", self._at(node)
+            )
+        width = len(left.row)
+        types_of_keys = value.relation.row.types
+        parts = [
+            _equal(outer, ref(width + at, types_of_keys[at]))
+            for at, outer in enumerate(value.outer)
+        ]
+        joined = Join(left, value.relation, "LEFT", conjunction(parts))
+        at = width + value.column
+        column: Rex = ref(at, joined.row.types[at])
+        self._values[id(node)] = _or_zero(column) if value.counts else column
+        return joined
+
+    def _by_key(self, right: Relation, node: exp.Expression) -> _Value:
+        """An aggregate of the rows that belong to each outer row: one for each key."""
+        refusal = UnsupportedSql(
+            "this correlated subquery as a value is not supported",
+            self._at(node),
+            hint="select one aggregate, and compare columns for equality in its WHERE",
+        )
+        if not isinstance(right, Project) or not isinstance(right.input, Aggregate):
+            raise refusal
+        aggregate, shown = right.input, right.expressions[0]
+        arguments = aggregate.input
+        if aggregate.grouping or not isinstance(shown, InputRef):
+            raise refusal
+        if not isinstance(arguments, Project) or not isinstance(arguments.input, Filter):
+            raise refusal
+        if any(map(has_outer, arguments.expressions)) or correlates(arguments.input.input):
+            raise refusal
+        pairs: dict[InputRef, Rex] = {}
+        kept: list[Rex] = []
+        for part in conjuncts(arguments.input.condition):
+            pair = _correlated_pair(part)
+            if pair is not None:
+                pairs[pair[0]] = pair[1]
+            elif has_outer(part):
+                raise refusal
+            else:
+                kept.append(part)
+        keys = sorted(pairs, key=lambda each: each.index)
+        made = types.BOOLEAN.with_nullable(False)
+        kept += [call("IS NOT NULL", [each], made) for each in keys if each.type.nullable]
+        below: Relation = arguments.input.input
+        condition = conjunction(kept)
+        if condition is not None:
+            below = Filter(below, condition)
+        return _grouped(
+            aggregate, arguments, below, keys, tuple(pairs[each] for each in keys), shown.index
+        )
+
+    def _at(self, node: exp.Expression) -> Position:
+        return position_of(node, self._fragment)
+
+
+def subqueries(node: exp.Expression) -> Iterator[exp.Expression]:
+    """The subqueries that stand as values in an expression; not those of IN and EXISTS."""
+    if isinstance(node, exp.Subquery):
+        yield node
+        return
+    if isinstance(node, (exp.Exists, exp.Select)):
+        return
+    for name, part in node.args.items():
+        if isinstance(node, exp.In) and name == "query":
+            continue
+        for each in part if isinstance(part, list) else [part]:
+            if isinstance(each, exp.Expression):
+                yield from subqueries(each)
+
+
+def _single(right: Relation) -> _Value:
+    """A query that has one row, or fails."""
+    below = right
+    while isinstance(below, Project):
+        below = below.input
+    if isinstance(below, Aggregate) and not below.grouping and not below.sets:
+        return _Value(right, (), 0, counts=False)
+    kind = types.regular(right.row.types[0]).with_nullable(True)
+    checked = Aggregate(right, (), (AggregateCall("SINGLE_VALUE", (0,), kind),))
+    return _Value(checked, (), 0, counts=False)
+
+
+def _grouped(
+    aggregate: Aggregate,
+    arguments: Project,
+    below: Relation,
+    keys: list[InputRef],
+    outer: tuple[Rex, ...],
+    shown: int,
+) -> _Value:
+    """The aggregate with a row for each key."""
+    read = {each for call in aggregate.calls for each in call.arguments}
+    read |= {call.filter for call in aggregate.calls if call.filter is not None}
+    columns: list[Rex] = list(keys)
+    names = [below.row.names[key.index] for key in keys]
+    places: dict[int, int] = {}
+    for at in sorted(read):
+        if arguments.scalars[at] not in columns:
+            columns.append(arguments.scalars[at])
+            names.append(arguments.names[at])
+        places[at] = columns.index(arguments.scalars[at])
+    calls = tuple(
+        replace(
+            each,
+            arguments=tuple(places[column] for column in each.arguments),
+            filter=None if each.filter is None else places[each.filter],
+        )
+        for each in aggregate.calls
+    )
+    count = len(keys)
+    made = Aggregate(
+        Project(below, tuple(columns), tuple(names)),
+        tuple(range(count)),
+        calls,
+        aggregate.ttl,
+    )
+    counts = calls[shown].function == "COUNT"
+    return _Value(made, outer, count + shown, counts=counts)
+
+
+def _correlated_pair(part: Rex) -> tuple[InputRef, Rex] | None:
+    """A column of the subquery, and the one around it that it is equal to."""
+    if not isinstance(part, Call) or part.name != "=":
+        return None
+    for own, other in (part.operands, part.operands[::-1]):
+        is_outer = isinstance(other, FieldAccess) and isinstance(other.expression, CorrelVariable)
+        if isinstance(own, InputRef) and is_outer and isinstance(other, FieldAccess):
+            return own, ref(int(other.name), type_of(other))
+    return None
+
+
+def _equal(first: Rex, second: Rex) -> Rex:
+    nullable = type_of(first).nullable or type_of(second).nullable
+    return call("=", [first, second], types.BOOLEAN.with_nullable(nullable))
+
+
+def _or_zero(count: Rex) -> Rex:
+    """A count, or 0 where the join found nothing."""
+    made = type_of(count).with_nullable(False)
+    is_null = call("IS NULL", [count], types.BOOLEAN.with_nullable(False))
+    return call("CASE", [is_null, literal(0, made), count], type_of(count))

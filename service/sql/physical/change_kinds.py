@@ -1,0 +1,135 @@
+"""Which kinds of change each node sends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from operators.changelog import RowKind
+from service.sql.errors import PlanningError
+from service.sql.physical.connectors import source_mode
+from service.sql.physical.descriptions import describe
+from service.sql.physical.nodes import (
+    INSERT_ONLY,
+    AggregateSpec,
+    CalcSpec,
+    Changes,
+    ExchangeSpec,
+    ExpandSpec,
+    GroupWindowsSpec,
+    JoinSpec,
+    LookupJoinSpec,
+    MultiJoinSpec,
+    Node,
+    NormalizeSpec,
+    OverSpec,
+    RankSpec,
+    ScanSpec,
+    SinkSpec,
+    TemporalJoinSpec,
+    UnionSpec,
+    ValuesSpec,
+    WatermarkSpec,
+    WindowAggregateSpec,
+    WindowTableSpec,
+)
+from service.sql.physical.ranks import first_rows_only
+
+if TYPE_CHECKING:
+    from service.sql.options import Options
+
+_ALL = Changes(has_updates=True, has_deletes=True)
+_INSERTS = Changes()
+_FORWARDING = (CalcSpec, ExchangeSpec, ExpandSpec, WatermarkSpec, WindowTableSpec, LookupJoinSpec)
+
+
+def with_kinds(node: Node, options: Options) -> Node:
+    """The node and all below it, with the kinds that each sends.
+
+    Raises:
+        PlanningError: A node cannot take what its input sends.
+    """
+    made = node.over(*(with_kinds(each, options) for each in node.inputs))
+    return made.sending(_kinds_of(made, options))
+
+
+def require_inserts(node: Node, requester: str) -> None:
+    """Refuse updates and deletes that reach a node that takes none."""
+    changes = node.changes
+    if changes.is_insert_only:
+        return
+    kinds = [
+        name
+        for name, is_there in (("update", changes.has_updates), ("delete", changes.has_deletes))
+        if is_there
+    ]
+    source = node
+    while isinstance(source.spec, (*_FORWARDING, UnionSpec)):
+        source = next(each for each in source.inputs if not each.changes.is_insert_only)
+    raise PlanningError(
+        f"{requester} doesn't support consuming {' and '.join(kinds)} changes which is produced "
+        f"by node {describe(source)}"
+    )
+
+
+def _kinds_of(node: Node, options: Options) -> Changes:
+    given = [each.changes for each in node.inputs]
+    spec = node.spec
+    if isinstance(spec, _FORWARDING):
+        return given[0]
+    if isinstance(spec, INSERT_ONLY):
+        for each in node.inputs:
+            require_inserts(each, _name(node))
+        return _INSERTS
+    match spec:
+        case ScanSpec():
+            return _source_kinds(spec)
+        case ValuesSpec():
+            return _INSERTS
+        case NormalizeSpec():
+            return _ALL
+        case AggregateSpec():
+            return Changes(has_updates=True, has_deletes=not given[0].is_insert_only)
+        case WindowAggregateSpec() | GroupWindowsSpec():
+            return _INSERTS
+        case OverSpec():
+            require_inserts(node.input, _name(node))
+            return _INSERTS
+        case RankSpec():
+            return _rank_kinds(node, spec, options)
+        case TemporalJoinSpec():
+            return given[0]
+        case JoinSpec():
+            return _merged(given) if spec.keys.kind in ("INNER", "SEMI") else _ALL
+        case MultiJoinSpec():
+            return _ALL if "LEFT" in spec.kinds else _merged(given)
+        case UnionSpec() | SinkSpec():
+            return _merged(given)
+        case _:
+            raise AssertionError(f"{type(spec).__name__} is made later")
+
+
+def _source_kinds(spec: ScanSpec) -> Changes:
+    kinds = source_mode(spec.table).kinds
+    return Changes(has_updates=RowKind.UPDATE_AFTER in kinds, has_deletes=RowKind.DELETE in kinds)
+
+
+def _rank_kinds(node: Node, spec: RankSpec, options: Options) -> Changes:
+    is_insert_only = node.input.changes.is_insert_only
+    if spec.kind == "limit":
+        return _INSERTS if is_insert_only else _ALL
+    if is_insert_only and first_rows_only(spec, options):
+        return _INSERTS
+    return _ALL
+
+
+def _merged(given: list[Changes]) -> Changes:
+    return Changes(
+        has_updates=any(each.has_updates for each in given),
+        has_deletes=any(each.has_deletes for each in given),
+    )
+
+
+def _name(node: Node) -> str:
+    names = {"OverSpec": "OverAggregate"}
+    kind = type(node.spec).__name__
+    return f"StreamPhysical{names.get(kind, kind.removesuffix('Spec'))}"

@@ -1,0 +1,28 @@
+CREATE TABLE s (
+  k STRING, v INT, ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts - INTERVAL '2' SECOND
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'inputs/s.jsonl',
+  'changelog-mode' = 'I'
+);
+CREATE TABLE r2 (
+  k STRING, w INT, ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts - INTERVAL '2' SECOND
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'inputs/r2.jsonl',
+  'changelog-mode' = 'I'
+);
+CREATE TABLE snk (
+  k STRING, v INT, we TIMESTAMP(3)
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'output.jsonl',
+  'changelog-mode' = 'retract'
+);
+COMPILE PLAN 'plan.json' FOR
+INSERT INTO snk SELECT l.k, l.v, l.window_end FROM TABLE(HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) l WHERE NOT EXISTS (SELECT 1 FROM TABLE(HOP(TABLE r2, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) r WHERE l.k = r.k AND l.window_start = r.window_start AND l.window_end = r.window_end);

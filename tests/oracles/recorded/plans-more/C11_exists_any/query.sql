@@ -1,0 +1,28 @@
+CREATE TABLE l (
+  id INT NOT NULL, k STRING, lv INT,
+  PRIMARY KEY (id) NOT ENFORCED
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'inputs/l.jsonl',
+  'changelog-mode' = 'I,UB,UA,D'
+);
+CREATE TABLE r (
+  id INT NOT NULL, k STRING, rv INT,
+  PRIMARY KEY (id) NOT ENFORCED
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'inputs/r.jsonl',
+  'changelog-mode' = 'I,UB,UA,D'
+);
+CREATE TABLE snk (
+  id INT, k STRING
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'output.jsonl',
+  'changelog-mode' = 'retract'
+);
+COMPILE PLAN 'plan.json' FOR
+INSERT INTO snk SELECT id, k FROM l WHERE EXISTS (SELECT 1 FROM r WHERE rv > 6);

@@ -1,0 +1,40 @@
+"""Sets of small numbers are what NumPy's general functions say, near each other or far apart."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.multiset.vectors import distinct, is_among, order_of
+
+NUMBERS = st.lists(st.one_of(st.integers(0, 40), st.integers(0, 2**53)), max_size=40).map(
+    lambda numbers: np.array(numbers, np.int64)
+)
+
+
+@given(NUMBERS)
+def test_distinct_numbers(numbers: np.ndarray) -> None:
+    assert distinct(numbers).tolist() == np.unique(numbers).tolist()
+
+
+@given(NUMBERS, NUMBERS)
+def test_numbers_among_others(numbers: np.ndarray, members: np.ndarray) -> None:
+    before = numbers.copy()
+
+    assert is_among(numbers, members).tolist() == np.isin(numbers, members).tolist()
+    assert (numbers == before).all()
+
+
+@given(
+    st.sets(
+        st.tuples(
+            st.one_of(st.integers(0, 5), st.integers(0, 2**20)),
+            st.one_of(st.integers(0, 5), st.integers(0, 2**53)),
+        )
+    ).map(list)
+)
+def test_the_order_of_pairs(pairs: list[tuple[int, int]]) -> None:
+    columns = np.array(pairs, np.int64).reshape(-1, 2)
+
+    assert [pairs[at] for at in order_of(columns[:, 0], columns[:, 1]).tolist()] == sorted(pairs)
