@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 GOAL = 200_000
 TTL_MS = 10_000_000
+BEGIN_MS = 1_767_225_600_000
+"""Times of our age have 13 digits, which is what stamps are fast for."""
 ROW = [7, "x" * 20]
 FILLED_AT_ONCE = 20_000
 
@@ -119,12 +121,14 @@ def measure(place: Ground, case: Case, entries: int, bound: int) -> list[str]:
     for start in range(0, entries, FILLED_AT_ONCE):
         count = min(FILLED_AT_ONCE, entries - start)
         pipeline.epoch(
-            start, lambda s, at=start, n=count: fill(s, descriptor, case, at, n), cleans=False
+            BEGIN_MS + start,
+            lambda s, at=start, n=count: fill(s, descriptor, case, at, n),
+            cleans=False,
         )
     walls: list[float] = []
     works: list[float] = []
     removed: list[int] = []
-    ms = TTL_MS + 2 * entries + 1
+    ms = BEGIN_MS + TTL_MS + 2 * entries + 1
     while True:
         spent = place.spent(
             lambda: pipeline.epoch(ms, lambda s: getattr(s, descriptor.kind)(descriptor))

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.bench_sorted_state import drive
-from benchmarks.bench_state_expiry import CASES, TTL_MS, descriptor_of, fill
+from benchmarks.bench_state_expiry import BEGIN_MS, CASES, TTL_MS, descriptor_of, fill
 from benchmarks.state_epochs import ground, load_text
 from state.descriptors import JSON, MapDescriptor
 from state.execution.sync import run_now
@@ -113,7 +113,7 @@ class Filled:
         self.key = b'["k"]' if case.is_one_key else b'["k%d"]' % (entries // 2)
         before = used_memory(place)
         for start in range(0, entries, AT_ONCE):
-            self.pipeline.epoch(0, lambda s, at=start: self._fill(s, at), cleans=False)
+            self.pipeline.epoch(BEGIN_MS, lambda s, at=start: self._fill(s, at), cleans=False)
         self.bytes_each = (used_memory(place) - before) / entries
 
     def _fill(self, session: StateSession, start: int) -> None:
@@ -133,7 +133,9 @@ class Filled:
         for name, what in operations(self.case, self.entries).items():
             spent = self.place.spent(
                 lambda op=what: self.pipeline.epoch(
-                    1, lambda s: operate(s, self.descriptor, self.key, op), cleans=False
+                    BEGIN_MS + 1,
+                    lambda s: operate(s, self.descriptor, self.key, op),
+                    cleans=False,
                 )
             )
             cost = self.pipeline.cost
@@ -147,7 +149,7 @@ class Filled:
         removed, walls, work = [], [], 0.0
         while True:
             spent = self.place.spent(
-                lambda: self.pipeline.epoch(TTL_MS * 3, lambda s: self._open(s))
+                lambda: self.pipeline.epoch(BEGIN_MS + TTL_MS * 3, lambda s: self._open(s))
             )
             if not self.pipeline.cleaned:
                 return removed, walls, work

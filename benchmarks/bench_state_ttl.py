@@ -136,6 +136,7 @@ class Arm:
         self._descriptor = descriptor
         self._keys = [b'["key%d"]' % each for each in range(keys)]
         self._ms = 1_767_225_600_000
+        self._done = 0
 
     def epoch(self, operation: Operation, count: int) -> None:
         """An epoch of so many operations, over the keys in turn."""
@@ -149,11 +150,13 @@ class Arm:
     def _operate(self, session: StateSession, operation: Operation, count: int) -> None:
         handle = getattr(session, self._descriptor.kind)(self._descriptor)
         keys = self._keys
-        if operation.__name__ != "update":
-            session.prefetch([(self._descriptor, [(key, 0) for key in keys])])
+        session.prefetch([(self._descriptor, [(key, 0) for key in keys])])
+        # A write of what is there already would be none without a TTL, and one with it.
+        first = self._done
+        self._done += count
 
         async def all_of_them() -> None:
-            for at in range(count):
+            for at in range(first, first + count):
                 session.set_key(keys[at % len(keys)], 0)
                 await operation(handle, at)
 

@@ -36,6 +36,8 @@ TIME_MAX: Final = (1 << 63) - 1
 """Flink's Long.MAX_VALUE: what lives until then lives for ever."""
 TIME_MIN: Final = -(1 << 63)
 """The watermark before there is one."""
+STAMP_SIZE: Final = 15
+"""Bytes of a stamp with what is around it: '@', the 13 digits of all times of our age, a space."""
 _FEW: Final = 5
 """Elements whose stamps are compared one by one."""
 
@@ -326,24 +328,12 @@ def oldest_stamp(texts: Collection[bytes]) -> int | None:
     if len(texts) < _FEW:
         return min((each for each in map(stamp_of, texts) if each is not None), default=None)
     # Elements that were written together share their stamp, and mostly its 13 digits.
-    heads = {text[:15] for text in texts}
-    if all(map(_has_usual_stamp, heads)):
+    heads = {text[:STAMP_SIZE] for text in texts}
+    if all(map(is_usual_stamp, heads)):
         return int(min(heads)[1:14]) if heads else None
     return min((each for each in map(stamp_of, texts) if each is not None), default=None)
 
 
-def oldest_and_jsons(texts: Collection[bytes]) -> tuple[int | None, list[bytes]]:
-    """The oldest stamp and the JSON of many stored elements: `oldest_stamp` and `json_of`.
-
-    Raises:
-        StateCorrupt: One begins as a stamp and is none.
-    """
-    heads = {text[:15] for text in texts}
-    if heads and all(map(_has_usual_stamp, heads)):
-        return int(min(heads)[1:14]), [text[15:] for text in texts]
-    return oldest_stamp(texts), [*map(json_of, texts)]
-
-
-def _has_usual_stamp(head: bytes) -> bool:
-    """Whether the first 15 bytes of an element are a stamp of 13 digits, as all of our age are."""
+def is_usual_stamp(head: bytes) -> bool:
+    """Whether the first `STAMP_SIZE` bytes of an element are a stamp of the usual length."""
     return head[14:] == b" " and head[:1] == b"@" and head[1:14].isdigit()

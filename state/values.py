@@ -368,7 +368,7 @@ def _map_encoder(logical: LogicalType, *, shown: bool) -> Convert:
         if len(entries) != len(value):
             raise CodecError(None, format_type(logical), "one key twice")
         ordered = [entries[each] for each in sorted(entries)]
-        return {name: each for name, each in ordered} if as_object else ordered  # noqa: C416
+        return dict(ordered) if as_object else ordered
 
     return encode
 

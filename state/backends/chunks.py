@@ -4,6 +4,7 @@ A chunk is a msgpack array of commands, each `[COMMAND, name, argument, ...]`:
 
     HSET name field value ...      HDEL name field ...       HINCRBY name field by
     ZADD name score member ...     ZREM name member ...      ZREMRANGEBYLEX name from to
+    ZREMRANGEBYSCORE name from to
     XADD name max_length id [field, value, ...] ...          INCRBY name by      UNLINK name
 
 Values of HSET that are longer than 255 bytes are not in the chunk: `false` stands for each, and
@@ -28,6 +29,7 @@ from state.backends.interface import (
     HashDelete,
     HashPut,
     LexRemove,
+    ScoreRemove,
     SortedPut,
     SortedRemove,
     StreamAppend,
@@ -83,6 +85,9 @@ def check_write(write: Write) -> int:
             _require(entry_id is None or len(entries) == 1, "one id for several entries")
             _require(all(e and len(e) % 2 == 0 for e in entries), "an entry without pairs")
             return len(entries)
+        case ScoreRemove(_, score_max):
+            _require(abs(score_max) <= INTEGER_MAX, "a score beyond 2^53")
+            return 1
         case LexRemove(_, minimum, maximum):
             check_lex_bounds(minimum, maximum)
             return 1
@@ -131,6 +136,8 @@ def _commands(write: Write) -> Iterator[_Command]:
             return _pieces(b"ZADD", name, scored)
         case SortedRemove(name, members):
             return _pieces(b"ZREM", name, members)
+        case ScoreRemove(name, score_max):
+            return iter([[b"ZREMRANGEBYSCORE", name, b"-inf", b"%d" % score_max]])
         case LexRemove(name, minimum, maximum):
             return iter([[b"ZREMRANGEBYLEX", name, minimum, maximum]])
         case Drop(name):

@@ -18,6 +18,7 @@ from state.backends.interface import (
     LexCount,
     LexRange,
     LexRemove,
+    ScoreRemove,
     SortedLength,
     SortedPut,
     SortedRange,
@@ -108,6 +109,13 @@ class SortedMembers:
         for _, member in self._order[low:high]:
             del self.scores[member]
         del self._order[low : max(low, high)]
+
+    def score_remove(self, maximum: float) -> None:
+        """Remove the members with a score up to a bound."""
+        high = bisect_right(self._order, maximum, key=_score)
+        for _, member in self._order[:high]:
+            del self.scores[member]
+        del self._order[:high]
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -289,6 +297,10 @@ class Space:
                 if name in self.structures:
                     self.structures[name].remove(members)
                 self._let_go(name)
+            case ScoreRemove(name, score_max):
+                if name in self.structures:
+                    self.structures[name].score_remove(score_max)
+                self._let_go(name)
             case LexRemove(name, minimum, maximum):
                 if name in self.structures:
                     self.structures[name].lex_remove(minimum, maximum)
@@ -341,6 +353,7 @@ _KINDS: dict[type, type | None] = {
     HashAdd: dict,
     SortedPut: SortedMembers,
     SortedRemove: SortedMembers,
+    ScoreRemove: SortedMembers,
     LexRemove: SortedMembers,
     StreamAppend: Stream,
     CounterAdd: Counter,

@@ -192,6 +192,13 @@ class SortedRemove(NamedTuple):
     members: Sequence[bytes]
 
 
+class ScoreRemove(NamedTuple):
+    """Remove the members with this score or a lower one; a whole number, at most 2^53."""
+
+    name: bytes
+    maximum: int
+
+
 class LexRemove(NamedTuple):
     """Remove the members between two bounds; set and bounds are as for `LexRange`."""
 
@@ -232,6 +239,7 @@ Write = (
     | HashAdd
     | SortedPut
     | SortedRemove
+    | ScoreRemove
     | LexRemove
     | Drop
     | StreamAppend

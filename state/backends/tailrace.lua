@@ -41,7 +41,7 @@ local PIECE = 4000
 -- Which type a command needs; UNLINK takes any.
 local TYPE_OF = {
   HSET = 'hash', HDEL = 'hash', HINCRBY = 'hash', ZADD = 'zset', ZREM = 'zset',
-  ZREMRANGEBYLEX = 'zset', XADD = 'stream', INCRBY = 'string', UNLINK = 'any',
+  ZREMRANGEBYLEX = 'zset', ZREMRANGEBYSCORE = 'zset', XADD = 'stream', INCRBY = 'string', UNLINK = 'any',
 }
 
 local function fail(code, detail)

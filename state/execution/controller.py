@@ -101,6 +101,7 @@ class Controller(RecordEngine):
                 return
             self._end(context)
         except BaseException as error:
+            # Whatever an operator raises ends the epoch: its coroutines must be closed first.
             self._fail(error, context)
         else:
             context.coroutine = coroutine

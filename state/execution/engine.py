@@ -208,6 +208,7 @@ class RecordEngine:
         except StopIteration:
             self._end(context)
         except BaseException as error:
+            # Whatever an operator raises ends the epoch: its coroutines must be closed first.
             self._fail(error, context)
         else:
             self._wait(context, request)
@@ -312,6 +313,7 @@ class RecordEngine:
         try:
             self._stretches.advance()
         except BaseException as error:
+            # What a watermark makes run is an operator's, too.
             self._fail(error)
 
     def _step_without_waiting(self) -> bool:
@@ -365,6 +367,7 @@ class RecordEngine:
         try:
             self._channel.send(batch)
         except BaseException as error:
+            # Records in flight end with their requests, also where a person ends the process.
             self._fail(error)
 
     def _collect(self, wait_ms: int) -> bool:
@@ -372,6 +375,7 @@ class RecordEngine:
         try:
             answered = self._channel.receive(wait_ms)
         except BaseException as error:
+            # As where they are sent.
             self._fail(error)
         for context in answered:
             if context.phase is not _EXECUTING:

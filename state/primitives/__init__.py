@@ -1,14 +1,18 @@
 """Typed keyed state for operators: what a key may hold, and how it is kept.
 
 session.py     one epoch's cache, its handles and its writes; how to add a kind of state
-cells.py       what a kind of state gives to a session
+cells.py       what a kind of state gives to a session, and the requests that load it
+handle.py      access to a state for the current key, by the rules of its TTL
+write_batch.py many small writes, gathered into few
 value.py       one element a key: value, reducing, aggregating
 collection.py  many elements a key, packed or spread: what lists and maps share
+               (collection_cell.py: one key; collection_requests.py: what is read of it)
 layout.py      the text of packed collections and the header of spread ones
 lists.py       list
 maps.py        map
 sorted.py      sorted map: lists of values by ordered user keys, and their ranges
-               (sorted_cell.py, sorted_requests.py, sorted_text.py; intervals.py: what is known)
+               (sorted_known.py, sorted_cell.py: one key; sorted_requests.py: what is read of
+               it; sorted_text.py; intervals.py: what is known)
 timers.py      timers of keys, by time
 multisets.py   sequenced multiset, in the layout of state.multiset
                (multiset_cell.py, multiset_history.py: one key; multiset_look.py,

@@ -5,380 +5,24 @@ one read. A long one is spread over a hash of its own, so that an access to one 
 same however many there are. It is spread when it reaches `high` elements and packed again when it
 falls to `low`; the gap keeps one that stands at the border from changing all the time.
 
-What is hard is that a spread collection is known in part only. A `CollectionCell` knows some
-elements as they are now, what the touched ones were before, which it looked for in vain, how many
-there are, and a bound for the oldest stamp of those that it has not seen; it says so truthfully
-in its writes, in one pass at the end of the epoch.
-
-The stored form is drawn in `state.primitives.layout`.
+`state.primitives.collection_cell` has what an epoch knows of a key.
 """
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from bisect import bisect_right
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, ClassVar
 
-from state.backends.interface import HashGet, HashScan, SortedLength, SortedRange
-from state.errors import StateCorrupt
-from state.primitives.cells import UNKNOWN, Cell, StateHandle, Together
-from state.primitives.layout import (
-    packed_text,
-    read_collection,
-    rows_name,
-    spread_text,
-    stamps_name,
-)
-from state.ttl import oldest_stamp, stamp_of
+from state.primitives.cells import Together
+from state.primitives.collection_cell import CollectionCell
+from state.primitives.collection_requests import WholeCollection
+from state.primitives.handle import StateHandle
+from state.primitives.layout import expired_lines, judged_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from state.backends.interface import Read
-    from state.primitives.cells import MaybeKnown, WriteBatch
-
-_STAMPED: Final = b"@0 \n"
-"""Stands for an element that was not read, of which only is known that it has a stamp."""
-
-
-class CollectionCell(Cell):
-    """The elements of one key, by their fields: sequence numbers or user keys."""
-
-    __slots__ = (
-        "_absent",
-        "_before",
-        "_floor_ms",
-        "_handle",
-        "_has_unstamped",
-        "_is_wiped",
-        "_moved_floor",
-        "_stored",
-        "_stored_size",
-        "_was_spread",
-        "elements",
-        "is_complete",
-        "next_number",
-        "size",
-    )
-
-    def __init__(self, handle: CollectionHandle, key: bytes, key_group: int) -> None:
-        super().__init__(key, key_group)
-        self._handle = handle
-        self.elements: dict[bytes, bytes] = {}
-        """Elements that are known, as they are stored: stamps are read when they are needed."""
-        self.size = 0
-        """How many there are now, known or not."""
-        self.next_number = 0
-        """The next sequence number."""
-        self.is_complete = False
-        """Whether all elements are known."""
-        self._stored: bytes | None = None
-        """The stored text: a packed collection or a header."""
-        self._stored_size = 0
-        self._was_spread = False
-        self._is_wiped = False
-        """Whether everything that was stored goes."""
-        self._before: dict[bytes, bytes | None] = {}
-        """What touched fields held when the epoch began; None for nothing."""
-        self._absent: set[bytes] = set()
-        """Fields that are known to hold nothing now, though there are unknown ones."""
-        self._floor_ms: int | None = None
-        """At most the oldest stamp of elements that are not known; None if none has one."""
-        self._moved_floor = False
-        self._has_unstamped = False
-        """Whether clean-up saw that stored elements have no stamp."""
-
-    @property
-    def reads(self) -> Sequence[Read]:
-        """The packed text or the header."""
-        return (HashGet(self.key_group, self._handle.state, [self.key]),)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Load the packed elements or the header."""
-        if self.is_loaded:
-            return
-        ((text,),) = replies
-        if text is None:
-            self.is_complete = True
-        else:
-            self._load(text)
-        self._stored = text
-        self.is_loaded = True
-
-    def _load(self, text: bytes) -> None:
-        header, lines = read_collection(text)
-        self.next_number = header.next_number
-        if header.is_spread:
-            self._was_spread = True
-            self.size = self._stored_size = header.size
-            self._floor_ms = self.indexed_ms = header.oldest_ms
-            return
-        self.elements = self._handle.parse(header.next_number, lines)
-        if len(self.elements) != len(lines) or not lines:
-            raise StateCorrupt("a packed collection is empty or has a field twice")
-        self.size = len(self.elements)
-        self.is_complete = True
-        # A truncated text ends in a truncated element; others are looked at when they are needed.
-        last = self.elements[next(reversed(self.elements))]
-        if last[:1] == b"@" and b" " not in last:
-            stamp_of(last)
-
-    def knows(self, field: bytes) -> bool:
-        """Whether it is known what the field holds."""
-        return self.is_complete or field in self.elements or field in self._absent
-
-    def put(self, field: bytes, element: bytes) -> None:
-        """Set a field that is known, or that is certain to hold nothing, to a stored element."""
-        old = self.elements.get(field)
-        self._before.setdefault(field, old)
-        if old is None:
-            self.size += 1
-        self.elements[field] = element
-
-    def remove(self, field: bytes) -> None:
-        """Remove the element of a field that is known; nothing if it holds none."""
-        old = self.elements.pop(field, None)
-        if old is None:
-            return
-        self._before.setdefault(field, old)
-        self.size -= 1
-        self._absent.add(field)
-        if self.size == 0:
-            self.wipe()
-
-    def wipe(self) -> None:
-        """Remove all elements, known or not."""
-        self.elements = {}
-        self.size = self.next_number = 0
-        self.is_complete = self._is_wiped = True
-        self._before = {}
-        self._absent = set()
-        self._floor_ms = None
-
-    def looked_up(self, field: bytes, text: bytes | None) -> None:
-        """Take what a field of a spread collection held, unless that is known."""
-        if self.knows(field):
-            return
-        if text is None:
-            self._absent.add(field)
-        else:
-            self.elements[field] = text
-
-    def looked_up_all(self, rows: dict[bytes, bytes]) -> None:
-        """Take all elements of a spread collection, but for what is known.
-
-        Raises:
-            StateCorrupt: There are more or fewer than the header says.
-        """
-        if self.is_complete:
-            return
-        for field, text in rows.items():
-            self.looked_up(field, text)
-        self.is_complete = True
-        self._absent = set()
-        self._floor_ms = None
-        self.elements = {each: self.elements[each] for each in self._handle.ordered(self.elements)}
-        if len(self.elements) != self.size:
-            raise StateCorrupt(
-                f"a spread collection has {len(self.elements)} elements, its header "
-                f"says {self.size}"
-            )
-
-    @property
-    def rows(self) -> bytes:
-        """The name of the elements' hash."""
-        return rows_name(self._handle.state, self.key)
-
-    @property
-    def stamps(self) -> bytes:
-        """The name of the stamps' sorted set."""
-        return stamps_name(self._handle.state, self.key)
-
-    @property
-    def should_complete(self) -> bool:
-        """Whether it is to be packed, and what that needs is not known."""
-        return not self.is_complete and self.size <= self._handle.thresholds.low
-
-    def oldest_ms(self) -> int | None:
-        """The oldest stamp, or a bound below it where not all stamps are known."""
-        if not self._handle.may_have_stamps:
-            return None
-        if not self._is_changed and self._was_spread:
-            return self._floor_ms if isinstance(self.indexed_ms, int) else None
-        known = oldest_stamp(
-            self.elements.values()
-            if self.is_complete
-            else [self.elements[each] for each in self._before if each in self.elements]
-        )
-        if known is None or self._floor_ms is None:
-            return self._floor_ms if known is None else known
-        return min(known, self._floor_ms)
-
-    def index_scores(self) -> tuple[int | None, MaybeKnown]:
-        """The scores that the expiry index is to have for the key, and has."""
-        if not self._is_changed or not self._handle.may_have_stamps:
-            return None, None
-        if self._was_spread or self._stored is None:
-            return self.oldest_ms(), self.indexed_ms
-        if not self._is_wiped and self._keeps_oldest():
-            return None, None
-        # Neither tabs nor line feeds are in JSON: an '@' behind one begins a stamp.
-        is_indexed = b"\n@" in self._stored or b"\t@" in self._stored
-        if not self.size:
-            return None, UNKNOWN if is_indexed else None
-        _, lines = read_collection(self._stored)
-        return self.oldest_ms(), oldest_stamp(self._handle.parse(0, lines).values())
-
-    def write(self, batch: WriteBatch) -> None:
-        """What changed, in the layout that the size asks for now."""
-        if not self._is_changed:
-            return
-        key_group, state = self.key_group, self._handle.state
-        is_spread_now = self._was_spread and not self._is_wiped
-        spread = self._spreads(is_spread_now)
-        if self._was_spread and not (spread and is_spread_now):
-            self._drop(batch)
-        if not self.size:
-            if self._stored is not None:
-                batch.delete(key_group, state, self.key)
-            return
-        if spread:
-            self._write_rows(batch, self._before if is_spread_now else dict.fromkeys(self.elements))
-            text = spread_text(self.size, self.next_number, self.oldest_ms())
-        else:
-            lines = self._handle.lines(self.elements)
-            text = packed_text(self.next_number, lines)
-        if text != self._stored:
-            batch.put(key_group, state, self.key, text)
-
-    async def clean(self, elements_max: int) -> int:
-        """Remove expired elements; of a spread collection without looking at the others."""
-        handle = self._handle
-        if not self.is_loaded:
-            await handle.answered(self)
-        if not self.size or not handle.rules.is_enabled:
-            return 0
-        before = self.size
-        if not self.is_complete:
-            await handle.answered(_Expired(self, elements_max))
-        if self._has_unstamped and handle.rules.is_expired(None, handle.session.clock):
-            await self._load_unstamped()
-        # Elements that the epoch has touched stand in no index as they are now.
-        self._remove_expired(elements_max)
-        if self.should_complete:
-            await handle.answered(WholeCollection(self))
-        return before - self.size
-
-    def take_expired(
-        self, oldest: Sequence[tuple[bytes, float]], stamped_count: int, elements_max: int
-    ) -> None:
-        """Remove the oldest elements of a spread collection as far as they are expired.
-
-        Args:
-            oldest: Fields with the oldest stored stamps, lowest first; all, or more than
-                `elements_max` that were not touched.
-            stamped_count: How many stored elements have a stamp.
-            elements_max: Remove at most so many.
-        """
-        before = self._before
-        untouched = [e for e in oldest if e[0] not in before] if before else oldest
-        count = bisect_right(untouched, self._handle.expired_until_ms, key=itemgetter(1))
-        expired = untouched[: min(count, elements_max)]
-        self._has_unstamped = stamped_count < self._stored_size
-        if not self._has_unstamped and not self._before and len(expired) == self.size:
-            self.wipe()
-            return
-        self._remove_unseen([each for each, _ in expired])
-        rest = untouched[len(expired) :]
-        # Where nothing follows what was expired, no stamp is left that was not touched.
-        floor = int(rest[0][1]) if rest else None
-        self._moved_floor = self._moved_floor or floor != self._floor_ms
-        self._floor_ms = floor
-
-    def _keeps_oldest(self) -> bool:
-        """Whether an untouched element is as old as all that touched ones were and are."""
-        elements, before = self.elements, self._before
-        touched = [each for each in before.values() if each is not None]
-        touched += [elements[each] for each in before if each in elements]
-        touched_ms = oldest_stamp(touched)
-        if touched_ms is None:
-            return True
-        for field, text in elements.items():
-            if text[:1] == b"@" and field not in before:
-                stamp_ms = stamp_of(text)
-                if stamp_ms is not None and stamp_ms <= touched_ms:
-                    return True
-        return False
-
-    def _remove_unseen(self, fields: Sequence[bytes]) -> None:
-        """Remove stored elements that have a stamp and were not touched."""
-        if len(fields) == self.size:
-            self.wipe()
-            return
-        self._before.update(dict.fromkeys(fields, _STAMPED))
-        self._absent.update(fields)
-        self.size -= len(fields)
-        for field in fields:
-            self.elements.pop(field, None)
-
-    async def _load_unstamped(self) -> None:
-        """Know all elements, since those without a stamp are expired, too, and in no index."""
-        if not self.is_complete:
-            await self._handle.answered(WholeCollection(self))
-
-    @property
-    def touched_count(self) -> int:
-        """How many elements the epoch has touched."""
-        return len(self._before)
-
-    @property
-    def _is_changed(self) -> bool:
-        return bool(self._before) or self._is_wiped or self._moved_floor
-
-    def _spreads(self, is_spread_now: bool) -> bool:
-        thresholds = self._handle.thresholds
-        if not self.is_complete:
-            return True
-        return self.size > thresholds.low if is_spread_now else self.size >= thresholds.high
-
-    def _drop(self, batch: WriteBatch) -> None:
-        batch.drop(self.key_group, self.rows)
-        if self._handle.may_have_stamps:
-            batch.drop(self.key_group, self.stamps)
-
-    def _write_rows(self, batch: WriteBatch, before: Mapping[bytes, bytes | None]) -> None:
-        """The difference between what fields held and what they hold."""
-        gone: list[bytes] = []
-        puts: list[bytes] = []
-        scores: list[float | bytes] = []
-        unscored: list[bytes] = []
-        for field, old in before.items():
-            new = self.elements.get(field)
-            if new == old:
-                continue
-            old_ms = None if old is None else stamp_of(old)
-            new_ms = None if new is None else stamp_of(new)
-            if new is None:
-                gone.append(field)
-            else:
-                puts += (field, new)
-            if new_ms is None:
-                if old_ms is not None:
-                    unscored.append(field)
-            elif new_ms != old_ms:
-                scores += (new_ms, field)
-        batch.put_all(self.key_group, self.rows, puts)
-        batch.delete_all(self.key_group, self.rows, gone)
-        batch.score_all(self.key_group, self.stamps, scores)
-        batch.unscore_all(self.key_group, self.stamps, unscored)
-
-    def _remove_expired(self, elements_max: int) -> None:
-        has_expired = self._handle.has_expired
-        expired = [field for field, each in self.elements.items() if has_expired(each)]
-        for field in expired[:elements_max]:
-            self.remove(field)
+    from state.ttl import TtlClock
 
 
 class CollectionHandle(StateHandle[CollectionCell]):
@@ -387,6 +31,34 @@ class CollectionHandle(StateHandle[CollectionCell]):
     def new_cell(self, key: bytes, key_group: int) -> CollectionCell:
         """A cell that knows nothing yet."""
         return CollectionCell(self, key, key_group)
+
+    def set_clock(self, clock: TtlClock) -> None:
+        """Work out anew what accesses compare with and write; cells must be looked at again."""
+        super().set_clock(clock)
+        for cell in self.cells.values():
+            cell.judge_again()
+
+    before_element: ClassVar[bytes]
+    """What stands before each element of a packed collection."""
+
+    def judged(self, text: bytes) -> tuple[int, int | None] | None:
+        """Whether all of a packed collection is expired, or nothing; see `StateHandle.judged`."""
+        return judged_lines(text, self.before_element, self.expired_until_ms)
+
+    def settle(
+        self,
+        key_group: int,
+        keys: Sequence[bytes],
+        texts: Sequence[bytes | None],
+        elements_max: int,
+    ) -> int:
+        """See `StateHandle.settle`; mostly all keys are packed and wholly expired."""
+        bounds = self.before_element, self.expired_before, elements_max
+        gone, removed = expired_lines(keys, texts, *bounds)
+        if len(gone) < len(keys):
+            return super().settle(key_group, keys, texts, elements_max)
+        self.cleaned[key_group].gone.update(gone)
+        return removed
 
     @abstractmethod
     def parse(self, next_number: int, lines: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -434,55 +106,3 @@ class CollectionHandle(StateHandle[CollectionCell]):
         """After a removal: see to it that a collection that fell to `low` can be packed."""
         if cell.should_complete:
             await self.answered(WholeCollection(cell))
-
-
-class WholeCollection:
-    """The request for all elements of a spread collection."""
-
-    __slots__ = ("_cell", "reads")
-
-    def __init__(self, cell: CollectionCell) -> None:
-        self._cell = cell
-        self.reads = (HashScan(cell.key_group, cell.rows),)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Let the cell have the elements that it does not know."""
-        self._cell.looked_up_all(replies[0])
-
-
-class Fields:
-    """The request for some elements of a spread collection."""
-
-    __slots__ = ("_cell", "_fields", "reads")
-
-    def __init__(self, cell: CollectionCell, fields: Sequence[bytes]) -> None:
-        self._cell = cell
-        self._fields = fields
-        self.reads = (HashGet(cell.key_group, cell.rows, fields),)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Let the cell have what the fields hold."""
-        for field, text in zip(self._fields, replies[0], strict=True):
-            self._cell.looked_up(field, text)
-
-
-class _Expired:
-    """The request for the oldest stamps of a spread collection."""
-
-    __slots__ = ("_cell", "_elements_max", "reads")
-
-    def __init__(self, cell: CollectionCell, elements_max: int) -> None:
-        self._cell = cell
-        self._elements_max = elements_max
-        # Touched elements stand in the stored stamps with stamps that hold no more.
-        limit = elements_max + cell.touched_count + 1
-        self.reads = (
-            SortedRange(cell.key_group, cell.stamps, -math.inf, math.inf, limit),
-            SortedLength(cell.key_group, cell.stamps),
-        )
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Let the cell remove what is expired."""
-        if not self._cell.is_complete:
-            oldest, stamped_count = replies
-            self._cell.take_expired(oldest, stamped_count, self._elements_max)

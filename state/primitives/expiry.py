@@ -1,16 +1,20 @@
 """Clean-up: what is expired leaves, though nothing touches it.
 
 An access removes what it finds expired; the rest is found by the expiry index of each state, a
-sorted set of its keys scored by the oldest stamp in each. Keys whose score plus the TTL has passed
-are *due*. An epoch removes some of them at its end, before its writes are made:
+sorted set of its keys scored by the oldest stamp in each, or an older one: what is written again
+leaves its score as it was. Keys whose score plus the TTL has passed are *due*. A due key that lives
+gets its true score: a timer that fires too early and is set anew, as FLIP-25 has it, so that a key
+costs the index one write a TTL and not one a change. An epoch removes some of them at its end,
+before its writes are made:
 
     incremental     so many keys for each access of the epoch
     background      so many keys in each key group, also of an epoch that has no record
     by timer        all of them
 
 and none twice. It takes one round trip to see what is due, and two to three more if something is,
-however many states, key groups and keys. A key's spread collection is cleaned by its oldest
-stamps, without a look at what lives.
+however many states, key groups and keys. Most keys are settled by the one field that is stored of
+them (`StateHandle.settle`), and leave the index by one cut through its scores. A key's spread
+collection is cleaned by its oldest stamps, without a look at what lives.
 
 What is hard is an element without a stamp, from the time before TTL was switched on: no index has
 it. All such elements expire at one moment, `enabled_ms + ttl`. After it each key group is walked
@@ -44,12 +48,15 @@ if TYPE_CHECKING:
 
     from state.backends.interface import Read, Write
     from state.execution.requests import Request
-    from state.primitives.cells import Cell, StateHandle
+    from state.primitives.cells import Cell
+    from state.primitives.handle import StateHandle
     from state.primitives.session import StateSession
 
 _ELEMENTS_MIN: Final = 64
 """Elements that a visit to a key may remove at least: a packed collection is rewritten anyway."""
 _ELEMENTS_ALL: Final = 1 << 31
+_SCORE_MAX: Final = 1 << 53
+"""The watermark of an input that has ended is beyond what a score can say."""
 _SWEPT: Final = b"enabled_ms"
 
 
@@ -80,7 +87,7 @@ def clean_up(
     if walks:
         session.execute(walks)
     removed: list[int] = []
-    session.execute([request for look in looks for request in look.loads()])
+    session.execute([_Judgement(each, removed) for each in looks if each.due])
     visits: dict[int, Coroutine[Request, None, None]] = {}
     for cell, elements_max in _visited(looks, walks):
         if id(cell) not in visits:
@@ -99,6 +106,12 @@ class _Look:
         self.key_group = key_group
         self.limit = _limit(handle)
         self.due: list[bytes] = []
+        self.cut_ms = 0
+        """The index has no other keys with scores up to this one."""
+        self.beyond: list[bytes] = []
+        """Those of them that have a higher score."""
+        self.elements_max = _ELEMENTS_ALL
+        """Elements that a visit to a key may remove."""
         self.keys_count = 0
         """Keys of the state, where a walk may be needed."""
         self._swept_ms: int | None = None
@@ -109,11 +122,21 @@ class _Look:
         for read, reply in zip(self.reads, replies, strict=True):
             match read:
                 case SortedRange():
-                    self.due = [key for key, _ in reply]
+                    self._take_due(reply, math.floor(read.maximum))
                 case HashLength():
                     self.keys_count = reply
                 case _:
                     self._swept_ms = None if reply[0] is None else int(reply[0])
+
+    def _take_due(self, due: Sequence[tuple[bytes, float]], newest_ms: int) -> None:
+        self.due = [key for key, _ in due]
+        self.cut_ms = min(newest_ms, _SCORE_MAX)
+        if self.limit is not None:
+            self.elements_max = max(self.limit // max(len(due), 1), _ELEMENTS_MIN)
+            if len(due) == self.limit:
+                # More keys may have the last score than were given.
+                self.cut_ms = int(due[-1][1]) - 1
+                self.beyond = [key for key, score in due if score > self.cut_ms]
 
     def _due_reads(self) -> Iterable[Read]:
         rules = self.handle.rules
@@ -136,22 +159,36 @@ class _Look:
         """Whether elements without a stamp may be here and past their life."""
         return self.keys_count > 0 and self._swept_ms != self.handle.rules.enabled_ms
 
-    @property
-    def elements_max(self) -> int:
-        """Elements that a visit to a key may remove."""
-        if self.limit is None:
-            return _ELEMENTS_ALL
-        return max(self.limit // max(len(self.due), 1), _ELEMENTS_MIN)
-
-    def loads(self) -> list[Request]:
-        """Requests for what is due and was not touched by the epoch: one for all of it."""
-        cells = (self.handle.cell_of(key, self.key_group) for key in self.due)
-        return self.handle.first_loads(each for each in cells if not each.is_loaded)
-
     def notes(self) -> Iterable[Write]:
         """Forget that the walk was done, when the last key is gone."""
         if self._swept_ms is not None and not self.keys_count:
             yield Drop(swept_name(self.handle.state))
+
+
+class _Judgement:
+    """The request for the stored texts of due keys that the epoch has not touched.
+
+    Most of them tell by themselves that all of their key is expired, or that it was written again
+    and lives: such a key needs no cell. What is left in `due` needs one, and a visit.
+    """
+
+    __slots__ = ("_look", "_removed", "_untouched", "reads")
+
+    def __init__(self, look: _Look, removed: list[int]) -> None:
+        self._look = look
+        self._removed = removed
+        self._untouched = look.handle.unknown(look.key_group, look.due)
+        self.reads = (HashGet(look.key_group, look.handle.state, self._untouched),)
+
+    def take(self, replies: Sequence[Any]) -> None:
+        """Settle what can be settled; the others are loaded, and left in `due`."""
+        look, texts = self._look, replies[0]
+        handle = look.handle
+        settled = handle.settle(look.key_group, self._untouched, texts, look.elements_max)
+        self._removed.append(settled)
+        cleaned = handle.cleaned[look.key_group]
+        cleaned.cut_ms, cleaned.beyond = look.cut_ms, look.beyond
+        look.due = [each for each in look.due if each in handle.cells]
 
 
 class _Walk:
@@ -210,7 +247,9 @@ def _visited(looks: Sequence[_Look], walks: Sequence[_Walk]) -> Iterable[tuple[C
     for look in looks:
         elements_max = look.elements_max
         for key in look.due:
-            yield look.handle.cell_of(key, look.key_group), elements_max
+            cell = look.handle.cell_of(key, look.key_group)
+            cell.is_due = True
+            yield cell, elements_max
         if look.limit is None:
             # The index tells what was due before the epoch: an exact clean-up looks at it, too.
             for cell in look.handle.cells.values():

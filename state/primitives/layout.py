@@ -19,11 +19,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from state.errors import FormatVersionMismatch, StateCorrupt
+from state.ttl import STAMP_SIZE, is_usual_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 VERSION: Final = 1
+_PACKED: Final = b"packed\t%d\t" % VERSION
 _WORDS: Final = {b"packed": 3, b"spread": 5}
 """How many words a header of each layout has."""
 
@@ -96,6 +98,86 @@ def read_collection(text: bytes) -> tuple[Header, list[bytes]]:
     if lines or not size:
         raise StateCorrupt("the header of a spread collection is followed by lines, or it is empty")
     return Header(True, next_number or 0, size, oldest_ms), lines
+
+
+def judged_lines(
+    text: bytes, before_element: bytes, expired_until_ms: float
+) -> tuple[int, int | None] | None:
+    r"""What clean-up does to a packed collection whose elements all share one fate.
+
+    Args:
+        text: As it is stored.
+        before_element: What stands before each element: a line feed, or the tab behind a key.
+        expired_until_ms: The newest stamp that is expired.
+
+    Returns:
+        As `StateHandle.judged`; None, too, for a spread collection and what is not as we write it.
+
+    >>> judged_lines(packed_text(7, [b"@5 1", b"@6 2"]), b"\n", 6)
+    (2, None)
+    >>> judged_lines(packed_text(7, [b"@5 1", b"@6 2"]), b"\n", 4)
+    (0, 5)
+    """
+    if not text.startswith(_PACKED):
+        return None
+    count = text.count(b"\n")
+    at = text.find(before_element + b"@") + 1
+    head = text[at : at + STAMP_SIZE]
+    if at and text.count(before_element + head) == count and is_usual_stamp(head):
+        oldest_ms = newest_ms = int(head[1:-1])
+    else:
+        heads = text.split(before_element + b"@")[1:]
+        if len(heads) != count:
+            return None
+        try:
+            stamps = [int(each[: each.index(b" ")]) for each in heads]
+        except ValueError:
+            return None
+        oldest_ms, newest_ms = min(stamps), max(stamps)
+    if newest_ms <= expired_until_ms:
+        return count, None
+    return (0, oldest_ms) if oldest_ms > expired_until_ms else None
+
+
+def expired_lines(
+    keys: Sequence[bytes],
+    texts: Sequence[bytes | None],
+    before_element: bytes,
+    end: bytes,
+    elements_max: int,
+) -> tuple[dict[bytes, bytes], int]:
+    r"""Packed collections all of whose elements have one stamp of the usual length, an expired one.
+
+    It is `judged_lines` of many for what is most common: no call and no number for each.
+
+    Args:
+        keys: Of the collections.
+        texts: As they are stored.
+        before_element: What stands before each element: a line feed, or the tab behind a key.
+        end: Stored elements with a stamp of the usual length that are below this are expired.
+        elements_max: Only collections of so many elements.
+
+    Returns:
+        Their keys and texts, and how many elements they have.
+
+    >>> held = packed_text(7, [b"@1767225600000 1", b"@1767225600000 2"])
+    >>> expired_lines([b"k"], [held], b"\n", b"@1767225600000!", 64) == ({b"k": held}, 2)
+    True
+    """
+    found: dict[bytes, bytes] = {}
+    count_all = 0
+    begin = before_element + b"@"
+    for key, text in zip(keys, texts, strict=True):
+        if text is None or not text.startswith(_PACKED):
+            continue
+        at = text.find(begin) + 1
+        head = text[at : at + STAMP_SIZE]
+        if at and head < end and head[14:] == b" ":
+            count = text.count(b"\n")
+            if count <= elements_max and (count == 1 or text.count(before_element + head) == count):
+                found[key] = text
+                count_all += count
+    return found, count_all
 
 
 def _numbers(words: Sequence[bytes]) -> list[int | None]:

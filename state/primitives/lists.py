@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from state.descriptors import ListDescriptor
-    from state.primitives.collection import CollectionCell
+    from state.primitives.collection_cell import CollectionCell
     from state.primitives.session import StateSession
 
 T = TypeVar("T")
@@ -34,6 +34,8 @@ class ListHandle(CollectionHandle, Generic[T]):
                         until nothing of it lives
     """
 
+    before_element = b"\n"
+
     def __init__(self, session: StateSession, descriptor: ListDescriptor[T]) -> None:
         super().__init__(session, descriptor)
         self._codec = descriptor.codec
@@ -48,7 +50,7 @@ class ListHandle(CollectionHandle, Generic[T]):
         """
         cell = await self.whole()
         decode = self._codec.decode
-        jsons = self.live_jsons(cell.elements.values())
+        jsons = cell.plain_jsons()
         if jsons is not None:
             return [*map(decode, jsons)] or None
         shown = [*cell.elements.items()]
@@ -104,7 +106,8 @@ class ListHandle(CollectionHandle, Generic[T]):
         await self.completed(others)
         for each in others:
             for element in each.elements.values():
-                self._put_next(held, element)
+                held.adopt(b"%d" % held.next_number, element)
+                held.next_number += 1
             each.wipe()
 
     def parse(self, next_number: int, lines: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -122,11 +125,9 @@ class ListHandle(CollectionHandle, Generic[T]):
 
     def _append(self, cell: CollectionCell, values: Sequence[T]) -> None:
         for value in values:
-            self._put_next(cell, self.written_text(self._codec.encode(value), None))
-
-    def _put_next(self, cell: CollectionCell, element: bytes) -> None:
-        cell.put(b"%d" % cell.next_number, element)
-        cell.next_number += 1
+            element = self.written_text(self._codec.encode(value), None)
+            cell.put(b"%d" % cell.next_number, element)
+            cell.next_number += 1
 
 
 def _checked(values: Iterable[T]) -> list[T]:

@@ -13,14 +13,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from state.errors import StateCorrupt
-from state.primitives.collection import CollectionHandle, Fields
+from state.primitives.collection import CollectionHandle
+from state.primitives.collection_requests import Fields
 from state.ttl import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from state.descriptors import MapDescriptor
-    from state.primitives.collection import CollectionCell
+    from state.primitives.collection_cell import CollectionCell
     from state.primitives.session import StateSession
 
 K = TypeVar("K")
@@ -41,6 +42,8 @@ class MapHandle(CollectionHandle, Generic[K, T]):
         TTL               for each entry
     """
 
+    before_element = b"\t"
+
     def __init__(self, session: StateSession, descriptor: MapDescriptor[K, T]) -> None:
         super().__init__(session, descriptor)
         self._keys = descriptor.key_codec
@@ -49,12 +52,15 @@ class MapHandle(CollectionHandle, Generic[K, T]):
     async def get(self, user_key: K) -> T | None:
         """The value of a user key; None if it is absent, or has the value None."""
         cell = self.cells.get(self.session.stored_key)
-        if cell is None or not cell.is_complete or self.rules.is_enabled:
+        if cell is None or not cell.is_complete or (start := cell.plain_start()) < 0:
             element = await self._read(user_key)
-        else:
-            self.accesses += 1
-            element = cell.elements.get(self._keys.encode(user_key))
-        return None if element is None else self.value_of(element)
+            return None if element is None else self.value_of(element)
+        self.accesses += 1
+        element = cell.elements.get(self._keys.encode(user_key))
+        if element is None:
+            return None
+        json = element[start:]
+        return None if json == _NULL else self._codec.decode(json)
 
     async def contains(self, user_key: K) -> bool:
         """Whether a user key has a value, be it None. It counts as a read of the entry."""
@@ -91,10 +97,12 @@ class MapHandle(CollectionHandle, Generic[K, T]):
 
     async def entries(self) -> list[tuple[K, T | None]]:
         """All entries, as a whole iteration gives them."""
-        if not self.rules.is_enabled:
-            elements, key_of = (await self.whole()).elements, self._keys.decode
-            value_of = self.value_of
-            return [(key_of(each), value_of(elements[each])) for each in self.ordered(elements)]
+        cell = await self.whole()
+        if (start := cell.plain_start()) >= 0:
+            elements, key_of, value_of = cell.elements, self._keys.decode, self.value_of
+            return [
+                (key_of(each), value_of(elements[each][start:])) for each in self.ordered(elements)
+            ]
         return [*(await self.iterator())]
 
     async def keys(self) -> list[K]:
@@ -110,7 +118,7 @@ class MapHandle(CollectionHandle, Generic[K, T]):
         element = cell.elements.get(field)
         if element is None:
             return None
-        if not self.rules.is_enabled:
+        if not self.rules.is_enabled or self.plain_json(element) is not None:
             return element
         if self.has_expired(element):
             cell.remove(field)

@@ -25,8 +25,8 @@ from state.primitives.multiset_look import FEW_STAMPS, IndexedAt, Look
 from state.primitives.multiset_text import write_lines
 
 if TYPE_CHECKING:
-    from state.primitives.cells import WriteBatch
     from state.primitives.multiset_history import Block
+    from state.primitives.write_batch import WriteBatch
 
 _NOTHING: Final[Block] = {}
 

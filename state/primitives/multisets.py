@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from state.multiset.interface import Added, NotFound, RemovedAll, RemovedLast, RemovedOther
 from state.multiset.spread import BLOCK_ENTRIES
-from state.primitives.cells import StateHandle
+from state.primitives.handle import StateHandle
 from state.primitives.multiset_cell import MultisetCell
 from state.primitives.multiset_look import FEW_STAMPS, Look
 from state.primitives.multiset_text import match_digest

@@ -19,12 +19,12 @@ Adding a kind of state
 1. A descriptor in `state.descriptors` with a `kind` of its own and the names of its codecs.
 2. A cell, a subclass of `state.primitives.cells.Cell`: `reads` (the reads that it needs for its
    key), `take` (load from the replies; never when `is_loaded`), `write` (give what changed to the
-   batch), `oldest_ms` (the stamp that the expiry index is to have) and `clean` (remove what is
-   expired). In `take` it sets `indexed_ms`, the score that the index has: the oldest stamp of what
+   batch), `oldest_ms` (at least what the expiry index is to have) and `clean` (remove what is
+   expired). In `take` it sets `indexed_ms`, which the index has at most: the oldest stamp of what
    it loaded, or what it read of the index. It is made by the handle's `new_cell`.
-3. A handle, a subclass of `StateHandle`, with `async def` operations: `cell = await self.loaded()`
-   gives the current key's cell; what else an operation needs it asks for by
-   `await self.answered(request)`, with any object that has `reads` and `take`.
+3. A handle, a subclass of `state.primitives.handle.StateHandle`, with `async def` operations:
+   `cell = await self.loaded()` gives the current key's cell; what else an operation needs it asks
+   for by `await self.answered(request)`, with any object that has `reads` and `take`.
 4. A factory here: one line that calls `open`.
 
 The session then does the rest: it merges reads, keeps own writes visible, writes, keeps the expiry
@@ -39,14 +39,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from state.backends.interface import HashGet, SortedScores
 from state.errors import InvalidName
 from state.multiset.strategy import Thresholds
-from state.primitives.cells import StateHandle, WriteBatch, stored_key
+from state.primitives.cells import stored_key
 from state.primitives.expiry import clean_up
+from state.primitives.handle import StateHandle
 from state.primitives.lists import ListHandle
 from state.primitives.maps import MapHandle
 from state.primitives.multisets import MultisetHandle
 from state.primitives.sorted import SortedMapHandle
 from state.primitives.timers import TimersHandle
 from state.primitives.value import AggregatingHandle, ReducingHandle, ValueHandle
+from state.primitives.write_batch import WriteBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -64,7 +66,6 @@ if TYPE_CHECKING:
         ValueDescriptor,
     )
     from state.execution.requests import Request
-    from state.primitives.cells import Cell
     from state.ttl import TtlClock
 
 __all__ = ["KeyContext", "SessionStatistics", "StateSession", "stored_key"]
@@ -284,8 +285,7 @@ class StateSession:
             held = handle.cells
             cells = [held[key] for key in sorted(held)]
             handle.write_all(cells, batch)
-            if handle.may_have_stamps:
-                _write_index(handle, cells, batch)
+            handle.write_cleaned(batch)
         for key_group, note in self._notes:
             batch.add(key_group, note)
         return batch.writes()
@@ -298,6 +298,7 @@ class StateSession:
         """
         for handle in self._handles.values():
             handle.cells = {}
+            handle.cleaned = {}
         self._handles = {}
 
     def statistics(self) -> SessionStatistics:
@@ -305,21 +306,6 @@ class StateSession:
         cells = sum(len(each.cells) for each in self._handles.values())
         transaction = self._transaction.statistics()
         return SessionStatistics(cells, self._requests, self._cleaned, transaction)
-
-
-def _write_index(handle: StateHandle[Any], cells: Sequence[Cell], batch: WriteBatch) -> None:
-    """Let the expiry index have the oldest stamps of keys."""
-    scores: dict[int, list[float | bytes]] = {}
-    for cell in cells:
-        wanted, stored = cell.index_scores()
-        if wanted == stored:
-            continue
-        if wanted is not None:
-            scores.setdefault(cell.key_group, []).extend((wanted, cell.key))
-        else:
-            batch.unscore(cell.key_group, handle.expiry, cell.key)
-    for key_group, pairs in scores.items():
-        batch.score_all(key_group, handle.expiry, pairs)
 
 
 class _MergedReads:

@@ -26,11 +26,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
-from state.primitives.cells import StateHandle
+from state.primitives.handle import StateHandle
 from state.primitives.intervals import BOTTOM, TOP
+from state.primitives.layout import judged_lines
 from state.primitives.sorted_cell import SortedCell
 from state.primitives.sorted_text import LAST, cuts_of
-from state.ttl import json_of, unstamped
+from state.ttl import json_of, stamped, unstamped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from state.primitives.intervals import Cut
     from state.primitives.session import StateSession
     from state.primitives.sorted_text import Entry
+    from state.ttl import TtlClock
 
 _KEY: Final = itemgetter(0)
 READ_MAX: Final = 128
@@ -96,13 +98,23 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         """A cell that knows nothing yet."""
         return SortedCell(self, key, key_group)
 
+    def set_clock(self, clock: TtlClock) -> None:
+        """Work out anew what accesses compare with and write; cells must be looked at again."""
+        super().set_clock(clock)
+        for cell in self.cells.values():
+            cell.judge_again()
+
+    def judged(self, text: bytes) -> tuple[int, int | None] | None:
+        """Whether all of a packed map is expired, or nothing; see `StateHandle.judged`."""
+        return judged_lines(text, b"\t", self.expired_until_ms)
+
     async def values_at(self, user_key: K) -> list[T] | None:
         """The values of a user key; None if there are none."""
         low, high = self._cuts(user_key)
         cell = await self.loaded()
-        if cell.is_complete and not self.may_have_stamps:
+        if (start := cell.plain_start()) >= 0:
             decode = self._codec.decode
-            return [decode(text) for _, _, text in cell.between(low, high)] or None
+            return [decode(text[start:]) for _, _, text in cell.between(low, high)] or None
         found = await self._shown(cell, low, high)
         return found[0][1] if found else None
 
@@ -296,7 +308,8 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         return self._cuts(to)[inclusive_to]
 
     def _append(self, cell: SortedCell, ordered_key: bytes, value: T) -> None:
-        cell.append(ordered_key, self.written(self._codec.encode(value), None))
+        stamp_ms, json = self.written(self._codec.encode(value), None)
+        cell.append(ordered_key, stamped(json, stamp_ms), stamp_ms)
 
     async def _read(self, low: Cut, high: Cut) -> list[tuple[K, list[T]]]:
         """What an interval holds, by the rules of TTL."""
@@ -317,7 +330,7 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         """The first elements of an interval that a read of now shows."""
         if low >= high:
             return []
-        if cell.is_complete and not self.may_have_stamps:
+        if cell.plain_start() >= 0:
             return cell.first_between(low, high, count)
         while True:
             if count is None:
@@ -383,7 +396,12 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         """An interval as a read of now shows it: expired values go, others may be refreshed."""
         await cell.know(low, high)
         entries: Sequence[Entry] = cell.between(low, high)
-        jsons = self.live_jsons([text for _, _, text in entries])
+        start = cell.plain_start()
+        jsons = (
+            self.live_jsons([text for _, _, text in entries])
+            if start < 0
+            else [text[start:] for _, _, text in entries]
+        )
         if jsons is None:
             entries = self._live(cell, entries)
             jsons = [json_of(text) for _, _, text in entries]

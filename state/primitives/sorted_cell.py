@@ -1,4 +1,4 @@
-r"""One key of sorted map state: its elements in order, as far as the epoch knows them.
+r"""One key of sorted map state: what expires of its elements, and what is written of them.
 
     packed    hash <state>                       key -> header, then lines: ordered key TAB element
     spread    hash <state>                       key -> header
@@ -12,314 +12,33 @@ one is one ZREMRANGEBYLEX. Numbers grow with each addition and have a fixed widt
 user key stand in the order they were added in. Lines of a packed map stand in that order as they
 are and carry no numbers.
 
-What is hard is that a spread map is known in part only, that the epoch adds to and clears parts
-that it has not seen, and that all of it must read as if it had been stored at once. A cell keeps
-the intervals of the order that it knows; whatever lies in one is in `entries` or is not there.
-Additions are known wherever they lie. A cleared interval is known from then on, and empty, so what
-was not seen before it was cleared need never be read.
+`state.primitives.sorted_known` has what an epoch knows of a map. Here is what expires of it, and
+what is written: the difference between what was and what is, or all of it where the layout changes.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from state.backends.interface import HashGet
-from state.errors import StateCorrupt
-from state.primitives.cells import Cell
-from state.primitives.intervals import BOTTOM, TOP, Intervals
-from state.primitives.layout import packed_text, read_collection, spread_text, stamps_name
-from state.primitives.sorted_requests import Count, Expired, Gaps, Probe, Runs
-from state.primitives.sorted_text import (
-    LAST,
-    bounds_of,
-    entry_of_line,
-    entry_of_member,
-    number_text,
-)
-from state.ttl import oldest_stamp, stamp_of, stamped, unstamped
+from state.primitives.intervals import BOTTOM, TOP
+from state.primitives.layout import packed_text, read_collection, spread_text
+from state.primitives.sorted_known import KnownOrder
+from state.primitives.sorted_requests import Expired, Runs
+from state.primitives.sorted_text import LAST, bounds_of, entry_of_line
+from state.ttl import STAMP_SIZE, is_usual_stamp, oldest_stamp, stamp_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from state.backends.interface import Read
-    from state.primitives.cells import Element, MaybeKnown, StateHandle, WriteBatch
+    from state.primitives.cells import MaybeKnown
     from state.primitives.intervals import Cut
-    from state.primitives.sorted_text import Entry
+    from state.primitives.write_batch import WriteBatch
 
 
-FEW: Final = 8
-"""So many elements that are out of order are put into their places one by one: a sort looks at
-every element, though an operator may read after each addition. So many parts of an interval are
-counted apart."""
-
-
-class SortedCell(Cell):
+class SortedCell(KnownOrder):
     """The elements of one key."""
 
-    __slots__ = (
-        "_cleared",
-        "_entries",
-        "_first_new",
-        "_floor_ms",
-        "_handle",
-        "_has_unstamped",
-        "_is_changed",
-        "_is_wiped",
-        "_known",
-        "_loaded_count",
-        "_next_number",
-        "_only_grew",
-        "_removed",
-        "_rewritten",
-        "_sorted_count",
-        "_stored",
-        "_unstamped",
-        "_was_spread",
-        "size",
-    )
-
-    def __init__(self, handle: StateHandle[SortedCell], key: bytes, key_group: int) -> None:
-        super().__init__(key, key_group)
-        self._handle = handle
-        self.size = 0
-        """How many elements there are now, known or not."""
-        self._entries: list[Entry] = []
-        """Elements that are known; the first `_sorted_count` of them in order."""
-        self._sorted_count = 0
-        self._known = Intervals()
-        self._next_number = 0
-        self._first_new = b""
-        """Numbers from here on are of this epoch; below it, elements are stored as spread ones."""
-        self._stored: bytes | None = None
-        """The stored text: a packed map or a header."""
-        self._was_spread = False
-        self._is_wiped = False
-        """Whether everything that was stored goes."""
-        self._is_changed = False
-        self._cleared: list[tuple[Cut, Cut]] = []
-        """Intervals whose stored elements go."""
-        self._removed: list[Entry] = []
-        """Stored elements that go one by one."""
-        self._rewritten: dict[tuple[bytes, bytes], bytes] = {}
-        """What elements were stored as that have another stamp now."""
-        self._unstamped: list[bytes] = []
-        """Members of the stamps that go with cleared intervals."""
-        self._floor_ms: int | None = None
-        """At most the oldest stamp of a spread map; of a packed one, of what was added to it."""
-        self._loaded_count = 0
-        """Elements of a packed map when it was loaded."""
-        self._only_grew = True
-        """Whether elements were added and nothing else."""
-        self._has_unstamped = False
-
-    @property
-    def reads(self) -> Sequence[Read]:
-        """The packed text or the header."""
-        return (HashGet(self.key_group, self._handle.state, [self.key]),)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Load the packed elements or the header."""
-        if self.is_loaded:
-            return
-        ((text,),) = replies
-        self.is_loaded = True
-        self._stored = text
-        if text is None:
-            self._known.add(BOTTOM, TOP)
-            return
-        header, lines = read_collection(text)
-        if header.is_spread:
-            self._was_spread = True
-            self.size = header.size
-            self._next_number = header.next_number
-            self._first_new = number_text(header.next_number)
-            self._floor_ms = self.indexed_ms = header.oldest_ms
-            return
-        self._entries = [entry_of_line(line, at) for at, line in enumerate(lines)]
-        self._sorted_count = len(lines)
-        self.size = self._next_number = len(lines)
-        self._loaded_count = len(lines)
-        self._known.add(BOTTOM, TOP)
-        # A truncated text ends in a truncated element; others are looked at when they are needed.
-        if self._entries and self._handle.may_have_stamps:
-            unstamped(self._entries[-1][2])
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all elements are known."""
-        return self._known.is_all
-
-    @property
-    def order(self) -> bytes:
-        """The name of the elements' sorted set."""
-        return b"%b:%b:order" % (self._handle.state, self.key)
-
-    @property
-    def stamps(self) -> bytes:
-        """The name of the stamps' sorted set."""
-        return stamps_name(self._handle.state, self.key)
-
-    def between(self, low: Cut, high: Cut) -> list[Entry]:
-        """The known elements of an interval, in order."""
-        entries = self._in_order()
-        return entries[bisect_left(entries, low) : bisect_left(entries, high)]
-
-    def first_between(self, low: Cut, high: Cut, count: int | None) -> list[Entry]:
-        """The first known elements of an interval, in order; None: all of them."""
-        entries = self._in_order()
-        start = bisect_left(entries, low)
-        end = len(entries) if high == TOP else bisect_left(entries, high)
-        return entries[start : end if count is None else min(end, start + count)]
-
-    def count_between(self, low: Cut, high: Cut) -> int:
-        """How many known elements an interval has."""
-        entries = self._in_order()
-        return max(bisect_left(entries, high) - bisect_left(entries, low), 0)
-
-    def append(self, ordered_key: bytes, element: Element) -> None:
-        """Add an element behind those of its user key, whether these are known or not."""
-        stamp_ms, json = element
-        self._entries.append((ordered_key, number_text(self._next_number), stamped(json, stamp_ms)))
-        self._next_number += 1
-        self.size += 1
-        self._is_changed = True
-        if stamp_ms is not None and (self._floor_ms is None or stamp_ms < self._floor_ms):
-            self._floor_ms = stamp_ms
-
-    def rewrite(self, entry: Entry, element: Element) -> None:
-        """Give a known element another stamp."""
-        place = entry[:2]
-        entries = self._in_order()
-        entries[bisect_left(entries, place)] = (*place, stamped(element[1], element[0]))
-        if entry[1] < self._first_new:
-            self._rewritten.setdefault(place, entry[2])
-        self._is_changed = True
-        self._only_grew = False
-
-    def remove(self, entries: Sequence[Entry]) -> None:
-        """Remove some known elements."""
-        if not entries:
-            return
-        if len(entries) == 1:
-            del self._in_order()[bisect_left(self._entries, entries[0])]
-        else:
-            gone = set(entries)
-            self._entries = [each for each in self._in_order() if each not in gone]
-        self._sorted_count = len(self._entries)
-        self._removed += [self._as_stored(each) for each in entries if each[1] < self._first_new]
-        self._shrink(len(entries))
-
-    def clear_between(self, low: Cut, high: Cut, unseen: int = 0) -> None:
-        """Remove the elements of an interval.
-
-        Args:
-            low: Where it begins.
-            high: Where it ends.
-            unseen: How many stored elements lie in it that are not known.
-        """
-        entries = self._in_order()
-        start, end = bisect_left(entries, low), bisect_left(entries, high)
-        gone = entries[start:end]
-        del entries[start:end]
-        self._sorted_count = len(entries)
-        self._known.add(low, high)
-        stored = [each for each in gone if each[1] < self._first_new]
-        if stored or unseen:
-            self._cleared.append((low, high))
-        if self._handle.may_have_stamps:
-            stored = [self._as_stored(each) for each in stored]
-            self._unstamped += [b"\t".join(each[:2]) for each in stored if each[2][:1] == b"@"]
-        if gone or unseen:
-            self._shrink(len(gone) + unseen)
-
-    def wipe(self) -> None:
-        """Remove all elements, known or not."""
-        self._entries = []
-        self._is_wiped = self._is_changed = True
-        self._only_grew = False
-        self.size = self._next_number = self._sorted_count = 0
-        self._first_new = b""
-        self._known.add(BOTTOM, TOP)
-        self._cleared, self._removed, self._rewritten, self._unstamped = [], [], {}, []
-        self._floor_ms = None
-
-    def learn(self, low: Cut, high: Cut, members: Iterable[bytes]) -> None:
-        """Take what is stored in an interval, but for the parts of it that are known.
-
-        Raises:
-            StateCorrupt: A member is none of ours, or there are more or fewer than the header says.
-        """
-        found = [entry_of_member(each) for each in members]
-        for gap_low, gap_high in list(self._known.gaps(low, high)):
-            self._entries += found[bisect_left(found, gap_low) : bisect_left(found, gap_high)]
-        self._known.add(low, high)
-        if len(self._entries) > self.size or (self.is_complete and len(self._entries) < self.size):
-            raise _wrong_size(len(self._entries), self.size)
-
-    async def know(self, low: Cut, high: Cut) -> None:
-        """See that all elements of an interval are known; one command for each gap in it."""
-        if self._known.is_all:
-            return
-        gaps = list(self._known.gaps(low, high))
-        if gaps:
-            await self._handle.answered(Gaps(self, gaps))
-
-    async def count_unseen(self, low: Cut, high: Cut) -> int:
-        """How many elements of an interval are not known; one command for each gap in it."""
-        gaps = list(self._known.gaps(low, high))
-        if not gaps:
-            return 0
-        request = Count(self, gaps)
-        await self._handle.answered(request)
-        return request.count
-
-    def is_scattered(self, low: Cut, high: Cut) -> bool:
-        """Whether what is not known of an interval lies in more than a few parts."""
-        gaps = self._known.gaps(low, high)
-        return next(islice(gaps, FEW, None), None) is not None
-
-    async def nearest(self, low: Cut, high: Cut, *, reverse: bool = False) -> Entry | None:
-        """The first element of an interval, or the last one.
-
-        Cost: where that is not known, one command; more only while it finds removed elements.
-        """
-        while True:
-            entries = self._in_order()
-            start, end = bisect_left(entries, low), bisect_left(entries, high)
-            found = entries[end - 1 if reverse else start] if start < end else None
-            known = self._known
-            gap = known.last_gap(low, high) if reverse else next(known.gaps(low, high), None)
-            if gap is None or (found and (found >= gap[1] if reverse else found < gap[0])):
-                return found
-            await self._handle.answered(Probe(self, *gap, reverse=reverse))
-
-    async def know_first(self, low: Cut, high: Cut, count: int) -> Cut:
-        """See that the first elements of an interval are known.
-
-        Returns:
-            Where they end: behind as many as were asked for, or where the interval ends.
-
-        Cost: where they are not known, one command; more only where the epoch removed some.
-        """
-        while count > 0:
-            entries = self._in_order()
-            start = bisect_left(entries, low)
-            gap = next(self._known.gaps(low, high), None)
-            end = bisect_left(entries, gap[0] if gap else high)
-            if end - start >= count:
-                return (*entries[start + count - 1][:2], LAST)
-            if gap is None:
-                return high
-            missing = count - (end - start)
-            await self._handle.answered(Probe(self, *gap, reverse=False, count=missing))
-        return low
-
-    async def settle(self) -> None:
-        """After a change: see to it that a map that fell to `low` can be packed."""
-        if self._is_changed and self.size <= self._handle.thresholds.low:
-            await self.know(BOTTOM, TOP)
+    __slots__ = ()
 
     def oldest_ms(self) -> int | None:
         """The oldest stamp of a packed map, a bound below it of a spread one."""
@@ -328,16 +47,21 @@ class SortedCell(Cell):
         return self._floor_ms if self._is_spread_now else self._oldest_known()
 
     def index_scores(self) -> tuple[int | None, MaybeKnown]:
-        """The scores that the expiry index is to have for the key, and has."""
-        if not self._is_changed or not self._handle.may_have_stamps:
+        """The score that the expiry index is to have for the key, and what it has at most."""
+        handle, stored = self._handle, self._stored
+        if not self._is_changed or not handle.may_have_stamps:
             return None, None
-        if self._was_spread or self._stored is None:
+        if self._was_spread or stored is None:
             return self.oldest_ms(), self.indexed_ms
-        if self._keeps_oldest():
-            return None, None
-        _, lines = read_collection(self._stored)
-        stored = [entry_of_line(line, 0)[2] for line in lines]
-        return self.oldest_ms(), oldest_stamp(stored)
+        at = stored.find(b"\t@") + 1
+        if at and self.size and handle.has_usual_stamps:
+            head = stored[at : at + STAMP_SIZE]
+            if is_usual_stamp(head) and head <= handle.stamp_text:
+                # All that was added is no older than this element was, nor than the index says.
+                return None, None
+        _, lines = read_collection(stored)
+        texts = [entry_of_line(line, 0)[2] for line in lines]
+        return self.oldest_ms(), oldest_stamp(texts)
 
     def write(self, batch: WriteBatch) -> None:
         """What changed, in the layout that the size asks for now."""
@@ -419,10 +143,6 @@ class SortedCell(Cell):
         return known + len(self._removed) + len(self._unstamped)
 
     @property
-    def _is_spread_now(self) -> bool:
-        return self._was_spread and not self._is_wiped
-
-    @property
     def _stored_size(self) -> int:
         return 0 if self._stored is None else read_collection(self._stored)[0].size
 
@@ -432,50 +152,10 @@ class SortedCell(Cell):
             return self.size > thresholds.low or not self.is_complete
         return self.size >= thresholds.high
 
-    def _in_order(self) -> list[Entry]:
-        entries = self._entries
-        out_of_order = len(entries) - self._sorted_count
-        if out_of_order > FEW:
-            entries.sort()
-        elif out_of_order:
-            added = entries[-out_of_order:]
-            del entries[-out_of_order:]
-            for each in added:
-                insort(entries, each)
-        self._sorted_count = len(entries)
-        return entries
-
-    def _as_stored(self, entry: Entry) -> Entry:
-        """A stored element as it is stored; it is no longer one to be rewritten."""
-        place = entry[:2]
-        return *place, self._rewritten.pop(place, entry[2])
-
-    def _shrink(self, count: int) -> None:
-        self._is_changed = True
-        self._only_grew = False
-        self.size -= count
-        if self.size < 0:
-            raise _wrong_size(count, self.size + count)
-        if not self.size:
-            self.wipe()
-
     def _oldest_known(self) -> int | None:
         if not self._handle.may_have_stamps:
             return None
         return oldest_stamp([text for _, _, text in self._entries])
-
-    def _keeps_oldest(self) -> bool:
-        """Whether a packed map only grew, by elements that are no older than one it has."""
-        floor_ms = self._floor_ms
-        if not self._only_grew or floor_ms is None:
-            return self._only_grew
-        loaded_end = number_text(self._loaded_count)
-        for _, number, text in self._entries:
-            if number < loaded_end and text[:1] == b"@":
-                stamp_ms = stamp_of(text)
-                if stamp_ms is not None and stamp_ms <= floor_ms:
-                    return True
-        return False
 
     def _set_floor(self, floor_ms: int | None) -> None:
         if self._is_spread_now and floor_ms != self._floor_ms:
@@ -525,7 +205,3 @@ class SortedCell(Cell):
             if stamp_ms is not None:
                 scores += (stamp_ms, b"%b\t%b" % (key, number))
         batch.score_all(self.key_group, self.stamps, scores)
-
-
-def _wrong_size(found: int, said: int) -> StateCorrupt:
-    return StateCorrupt(f"a spread sorted map has {found} elements where its header says {said}")

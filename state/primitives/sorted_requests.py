@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from state.primitives.intervals import Cut
     from state.primitives.sorted_cell import SortedCell
+    from state.primitives.sorted_known import KnownOrder
 
 PROBE: Final = 16
 """How many elements a look from one end of an interval takes at least."""
@@ -25,7 +26,7 @@ class Gaps:
 
     __slots__ = ("_cell", "_gaps", "reads")
 
-    def __init__(self, cell: SortedCell, gaps: Sequence[tuple[Cut, Cut]]) -> None:
+    def __init__(self, cell: KnownOrder, gaps: Sequence[tuple[Cut, Cut]]) -> None:
         self._cell = cell
         self._gaps = gaps
         self.reads = [LexRange(cell.key_group, cell.order, *bounds_of(*each)) for each in gaps]
@@ -41,7 +42,7 @@ class Count:
 
     __slots__ = ("count", "reads")
 
-    def __init__(self, cell: SortedCell, gaps: Sequence[tuple[Cut, Cut]]) -> None:
+    def __init__(self, cell: KnownOrder, gaps: Sequence[tuple[Cut, Cut]]) -> None:
         self.count = 0
         self.reads = [LexCount(cell.key_group, cell.order, *bounds_of(*each)) for each in gaps]
 
@@ -56,7 +57,7 @@ class Probe:
     __slots__ = ("_cell", "_count", "_high", "_low", "_reverse", "reads")
 
     def __init__(
-        self, cell: SortedCell, low: Cut, high: Cut, *, reverse: bool, count: int = PROBE
+        self, cell: KnownOrder, low: Cut, high: Cut, *, reverse: bool, count: int = PROBE
     ) -> None:
         self._cell, self._low, self._high, self._reverse = cell, low, high, reverse
         self._count = max(count, PROBE)

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 from state.backends.interface import SortedRange
 from state.errors import InvariantViolation, StateCorrupt
 from state.execution.timers import Timer
-from state.primitives.cells import Cell, StateHandle
+from state.primitives.cells import Cell
+from state.primitives.handle import StateHandle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from state.backends.interface import Read
-    from state.primitives.cells import WriteBatch
+    from state.primitives.write_batch import WriteBatch
 
 _When = tuple[int, bytes]
 """Time in ms and namespace: the order in which the timers of a key fire."""

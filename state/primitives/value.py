@@ -5,7 +5,7 @@ is one read and whatever it changed is one write. An access that need not know w
 plain update, does not look.
 
     hash <state>                 key -> element
-    sorted set <state>:expiry    key, scored by the element's stamp; only with TTL
+    sorted set <state>:expiry    key, scored by the element's stamp or an older one; only with TTL
 
 Source: Flink's ValueState, ReducingState, AggregatingState and their TTL decorators.
 """
@@ -13,11 +13,12 @@ Source: Flink's ValueState, ReducingState, AggregatingState and their TTL decora
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from state.backends.interface import HashGet
-from state.primitives.cells import UNKNOWN, Cell, Element, StateHandle
-from state.ttl import unstamped
+from state.primitives.cells import UNKNOWN, Cell, Element
+from state.primitives.handle import StateHandle
+from state.ttl import STAMP_SIZE, stamp_of, stamped, unstamped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,10 +30,14 @@ if TYPE_CHECKING:
         ReducingDescriptor,
         ValueDescriptor,
     )
-    from state.primitives.cells import Unknown, WriteBatch
+    from state.primitives.cells import MaybeKnown, Unknown
     from state.primitives.session import StateSession
+    from state.primitives.write_batch import WriteBatch
+    from state.ttl import TtlClock
 
 T = TypeVar("T")
+_BARE: Final = b"A"
+"""Elements with a stamp are below this, as '@' is."""
 A = TypeVar("A")
 R = TypeVar("R")
 
@@ -40,20 +45,20 @@ R = TypeVar("R")
 class FieldCell(Cell):
     """One element, in the field of its key."""
 
-    __slots__ = ("_handle", "element", "loaded", "stored")
+    __slots__ = ("_handle", "is_put", "plain", "put_element", "stored")
 
     def __init__(self, handle: FieldHandle, key: bytes, key_group: int) -> None:
         # Not by the class above: an epoch makes one of these for each key that it touches.
         self.key = key
         self.key_group = key_group
-        self.is_loaded = False
-        self.indexed_ms = None
+        self.is_loaded = self.is_due = self.is_put = False
         self._handle = handle
         self.stored: bytes | Unknown | None = None
         """The text of the field, None if there is none."""
-        self.element: Element | None = None
-        self.loaded: Element | None = None
-        """The element as it was loaded."""
+        self.plain: bytes | None = None
+        """The JSON that a read takes as it is; None: it must be looked at, or there is none."""
+        self.put_element: Element | None = None
+        """What was put."""
 
     @property
     def reads(self) -> Sequence[Read]:
@@ -63,49 +68,56 @@ class FieldCell(Cell):
     def take(self, replies: Sequence[Any]) -> None:
         """Load, unless it is settled."""
         ((text,),) = replies
-        self.load(text)
+        self._handle.load_all((self,), (text,))
 
-    def load(self, text: bytes | None) -> None:
-        """Load from the field, unless it is settled."""
-        if self.is_loaded:
-            return
-        if text is not None:
-            element = self.element = self.loaded = unstamped(text)
-            self.indexed_ms = element[0]
-        self.stored = text
-        self.is_loaded = True
+    @property
+    def element(self) -> Element | None:
+        """What it holds now; stored text is taken apart only here, where a rule asks for it."""
+        if self.is_put:
+            return self.put_element
+        text = self.stored
+        return unstamped(text) if isinstance(text, bytes) else None
 
     def put(self, element: Element | None) -> None:
         """Set or remove the element; a cell that was not loaded needs no load any more."""
         if not self.is_loaded:
             self.is_loaded = True
-            self.stored = self.indexed_ms = UNKNOWN
-        self.element = element
+            self.stored = UNKNOWN
+        self.is_put = True
+        self.put_element = element
+        self.plain = None
 
     def write(self, batch: WriteBatch) -> None:
         """The field, if it differs or if what is stored is not known."""
-        element = self.element
-        if element is self.loaded and self.stored is not UNKNOWN:
-            return
-        text = element and self._handle.text_of(element)
-        if text == self.stored:
-            return
-        if text is None:
-            batch.delete(self.key_group, self._handle.state, self.key)
-        else:
-            batch.put(self.key_group, self._handle.state, self.key, text)
+        self._handle.write_all((self,), batch)
 
     def oldest_ms(self) -> int | None:
         """The element's stamp."""
-        return self.element and self.element[0]
+        element = self.element
+        return element and element[0]
+
+    def index_scores(self) -> tuple[int | None, MaybeKnown]:
+        """The score that the expiry index is to have for the key, and what it has at most."""
+        stored = self.stored
+        return self.oldest_ms(), stamp_of(stored) if isinstance(stored, bytes) else stored
+
+    def empty(self) -> None:
+        """Remove the element."""
+        self.put(None)
+
+    def judge_again(self) -> None:
+        """Whether the element lives must be looked at again."""
+        if self._handle.may_have_stamps:
+            self.plain = None
 
     async def clean(self, elements_max: int) -> int:
         """Remove the element if it is expired."""
         if not self.is_loaded:
             await self._handle.answered(self)
-        if self.element is None or not self._handle.is_expired(self.element) or not elements_max:
+        element = self.element
+        if element is None or not self._handle.is_expired(element) or not elements_max:
             return 0
-        self.element = None
+        self.put(None)
         return 1
 
 
@@ -116,19 +128,53 @@ class FieldHandle(StateHandle[FieldCell]):
         """A cell that knows nothing yet."""
         return FieldCell(self, key, key_group)
 
+    def set_clock(self, clock: TtlClock) -> None:
+        """Work out anew what accesses compare with and write; cells must be looked at again."""
+        super().set_clock(clock)
+        for cell in self.cells.values():
+            cell.judge_again()
+
+    def load_all(self, cells: Iterable[FieldCell], texts: Iterable[bytes | None]) -> None:
+        """Load many cells, unless they are settled."""
+        is_bare = not self.may_have_stamps
+        for cell, text in zip(cells, texts, strict=True):
+            if not cell.is_loaded:
+                cell.is_loaded = True
+                cell.stored = text
+                if is_bare:
+                    cell.plain = text
+
     def write_all(self, cells: Iterable[FieldCell], batch: WriteBatch) -> None:
-        """Give what must be stored of all cells, as `FieldCell.write`."""
-        if self.may_have_stamps:
-            super().write_all(cells, batch)
-            return
-        # Without stamps an element is its JSON, and all of a key group's go into one list.
+        """Give what must be stored of all cells, and what the expiry index must be told.
+
+        Where the stored element had a stamp, its key is in the index by a score that is no newer;
+        there it stays, unless the new stamp is older still.
+        """
+        stamp_ms, stamp_text = self._stamp_ms, self.stamp_text
+        # Usual stamps up to that of now are between these, as is whatever stands behind one.
+        oldest, newest = (b"@", stamp_text[:-1] + b"!") if self.has_usual_stamps else (b"", b"")
         puts: dict[int, list[bytes]] = {}
         for cell in cells:
-            element = cell.element
-            if element is cell.loaded and cell.stored is not UNKNOWN:
+            if not cell.is_put:
+                if cell.is_due:
+                    cell.write_index(self.expiry, batch)
                 continue
-            text = None if element is None else element[1]
-            if text == cell.stored:
+            element, stored = cell.put_element, cell.stored
+            if element is None:
+                text, stays_indexed = None, False
+            elif element[0] == stamp_ms:
+                text = stamp_text + element[1]
+                stays_indexed = (
+                    isinstance(stored, bytes)
+                    and oldest < stored < newest
+                    and stored[14:15] == b" "
+                    and not cell.is_due
+                )
+            else:
+                text, stays_indexed = stamped(element[1], element[0]), False
+            if not stays_indexed and self.may_have_stamps:
+                cell.write_index(self.expiry, batch)
+            if text == stored:
                 continue
             if text is None:
                 batch.delete(cell.key_group, self.state, cell.key)
@@ -138,31 +184,87 @@ class FieldHandle(StateHandle[FieldCell]):
                 mine = puts[cell.key_group] = batch.puts_of(cell.key_group, self.state)
             mine += (cell.key, text)
 
+    def judged(self, text: bytes) -> tuple[int, int | None] | None:
+        """Whether the element is expired; see `StateHandle.judged`."""
+        stamp_ms = stamp_of(text)
+        if stamp_ms is None:
+            return None
+        return (1, None) if stamp_ms <= self.expired_until_ms else (0, stamp_ms)
+
+    def settle(
+        self,
+        key_group: int,
+        keys: Sequence[bytes],
+        texts: Sequence[bytes | None],
+        elements_max: int,
+    ) -> int:
+        """See `StateHandle.settle`; mostly all keys are expired, and their stamps usual."""
+        end = self.expired_before
+        gone = {
+            key: text
+            for key, text in zip(keys, texts, strict=True)
+            if text is not None and b"@" < text < end and text[14:15] == b" "
+        }
+        if len(gone) < len(keys) or not elements_max:
+            return super().settle(key_group, keys, texts, elements_max)
+        self.cleaned[key_group].gone.update(gone)
+        return len(gone)
+
     async def clear(self) -> None:
         """Remove the element. Cost: none; it is removed unseen."""
         self.cell().put(None)
 
     async def _read(self) -> bytes | None:
         """The element's JSON as a read of now shows it, by the rules of TTL."""
-        return self._shown(await self.loaded())
+        cell = self.cells.get(self.session.stored_key)
+        if cell is None or not cell.is_loaded:
+            cell = await self.loaded()
+        else:
+            self.accesses += 1
+        return cell.plain or self._shown(cell)
 
     def _shown(self, cell: FieldCell) -> bytes | None:
+        """The element's JSON, where it is not known to be read as it is."""
+        if not cell.is_put:
+            text = cell.stored
+            if text is None:
+                return None
+            # As `plain_json`, for there is nothing that is done more often.
+            if isinstance(text, bytes) and self._live_after < text < _BARE and text[14:15] == b" ":
+                json = cell.plain = text[STAMP_SIZE:]
+                return json
         element = cell.element
         if element is None:
             return None
         if not self.rules.is_enabled:
-            return element[1]
-        if self.is_expired(element):
+            cell.plain = element[1]
+        elif self.is_expired(element):
             cell.put(None)
             return element[1] if self.rules.shows_expired else None
-        cell.element = self.refreshed(element)
+        else:
+            again = self.refreshed(element)
+            if again is not element:
+                cell.put(again)
+            cell.plain = None if self._is_timed_by_records else element[1]
         return element[1]
 
-    def _usable(self, element: Element | None) -> Element | None:
-        """What an addition goes on from: an expired element only where reads would show it."""
-        if element is not None and self.is_expired(element) and not self.rules.shows_expired:
+    def _put(self, cell: FieldCell, json: bytes) -> None:
+        """Set the element of a loaded cell by an access of now."""
+        if self._writes_alike:
+            cell.put((self._stamp_ms, json))
+        else:
+            cell.put(self.written(json, cell.element if self._keeps_creation else None))
+        if self.writes_plain:
+            cell.plain = json
+
+    def _usable(self, cell: FieldCell) -> bytes | None:
+        """The JSON that an addition goes on from: what is expired only where reads show it."""
+        if cell.plain is not None:
+            return cell.plain
+        element = cell.element
+        if element is None or (self.is_expired(element) and not self.rules.shows_expired):
             return None
-        return element
+        return element[1]
 
 
 class ValueHandle(FieldHandle, Generic[T]):
@@ -171,7 +273,8 @@ class ValueHandle(FieldHandle, Generic[T]):
     Characteristics:
         value     one field read, once an epoch and key; nothing written but by TTL
         update    nothing read; with ON_CREATE as `value`
-        stored    one field a key, one entry of the expiry index with TTL
+        stored    one field a key, one entry of the expiry index with TTL; that is written for a
+                  key that is new or gone, and for an update that did not look
     """
 
     descriptor: ValueDescriptor[T]
@@ -188,7 +291,7 @@ class ValueHandle(FieldHandle, Generic[T]):
             cell = await self.loaded()
         else:
             self.accesses += 1
-        json = self._shown(cell)
+        json = cell.plain or self._shown(cell)
         return None if json is None else self._codec.decode(json)
 
     async def update(self, value: T | None) -> None:
@@ -197,8 +300,7 @@ class ValueHandle(FieldHandle, Generic[T]):
             self.cell().put(None)
             return
         json = self._codec.encode(value)
-        cell = (await self.loaded()) if self._keeps_creation else self.cell()
-        cell.put(self.written(json, cell.element))
+        self._put((await self.loaded()) if self._keeps_creation else self.cell(), json)
 
 
 class MergingHandle(FieldHandle, Generic[A]):
@@ -226,9 +328,9 @@ class MergingHandle(FieldHandle, Generic[A]):
             return
         merged: A | None = None
         for each in (held, *others):
-            element = self._usable(each.element)
-            if element is not None:
-                value = self._codec.decode(element[1])
+            json = self._usable(each)
+            if json is not None:
+                value = self._codec.decode(json)
                 merged = value if merged is None else self._combine(merged, value)
         for each in others:
             each.put(None)
@@ -240,7 +342,8 @@ class ReducingHandle(MergingHandle[T], Generic[T]):
 
     Characteristics:
         get, add    one field read, once an epoch and key; the reduction is stored when it changed
-        stored      one field a key, one entry of the expiry index with TTL
+        stored      one field a key, one entry of the expiry index with TTL; that is written for
+                    a key that is new or gone
     """
 
     def __init__(self, session: StateSession, descriptor: ReducingDescriptor[T]) -> None:
@@ -263,9 +366,9 @@ class ReducingHandle(MergingHandle[T], Generic[T]):
             self.cell().put(None)
             return
         cell = await self.loaded()
-        old = self._usable(cell.element)
-        reduced = value if old is None else self._reduce(self._codec.decode(old[1]), value)
-        cell.put(self.written(self._codec.encode(reduced), cell.element))
+        old = self._usable(cell)
+        reduced = value if old is None else self._reduce(self._codec.decode(old), value)
+        self._put(cell, self._codec.encode(reduced))
 
     def _combine(self, one: T, other: T) -> T:
         return self._reduce(one, other)
@@ -276,7 +379,8 @@ class AggregatingHandle(MergingHandle[A], Generic[T, A, R]):
 
     Characteristics:
         get, add    one field read, once an epoch and key; the accumulator is stored when it changed
-        stored      one field a key, one entry of the expiry index with TTL
+        stored      one field a key, one entry of the expiry index with TTL; that is written for
+                    a key that is new or gone
     """
 
     def __init__(self, session: StateSession, descriptor: AggregatingDescriptor[T, A, R]) -> None:
@@ -301,11 +405,11 @@ class AggregatingHandle(MergingHandle[A], Generic[T, A, R]):
             self.cell().put(None)
             return
         cell = await self.loaded()
-        old = self._usable(cell.element)
+        old = self._usable(cell)
         aggregator = self._aggregator
-        held = aggregator.create_accumulator() if old is None else self._codec.decode(old[1])
+        held = aggregator.create_accumulator() if old is None else self._codec.decode(old)
         added = aggregator.add(value, held)
-        cell.put(self.written(self._codec.encode(added), cell.element))
+        self._put(cell, self._codec.encode(added))
 
     def _combine(self, one: A, other: A) -> A:
         return self._aggregator.merge(one, other)

@@ -81,20 +81,29 @@ class Lives:
     def packed(self, kind: str, text: bytes, oldest_ms: int | None) -> Kept | None:
         """What remains of a packed value; None if nothing does.
 
+        A score by which the key is due becomes that of what remains, as a clean-up would leave it.
+
         Raises:
             StateCorrupt, FormatVersionMismatch: It cannot be read.
         """
+        is_due = oldest_ms is not None and self.is_over(oldest_ms)
         if kind in PLAIN:
             if not self.is_over(stamp_of(text)):
-                return Kept(text, oldest_ms)
+                return Kept(text, stamp_of(text) if is_due else oldest_ms)
             self.expired += 1
             return None
         if kind in HISTORIES:
-            return self._history(text, oldest_ms)
+            left = self._history(text, oldest_ms)
+            if left is None or not is_due or kind == "history":
+                return left
+            first, *lines = left.text.split(b"\n")
+            entries = read_lines(lines, read_header(first).following)
+            return left._replace(oldest_ms=min(ms for ms, _ in entries.values()))
         header, lines = read_collection(text)
         kept = [each for each in lines if not self.is_over(stamp_of(element_of(kind, each)))]
         if len(kept) == len(lines):
-            return Kept(text, oldest_ms)
+            stored = [element_of(kind, each) for each in lines] if is_due else ()
+            return Kept(text, oldest_stamp(stored) if is_due else oldest_ms)
         self.expired += len(lines) - len(kept)
         if not kept:
             return None

@@ -1,7 +1,9 @@
 """Suites that every state backend passes, and connections that fail where a test says so.
 
     stand.py                what the suites drive
-    conformance.py          structures, attempts and runs
+    conformance.py          attempts and runs; with the two below, a state backend
+    structure_conformance.py, lex_conformance.py
+                            hashes, sorted sets, streams; sorted sets by their bytes
     ledger_conformance.py   the marker, sinks' effects, the end of a pipeline
     sessions.py             epochs of state sessions, for tests of the primitives
     primitive_models.py     what value, list, map, reducing and aggregating state mean

@@ -25,6 +25,7 @@ from state.backends.interface import (
     LexCount,
     LexRange,
     LexRemove,
+    ScoreRemove,
     SortedPut,
     SortedRemove,
     SortedTop,
@@ -63,6 +64,7 @@ _writes = st.one_of(
         st.lists(st.tuples(st.integers(-2, 2), _names)),
     ),
     st.builds(lambda m: SortedRemove(Z, m), st.lists(_names)),
+    st.builds(lambda most: ScoreRemove(Z, most), st.integers(-3, 3)),
     st.builds(
         lambda p: SortedPut(L, [e for name in p for e in (0, name)]), st.lists(_names, max_size=3)
     ),
@@ -134,6 +136,8 @@ class Model:
             case SortedPut(_, pairs):
                 for at in range(0, len(pairs), 2):
                     self.scores[pairs[at + 1]] = float(pairs[at])  # type: ignore[index]
+            case ScoreRemove(_, most):
+                self.scores = {k: v for k, v in self.scores.items() if v > most}
             case SortedRemove(_, members):
                 self.scores = {k: v for k, v in self.scores.items() if k not in members}
             case StreamAppend(_, entries, most):

@@ -209,9 +209,6 @@ class MultisetMachine(RuleBasedStateMachine):
             enabled_ms = self.descriptor.enabled_ms
             if self.descriptor.may_have_stamps and enabled_ms is None:
                 assert key in stored.expiry
-            if key in self.handle.cells and key in stored.expiry:
-                is_packed = stored.layouts[key] == "packed"
-                assert not is_packed or stored.expiry[key] == oldest_ms
         assert stored.expiry.keys() <= stored.histories.keys()
 
     def check_layouts(self, stored: Committed) -> None:
