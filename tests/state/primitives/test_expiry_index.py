@@ -211,3 +211,14 @@ def test_stamps_of_other_lengths_are_judged_as_numbers(stand: Stand, head: bytes
     value = run_now(state.handle(session).value(), session)
 
     assert value == (1 if int(head[1:]) + 100 > TODAY_MS else None)
+
+
+@pytest.mark.parametrize("kind", ["value", "map"])
+def test_a_space_in_a_value_ends_no_stamp(stand: Stand, kind: str) -> None:
+    """A stamp of eleven digits, and a space where one of thirteen would end."""
+    state = driver(stand, kind)
+    element = b'@86400000000 " 1"'
+    text = element if kind == "value" else b"packed\t1\t0\n1\t" + element
+    state.store(HashPut(b"state", [b'["k"]', text]))
+
+    assert state.at(TODAY_MS, READ[kind]) is None
