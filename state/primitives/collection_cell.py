@@ -345,6 +345,8 @@ class CollectionCell(Cell):
 
     def _judged(self) -> int:
         handle, stored, elements = self._handle, self._stored, self.elements
+        if not handle.may_have_stamps:
+            return 0
         if stored is not None and elements and not self._before and not self._was_spread:
             # Mostly all elements have one stamp: then the text need not be taken apart.
             head = next(iter(elements.values()))[:STAMP_SIZE]
