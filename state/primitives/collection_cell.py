@@ -248,7 +248,7 @@ class CollectionCell(Cell):
         if not self._handle.may_have_stamps:
             return None
         if not self._is_changed and self._was_spread:
-            return self._floor_ms if isinstance(self.indexed_ms, int) else None
+            return self.indexed_ms if isinstance(self.indexed_ms, int) else None
         known = oldest_stamp(
             self.elements.values()
             if self.is_complete
@@ -315,6 +315,9 @@ class CollectionCell(Cell):
         self._remove_expired(elements_max)
         if self.should_complete:
             await handle.answered(WholeCollection(self))
+        if self.is_complete and self._was_spread and not self._is_changed:
+            # The bound in the header may lag behind; the index must not be ahead of it.
+            self._moved_floor = oldest_stamp(self.elements.values()) != self.indexed_ms
         return before - self.size
 
     def take_expired(
