@@ -46,7 +46,8 @@ _DAYS = (-719_162, 2_932_896)
 """0001-01-01 and 9999-12-31, in days since 1970: what Flink and Python can say."""
 _DAY_US = 86_400_000_000
 _DAY_MS = 86_400_000
-_PLAIN_ROOTS = {
+_WITHOUT_COMMA = {
+    *INTEGER_BITS,
     TypeRoot.BOOLEAN,
     TypeRoot.FLOAT,
     TypeRoot.DOUBLE,
@@ -55,6 +56,7 @@ _PLAIN_ROOTS = {
     TypeRoot.TIME,
     *TIMESTAMP_ROOTS,
 }
+"""Types of which no canonical text holds a comma."""
 _ESCAPED = r'[\x00-\x1f"\\]'
 """What orjson escapes in a string."""
 
@@ -159,17 +161,13 @@ def leading_columns_of(
     Raises:
         CodecError: As `columns_of`, as far as was looked.
     """
-    if not 0 < count < len(types) or not all(map(_has_no_comma, types[:count])):
+    is_split = all(each.root in _WITHOUT_COMMA for each in types[:count])
+    if not (is_split and 0 < count < len(types)):
         return columns_of(types, rows)[:count]
     if isinstance(rows, pa.Array | pa.ChunkedArray):
         rows = rows.to_pylist()
     heads = [b",".join(row.split(b",", count)[:count]) + b"]" for row in rows]
     return columns_of(types[:count], heads)
-
-
-def _has_no_comma(logical: LogicalType) -> bool:
-    """Whether no canonical text of this type holds a comma."""
-    return logical.root in INTEGER_BITS or logical.root in _PLAIN_ROOTS
 
 
 def _plain(logical: LogicalType, column: pa.Array) -> pa.Array:

@@ -10,17 +10,19 @@ the same key are joined, once; outer sides that have no match come out with null
     FULL            each pair and left rows without a match, then right rows without one
     SEMI, ANTI      left rows with, or without, a match
 
-A key with a null in a column that `filter_nulls` marks has no match (SQL's `=`). A row whose window
+What matches is of one window and key and meets the condition, if there is one. A key with a null in
+a column that `filter_nulls` marks has no match (SQL's `=`). A row whose window
 has come out is late, dropped and counted.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import NonNegativeInt, model_validator
 
 from operators.changelog import Row, RowKind
+from operators.join.condition import compile_condition
 from operators.keyed import KeyedOperator
 from operators.spec import OperatorSpec
 from operators.stored_rows import StoredRows
@@ -29,7 +31,7 @@ from operators.windows.zones import LocalTime, UnknownZone
 from state.descriptors import ListDescriptor, TimersDescriptor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from operators.keyed import FiredTimer, InputChange, OpenEpoch
 
@@ -47,6 +49,8 @@ class WindowJoinSpec(OperatorSpec):
     """The column of each side that has the window's end."""
     filter_nulls: tuple[bool, ...] = ()
     """For each column of the key, whether null has no match."""
+    condition: list[Any] | None = None
+    """What else must be TRUE, over left and right columns one behind the other."""
     zone: str = "UTC"
     """Whose local time windows are of; UTC where they are of a TIMESTAMP."""
 
@@ -91,6 +95,9 @@ class WindowJoin(KeyedOperator):
     def __init__(self, spec: WindowJoinSpec) -> None:
         self._spec = spec
         self._zone = LocalTime(spec.zone)
+        self._epoch_ms = 0
+        width = sum(len(each.types) for each in spec.inputs)
+        self._condition = compile_condition(spec.condition, width, lambda: self._epoch_ms)
         self._descriptors: list[ListDescriptor[Row]] = [
             ListDescriptor(name=name, codec=StoredRows(side))
             for name, side in zip(("left", "right"), spec.inputs, strict=True)
@@ -105,6 +112,7 @@ class WindowJoin(KeyedOperator):
         assert self.event_timers is not None
         self._timers = epoch.timers(self.event_timers)
         self._watermark_ms = epoch.times.watermark_ms
+        self._epoch_ms = epoch.times.time_ms
 
     async def process(self, change: InputChange) -> None:
         """Let one row into its window."""
@@ -131,7 +139,11 @@ class WindowJoin(KeyedOperator):
         filtered = self._spec.filter_nulls or (False,) * len(timer.key)
         pairs = zip(timer.key, filtered, strict=True)
         matches = not any(value is None and is_filtered for value, is_filtered in pairs)
-        for row in self._joined(left, right, matches=matches):
+        if matches and self._condition is not None:
+            made = self._joined_where(left, right, self._condition)
+        else:
+            made = self._joined(left, right, matches=matches)
+        for row in made:
             timer.emit(RowKind.INSERT, row)
         for side in self._sides:
             await side.clear()
@@ -152,3 +164,29 @@ class WindowJoin(KeyedOperator):
                 yield from ((*one, *no_right) for one in left)
             if join in ("RIGHT", "FULL"):
                 yield from ((*no_left, *other) for other in right)
+
+    def _joined_where(
+        self, left: Sequence[Row], right: Sequence[Row], condition: Callable[[Row], bool]
+    ) -> Iterator[Row]:
+        """The rows of a window and key, of which those match that meet the condition."""
+        join = self._spec.join
+        no_left, no_right = ((None,) * len(each.types) for each in self._spec.inputs)
+        if join in ("SEMI", "ANTI"):
+            for one in left:
+                if any(condition((*one, *other)) for other in right) == (join == "SEMI"):
+                    yield one
+            return
+        if join == "RIGHT":
+            for other in right:
+                found = [(*one, *other) for one in left if condition((*one, *other))]
+                yield from found or [(*no_left, *other)]
+            return
+        met: set[int] = set()
+        for one in left:
+            places = [at for at, other in enumerate(right) if condition((*one, *other))]
+            met.update(places)
+            yield from ((*one, *right[at]) for at in places)
+            if not places and join in ("LEFT", "FULL"):
+                yield (*one, *no_right)
+        if join == "FULL":
+            yield from ((*no_left, *row) for at, row in enumerate(right) if at not in met)

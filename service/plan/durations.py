@@ -61,7 +61,7 @@ def parse_duration_ms(text: str) -> int:
     nanos = _NANOS_PER_MS if not label else _NANOS.get(label)
     if nanos is None:
         raise DurationError(
-            f"time unit {_shown(label)} is none of those that exist: "
+            f"Time interval unit label {_shown(label)} does not match any of the recognized units: "
             + ", ".join(f"{name}: ({' | '.join(labels)})" for name, _, labels in _UNITS)
         )
     if len(digits.lstrip("0")) > _DIGITS_MAX:

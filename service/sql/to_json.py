@@ -95,23 +95,31 @@ def _view(view: LogicalType) -> dict[str, Any]:
     field = "map" if is_map else "list"
     text = f"STRUCTURED<'{name}', `{field}` {'MAP' if is_map else 'ARRAY'}<{inner}>>"
     value: dict[str, Any] = {"type": "RAW", "class": name}
+    described: dict[str, Any] = {"name": field}
     internal = _INTERNAL_CLASSES.get(key.root)
-    if internal is None:
+    if internal is not None and is_map:
+        described["keyClass"] = {"conversionClass": internal}
+    elif internal is not None:
+        described["conversionClass"] = "java.util.List"
+        described["elementClass"] = {"conversionClass": internal}
+    if is_map and view.children[1].root is TypeRoot.ARRAY:
+        numbers = {"conversionClass": "[J", "elementClass": {"conversionClass": "long"}}
+        described["valueClass"] = numbers
+    if len(described) == 1:
         return value | {"externalDataType": text}
-    part = {"conversionClass": f"org.apache.flink.table.data.{internal}"}
-    described: dict[str, Any] = {"name": field, "keyClass": part}
-    if not is_map:
-        described = {"name": field, "conversionClass": "java.util.List", "elementClass": part}
     return value | {"externalDataType": {"logicalType": text, "fields": [described]}}
 
 
 _INTERNAL_CLASSES = {
-    TypeRoot.VARCHAR: "StringData",
-    TypeRoot.CHAR: "StringData",
-    TypeRoot.DECIMAL: "DecimalData",
-    TypeRoot.TIMESTAMP: "TimestampData",
-    TypeRoot.TIMESTAMP_LTZ: "TimestampData",
+    TypeRoot.VARCHAR: "org.apache.flink.table.data.StringData",
+    TypeRoot.CHAR: "org.apache.flink.table.data.StringData",
+    TypeRoot.DECIMAL: "org.apache.flink.table.data.DecimalData",
+    TypeRoot.TIMESTAMP: "org.apache.flink.table.data.TimestampData",
+    TypeRoot.TIMESTAMP_LTZ: "org.apache.flink.table.data.TimestampData",
+    TypeRoot.DATE: "java.lang.Integer",
+    TypeRoot.TIME: "java.lang.Integer",
 }
+"""What a key in a view is to Java, where that is not the class that its type has by default."""
 
 
 def row_to_json(row: Row, *, nullable: bool = True) -> str | dict[str, Any]:

@@ -115,7 +115,9 @@ def _common_pair(left: LogicalType, right: LogicalType) -> LogicalType | None:
 def _common_number(left: LogicalType, right: LogicalType) -> LogicalType:
     roots = {left.root, right.root}
     if roots & _APPROXIMATE:
-        return DOUBLE if roots != {TypeRoot.FLOAT} else LogicalType(TypeRoot.FLOAT)
+        # Flink gives FLOAT and DOUBLE one precision, so the first of two stays.
+        approximate = left.root if left.root in _APPROXIMATE else right.root
+        return DOUBLE if TypeRoot.DECIMAL in roots else LogicalType(approximate)
     if TypeRoot.DECIMAL not in roots:
         widest = max(roots, key=lambda root: INTEGER_BITS[root])
         return LogicalType(widest)

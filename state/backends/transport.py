@@ -209,14 +209,18 @@ class RedisTransport:
         command, so one whose replies were all read is kept beside the pool.
         """
         while (connection := self._spared()) is not None:
+            is_ready = False
             try:
-                if not connection.can_read():
-                    return connection
+                is_ready = not connection.can_read()
             except RedisError:
                 # The server closed it; the pool opens it again, and we see who answers.
                 pass
-            connection.disconnect()
-            self._give_back(connection)
+            finally:
+                if not is_ready:
+                    connection.disconnect()
+                    self._give_back(connection)
+            if is_ready:
+                return connection
         return cast("_Connection", self._pool.get_connection())
 
     def _give_back(self, connection: _Connection) -> None:

@@ -55,5 +55,5 @@ class KeyAccounting:
 
 
 def hashed(key: bytes) -> str:
-    """A key as errors and logs show it: who knows the key can tell it by this, nobody else can."""
+    """A key as errors and logs show it: who knows the key, or tries it out, can tell it by this."""
     return f"#{xxhash.xxh3_64_hexdigest(key)}"

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 class CollectionHandle(StateHandle[CollectionCell]):
     """What list and map state share."""
 
+    before_element: ClassVar[bytes]
+    """What stands before each element of a packed collection."""
+
     def new_cell(self, key: bytes, key_group: int) -> CollectionCell:
         """A cell that knows nothing yet."""
         return CollectionCell(self, key, key_group)
@@ -37,9 +40,6 @@ class CollectionHandle(StateHandle[CollectionCell]):
         super().set_clock(clock)
         for cell in self.cells.values():
             cell.judge_again()
-
-    before_element: ClassVar[bytes]
-    """What stands before each element of a packed collection."""
 
     def judged(self, text: bytes) -> tuple[int, int | None] | None:
         """Whether all of a packed collection is expired, or nothing; see `StateHandle.judged`."""

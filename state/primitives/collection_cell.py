@@ -248,7 +248,7 @@ class CollectionCell(Cell):
         if not self._handle.may_have_stamps:
             return None
         if not self._is_changed and self._was_spread:
-            return self._floor_ms if isinstance(self.indexed_ms, int) else None
+            return self.indexed_ms if isinstance(self.indexed_ms, int) else None
         known = oldest_stamp(
             self.elements.values()
             if self.is_complete
@@ -315,6 +315,9 @@ class CollectionCell(Cell):
         self._remove_expired(elements_max)
         if self.should_complete:
             await handle.answered(WholeCollection(self))
+        if self.is_complete and self._was_spread and not self._is_changed:
+            # The bound in the header may lag behind; the index must not be ahead of it.
+            self._moved_floor = oldest_stamp(self.elements.values()) != self.indexed_ms
         return before - self.size
 
     def take_expired(
@@ -345,6 +348,8 @@ class CollectionCell(Cell):
 
     def _judged(self) -> int:
         handle, stored, elements = self._handle, self._stored, self.elements
+        if not handle.may_have_stamps:
+            return 0
         if stored is not None and elements and not self._before and not self._was_spread:
             # Mostly all elements have one stamp: then the text need not be taken apart.
             head = next(iter(elements.values()))[:STAMP_SIZE]

@@ -296,7 +296,7 @@ class StateHandle(ABC, Generic[C]):
         """
         if not self.may_have_stamps:
             return text
-        if text > self._live_after and text[:1] == b"@" and text[14:15] == b" ":
+        if text > self._live_after and text[:1] == b"@" and text.find(b" ") == STAMP_SIZE - 1:
             return text[STAMP_SIZE:]
         return None
 

@@ -85,13 +85,13 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
         size, is_empty  1, 1
         clear           1, 1                               1 and the structures, dropped
 
-    The index is a bucket of it, of some 16 entries; once in 16 additions one more is split, which
-    is read, and both parts are written. A new block, once in sixteen additions, writes a member of
-    the order and one of the stamps, and reads no block; an emptied one removes them. Where the
-    newest blocks were emptied, two of the order and a block are read in two more round trips. With
-    a TTL, every operation but `clear` and `entries` reads the two oldest stamps in the second round
-    trip, and a change writes one in the expiry index, and one for the block if its oldest stamp is
-    another. What is expired costs its blocks and buckets.
+    The index is a bucket of it, of some 32 entries, or 16 in a long history; once in as many
+    additions one more is split, which is read, and both parts are written. A new block, once in
+    sixteen additions, writes a member of the order and one of the stamps, and reads no block; an
+    emptied one removes them. Where the newest blocks were emptied, two of the order and a block are
+    read in two more round trips. With a TTL, every operation but `clear` and `entries` reads the
+    two oldest stamps in the second round trip, and a change writes one in the expiry index, and one
+    for the block if its oldest stamp is another. What is expired costs its blocks and buckets.
 
     A change does not depend on the length of a history; the bytes of a bucket grow with the number
     of copies of one row.

@@ -19,9 +19,11 @@ Adding a kind of state
 1. A descriptor in `state.descriptors` with a `kind` of its own and the names of its codecs.
 2. A cell, a subclass of `state.primitives.cells.Cell`: `reads` (the reads that it needs for its
    key), `take` (load from the replies; never when `is_loaded`), `write` (give what changed to the
-   batch), `oldest_ms` (at least what the expiry index is to have) and `clean` (remove what is
-   expired). In `take` it sets `indexed_ms`, which the index has at most: the oldest stamp of what
-   it loaded, or what it read of the index. It is made by the handle's `new_cell`.
+   batch), `oldest_ms` (the oldest stamp: the key's score in the expiry index must not be above it)
+   and `clean` (remove what is expired). In `take` it sets `indexed_ms`, which the score that is
+   stored is not above: the oldest stamp of what it loaded, or what it read of the index. It is made
+   by the handle's `new_cell`. Where a handle has `judged`, by which clean-up settles keys that have
+   no cell, the cell has `empty`.
 3. A handle, a subclass of `state.primitives.handle.StateHandle`, with `async def` operations:
    `cell = await self.loaded()` gives the current key's cell; what else an operation needs it asks
    for by `await self.answered(request)`, with any object that has `reads` and `take`.

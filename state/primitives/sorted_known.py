@@ -142,6 +142,8 @@ class KnownOrder(Cell):
 
     def _judged(self) -> int:
         handle, stored, entries = self._handle, self._stored, self._entries
+        if not handle.may_have_stamps:
+            return 0
         if stored is not None and entries and not self._is_changed and not self._was_spread:
             # Mostly all elements have one stamp: then the text need not be taken apart.
             head = entries[0][2][:STAMP_SIZE]

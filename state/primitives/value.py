@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from state.ttl import TtlClock
 
 T = TypeVar("T")
-_BARE: Final = b"A"
-"""Elements with a stamp are below this, as '@' is."""
 A = TypeVar("A")
 R = TypeVar("R")
+
+_BARE: Final = b"A"
+"""Elements with a stamp are below this, as '@' is."""
 
 
 class FieldCell(Cell):
@@ -230,7 +231,12 @@ class FieldHandle(StateHandle[FieldCell]):
             if text is None:
                 return None
             # As `plain_json`, for there is nothing that is done more often.
-            if isinstance(text, bytes) and self._live_after < text < _BARE and text[14:15] == b" ":
+            if (
+                isinstance(text, bytes)
+                and self._live_after < text < _BARE
+                # Its first space: behind a shorter stamp there may be one in a string here.
+                and text.find(b" ") == STAMP_SIZE - 1
+            ):
                 json = cell.plain = text[STAMP_SIZE:]
                 return json
         element = cell.element

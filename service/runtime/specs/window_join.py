@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from operators.windows.window_join import WindowJoinSpec
+from service.runtime.specs.join_spec import condition_of
 from service.runtime.specs.windows import attached_window
 
 if TYPE_CHECKING:
@@ -15,11 +16,9 @@ def window_join_spec(at: StatefulNode) -> WindowJoinSpec:
     """The operator of a window join.
 
     Raises:
-        UnsupportedNode: It compares by more than keys, or the rows have no windows.
+        UnsupportedNode: Its condition is not evaluated here, or the rows have no windows.
     """
     join = at.node.raw["joinSpec"]
-    if join.get("nonEquiCondition") is not None:
-        raise at.refuse("conditions beside equal keys", "joinSpec", "nonEquiCondition")
     left, right = (
         attached_window(at, at.node.raw[side]) for side in ("leftWindowing", "rightWindowing")
     )
@@ -28,6 +27,7 @@ def window_join_spec(at: StatefulNode) -> WindowJoinSpec:
         join=join["joinType"],
         end_columns=(left["end_column"], right["end_column"]),
         filter_nulls=tuple(join["filterNulls"]),
+        condition=condition_of(at, join.get("nonEquiCondition"), "joinSpec", "nonEquiCondition"),
         zone=left["zone"],
         **at.common,
     )

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from service.plan.rex import InputRef, Rex
-from service.sql.algebra import Join, Project, Relation, Scan, VersionJoin, Watermark, WindowTable
+from service.sql.algebra import (
+    Join,
+    Project,
+    Relation,
+    Scan,
+    Values,
+    VersionJoin,
+    Watermark,
+    WindowTable,
+)
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.expressions import ExpressionBinder
@@ -124,6 +133,8 @@ class TableBinder:
             case _:
                 raise UnsupportedSql(f"{node.key.upper()} in FROM is not supported", position)
         row = _aliased_row(relation.row, node, position)
+        if isinstance(relation, Values):
+            relation = replace(relation, row=row)
         return Bound(relation, (Source(node.alias_or_name, row, 0),))
 
     def _refuse(self, node: exp.Expression, position: Position) -> None:

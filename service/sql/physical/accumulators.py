@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _MERGEABLE = frozenset({"COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", "LISTAGG"})
+_BITS = 64
 
 
 _COLLECTING = frozenset({"ARRAY_AGG", "COLLECT"})
@@ -50,6 +51,7 @@ def local_columns(
     *,
     retracts: bool,
     call_retracts: Sequence[bool] | None = None,
+    counts_rows: bool = False,
 ) -> Row:
     """The columns of the first phase: groups, accumulators, sets of distinct values.
 
@@ -59,6 +61,8 @@ def local_columns(
         calls: The aggregates.
         retracts: The input takes rows back.
         call_retracts: Which calls must be able to; None: all if `retracts`.
+        counts_rows: Rows are counted, even if none is taken back: a hopping window goes on only
+            while it has rows.
     """
     names = [row.names[index] for index in grouping]
     kinds = [row.types[index] for index in grouping]
@@ -71,12 +75,13 @@ def local_columns(
             names.append(f"{base}${number}")
             kinds.append(kind)
             number += 1
-    if retracts and not any(_counts_rows(call) for call in calls):
+    if (retracts or counts_rows) and not any(_counts_rows(call) for call in calls):
         names.append(f"count1${number}")
         kinds.append(BIGINT)
     for position, column in enumerate(_distinct(calls)):
+        sharing = sum(call.is_distinct and call.arguments[:1] == (column,) for call in calls)
         names.append(f"distinct${position}")
-        kinds.append(_map_view(row.types[column]))
+        kinds.append(_map_view(row.types[column], calls=sharing, retracts=retracts))
     return Row(tuple(names), tuple(kinds))
 
 
@@ -138,11 +143,18 @@ def _average_sum(value: LogicalType) -> LogicalType:
     return DOUBLE
 
 
-def _map_view(key: LogicalType) -> LogicalType:
-    """The set of distinct values: a view of a map from value to count."""
+def _map_view(key: LogicalType, *, calls: int, retracts: bool) -> LogicalType:
+    """The set of distinct values: a view of a map from value to how often it is there.
+
+    Calls with filters of their own share a set: each has a bit of the number, or, where values are
+    taken back, a number of its own.
+    """
+    count = BIGINT.with_nullable(False)
+    has_many = calls > (1 if retracts else _BITS)
+    value = LogicalType(TypeRoot.ARRAY, children=(count,)) if has_many else count
     return LogicalType(
         TypeRoot.RAW,
-        children=(key, BIGINT.with_nullable(False)),
+        children=(key, value),
         arguments=("org.apache.flink.table.api.dataview.MapView",),
     )
 

@@ -1,9 +1,10 @@
 """Calc nodes: projections and filters become one, and go below the normalization of upserts.
 
 Below a ChangelogNormalize goes what makes its rows narrower, and conditions on the key; other
-conditions become its own, so that a row that no longer meets them is deleted.
+conditions become its own, so that a row that no longer meets them is deleted. Where a source is
+read more than once, all stays above, and one ChangelogNormalize serves all readers.
 
-Source: Flink `PushCalcPastChangelogNormalizeRule` (2.3).
+Source: Flink `PushCalcPastChangelogNormalizeRule`, `FlinkMarkChangelogNormalizeProgram` (2.3).
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def calc(
     """A projection, after a filter if there is one, of a node's rows."""
     if isinstance(base.spec, CalcSpec):
         return _merged(base, base.spec, projection, names, condition)
-    if isinstance(base.spec, NormalizeSpec) and base.spec.condition is None:
+    is_open = isinstance(base.spec, NormalizeSpec) and not base.spec.is_shared
+    if isinstance(base.spec, NormalizeSpec) and is_open and base.spec.condition is None:
         return _past_normalize(base, base.spec, projection, names, condition)
     return _plain(base, projection, names, condition)
 

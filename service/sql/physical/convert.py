@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from service.plan.rex import InputRef
 from service.sql.algebra import (
     Aggregate,
     Expand,
@@ -27,6 +28,7 @@ from service.sql.algebra import (
     VersionJoin,
     Watermark,
     WindowTable,
+    inputs,
 )
 from service.sql.errors import PlanningError, ValidationError
 from service.sql.intervals import window_bounds
@@ -75,19 +77,20 @@ def convert(relation: Relation, options: Options) -> Node:
         PlanningError: There are none for it in a stream.
         ValidationError: A table lacks what its changes need.
     """
-    return _Converter(options).node(relation)
+    return _Converter(options, _read_often(relation)).node(relation)
 
 
 class _Converter:
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, shared: frozenset[tuple[str, ...]]) -> None:
         self._options = options
+        self._shared = shared if options.reuses_plans else frozenset()
 
     def node(self, relation: Relation) -> Node:
         match relation:
             case Project() | Filter():
                 return self._calc(relation)
             case Scan():
-                return _normalized(_scan(relation), relation, self._options)
+                return self._normalized(_scan(relation), relation)
             case Values():
                 return Node(ValuesSpec(relation.rows), (), relation.row)
             case Watermark():
@@ -150,8 +153,8 @@ class _Converter:
                 parts = [substitute(part, below.scalars) for part in parts]
             below = below.input
         base = self.node(below)
-        named = _numbered(base, below)
-        made = calc(named, outputs, row.names, conjunction(parts))
+        named, names = _numbered(base, below, outputs, row.names, parts)
+        made = calc(named, outputs, names, conjunction(parts))
         return base if made is named else made
 
     def _watermark(self, relation: Watermark) -> Node:
@@ -163,7 +166,13 @@ class _Converter:
         spec = WatermarkSpec(relation.column, relation.expression)
         made = Node(spec, (below,), relation.row)
         if isinstance(relation.input, Scan):
-            return _normalized(made, relation.input, self._options)
+            return self._normalized(made, relation.input)
+        return made
+
+    def _normalized(self, node: Node, scan: Scan) -> Node:
+        made = _normalized(node, scan, self._options)
+        if isinstance(made.spec, NormalizeSpec) and scan.table.names in self._shared:
+            return replace(made, spec=replace(made.spec, is_shared=True))
         return made
 
     def _join(self, relation: Join) -> Node:
@@ -266,7 +275,8 @@ class _Converter:
             raise PlanningError("Sort on a non-time-attribute field is not supported.")
         if relation.offset or not first.is_ascending:
             raise PlanningError(
-                "Primary sort order of a streaming table must be ascending on time."
+                "Sort on a non-time-attribute field is not supported.",
+                hint="rows can be sorted by time ascending only, all of them",
             )
         return Node(TemporalSortSpec(relation.order), (below,), relation.row)
 
@@ -286,9 +296,45 @@ def join_keys(kind: JoinKind, parts: list[Rex], width: int) -> JoinKeys:
     return JoinKeys(kind, left, right, filters, conjunction(rest))
 
 
-def _numbered(node: Node, relation: Relation) -> Node:
-    """A rank under a projection names its number as the query does."""
-    return replace(node, row=relation.row) if isinstance(relation, Rank) else node
+def _numbered(
+    node: Node, relation: Relation, outputs: Sequence[Rex], names: tuple[str, ...], parts: list[Rex]
+) -> tuple[Node, tuple[str, ...]]:
+    """A rank below a projection: what its number is called, in it and above.
+
+    A projection that only leaves columns out, or none, says nothing new of the number: both call it
+    as the OVER function was called. Any other one names it for the rank, too.
+    """
+    if not isinstance(relation, Rank) or relation.number_name is None:
+        return node, names
+    number = len(relation.input.row)
+    own = node.row.names[number]
+    places = [rex.index for rex in outputs if isinstance(rex, InputRef)]
+    is_plain = len(places) == len(outputs)
+    if is_plain and places == sorted(set(places)) and relation.range.end_column is None:
+        is_whole = len(places) == len(node.row) and not parts
+        renamed = (own if at == number else name for at, name in zip(places, names, strict=True))
+        return node, names if is_whole else tuple(renamed)
+    found = [
+        name
+        for rex, name in zip(outputs, names, strict=True)
+        if isinstance(rex, InputRef) and rex.index == number
+    ]
+    if not found or (is_plain and places == [*range(len(node.row))]):
+        return node, names
+    return replace(node, row=replace(relation, number_name=found[-1]).row), names
+
+
+def _read_often(relation: Relation) -> frozenset[tuple[str, ...]]:
+    """The tables that are read in more than one place."""
+    seen: set[tuple[str, ...]] = set()
+    often: set[tuple[str, ...]] = set()
+    waiting = [relation]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Scan):
+            (often if each.table.names in seen else seen).add(each.table.names)
+        waiting += inputs(each)
+    return frozenset(often)
 
 
 def _scan(relation: Scan) -> Node:

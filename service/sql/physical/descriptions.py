@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from service.plan.durations import format_duration_ms
 from service.plan.rex import InputRef
 from service.sql.physical import nodes
 from service.sql.physical.expression_text import infix_text, literal_text, prefix_text, type_text
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     Text = Callable[[Rex, tuple[str, ...]], str]
 
 _JOIN_NAMES = {
-    "GroupWindows": "GroupWindowAggregate",
     "INNER": "InnerJoin",
     "LEFT": "LeftOuterJoin",
     "RIGHT": "RightOuterJoin",
@@ -125,6 +125,8 @@ def _stateful(node: Node, fields: str, text: Text) -> str:
             return f"{shown}, upsertMaterialize=[true])" if spec.materializes else f"{shown})"
         case nodes.RankSpec():
             return _deduplicate(spec, node) if is_deduplicate(node, spec) else _rank(spec, node)
+        case nodes.WindowRankSpec() | nodes.WindowDeduplicateSpec() | nodes.WindowJoinSpec():
+            return _attached(spec, node, text)
         case nodes.TemporalSortSpec():
             return f"TemporalSort(orderBy=[{_order(spec.order, node.row)}])"
         case nodes.NormalizeSpec():
@@ -143,6 +145,7 @@ def _stateful(node: Node, fields: str, text: Text) -> str:
 
 _NAMES = {
     "GlobalAggregate": "GlobalGroupAggregate",
+    "GroupWindows": "GroupWindowAggregate",
     "IncrementalAggregate": "IncrementalGroupAggregate",
     "LocalAggregate": "LocalGroupAggregate",
     "WindowTable": "WindowTableFunction",
@@ -288,6 +291,47 @@ def _rank(spec: nodes.RankSpec, node: Node) -> str:
     if spec.has_number:
         names[-1] = f"ROW_NUMBER() AS {names[-1]}"
     return f"Rank({', '.join(parts)}, orderBy=[{order}], select=[{', '.join(names)}])"
+
+
+def _attached(
+    spec: nodes.WindowRankSpec | nodes.WindowDeduplicateSpec | nodes.WindowJoinSpec,
+    node: Node,
+    text: Text,
+) -> str:
+    """Nodes whose rows carry their window."""
+    row = node.inputs[0].row
+    fields = ", ".join(node.row.names)
+    if isinstance(spec, nodes.WindowJoinSpec):
+        sides = ", ".join(
+            f"{name}Window=[{_edges(window, side.row)}]"
+            for name, window, side in zip(
+                ("left", "right"), (spec.left, spec.right), node.inputs, strict=True
+            )
+        )
+        kind, where = _JOIN_NAMES[spec.keys.kind], _joined(spec.keys, node, text)
+        return f"WindowJoin({sides}, joinType=[{kind}], where=[{where}], select=[{fields}])"
+    window = f"window=[{_edges(spec.attached, row)}]"
+    keys = _columns(spec.partition, row)
+    if isinstance(spec, nodes.WindowDeduplicateSpec):
+        keep = "LastRow" if spec.keeps_last else "FirstRow"
+        order = f"orderKey=[{row.names[spec.time_column]}], order=[ROWTIME]"
+        return f"WindowDeduplicate({window}, keep=[{keep}], partitionKeys=[{keys}], {order})"
+    ranks = f"rankRange=[rankStart={spec.range.start}, rankEnd={spec.range.end}]"
+    order = f"partitionBy=[{keys}], orderBy=[{_order(spec.order, row)}]"
+    return f"WindowRank({window}, rankType=[ROW_NUMBER], {ranks}, {order}, select=[{fields}])"
+
+
+def _edges(attached: nodes.AttachedWindow, row: Row) -> str:
+    window = attached.window
+    parts = [f"win_start=[{row.names[attached.start]}]", f"win_end=[{row.names[attached.end]}]"]
+    sizes = {
+        "TUMBLE": {"size": window.size_ms},
+        "HOP": {"size": window.size_ms, "slide": window.step_ms or 0},
+        "CUMULATE": {"max_size": window.size_ms, "step": window.step_ms or 0},
+        "SESSION": {"gap": window.size_ms},
+    }[window.kind]
+    parts += [f"{name}=[{format_duration_ms(ms)}]" for name, ms in sizes.items()]
+    return f"{window.kind}({', '.join(parts)})"
 
 
 def _order(order: Sequence[Ordering], row: Row) -> str:

@@ -38,7 +38,7 @@ from service.sql.physical.nodes import (
 from state.types import INTEGER_BITS, TypeRoot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from service.plan.rex import Rex
 
@@ -94,8 +94,23 @@ def smallest(keys: Keys) -> tuple[int, ...] | None:
 
 
 def listed(keys: Keys) -> list[list[int]]:
-    """The keys as a plan lists them."""
-    return [columns for _, columns in sorted((len(key), sorted(key)) for key in keys)]
+    """The keys as a plan lists them: in the order in which a Java hash set gives bit sets."""
+    return sorted(map(sorted, keys), key=lambda columns: (_bucket(columns), columns))
+
+
+def _bucket(columns: Sequence[int]) -> int:
+    """Where a set of columns stands in a hash set of sixteen places.
+
+    Source: Calcite `ImmutableBitSet.hashCode`, `java.util.HashMap`.
+    """
+    number = 1234
+    words: dict[int, int] = {}
+    for column in columns:
+        words[column // 64] = words.get(column // 64, 0) | 1 << column % 64
+    for at, word in words.items():
+        number ^= word * (at + 1)
+    code = (number >> 32 ^ number) & 0xFFFFFFFF
+    return (code ^ code >> 16) & 15
 
 
 def _containing(keys: Keys, columns: Iterable[int]) -> Keys:

@@ -60,7 +60,8 @@ def _table(relation: Relation) -> tuple[Scan, list[Rex]]:
         relation = relation.input
     if not isinstance(relation, Scan) or not is_lookup(relation.table):
         raise PlanningError(
-            "Processing-time temporal join is not supported yet: the table cannot be looked up"
+            "Processing-time temporal join is not supported yet.",
+            hint="the table cannot be looked up",
         )
     return relation, filters
 

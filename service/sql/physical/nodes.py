@@ -109,6 +109,8 @@ class NormalizeSpec:
 
     keys: tuple[int, ...]
     condition: Rex | None = None
+    is_shared: bool = False
+    """Its source is read more than once: nothing goes below it, so that one node serves all."""
 
 
 @dataclass(frozen=True, slots=True)

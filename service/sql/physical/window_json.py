@@ -159,15 +159,16 @@ def group_windows_json(
 def iso_duration(ms: int) -> str:
     """A duration as Java writes it.
 
-    >>> iso_duration(10_000), iso_duration(5_400_000), iso_duration(1_500)
-    ('PT10S', 'PT1H30M', 'PT1.5S')
+    >>> iso_duration(10_000), iso_duration(5_400_000), iso_duration(1_500), iso_duration(-3_000)
+    ('PT10S', 'PT1H30M', 'PT1.5S', 'PT-3S')
     """
-    hours, rest = divmod(ms, 3_600_000)
+    sign = "-" if ms < 0 else ""
+    hours, rest = divmod(abs(ms), 3_600_000)
     minutes, rest = divmod(rest, 60_000)
-    text = "PT" + (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "")
+    text = "PT" + (f"{sign}{hours}H" if hours else "") + (f"{sign}{minutes}M" if minutes else "")
     if rest or text == "PT":
         seconds = f"{rest / 1000:.3f}".rstrip("0").rstrip(".")
-        text += f"{seconds}S"
+        text += f"{sign}{seconds}S"
     return text
 
 

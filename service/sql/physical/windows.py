@@ -170,9 +170,8 @@ def _local_row(row: Row, spec: WindowAggregateSpec) -> Row:
 
     Source: Flink `AggregateUtil.deriveWindowAggregateInfoList`.
     """
-    counts = spec.retracts or spec.window.kind == "HOP"
-    calls = [False for _ in spec.calls] if not spec.retracts else None
-    made = local_columns(row, spec.grouping, spec.calls, retracts=counts, call_retracts=calls)
+    counts = spec.window.kind == "HOP"
+    made = local_columns(row, spec.grouping, spec.calls, retracts=spec.retracts, counts_rows=counts)
     end = "$slice_end" if spec.attached is None else "$window_end"
     return Row((*made.names, end), (*made.types, BIGINT))
 

@@ -26,7 +26,7 @@ from service.sql.algebra import (
     inputs,
     with_inputs,
 )
-from service.sql.rex import Expression, cast, conjuncts, has_over, ref, rewrite
+from service.sql.rex import Expression, cast, conjuncts, has_over, literal, ref, rewrite
 from service.sql.rules.push_filters import constant_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _constants(relation: Relation) -> dict[int, Literal]:
     """The columns that have one value in every row."""
     match relation:
         case Filter():
-            own = (constant_of(part) for part in conjuncts(relation.condition))
+            own = (_tied(part) for part in conjuncts(relation.condition))
             return _constants(relation.input) | dict(pair for pair in own if pair is not None)
         case Project():
             return _projected(relation)
@@ -85,6 +85,14 @@ def _constants(relation: Relation) -> dict[int, Literal]:
             return _constants(relation.input)
         case _:
             return {}
+
+
+def _tied(part: Rex) -> tuple[int, Literal] | None:
+    """The column that a condition ties to one value, which may be NULL, and the value."""
+    if isinstance(part, Call) and part.name == "IS NULL" and isinstance(part.operands[0], InputRef):
+        column = part.operands[0]
+        return column.index, literal(None, column.type)
+    return constant_of(part)
 
 
 def _projected(relation: Project) -> dict[int, Literal]:

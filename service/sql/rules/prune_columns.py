@@ -38,7 +38,6 @@ from service.sql.logical_keys import unique_keys
 from service.sql.rex import column_of, inputs_of, inputs_of_all, ref, remap, type_of
 from service.sql.terms import RankRange
 from service.sql.types import PROCTIME
-from service.sql.window_columns import window_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,8 +46,6 @@ if TYPE_CHECKING:
     from service.sql.terms import Ordering
 
 Columns = "frozenset[int]"
-NUMBER_NAME = "w0$o0"
-"""What Flink calls a rank that it has put right above what stays wide."""
 
 
 def prune_columns(relation: Relation) -> Relation:
@@ -80,7 +77,7 @@ def _prune(relation: Relation, needed: frozenset[int]) -> tuple[Relation, dict[i
         case Union():
             sides = tuple(_narrow(side, needed)[0] for side in relation.inputs)
             return Union(sides), _places(needed)
-        case Watermark() if _is_narrowed(relation.input, needed):
+        case Watermark() if _is_narrowed(relation, needed):
             return _prune_watermark(relation, needed)
         case WindowTable():
             return _prune_window(relation, needed)
@@ -116,15 +113,18 @@ def _narrow(relation: Relation, needed: frozenset[int]) -> tuple[Relation, dict[
 
 
 def _narrow_below_over(
-    relation: Relation, needed: frozenset[int]
+    relation: Relation, needed: frozenset[int], *, is_rank: bool
 ) -> tuple[Relation, dict[int, int]]:
-    """As `_narrow`, but what is wide stays so: Flink moves no OVER below it."""
-    if not _is_wide(relation):
+    """As `_narrow`, but what is wide stays so, as event time does below a rank.
+
+    Flink moves no projection with OVER below it.
+    """
+    if not _is_wide(relation) and not (is_rank and isinstance(relation, Watermark)):
         return _narrow(relation, needed)
     if isinstance(relation, Project):
         columns = [column_of(rex) for rex in relation.expressions]
         used = frozenset(columns[each] for each in needed)
-        below, places = _narrow_below_over(relation.input, used)
+        below, places = _narrow_below_over(relation.input, used, is_rank=is_rank)
         return below, {each: places[columns[each]] for each in needed}
     whole, _ = _whole(relation)
     if len(needed) == len(whole.row):
@@ -157,29 +157,14 @@ def _moved(rex: Rex, places: Mapping[int, int]) -> Rex:
 def _prune_project(project: Project, needed: frozenset[int]) -> tuple[Relation, dict[int, int]]:
     kept = sorted(needed)
     wanted = [project.expressions[each] for each in kept]
-    below, places = _prune(project.input, inputs_of_all(wanted))
+    if isinstance(project.input, Over) and all(isinstance(rex, InputRef) for rex in wanted):
+        # Only where something is computed of OVER functions does Flink look at what they read.
+        below, places = _whole(project.input)
+    else:
+        below, places = _prune(project.input, inputs_of_all(wanted))
     expressions = tuple(remap(rex, places) for rex in wanted)
-    names = [project.names[each] for each in kept]
-    number = _number_of(below)
-    for at, rex in enumerate(expressions):
-        if isinstance(rex, InputRef) and rex.index == number:
-            names[at] = NUMBER_NAME
-    return Project(below, expressions, tuple(names)), _places(needed)
-
-
-def _aggregates_windows(relation: Relation) -> bool:
-    """Whether this is an aggregate of windows, above which a rank keeps its name."""
-    while isinstance(relation, Project):
-        relation = relation.input
-    return isinstance(relation, Aggregate) and window_columns(relation) is not None
-
-
-def _number_of(relation: Relation) -> int | None:
-    """The column of a rank whose name is Flink's own."""
-    while isinstance(relation, Filter):
-        relation = relation.input
-    is_named = isinstance(relation, Rank) and relation.number_name == NUMBER_NAME
-    return len(relation.row) - 1 if is_named else None
+    names = tuple(project.names[each] for each in kept)
+    return Project(below, expressions, names), _places(needed)
 
 
 def _prune_join(join: Join, needed: frozenset[int]) -> tuple[Relation, dict[int, int]]:
@@ -264,19 +249,16 @@ def _prune_rank(rank: Rank, needed: frozenset[int]) -> tuple[Relation, dict[int,
         used.add(rank.range.end_column)
     # A rank of updates finds the row that is updated by its key.
     used |= frozenset().union(*unique_keys(rank.input))
-    below, places = _narrow_below_over(rank.input, frozenset(used))
+    below, places = _narrow_below_over(rank.input, frozenset(used), is_rank=True)
     end = rank.range.end_column
     bounds = rank.range if end is None else RankRange(end_column=places[end])
-    name = rank.number_name if width in needed else None
-    if name is not None and _is_wide(rank.input) and not _aggregates_windows(rank.input):
-        name = NUMBER_NAME
     made = replace(
         rank,
         input=below,
         partition=tuple(places[each] for each in rank.partition),
         order=_keys(rank.order, places),
         range=bounds,
-        number_name=name,
+        number_name=rank.number_name if width in needed else None,
     )
     return made, {each: len(below.row) if each == width else places[each] for each in needed}
 
@@ -289,7 +271,7 @@ def _prune_over(over: Over, needed: frozenset[int]) -> tuple[Relation, dict[int,
     if isinstance(over.input, Watermark):
         # Flink puts no projection between event time and what is over it.
         used = set(range(width))
-    below, places = _narrow_below_over(over.input, frozenset(used))
+    below, places = _narrow_below_over(over.input, frozenset(used), is_rank=False)
     calls = tuple(
         replace(call, operands=tuple(_moved(operand, places) for operand in call.operands))
         for call in over.calls
@@ -305,11 +287,17 @@ def _prune_over(over: Over, needed: frozenset[int]) -> tuple[Relation, dict[int,
     return made, {each: places[each] for each in needed if each < width} | shifted
 
 
-def _is_narrowed(relation: Relation, needed: frozenset[int]) -> bool:
-    """Whether a projection below event time is made of fewer columns: not if PROCTIME() is read."""
-    return isinstance(relation, Project) and not any(
-        type_of(relation.expressions[each]).time_attribute == "PROCTIME" for each in needed
-    )
+def _is_narrowed(mark: Watermark, needed: frozenset[int]) -> bool:
+    """Whether a projection below event time is made of fewer columns.
+
+    Not if PROCTIME() is read, nor if the time itself is computed there and nobody reads it.
+    """
+    below = mark.input
+    if not isinstance(below, Project):
+        return False
+    if mark.column not in needed and not isinstance(below.expressions[mark.column], InputRef):
+        return False
+    return not any(type_of(below.expressions[each]).time_attribute == "PROCTIME" for each in needed)
 
 
 def _prune_watermark(mark: Watermark, needed: frozenset[int]) -> tuple[Relation, dict[int, int]]:

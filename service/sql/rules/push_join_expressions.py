@@ -3,7 +3,13 @@
     before   Join[UPPER(l.k) = r.k](l, r)
     after    Join[$f1 = k](Project[.., UPPER(k) AS $f1](l), r)
 
-Source: Flink `FlinkJoinPushExpressionsRule`, Calcite `RelOptUtil.pushDownJoinConditions`.
+Columns of different types are compared in the type that holds both.
+
+    before   Join[id = bid](l(id INT), r(bid BIGINT))
+    after    Join[id0 = bid](Project[id, CAST(id AS BIGINT) AS id0](l), r)
+
+Source: Flink `FlinkJoinPushExpressionsRule`, `JoinConditionTypeCoerceRule`, Calcite
+`RelOptUtil.pushDownJoinConditions`.
 """
 
 from __future__ import annotations
@@ -13,7 +19,9 @@ from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Literal, Rex
 from service.sql.algebra import Join, Project, Relation, VersionJoin, inputs, with_inputs
-from service.sql.rex import conjunction, conjuncts, inputs_of, ref, remap, shift, type_of
+from service.sql.rex import call, conjunction, conjuncts, inputs_of, ref, remap, shift, type_of
+from service.sql.terms import unique_names
+from service.sql.types import common_type, regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +40,8 @@ def _pushed(join: Join | VersionJoin) -> Relation:
     width = len(join.left.row)
     added: tuple[list[Rex], list[Rex]] = ([], [])
     parts = conjuncts(join.condition)
+    if isinstance(join, Join):
+        parts = [_of_one_type(part, width) for part in parts]
     for part in parts:
         sides = _sides(part, width)
         for side in (0, 1) if sides is not None else ():
@@ -68,8 +78,29 @@ def _with(relation: Relation, added: list[Rex]) -> Relation:
         return relation
     row = relation.row
     columns = tuple(map(ref, range(len(row)), row.types))
-    names = tuple(f"$f{len(row) + position}" for position in range(len(added)))
-    return Project(relation, (*columns, *added), (*row.names, *names))
+    names = row.names
+    for rex in added:
+        source = rex.operands[0] if isinstance(rex, Call) and rex.name == "CAST" else None
+        name = row.names[source.index] if isinstance(source, InputRef) else f"$f{len(names)}"
+        names += unique_names(names, [name])
+    return Project(relation, (*columns, *added), names)
+
+
+def _of_one_type(part: Rex, width: int) -> Rex:
+    """An equality of a left and a right value, over one type."""
+    if not isinstance(part, Call) or _sides(part, width) is None:
+        return part
+    kinds = [regular(type_of(operand)) for operand in part.operands]
+    common = common_type(kinds)
+    if common is None or kinds[0].with_nullable(True) == kinds[1].with_nullable(True):
+        return part
+    operands = tuple(
+        operand
+        if kind.with_nullable(True) == common.with_nullable(True)
+        else call("CAST", [operand], common.with_nullable(kind.nullable))
+        for operand, kind in zip(part.operands, kinds, strict=True)
+    )
+    return replace(part, operands=operands)
 
 
 def _sides(part: Rex, width: int) -> tuple[Rex, Rex] | None:

@@ -66,9 +66,8 @@ def _rank(condition: Filter, project: Project) -> Relation | None:
     over = split.overs[0]
     if bounds.end_column is not None:
         column = split.outputs[bounds.end_column]
-        if column not in [ref(index, split.below.row.types[index]) for index in over.partition]:
+        if not isinstance(column, InputRef):
             return None
-        assert isinstance(column, InputRef), "partition columns are columns of the input"
         bounds = RankRange(end_column=column.index)
     alone = bounds.start == bounds.end
     width = len(split.below.row)

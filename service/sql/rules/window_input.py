@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Rex
-from service.sql.algebra import Project, Relation
+from service.sql.algebra import Filter, Project, Relation, Scan
 from service.sql.rex import (
     Expression,
     Frame,
@@ -70,9 +70,7 @@ def split_over(project: Project, *, merges: bool) -> Split:
             return replace(rex, operands=tuple(map(moved, rex.operands)))
         return rex
 
-    calls: list[OverCall] = []
-    for rex in project.expressions:
-        calls += [part for part in _overs(rex) if part not in calls]
+    calls = list(dict.fromkeys(over for rex in project.expressions for over in _overs(rex)))
     windows: dict[tuple[object, ...], list[OverCall]] = {}
     for each in calls:
         windows.setdefault((each.partition, each.order, each.frame), []).append(each)
@@ -105,16 +103,26 @@ def _window(group: list[OverCall], moved: Callable[[Expression], Rex]) -> SplitO
 
 
 def _merged(project: Project) -> Project:
-    """One projection of two, unless the upper one only adds OVER functions."""
+    """One projection of two, unless the upper one adds OVER functions to a table's own columns."""
     inner = project.input
     if not isinstance(inner, Project) or has_over(inner.expressions):
         return project
     plain = [rex for rex in project.expressions if not has_over([rex])]
     every = [ref(index, kind) for index, kind in enumerate(inner.row.types)]
-    if plain == every:
+    if plain == every and _is_of_table(inner):
         return project
     expressions = tuple(substitute(rex, inner.expressions) for rex in project.expressions)
     return Project(inner.input, expressions, project.names)
+
+
+def _is_of_table(project: Project) -> bool:
+    """Whether a projection only gives a table's columns, computed ones among them."""
+    below = project.input
+    while isinstance(below, Filter):
+        below = below.input
+    if not isinstance(below, Scan):
+        return False
+    return project.names == tuple(column.name for column in below.table.columns)
 
 
 def _computes_above(project: Project) -> bool:

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from operators.errors import InvalidSpec
 from operators.event_time import from_ms, to_ms
+from operators.expressions import rex_to_json
 from operators.keyed import WATERMARK_MAX
 from operators.spec import InputSpec, RowSpec
 from operators.testing.operator_harness import Of, OperatorHarness, Watermark, insert
 from operators.windows.window_join import WindowJoinSpec
 from service.plan import load_plan
+from service.plan.rex import parse_rex
 from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs import StatefulNode
 from service.runtime.specs.window_join import window_join_spec
@@ -94,6 +96,38 @@ def test_the_order_of_a_window_is_that_of_its_rows() -> None:
         assert pairs(harness.run([*ROWS[:4], Watermark(9)])) == expected
 
 
+SMALLER = {
+    "kind": "CALL",
+    "syntax": "BINARY",
+    "internalName": "$<$1",
+    "operands": [
+        {"kind": "INPUT_REF", "inputIndex": 1, "type": "INT"},
+        {"kind": "INPUT_REF", "inputIndex": 4, "type": "INT"},
+    ],
+    "type": "BOOLEAN",
+}
+
+
+@pytest.mark.parametrize(
+    ("join", "expected"),
+    [
+        ("INNER", [(1, 2), (1, 5), (4, 5)]),
+        ("LEFT", [(1, 2), (1, 5), (4, 5), (6, None)]),
+        ("RIGHT", [(1, 2), (None, 0), (1, 5), (4, 5)]),
+        ("FULL", [(1, 2), (1, 5), (4, 5), (6, None), (None, 0)]),
+        ("SEMI", [(1,), (4,)]),
+        ("ANTI", [(6,)]),
+    ],
+)
+def test_a_condition_beside_the_key(join: str, expected: list[tuple[Any, ...]]) -> None:
+    """Left 1, 4, 6 and right 2, 0, 5 of one window, joined where left < right."""
+    condition = rex_to_json(parse_rex(SMALLER, "test"))
+    harness = OperatorHarness.on_heap(spec(join, condition=condition))
+    rows: Steps = [left("a", number) for number in (1, 4, 6)]
+    rows += [right("a", number) for number in (2, 0, 5)]
+    assert pairs(harness.run([*rows, Watermark(9)])) == expected
+
+
 def test_null_keys_match_where_they_are_not_filtered() -> None:
     harness = OperatorHarness.on_heap(spec(filter_nulls=(False,)))
     assert pairs(harness.run([*ROWS[6:8], Watermark(9)])) == [(4, 8)]
@@ -168,9 +202,11 @@ def planned(condition: Any) -> WindowJoinSpec:
 def test_the_node_of_a_plan() -> None:
     built = planned(None)
     assert (built.join, built.end_columns, len(built.filter_nulls)) == ("INNER", (2, 0), 1)
+    assert built.condition is None
     literal = {"kind": "LITERAL", "value": True, "type": "BOOLEAN NOT NULL"}
-    with pytest.raises(UnsupportedNode, match="beside equal keys"):
-        planned(literal)
+    assert planned(literal).condition is not None
+    with pytest.raises(UnsupportedNode, match="NO_SUCH"):
+        planned({"kind": "CALL", "internalName": "$NO_SUCH$1", "type": "BOOLEAN"})
 
 
 came_rows = st.lists(

@@ -228,7 +228,7 @@ STATES = [
     ([{"index": 0, "name": "s"}], "ttl of a state is missing or null"),
     ([{"index": 0, "ttl": None, "name": "s"}], "ttl of a state is missing or null"),
     ([{"index": 0, "ttl": "1 d"}], "name of a state is missing or null"),
-    ([{"index": 0, "ttl": "1 week", "name": "s"}], "'week' is none"),
+    ([{"index": 0, "ttl": "1 week", "name": "s"}], "label 'week' does not match"),
     ([{"index": 0, "ttl": "9223372036854775808 ms", "name": "s"}], "too long"),
     ([{"index": 0, "ttl": "1 d", "name": "s"}] * 2, "2 states .* 1 input"),
 ]

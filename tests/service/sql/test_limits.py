@@ -7,7 +7,8 @@ import pytest
 
 from service.api.body_guard import json_depth
 from service.settings import LimitSettings
-from service.sql import SqlTimeout, SqlTooLarge, compile_script
+from service.sql import SqlTimeout, SqlTooLarge, UnsupportedSql, compile_script
+from service.sql.binder.grouping_sets import SETS_MAX
 from service.sql.deadline import time_limit
 from service.sql.dialect import DEPTH_MAX, TOKENS_MAX
 from service.sql.rex import PARTS_MAX
@@ -86,6 +87,17 @@ def test_expressions_that_double_as_queries_are_merged(step: str, where: str) ->
         plan(INSERT + nested(40))
     assert caught.value.position is not None
     assert plan(INSERT + nested(4))["nodes"]
+
+
+def test_grouping_sets_are_not_too_many() -> None:
+    def cube(columns: int) -> str:
+        grouped = ", ".join(f"v + {at}" for at in range(columns))
+        return f"CAST(COUNT(*) AS INT) FROM s GROUP BY CUBE ({grouped})"
+
+    assert plan(INSERT + cube(3))["nodes"]
+    with pytest.raises(UnsupportedSql, match=f"more than {SETS_MAX} sets") as caught:
+        plan(INSERT + cube(7))
+    assert caught.value.position is not None
 
 
 def test_a_plan_is_never_nested_deeper_than_it_can_be_read() -> None:

@@ -13,7 +13,6 @@ from tests.service.sql.recorded_plans import RecordedPlan, recorded_plans, reduc
 
 ORACLES = (RECORDED / "plans", RECORDED / "plans-more")
 NOT_YET = {
-    "A12_agg_filter_distinct_retract_two_phase": "an accumulator with two sets of values",
     "B61_over_proc_range": "an interval of a fraction of a second is refused by name",
 }
 """Cases of the oracles that do not compile to Flink's plan yet, with the reason."""

@@ -28,6 +28,7 @@ READ: dict[str, Operation] = {
     "list": lambda s: s.get(),
     "map": lambda s: s.get(1),
 }
+READ_ALL: dict[str, Operation] = {"list": lambda s: s.get(), "map": lambda s: s.entries()}
 TODAY_MS = 1_767_225_600_000
 KINDS = pytest.mark.parametrize("kind", PUT)
 BEGINNINGS = pytest.mark.parametrize("begin_ms", [0, TODAY_MS], ids=["small", "today"])
@@ -56,6 +57,27 @@ def test_what_is_written_again_stays_in_the_index_until_it_is_due(
     assert index(state) == {b'["k"]': begin_ms}
 
     assert state.clean(begin_ms + 100) == 0
+    assert index(state) == {b'["k"]': begin_ms + 60}
+    assert state.clean(begin_ms + 160) == 1
+    assert state.names() == []
+
+
+@BEGINNINGS
+@pytest.mark.parametrize("kind", ["list", "map"])
+def test_a_spread_key_that_is_due_and_was_read_whole_stays_in_the_index(
+    stand: Stand, kind: str, begin_ms: int
+) -> None:
+    state = driver(stand, kind, "spread")
+    for ms in (0, 60):
+        state.at(begin_ms + ms, READ_ALL[kind])
+        state.at(begin_ms + ms, PUT[kind])
+    session = state.session(begin_ms + 100)
+    session.set_key(b'["k"]', 0)
+    run_now(READ_ALL[kind](state.handle(session)), session)
+
+    session.clean_up((0,))
+    state.sessions.end(session)
+
     assert index(state) == {b'["k"]': begin_ms + 60}
     assert state.clean(begin_ms + 160) == 1
     assert state.names() == []
@@ -211,3 +233,14 @@ def test_stamps_of_other_lengths_are_judged_as_numbers(stand: Stand, head: bytes
     value = run_now(state.handle(session).value(), session)
 
     assert value == (1 if int(head[1:]) + 100 > TODAY_MS else None)
+
+
+@pytest.mark.parametrize("kind", ["value", "map"])
+def test_a_space_in_a_value_ends_no_stamp(stand: Stand, kind: str) -> None:
+    """A stamp of eleven digits, and a space where one of thirteen would end."""
+    state = driver(stand, kind)
+    element = b'@86400000000 " 1"'
+    text = element if kind == "value" else b"packed\t1\t0\n1\t" + element
+    state.store(HashPut(b"state", [b'["k"]', text]))
+
+    assert state.at(TODAY_MS, READ[kind]) is None

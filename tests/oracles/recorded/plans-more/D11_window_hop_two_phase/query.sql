@@ -1,0 +1,19 @@
+CREATE TABLE s (
+  k STRING, v INT, x STRING, ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts - INTERVAL '2' SECOND
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'inputs/s.jsonl',
+  'changelog-mode' = 'I'
+);
+CREATE TABLE snk (
+  k STRING, ws TIMESTAMP(3), we TIMESTAMP(3), a INT, b STRING, c INT
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'output.jsonl',
+  'changelog-mode' = 'retract'
+);
+COMPILE PLAN 'plan.json' FOR
+INSERT INTO snk SELECT k, window_start, window_end, AVG(v), MAX(x), MIN(v) FROM TABLE(HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '15' SECOND)) GROUP BY k, window_start, window_end;

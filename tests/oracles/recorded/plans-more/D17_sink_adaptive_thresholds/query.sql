@@ -1,0 +1,23 @@
+SET 'table.exec.sink.upsert-materialize-strategy.type' = 'ADAPTIVE';
+SET 'table.exec.sink.upsert-materialize-strategy.adaptive.threshold.low' = '1';
+SET 'table.exec.sink.upsert-materialize-strategy.adaptive.threshold.high' = '2';
+CREATE TABLE s (
+  id INT, k STRING, v INT,
+  PRIMARY KEY (id) NOT ENFORCED
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'inputs/s.jsonl',
+  'changelog-mode' = 'I,UB,UA,D'
+);
+CREATE TABLE snk (
+  k STRING, id INT, v INT,
+  PRIMARY KEY (k) NOT ENFORCED
+) WITH (
+  'connector' = 'filesystem',
+  'format' = 'changelog-json',
+  'path' = 'output.jsonl',
+  'changelog-mode' = 'upsert'
+);
+COMPILE PLAN 'plan.json' FOR
+INSERT INTO snk SELECT k, id, v FROM s ON CONFLICT DO DEDUPLICATE;
