@@ -90,9 +90,11 @@ def test_who_gets_no_place_in_time_is_told_to_come_again() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(Planning(limits).run, held)
             await has_begun.wait()
-            with pytest.raises(PlannerBusy):
-                await Planning(limits).run(int)
-            may_end.set()
+            try:
+                with pytest.raises(PlannerBusy):
+                    await Planning(limits).run(int)
+            finally:
+                may_end.set()
         # The place is free again, also after a call that failed.
         with pytest.raises(ZeroDivisionError):
             await Planning(limits).run(divmod, 1, 0)
