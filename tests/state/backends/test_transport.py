@@ -309,8 +309,8 @@ def test_a_child_process_opens_connections_of_its_own(
     child = os.fork()
     if not child:
         try:
-            (childs,) = transport.exchange([("CLIENT", "ID")])
-            transport.exchange([("SET", "child", childs)])
+            (its_own,) = transport.exchange([("CLIENT", "ID")])
+            transport.exchange([("SET", "child", its_own)])
         finally:
             os._exit(0)
     os.waitpid(child, 0)
