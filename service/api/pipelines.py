@@ -35,6 +35,7 @@ from service.api.savepoints import new_order, ordered, restore_order, savepoint_
 from service.api.session_options import with_session
 from service.plan import load_plan
 from service.runtime.admission import admit, admit_options
+from service.sql.errors import placed
 
 if TYPE_CHECKING:
     from service.api.deps import Services
@@ -84,8 +85,10 @@ async def create(
         if body.sql is None:
             document = await document_of(body, services.settings)
         else:
-            document, said = await compiled_whole(body.sql, Planning(services.settings.limits))
-            options = with_session(options, said)
+            planned = await compiled_whole(body.sql, Planning(services.settings.limits))
+            document = planned.document
+            with placed(planned.position):
+                options = with_session(options, planned.said)
         restore = None
         if body.restore is not None:
             restore, options = await in_thread(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from service.api.body_guard import json_depth
 from service.api.errors import BodyTooDeep
@@ -75,6 +75,16 @@ def statements_of(script: str, limits: LimitSettings) -> Iterator[tuple[Statemen
     )
 
 
+class ScriptPlan(NamedTuple):
+    """The plan that a script asks for."""
+
+    document: dict[str, Any]
+    position: Position
+    """Of the statement that asks for it."""
+    said: dict[str, str]
+    """What the script has SET when it ends."""
+
+
 async def compiled(script: str, planning: Planning) -> dict[str, Any]:
     """The one plan that a script of SQL asks for, as Flink writes it.
 
@@ -86,29 +96,27 @@ async def compiled(script: str, planning: Planning) -> dict[str, Any]:
         SqlError: A statement is wrong, or not one of them asks for a plan, or several do.
         PlannerBusy: Other scripts are being planned.
     """
-    return await planning.run(_only_plan, NamedSession(), script, planning.limits)
+    return (await planning.run(_only_plan, NamedSession(), script, planning.limits)).document
 
 
-async def compiled_whole(script: str, planning: Planning) -> tuple[dict[str, Any], dict[str, str]]:
+async def compiled_whole(script: str, planning: Planning) -> ScriptPlan:
     """The same with all tables described, also temporary ones, of which a plan has the names only.
-
-    Returns:
-        The plan, and what the script has SET when it ends.
 
     Raises:
         SqlError, PlanError: As `compiled`; a table may be described twice, and differently.
         PlannerBusy: Other scripts are being planned.
     """
 
-    def whole() -> tuple[dict[str, Any], dict[str, str]]:
+    def whole() -> ScriptPlan:
         session = NamedSession()
-        plan = restored(_only_plan(session, script, planning.limits), session.tables())
-        return dict(plan.document), dict(session.options)
+        planned = _only_plan(session, script, planning.limits)
+        plan = restored(planned.document, session.tables())
+        return planned._replace(document=dict(plan.document))
 
     return await planning.run(whole)
 
 
-def _only_plan(session: NamedSession, script: str, limits: LimitSettings) -> dict[str, Any]:
+def _only_plan(session: NamedSession, script: str, limits: LimitSettings) -> ScriptPlan:
     found = []
     place = Position(1, 1)
     for statement, text in statements_of(script, limits):
@@ -122,4 +130,4 @@ def _only_plan(session: NamedSession, script: str, limits: LimitSettings) -> dic
             place,
             hint="put several INSERT statements into one statement set",
         )
-    return found[0].document
+    return ScriptPlan(found[0].document, place, dict(session.options))
