@@ -26,7 +26,6 @@ from tests.integration.system import System
 
 PARALLELISM = 2
 ROWS_PER_EPOCH = 100_000
-POLL_S = 0.05
 
 
 def main() -> None:
@@ -72,10 +71,7 @@ def _ours(system: System, query: Query, turns: int, asked: argparse.Namespace) -
         }
         started = time.perf_counter()
         system.post("/v1/pipelines", body)
-        while _committed(system, name) < rows:
-            time.sleep(POLL_S)
-            if time.perf_counter() - started > 900:
-                raise SystemExit(system.last_words())
+        system.wait_for("the rows", lambda name=name: _committed(system, name) >= rows, 900)
         seconds.append(time.perf_counter() - started)
         system.http.delete(f"/v1/pipelines/{name}").raise_for_status()
     print(f"{query.name}: {', '.join(f'{each:.1f}' for each in seconds)} s", file=sys.stderr)

@@ -216,12 +216,21 @@ class Pipeline:
         entries: Any = self.client.xrange(f"tailrace:{{{self.name}}}:progress")
         return [orjson.loads(fields[b"progress"]) for _, fields in entries]
 
-    def wait(self, until: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
-        """Return the records once they are as wanted; woken by the close of each epoch."""
+    def wait(
+        self, until: Callable[[list[dict[str, Any]]], bool], *, may_fail: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return the records once they are as wanted; woken by the close of each epoch.
+
+        Args:
+            until: Looks at the records.
+            may_fail: A query that failed ends the wait, too.
+        """
         deadline = time.monotonic() + WAIT_S
         while not until(records := self.progress()):
             failure = self.query.exception()
             if failure is not None:
+                if may_fail:
+                    break
                 # A supervisor would start the query again, too.
                 assert STARVED in str(failure), str(failure)[:4_000]
                 self.start()

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+ASK_AGAIN_S = 0.2
+
+
 class System:
     """Everything on free loopback ports below one folder; ends with the `with` block."""
 
@@ -124,13 +127,23 @@ class System:
         ] or [pid for pid in daemons if parents[pid] in daemons]
 
     def wait_for(self, what: str, done: Callable[[], Any], timeout_s: float = 240.0) -> Any:
-        """Ask until the answer is true, at most so long; returns the answer."""
+        """Ask until the answer is true; returns the answer.
+
+        Args:
+            what: For the message of a failing test.
+            done: Asks other processes, which can call no one back.
+            timeout_s: At most so long, and no longer than the service lives.
+        """
+        assert self.service is not None
         deadline = time.monotonic() + timeout_s
         while not (answer := done()):
             if time.monotonic() > deadline:
                 raise AssertionError(f"waited {timeout_s:.0f} s for {what}\n{self.last_words()}")
-            # A bounded poll of other processes over HTTP, which can call no one back.
-            time.sleep(0.2)
+            try:
+                status = self.service.wait(ASK_AGAIN_S)
+            except subprocess.TimeoutExpired:
+                continue
+            raise AssertionError(f"the service ended ({status}): no {what}\n{self.last_words()}")
         return answer
 
     def last_words(self) -> str:
