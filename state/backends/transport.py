@@ -221,9 +221,10 @@ class RedisTransport:
                     self._give_back(connection)
             if is_ready:
                 return connection
-        return cast("_Connection", self._pool.get_connection())
+        return self._pool.get_connection()
 
     def _give_back(self, connection: _Connection) -> None:
+        # The pool made it; its signature asks for one of the three classes that it makes.
         self._pool.release(cast("redis.Connection", connection))
 
     def _spared(self) -> _Connection | None:
