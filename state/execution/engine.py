@@ -427,7 +427,8 @@ class RecordEngine:
 
 
 def _close(context: RecordContext) -> None:
-    """End a coroutine where it waits; what it raises meanwhile has no one to go to."""
+    """End a coroutine where it waits."""
     if context.coroutine is not None:
+        # What it raises meanwhile has no one to go to: the epoch has failed already.
         with suppress(Exception):
             context.coroutine.close()

@@ -46,7 +46,7 @@ def spec(**changes: object) -> MaterializerSpec:
         names=("k", "v"),
         key=(0,),
         upsert_key=None,
-        **changes,  # type: ignore[arg-type]
+        **changes,
     )
 
 
@@ -62,7 +62,7 @@ def settings(client: redis.Redis, run: int, **changes: object) -> TaskSettings:
         "max_parallelism": KEY_GROUPS,
         "version": installed_version(),
     }
-    return TaskSettings(**{**values, **changes})  # type: ignore[arg-type]
+    return TaskSettings(**{**values, **changes})
 
 
 def batch(changes: list[tuple[str, str, int]], *, first: int = 0, time_ms: int = 1) -> pa.Table:
@@ -118,7 +118,7 @@ def test_epochs_build_on_each_other(redis_client: redis.Redis, ledger: EpochLedg
 
     assert first[:3] == [("+I", "a", 1), ("+U", "a", 2), ("+I", "b", 5)]
     assert second[:2] == [("+U", "a", 1), ("-D", "b", 5)]
-    assert second[2]["rows_in"] == 2  # type: ignore[index]
+    assert second[2]["rows_in"] == 2
 
 
 def test_batches_are_gathered_and_sorted(redis_client: redis.Redis, ledger: EpochLedger) -> None:
@@ -198,7 +198,7 @@ def test_with_a_ttl_a_tick_cleans_what_is_due(
     (statistics,) = run(task, ttl, 2, batch([], time_ms=11_000))
     close(ledger, task.run, 2)
 
-    assert statistics["expired"] == 1  # type: ignore[index]
+    assert statistics["expired"] == 1
     out = run(task, ttl, 3, batch([("+I", "a", 2)], time_ms=11_001))
     assert out[0] == ("+I", "a", 2)
 

@@ -75,6 +75,7 @@ class FileLog:
             if pipe.llen(self._key) == len(self._files):
                 pipe.multi()
                 pipe.rpush(self._key, *(orjson.dumps(astuple(each)) for each in files))
+                # Another reader came first; `refresh` reads what it found.
                 with contextlib.suppress(redis.WatchError):
                     pipe.execute()
         self.refresh()
