@@ -399,13 +399,14 @@ class RecordEngine:
     def _fail(self, error: BaseException, context: RecordContext | None = None) -> NoReturn:
         """End the controller with its first error.
 
-        Errors of state stay what they are, since their code is acted on; they get a note of where.
+        Errors of state stay what they are, since their code is acted on; they learn where.
         """
         if self._current is ENDED:
             raise error
         self._dispose_all()
         where = self._site.where(None if context is None else context.key)
         if isinstance(error, StateError):
+            error.where = where
             error.add_note(f"in {where}")
             raise error
         if isinstance(error, Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import orjson
@@ -21,7 +21,7 @@ from operators.worker import OperatorTask, Places, TaskSettings, installed_versi
 from state.backends.interface import EpochStamp
 from state.descriptors import JSON
 from state.epochs import EpochLedger
-from state.errors import StateCorrupt
+from state.errors import StateCorrupt, StateUnavailable
 from state.execution.key_accounting import hashed
 from state.key_groups import key_group
 from state.testing.proxy import Proxy
@@ -291,6 +291,23 @@ def test_an_error_of_state_says_where_it_happened(
 
     ledger.open_run([NODE], KEY_GROUPS)
     with pytest.raises(WorkerError, match=rf"state-fenced\] .* \(in .*{NODE}, epoch 1\)$"):
+        run(task, counting, 1, batch([("+I", "N14228", 1)]))
+
+
+def test_notes_of_others_are_not_told(
+    redis_client: redis.Redis,
+    ledger: EpochLedger,
+    counting: ProcessFunctionSpec,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away(_: EpochLedger) -> NoReturn:
+        error = StateUnavailable("redis does not answer")
+        error.add_note("what a library knows")
+        raise error
+
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+    monkeypatch.setattr(EpochLedger, "marker", away)
+    with pytest.raises(WorkerError, match=rf"not answer \(in node {NODE}, epoch 1\)$"):
         run(task, counting, 1, batch([("+I", "N14228", 1)]))
 
 
