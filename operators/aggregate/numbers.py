@@ -15,13 +15,12 @@ import operator as op
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from state.types import INTEGER_BITS, LogicalType, TypeRoot
+from state.types import FLOAT_ROOTS, INTEGER_BITS, LogicalType, TypeRoot
 from state.values import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FLOATS: Final = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 DIVIDES: Final = decimal.Context(prec=38, rounding=ROUND_HALF_UP, traps=[])
 """Flink's MathContext of a division."""
 DOUBLE: Final = LogicalType(TypeRoot.DOUBLE)
@@ -51,7 +50,7 @@ def zero(logical: LogicalType) -> Any:
     """Nothing, in this type."""
     if logical.root is TypeRoot.DECIMAL:
         return Decimal(0).scaleb(-(logical.scale or 0))
-    return 0.0 if logical.root in FLOATS else 0
+    return 0.0 if logical.root in FLOAT_ROOTS else 0
 
 
 def adding(logical: LogicalType) -> Callable[[Any, Any], Any]:
