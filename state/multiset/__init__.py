@@ -6,7 +6,7 @@
     strategy    which layout a history is kept in
     text        the packed layout: parse and write
     spread      the spread layout: names and fields
-    loading     what an epoch reads; probing: of spread histories
+    loading     what an epoch reads; probing: of spread histories; matching: which changes it is for
     writing     what it writes; spread_writing: of spread histories
     history     what people are shown
     vectors     Arrow's bytes to Python's
