@@ -30,6 +30,9 @@ BIGINT: Final = LogicalType(TypeRoot.BIGINT)
 def fitting(logical: LogicalType) -> Callable[[Any], Any]:
     """What makes the exact result of an addition a value of this type, or null.
 
+    Raises:
+        ValueError: It is no type of numbers.
+
     >>> from state.types import parse_type
     >>> fitting(parse_type("TINYINT"))(128), fitting(parse_type("FLOAT"))(0.1)
     (-128, 0.10000000149011612)

@@ -41,7 +41,12 @@ def transact(client: ByteClient, change: Callable[[Pipeline], T], *watched: str)
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Turn Redis' errors into ours."""
+    """Turn Redis' errors into ours.
+
+    Raises:
+        RegistryCorrupt: a key holds another type of value.
+        RegistryUnavailable: Redis does not answer, or refuses.
+    """
     try:
         yield
     except redis.ResponseError as error:

@@ -40,12 +40,6 @@ STRING = LogicalType(TypeRoot.VARCHAR, length=LENGTH_MAX)
 PROCTIME = LogicalType(
     TypeRoot.TIMESTAMP_LTZ, nullable=False, precision=3, time_attribute="PROCTIME"
 )
-DAY_TIME = LogicalType(
-    TypeRoot.INTERVAL_DAY_TIME, nullable=False, precision=2, scale=6, resolution="SECOND"
-)
-YEAR_MONTH = LogicalType(
-    TypeRoot.INTERVAL_YEAR_MONTH, nullable=False, precision=2, resolution="MONTH"
-)
 _DECIMAL_DIGITS = {
     TypeRoot.TINYINT: 3,
     TypeRoot.SMALLINT: 5,

@@ -153,7 +153,11 @@ class RedisTransport:
 
     @property
     def incarnation(self) -> str:
-        """The server's run id."""
+        """The server's run id.
+
+        Raises:
+            StateUnavailable: It does not tell, or does not answer.
+        """
         if self._expected is None:
             self.exchange([("PING",)], is_repeatable=True)
         if self._expected is None:

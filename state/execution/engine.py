@@ -272,7 +272,11 @@ class RecordEngine:
             self.dispose(context)
 
     def dispose(self, context: RecordContext) -> None:
-        """Count a record as done and let the next of its key go on."""
+        """Count a record as done and let the next of its key go on.
+
+        Raises:
+            InvariantViolation: It is done already.
+        """
         if context.phase is _DISPOSED or context.stretch is None:
             raise InvariantViolation(f"a record of key {hashed(context.key)} is disposed twice")
         context.phase = _DISPOSED

@@ -95,7 +95,11 @@ class Grouping:
         self._made: Relation | None = None
 
     def group_by(self, group: exp.Expression | None) -> None:
-        """Take over GROUP BY."""
+        """Take over GROUP BY.
+
+        Raises:
+            SqlError: A group means nothing, or is none that we plan.
+        """
         if group is None:
             return
         nodes = list(group.expressions)
