@@ -12,6 +12,7 @@ import gc
 import operator as op
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
@@ -173,7 +174,6 @@ class KeyedRunner:
         run.session.close()
         order = np.sort(np.concatenate([np.zeros(0, np.int64), *(b.order for b in batches)]))
         output = self._output(run.out, order)
-        counts = transaction.statistics()
         statistics = {
             "rows_in": len(changes),
             "rows_out": len(output),
@@ -182,11 +182,7 @@ class KeyedRunner:
             "keys": len({each.stored_key for each in changes}),
             "expired": expired,
             "migrations": 0,
-            "reads": counts.reads,
-            "writes": counts.writes,
-            "commands": counts.commands,
-            "round_trips": counts.round_trips,
-            "commit_ns": counts.commit_ns,
+            **asdict(transaction.statistics()),
             "epoch_ns": time.perf_counter_ns() - started_ns,
             **_gauges(run.controller.statistics()),
         }

@@ -35,6 +35,8 @@ class StateError(Exception):
 
     code = "state-error"
     """Stable; for logs, the API and the text that passes through Spark."""
+    where = ""
+    """The node, epoch and hashed key of the record that met it, where a controller ran one."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)

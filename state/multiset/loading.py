@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from state.backends.interface import HashGet, SortedRange
 from state.multiset.changes import LoadedEntries
+from state.multiset.matching import EntriesToMatch, groups_of_entries
 from state.multiset.probing import EVER, Matching, SpreadHistory, SpreadProber, Touched
 from state.multiset.spread import BLOCK_ENTRIES, EXPIRY, STATE
 from state.multiset.strategy import HistoryPolicy, Strategy
@@ -33,7 +32,7 @@ from state.multiset.text import (
     is_spread,
     parse_packed,
 )
-from state.multiset.vectors import bytes_of, is_among, order_of
+from state.multiset.vectors import is_among, order_of
 from state.multiset.walk import IndexWalk
 
 if TYPE_CHECKING:
@@ -45,10 +44,6 @@ if TYPE_CHECKING:
     from state.backends.interface import EpochTransaction, Read, Write
 
     Integers = NDArray[np.int64]
-
-
-_FEW_MATCHES = 256
-"""Up to so many entries are compared one by one: starting Arrow's kernels would take longer."""
 
 
 @dataclass(slots=True)
@@ -307,7 +302,11 @@ class HistoryLoader:
             shown[remains] = sequence[entry_key.searchsorted(remains, side="right") - 1]
         entries = LoadedEntries(
             key=entry_key,
-            group=self._groups_of(entry_key, sequence, packed, packed_entry),
+            group=groups_of_entries(
+                self._touched,
+                self._matching,
+                EntriesToMatch(count, entry_key, sequence, packed, packed_entry, spread),
+            ),
             sequence=sequence,
             size=size,
             following=following,
@@ -357,90 +356,6 @@ class HistoryLoader:
             is_whole = packed.owner < whole_count
             written_ms = np.where(is_whole, _whole_written_ms(packed)[packed.owner], written_ms)
         return written_ms > self._until_ms
-
-    def _groups_of(
-        self,
-        entry_key: Integers,
-        sequence: Integers,
-        packed: PackedHistories,
-        packed_entry: Integers,
-    ) -> Integers:
-        """The group of changes that matches each loaded entry, -1 where none does."""
-        group = np.full(entry_key.size, -1, np.int64)
-        is_packed = np.ones(len(self._keys) + 1, np.bool_)
-        for key, history in self._spread.items():
-            is_packed[key] = False
-            low, high = entry_key.searchsorted([key, key + 1])
-            found = is_among(history.found, sequence[low:high]).nonzero()[0]
-            place = low + np.searchsorted(sequence[low:high], history.found[found])
-            group[place] = history.found_group[found]
-        groups = self._groups_in_question(entry_key[is_packed[entry_key]])
-        if not groups.size:
-            return group
-        wanted = np.zeros(len(self._keys), np.bool_)
-        wanted[self._touched.group_key[groups]] = True
-        candidates = (is_packed[entry_key] & wanted[entry_key]).nonzero()[0]
-        rows = packed.rows(packed_entry[candidates])
-        matches = self._matching.of_rows(rows)
-        owner = entry_key[candidates]
-        if 2 * candidates.size <= groups.size:
-            groups = self._matching.narrow(groups, rows)
-            if not groups.size:
-                return group
-        match = self._match_few if candidates.size <= _FEW_MATCHES else self._match_many
-        match(group, candidates, owner, matches, groups)
-        return group
-
-    def _match_few(
-        self,
-        group: Integers,
-        candidates: Integers,
-        owner: Integers,
-        matches: pa.BinaryArray,
-        groups: Integers,
-    ) -> None:
-        """Write the groups of candidates into `group`, one by one."""
-        wanted = set(bytes_of(matches))
-        keys = self._touched.group_key[groups].tolist()
-        probes = bytes_of(self._matching.of_groups(groups))
-        known = {
-            pair: number
-            for pair, number in zip(zip(keys, probes, strict=True), groups.tolist(), strict=True)
-            if pair[1] in wanted
-        }
-        pairs = zip(owner.tolist(), bytes_of(matches), strict=True)
-        group[candidates] = [known.get(pair, -1) for pair in pairs]
-
-    def _match_many(
-        self,
-        group: Integers,
-        candidates: Integers,
-        owner: Integers,
-        matches: pa.BinaryArray,
-        groups: Integers,
-    ) -> None:
-        """Write the groups of candidates into `group`, all at once."""
-        probes = self._matching.of_groups(groups).dictionary_encode()
-        code = pc.index_in(matches, value_set=probes.dictionary).fill_null(-1).to_numpy()
-        hit = (code >= 0).nonzero()[0]
-        # The same upsert key may be in question for several keys: compare (key, code) pairs.
-        width = len(probes.dictionary)
-        pairs = self._touched.group_key[groups] * width + probes.indices.to_numpy()
-        by_pair = np.argsort(pairs)
-        wanted_pairs = owner[hit] * width + code[hit]
-        place = np.minimum(np.searchsorted(pairs[by_pair], wanted_pairs), pairs.size - 1)
-        same = pairs[by_pair[place]] == wanted_pairs
-        group[candidates[hit[same]]] = groups[by_pair[place[same]]]
-
-    def _groups_in_question(self, keys: Integers) -> Integers:
-        """Groups that an entry of these keys could match to any effect."""
-        has_entries = np.zeros(len(self._keys) + 1, np.bool_)
-        has_entries[keys] = True
-        asked = has_entries[self._touched.group_key]
-        if not self._touched.replace:
-            # Where every addition is a new entry, an old one matters only to a retraction.
-            asked = asked & self._touched.group_retracts
-        return asked.nonzero()[0]
 
 
 def _whole_written_ms(packed: PackedHistories) -> Integers:

@@ -31,7 +31,7 @@ from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.functions import AGGREGATE_FUNCTIONS, aggregate_type
 from service.sql.rex import call, cast, inputs_of, literal, ref, type_of
 from service.sql.terms import GROUPING, AggregateCall
-from state.types import TypeRoot
+from state.types import NUMBER_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,7 +95,11 @@ class Grouping:
         self._made: Relation | None = None
 
     def group_by(self, group: exp.Expression | None) -> None:
-        """Take over GROUP BY."""
+        """Take over GROUP BY.
+
+        Raises:
+            SqlError: A group means nothing, or is none that we plan.
+        """
         if group is None:
             return
         nodes = list(group.expressions)
@@ -278,7 +282,7 @@ class Grouping:
             raise ValidationError(
                 f"{name} does not take {len(arguments)} arguments", self._at(node)
             )
-        if name in ("SUM", "AVG") and given[0].root not in types.NUMERIC:
+        if name in ("SUM", "AVG") and given[0].root not in NUMBER_ROOTS:
             raise ValidationError(f"{name} needs a number", self._at(node))
         if name == "COUNT" and not is_distinct and not types.any_nullable(given):
             arguments = []

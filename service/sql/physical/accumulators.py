@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from service.sql.errors import UnsupportedSql
 from service.sql.terms import AggregateCall, Row
-from service.sql.types import BIGINT, DOUBLE, NUMERIC, STRING
-from state.types import INTEGER_BITS, LogicalType, TypeRoot
+from service.sql.types import BIGINT, DOUBLE, STRING
+from state.types import INTEGER_BITS, NUMBER_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +139,7 @@ def _average_sum(value: LogicalType) -> LogicalType:
         return BIGINT
     if value.root is TypeRoot.DECIMAL:
         return LogicalType(TypeRoot.DECIMAL, precision=38, scale=value.scale)
-    assert value.root in NUMERIC, "an average is of numbers"
+    assert value.root in NUMBER_ROOTS, "an average is of numbers"
     return DOUBLE
 
 

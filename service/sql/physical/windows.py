@@ -50,12 +50,7 @@ def window_aggregate(
     )
     grouping = tuple(_place(outputs[position], places) for position in plain)
     calls = tuple(
-        replace(
-            call,
-            name=name,
-            arguments=tuple(_place(outputs[each], places) for each in call.arguments),
-            filter=None if call.filter is None else _place(outputs[call.filter], places),
-        )
+        replace(call.over(lambda each: _place(outputs[each], places)), name=name)
         for call, name in zip(
             relation.calls, relation.row.names[len(relation.grouping) :], strict=True
         )
