@@ -72,6 +72,7 @@ def described(kind: str, ttl: TtlConfig) -> StateDescriptor:
 
 
 def any_ttl(chance: random.Random) -> TtlConfig:
+    incremental = chance.choice([0, 1, 3])
     return TtlConfig(
         TTL_MS,
         chance.choice([each for each in UpdateType if each is not UpdateType.DISABLED]),
@@ -79,7 +80,8 @@ def any_ttl(chance: random.Random) -> TtlConfig:
         chance.choice([TimeCharacteristic.PROCESSING, TimeCharacteristic.EVENT_BY_PROCESSING]),
         Cleanup(
             background_keys_max=chance.choice([5, 17, 25, 100]),
-            incremental_entries=chance.choice([0, 1, 3]),
+            incremental_entries=incremental,
+            incremental_on_record=incremental > 0 and chance.random() < 0.5,
             by_timer=chance.random() < 0.2,
         ),
     )
