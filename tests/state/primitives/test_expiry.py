@@ -16,13 +16,23 @@ from tests.state.primitives.driver import Driver, Operation, descriptor
 if TYPE_CHECKING:
     from state.testing.stand import Stand
 
+
+async def fill_multiset(state: Any) -> None:
+    for row in (1, 2, 3):
+        await state.append(row)
+
+
 FILL: dict[str, Operation] = {
     "value": lambda s: s.update(1),
     "reducing": lambda s: s.add(1),
     "aggregating": lambda s: s.add(1),
     "list": lambda s: s.add_all([1, 2, 3]),
     "map": lambda s: s.put_all({1: 1, 2: 2, 3: None}),
+    "sorted_map": lambda s: s.put((1,), [1, 2, 3]),
+    "multiset": lambda s: fill_multiset(s),
 }
+ELEMENTS = {kind: 1 if kind in ("value", "reducing", "aggregating") else 3 for kind in FILL}
+"""How many elements that gives a key."""
 KINDS = pytest.mark.parametrize("kind", FILL)
 BOTH = pytest.mark.parametrize("layout", LAYOUTS)
 
@@ -44,7 +54,7 @@ def test_an_epoch_without_a_record_removes_what_is_due(
     state = driver(stand, kind, layout)
     for ms, key in ((0, "a"), (10, "b"), (20, "c")):
         state.at(ms, FILL[kind], key=key)
-    elements = 1 if kind not in ("list", "map") else 3
+    elements = ELEMENTS[kind]
 
     assert state.clean(99) == 0
     assert state.clean(110) == 2 * elements
@@ -99,12 +109,12 @@ def test_what_an_epoch_refreshed_stays(stand: Stand, layout: str) -> None:
     assert due(state) == [(b'["k"]', 100.0)]
 
 
-@pytest.mark.parametrize("kind", ["value", "map"])
+@KINDS
 def test_the_background_is_bounded_and_takes_the_oldest_first(stand: Stand, kind: str) -> None:
     state = driver(stand, kind, "packed", cleanup=Cleanup(background_keys_max=4))
     for ms in range(10):
         state.at(ms, FILL[kind], key=f"k{ms}")
-    elements = 1 if kind == "value" else 3
+    elements = ELEMENTS[kind]
 
     assert [state.clean(500) for _ in range(4)] == [4 * elements, 4 * elements, 2 * elements, 0]
     assert state.names() == []
@@ -217,7 +227,7 @@ def test_every_kind_is_cleaned_by_records_alone(stand: Stand, kind: str) -> None
     state = driver(stand, kind, "packed", cleanup=cleanup)
     for each in range(3):
         state.at(0, FILL[kind], key=f"k{each}")
-    elements = 3 if kind in ("list", "map") else 1
+    elements = ELEMENTS[kind]
 
     removed = [paid_for(state, [0] * each, []) // elements for each in (0, 1, 2)]
 

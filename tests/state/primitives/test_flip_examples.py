@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from state.backends.interface import HashGet, SortedRange
-from state.descriptors import JSON, MultisetDescriptor, SortedMapDescriptor
-from state.lexicographic import lexicographic_codec
 from state.primitives.multisets import (
     Added,
     NotFound,
@@ -29,12 +27,10 @@ from state.primitives.multisets import (
 )
 from state.testing.sessions import LAYOUTS
 from state.ttl import Cleanup, TtlConfig, UpdateType
-from state.types import parse_type
 from tests.state.primitives.driver import Driver, descriptor
-from tests.state.primitives.multisets import ON_KEY, multiset
+from tests.state.primitives.multisets import multiset
 
 if TYPE_CHECKING:
-    from state.descriptors import StateDescriptor
     from state.testing.stand import Stand
     from tests.state.primitives.driver import Operation
 
@@ -57,28 +53,19 @@ EXAMPLE: dict[str, tuple[Operation, Operation, Operation, Any]] = {
     ),
     "multiset": (
         lambda s: s.add(["k", 1]),
-        lambda s: s.add(["k", 2]),
-        lambda s: s.find(["k", 2]),
-        SequencedRow(1, ["k", 2], 2),
+        lambda s: s.add(["k", 1]),
+        lambda s: s.find(["k", 1]),
+        SequencedRow(1, ["k", 1], 2),
     ),
 }
 """By kind: what makes A, updates it and reads it, and what the read gives."""
-
-
-def described(kind: str, ttl: TtlConfig) -> StateDescriptor:
-    if kind == "sorted_map":
-        order = lexicographic_codec([parse_type("BIGINT NOT NULL")])
-        return SortedMapDescriptor(name="state", key_codec=order, codec=JSON, ttl=ttl)
-    if kind == "multiset":
-        return MultisetDescriptor(name="state", codec=JSON, match=ON_KEY, ttl=ttl)
-    return descriptor(kind, ttl)
 
 
 @BOTH
 @pytest.mark.parametrize("kind", EXAMPLE)
 def test_the_worked_example_of_flip_25(stand: Stand, kind: str, layout: str) -> None:
     create, update, read, shown = EXAMPLE[kind]
-    state = Driver(stand, described(kind, FLIP_25), LAYOUTS[layout])
+    state = Driver(stand, descriptor(kind, FLIP_25), LAYOUTS[layout])
 
     def timers() -> list[tuple[bytes, float]]:
         (scores,) = state.sessions.fetch(SortedRange(0, b"state:expiry", -1, 10**15))
@@ -104,7 +91,7 @@ def test_the_worked_example_of_flip_25(stand: Stand, kind: str, layout: str) -> 
 
 def test_the_stamps_of_flip_25s_example(stand: Stand) -> None:
     """`lastModifiedTs` as the FLIP writes it: 0, 2, 15."""
-    state = Driver(stand, described("value", FLIP_25), LAYOUTS["packed"])
+    state = Driver(stand, descriptor("value", FLIP_25), LAYOUTS["packed"])
     create, update, read, _ = EXAMPLE["value"]
 
     seen = []
