@@ -25,10 +25,10 @@ from state.primitives.multisets import (
     RemovedOther,
     SequencedRow,
 )
+from state.testing.multisets import multiset
 from state.testing.sessions import LAYOUTS
 from state.ttl import Cleanup, TtlConfig, UpdateType
 from tests.state.primitives.driver import Driver, descriptor
-from tests.state.primitives.multisets import multiset
 
 if TYPE_CHECKING:
     from state.testing.stand import Stand
