@@ -148,7 +148,9 @@ class OperatorTask:
             # What an operator raised may hold values of rows: its words stay here.
             raise _told(error) from None
         except (StateError, OperatorError) as error:
-            raise WorkerError(error.code, f"{error} ({self._where(error, epoch)})") from None
+            hint = getattr(error, "hint", "")
+            text = f"{error} ({self._where(error, epoch)})"
+            raise WorkerError(error.code, f"{text}; {hint}" if hint else text) from None
 
     def _where(self, error: Exception, epoch: int) -> str:
         """Where an error happened: what the controller told, or else what is known here."""

@@ -32,6 +32,7 @@ from state.types import (
 )
 from state.values import (
     CodecError,
+    StoredTextCorrupt,
     canonical_decoder,
     canonical_encoder,
     double_json,
@@ -139,7 +140,7 @@ def columns_of(types: Sequence[LogicalType], rows: Sequence[bytes] | pa.Array) -
     """Canonical rows as typed columns.
 
     Raises:
-        CodecError: A row is no canonical row of these types.
+        StoredTextCorrupt: A row is no canonical row of these types.
     """
     if isinstance(rows, pa.Array | pa.ChunkedArray):
         rows = rows.to_pylist()
@@ -148,10 +149,10 @@ def columns_of(types: Sequence[LogicalType], rows: Sequence[bytes] | pa.Array) -
         # One flat array: a list for each row would cost more than parsing it.
         values = orjson.loads(b"[" + b",".join([row[1:-1] for row in rows]) + b"]") if count else []
         if len(values) != count * len(rows):
-            raise CodecError(None, f"canonical rows of {count} values", "other bytes")
+            raise StoredTextCorrupt(f"canonical rows of {count} values")
         return [_read(logical, values[at::count]) for at, logical in enumerate(types)]
     except (TypeError, ArithmeticError, orjson.JSONDecodeError, pa.ArrowException):
-        raise CodecError(None, f"canonical rows of {count} values", "other bytes") from None
+        raise StoredTextCorrupt(f"canonical rows of {count} values") from None
 
 
 def leading_columns_of(

@@ -121,8 +121,8 @@ class CollectionCell(Cell):
             self._floor_ms = self.indexed_ms = header.oldest_ms
             return
         self.elements = self._handle.parse(header.next_number, lines)
-        if len(self.elements) != len(lines) or not lines:
-            raise StateCorrupt("a packed collection is empty or has a field twice")
+        if len(self.elements) != len(lines):
+            raise StateCorrupt("a packed collection has a field twice")
         self.size = len(self.elements)
         self.is_complete = True
         # A truncated text ends in a truncated element; others are looked at when they are needed.

@@ -55,7 +55,7 @@ class MapHandle(CollectionHandle, Generic[K, T]):
         if cell is None or not cell.is_complete or (start := cell.plain_start()) < 0:
             element = await self._read(user_key)
             return None if element is None else self.value_of(element)
-        self.accesses += 1
+        self.count_access()
         element = cell.elements.get(self._keys.encode(user_key))
         if element is None:
             return None

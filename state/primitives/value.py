@@ -220,8 +220,8 @@ class FieldHandle(StateHandle[FieldCell]):
         cell = self.cells.get(self.session.stored_key)
         if cell is None or not cell.is_loaded:
             cell = await self.loaded()
-        else:
-            self.accesses += 1
+        elif self.accesses is not None:
+            self.count_access()
         return cell.plain or self._shown(cell)
 
     def _shown(self, cell: FieldCell) -> bytes | None:
@@ -295,8 +295,8 @@ class ValueHandle(FieldHandle, Generic[T]):
         cell = self.cells.get(self.session.stored_key)
         if cell is None or not cell.is_loaded:
             cell = await self.loaded()
-        else:
-            self.accesses += 1
+        elif self.accesses is not None:
+            self.count_access()
         json = cell.plain or self._shown(cell)
         return None if json is None else self._codec.decode(json)
 
