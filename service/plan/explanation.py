@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from service.plan.changelog_modes import node_modes
+from service.plan.deadline import check_time
 from service.plan.findings import Finding, validate
 from service.plan.keys import upsert_keys
 from service.plan.state_ttl import StateTtl, state_ttls
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from service.plan.changelog_mode import ChangelogMode
     from service.plan.document import CompiledPlan
     from service.plan.nodes import ExecNode
+
+
+_LEVELS_DRAWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +109,18 @@ def _facts(plan: CompiledPlan, default_ttl_ms: int) -> dict[int, _Facts]:
 def _tree(facts: dict[int, _Facts], plan: CompiledPlan, line: Callable[[_Facts], str]) -> str:
     """The trees of all sinks, as Flink draws them; a node that is used twice is drawn once.
 
-    Without recursion: a plan may be as deep as it has nodes.
+    Without recursion: a plan may be as deep as it has nodes. Below `_LEVELS_DRAWN` the stems are
+    left out, and the level is said instead, or the text would grow with the square of the depth.
     """
     lines: list[str] = []
     drawn: set[int] = set()
     for sink in plan.sinks:
         if lines:
             lines.append("")
-        pending = [(sink.id, "", "")]
+        pending = [(sink.id, 0, "", "")]
         while pending:
-            node_id, lead, below = pending.pop()
+            check_time()
+            node_id, level, lead, below = pending.pop()
             if node_id in drawn:
                 lines.append(f"{lead}Reused(node={node_id})")
                 continue
@@ -124,7 +130,10 @@ def _tree(facts: dict[int, _Facts], plan: CompiledPlan, line: Callable[[_Facts],
             last = len(inputs) - 1
             for at, each in reversed(list(enumerate(inputs))):
                 arm, stem = ("+- ", "   ") if at == last else (":- ", ":  ")
-                pending.append((each, below + arm, below + stem))
+                if level < _LEVELS_DRAWN:
+                    pending.append((each, level + 1, below + arm, below + stem))
+                else:
+                    pending.append((each, level + 1, f"{below}(level {level + 1}) {arm}", below))
     return "\n".join(lines)
 
 
