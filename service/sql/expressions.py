@@ -13,7 +13,7 @@ from service.plan.rex import Bound, Call, Literal, Rex, SargLiteral, SargRange, 
 from service.sql import literals, types
 from service.sql.coercion import TIMES, as_branch, as_comparable
 from service.sql.deadline import check_time
-from service.sql.dialect import position_of
+from service.sql.dialect import JsonAggregate, position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.functions import (
     AGGREGATE_FUNCTIONS,
@@ -421,4 +421,5 @@ _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] =
     exp.Floor: ExpressionBinder._named,
     exp.Ceil: ExpressionBinder._named,
     exp.Anonymous: ExpressionBinder._function,
+    JsonAggregate: ExpressionBinder._function,
 }
