@@ -46,6 +46,15 @@ DIFFERENT = {
     "json json array order": "ORDER BY in it is refused: Flink drops it",
     "statistics dev over": "VAR_SAMP .. OVER is refused by name",
     "two-phase array two phase of row": "ARRAY_AGG of a row in two phases is refused by name",
+    "merged-columns natural key column": "a plain name of NATURAL JOIN: Flink calls it ambiguous",
+    "merged-columns natural where key": "as the one before",
+    "merged-columns natural three": "Flink merges all three columns, of which one is enough",
+    "merged-columns using three": "merged twice after a FULL JOIN: Flink compares half of it",
+    "merged-columns using three inner": "as NATURAL JOIN of three",
+    "merged-columns using three left": "as NATURAL JOIN of three",
+    "merged-columns using three star": "as NATURAL JOIN of three",
+    "merged-columns using full group": "the name of a merged column that is grouped by",
+    "merged-columns natural left select k": "a condition goes to what equals its column, too",
 }
 """Recorded plans that ours differ from, with the reason."""
 
