@@ -189,7 +189,7 @@ class StatementRunner:
                 explain_statement, self._session.session, statement.subjects, statement.details
             )
         document = await self._plan_at(statement.uri)
-        return await in_thread(self._plan_explained, document, statement)
+        return await self._planning.run(self._plan_explained, document, statement)
 
     def _plan_explained(self, document: PlanDocument, statement: Explain) -> str:
         plan = self._whole(document)
@@ -200,9 +200,9 @@ class StatementRunner:
     async def _start(self, document: PlanDocument) -> dict[str, str]:
         """A pipeline of a plan, started."""
         services = self._services
-        plan = await in_thread(self._whole, document)
+        plan = await self._planning.run(self._whole, document)
         options = self._options().settled(self._settings.execution)
-        plan = await in_thread(admit, dict(plan.document), options, self._settings)
+        plan = await self._planning.run(admit, dict(plan.document), options, self._settings)
         name = self._session.options.get(_NAME) or pipeline_name(plan)
         record = await in_thread(
             services.registry.create,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from service.plan.changelog_modes import node_modes
+from service.plan.deadline import check_time
 from service.plan.findings import Finding, validate
 from service.plan.keys import upsert_keys
 from service.plan.state_ttl import StateTtl, state_ttls
@@ -105,10 +106,15 @@ def _facts(plan: CompiledPlan, default_ttl_ms: int) -> dict[int, _Facts]:
 
 def _tree(facts: dict[int, _Facts], plan: CompiledPlan, line: Callable[[_Facts], str]) -> str:
     """The trees of all sinks."""
+
+    def timed_line(node_id: int) -> str:
+        check_time()
+        return line(facts[node_id])
+
     return draw_trees(
         (sink.id for sink in plan.sinks),
         {node_id: each.inputs for node_id, each in facts.items()},
-        lambda node_id: line(facts[node_id]),
+        timed_line,
         lambda node_id: f"Reused(node={node_id})",
     )
 

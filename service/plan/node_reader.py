@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, get_args
 
 from service.plan.changelog_mode import ChangelogMode
+from service.plan.deadline import check_time
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import (
     DurationError,
@@ -70,6 +71,7 @@ def read_node(value: Any, path: str, catalog: Mapping[str, Mapping[str, Any]] | 
     Raises:
         PlanError: It is malformed, or has a type, version or table that is not known.
     """
+    check_time()
     node = JsonObject.of(value, path, "a node")
     node_id = node.integer("id")
     node = JsonObject(node.value, path, node_id)

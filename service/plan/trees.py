@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+LEVELS_DRAWN = 200
+
 
 def draw_trees(
     roots: Iterable[int],
@@ -24,7 +26,8 @@ def draw_trees(
 ) -> str:
     """A tree for each root, an empty line between; a node that is used twice is drawn once.
 
-    Without recursion: a plan may be as deep as it has nodes.
+    Without recursion: a plan may be as deep as it has nodes. Below `LEVELS_DRAWN` the stems are left
+    out and the level is said instead, or the text would grow with the square of the depth.
 
     Args:
         roots: Ids of the nodes on top.
@@ -37,9 +40,9 @@ def draw_trees(
     for root in roots:
         if lines:
             lines.append("")
-        pending = [(root, "", "")]
+        pending = [(root, 0, "", "")]
         while pending:
-            node, lead, below = pending.pop()
+            node, level, lead, below = pending.pop()
             if node in drawn:
                 lines.append(lead + again(node))
                 continue
@@ -48,5 +51,8 @@ def draw_trees(
             last = len(inputs[node]) - 1
             for at, each in reversed(list(enumerate(inputs[node]))):
                 arm, stem = ("+- ", "   ") if at == last else (":- ", ":  ")
-                pending.append((each, below + arm, below + stem))
+                if level < LEVELS_DRAWN:
+                    pending.append((each, level + 1, below + arm, below + stem))
+                else:
+                    pending.append((each, level + 1, f"{below}(level {level + 1}) {arm}", below))
     return "\n".join(lines)

@@ -11,10 +11,11 @@ from service.sql import types
 from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, Sort, Union, Values
 from service.sql.binder.grouping import Grouping, has_aggregates
 from service.sql.binder.hints import read_hints
+from service.sql.binder.merging import Bound
 from service.sql.binder.over import OverBinder
 from service.sql.binder.scalar_subqueries import ScalarSubqueries, subqueries
 from service.sql.binder.subqueries import SubqueryBinder, is_subquery
-from service.sql.binder.tables import Bound, TableBinder, table_relation
+from service.sql.binder.tables import TableBinder, table_relation
 from service.sql.catalogue import COLUMNS_MAX, CatalogTable
 from service.sql.dialect import parse_query, position_of
 from service.sql.errors import SqlTooLarge, UnsupportedSql, ValidationError
@@ -110,7 +111,7 @@ class QueryBinder:
     def _select(self, node: exp.Select) -> Relation:
         self._refuse(node)
         bound = self._from(node)
-        scope = Scope(bound.sources, self._outer)
+        scope = Scope(bound.sources, self._outer, bound.merged)
         relation = self._where(bound.relation, node, scope)
         hints = read_hints(node, self._fragment)
         ttl = hints.ttl.get(bound.alias) if bound.alias is not None else None
@@ -215,8 +216,8 @@ class QueryBinder:
         for item in node.expressions:
             star = _star(item)
             if star is not None:
-                for index, name in scope.star(star or None, self._at(item)):
-                    expressions.append(ref(index, _type_at(scope, index)))
+                for column, name in scope.star(star or None, self._at(item)):
+                    expressions.append(column)
                     names.append(name)
                 continue
             inner = item.this if isinstance(item, exp.Alias) else item
@@ -446,11 +447,3 @@ def _named_windows(node: exp.Select) -> dict[str, exp.Expression]:
 
 def _ordering(at: int, key: exp.Expression) -> Ordering:
     return Ordering(at, not key.args.get("desc"), not key.args.get("nulls_first"))
-
-
-def _type_at(scope: Scope, index: int) -> LogicalType:
-    return next(
-        source.row.types[index - source.offset]
-        for source in scope.sources
-        if source.offset <= index < source.offset + len(source.row)
-    )

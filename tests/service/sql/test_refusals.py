@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from service.deadline import time_limit
 from service.sql import PlanningError, UnsupportedSql, ValidationError, compile_script
-from service.sql.deadline import time_limit
 from tests.service.sql.scripts import WITH, plan
 
 TIMED = (
