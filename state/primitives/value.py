@@ -308,6 +308,18 @@ class ValueHandle(FieldHandle, Generic[T]):
         json = self._codec.encode(value)
         self._put((await self.loaded()) if self._keeps_creation else self.cell(), json)
 
+    def read_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """What `value` shows of many stored keys, as JSON; all of them are loaded. Cost: none."""
+        self.accesses += len(keys)
+        cells = map(self.cells.__getitem__, keys)
+        return [each.plain or self._shown(each) for each in cells]
+
+    def write_all_json(self, keys: Sequence[bytes], jsons: Iterable[bytes]) -> None:
+        """As `update` of each of these stored keys, which are loaded. Cost: none."""
+        self.accesses += len(keys)
+        for key, json in zip(keys, jsons, strict=True):
+            self._put(self.cells[key], json)
+
 
 class MergingHandle(FieldHandle, Generic[A]):
     """What reducing and aggregating state share: a value that others are folded into."""
