@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from operators.changelog import Row, RowKind
+    from operators.keyed_columns import ColumnarPath
     from state.descriptors import StateDescriptor, TimersDescriptor
     from state.execution.timers import TimerService
     from state.primitives.session import StateSession
@@ -269,6 +270,10 @@ class KeyedOperator(ABC):
     takes_bundles: bool = False
     """Hand all changes of a key in an epoch over at once even where `spec.bundles` is not set: for
     operators that then emit for each change, but read and write their state once."""
+
+    columnar: ColumnarPath | None = None
+    """A second path for whole epochs of its only input, on columns, once `open` was called; what it
+    reads is in `prefetched`. None: there is none."""
 
     @property
     def states(self) -> tuple[StateDescriptor, ...]:

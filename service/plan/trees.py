@@ -26,7 +26,7 @@ def draw_trees(
 ) -> str:
     """A tree for each root, an empty line between; a node that is used twice is drawn once.
 
-    Without recursion: a plan may be as deep as it has nodes. Below `LEVELS_DRAWN` the stems are left
+    Without recursion: a plan may be as deep as it has nodes. Below `LEVELS_DRAWN` stems are left
     out and the level is said instead, or the text would grow with the square of the depth.
 
     Args:
