@@ -101,6 +101,7 @@ class StateHandle(ABC, Generic[C]):
         self.expired_before = before if len(before) == STAMP_SIZE else b""
         """Stored elements with a stamp of the usual length that are below this are expired."""
         self._live_after = self._least_live()
+        self._plain_heads: dict[bytes, bool] = {}
         self.has_usual_stamps = (
             self._live_after < _NEVER
             and self._writes_alike
@@ -330,9 +331,24 @@ class StateHandle(ABC, Generic[C]):
             return -1
         # Elements that were written together share their stamp.
         for head in {text[:STAMP_SIZE] for text in texts}:
-            if not (is_usual_stamp(head) and head + b"\xff" > live_after):
+            if not self.is_plain_head(head):
                 return -1
         return STAMP_SIZE
+
+    def is_plain_head(self, head: bytes) -> bool:
+        """Whether elements that begin with a stamp, of `STAMP_SIZE` bytes, are read as they are.
+
+        Few stamps are met in an epoch, each many times.
+        """
+        found = self._plain_heads.get(head)
+        if found is None:
+            found = is_usual_stamp(head) and head + b"\xff" > self._live_after
+            self._plain_heads[head] = found
+        return found
+
+    def is_usual(self, head: bytes) -> bool:
+        """Whether the first `STAMP_SIZE` bytes of an element are a stamp of the usual length."""
+        return self.is_plain_head(head) or is_usual_stamp(head)
 
     def live_jsons(self, texts: Collection[bytes]) -> Sequence[bytes] | None:
         """The JSON of stored elements that a read takes as they are.

@@ -41,6 +41,8 @@ R = TypeVar("R")
 
 _BARE: Final = b"A"
 """Elements with a stamp are below this, as '@' is."""
+_STAMP_END: Final = STAMP_SIZE - 1
+"""Where the space behind a usual stamp is."""
 
 
 class FieldCell(Cell):
@@ -136,14 +138,19 @@ class FieldHandle(StateHandle[FieldCell]):
             cell.judge_again()
 
     def load_all(self, cells: Iterable[FieldCell], texts: Iterable[bytes | None]) -> None:
-        """Load many cells, unless they are settled."""
-        is_bare = not self.may_have_stamps
+        """Load many cells, unless they are settled; what is loaded is mostly read, too."""
+        is_bare, live_after = not self.may_have_stamps, self._live_after
         for cell, text in zip(cells, texts, strict=True):
-            if not cell.is_loaded:
-                cell.is_loaded = True
-                cell.stored = text
-                if is_bare:
-                    cell.plain = text
+            if cell.is_loaded:
+                continue
+            cell.is_loaded = True
+            cell.stored = text
+            if is_bare:
+                cell.plain = text
+            # As `plain_json`, for there is nothing that is done more often. Its first space: behind
+            # a shorter stamp there may be one in a string here.
+            elif text is not None and live_after < text < _BARE and text.find(b" ") == _STAMP_END:
+                cell.plain = text[STAMP_SIZE:]
 
     def write_all(self, cells: Iterable[FieldCell], batch: WriteBatch) -> None:
         """Give what must be stored of all cells, and what the expiry index must be told.
@@ -226,19 +233,6 @@ class FieldHandle(StateHandle[FieldCell]):
 
     def _shown(self, cell: FieldCell) -> bytes | None:
         """The element's JSON, where it is not known to be read as it is."""
-        if not cell.is_put:
-            text = cell.stored
-            if text is None:
-                return None
-            # As `plain_json`, for there is nothing that is done more often.
-            if (
-                isinstance(text, bytes)
-                and self._live_after < text < _BARE
-                # Its first space: behind a shorter stamp there may be one in a string here.
-                and text.find(b" ") == STAMP_SIZE - 1
-            ):
-                json = cell.plain = text[STAMP_SIZE:]
-                return json
         element = cell.element
         if element is None:
             return None
