@@ -36,7 +36,7 @@ from state.multiset.vectors import is_among, order_of
 from state.multiset.walk import IndexWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -165,9 +165,7 @@ class HistoryLoader:
     ) -> tuple[list[bytes | None], dict[int, SpreadHistory]]:
         """Round trips 1 to 3: values of all keys, and what is needed of spread ones."""
         by_group = self._by_key_group(range(len(self._keys)))
-        reads: list[Read] = [
-            HashGet(each, STATE, [self._keys[i] for i in members]) for each, members in by_group
-        ]
+        reads = self._value_reads(by_group)
         first_due = len(reads)
         if self._until_ms is not None:
             limit = self._policy.due_keys_max
@@ -179,9 +177,7 @@ class HistoryLoader:
         reads += self._walk.reads()
         replies = self._transaction.fetch(reads)
         values: list[bytes | None] = [None] * len(self._keys)
-        for (_, members), reply in zip(by_group, replies, strict=False):
-            for index, value in zip(members, reply, strict=True):
-                values[index] = value
+        _take_values(values, by_group, replies)
         due = self._add_due_keys(key_groups, replies[first_due:first_walk])
         due += self._add_walked_keys(replies[first_walk:])
         values += [None] * len(due)
@@ -193,9 +189,7 @@ class HistoryLoader:
         """Round trips 2 and 3: values of due keys, and blocks of spread histories."""
         open_ = [i for i, value in enumerate(values) if value is not None and is_spread(value)]
         by_group = self._by_key_group(due)
-        reads: list[Read] = [
-            HashGet(each, STATE, [self._keys[i] for i in members]) for each, members in by_group
-        ]
+        reads = self._value_reads(by_group)
         prober = self._prober()
         # A due key may be spread: with its value comes what is needed then.
         probes = prober.probes([*open_, *due], values, self._until_ms)
@@ -204,9 +198,7 @@ class HistoryLoader:
         if not reads:
             return {}
         replies = self._transaction.fetch(reads)
-        for (_, members), reply in zip(by_group, replies, strict=False):
-            for index, value in zip(members, reply, strict=True):
-                values[index] = value
+        _take_values(values, by_group, replies)
         spread = prober.take(probes, values, replies[first_probe:])
         if reads := prober.block_reads(spread):
             prober.take_blocks(spread, self._transaction.fetch(reads))
@@ -218,29 +210,32 @@ class HistoryLoader:
         """Append keys that are due and not touched; their indices."""
         if not any(replies):
             return []
-        known = set(self._keys)
-        first, groups = len(self._keys), []
-        for key_group, reply in zip(key_groups, replies, strict=True):
-            for key, _ in reply:
-                if key not in known:
-                    self._keys.append(key)
-                    groups.append(key_group)
-        self._key_groups = np.append(self._key_groups, np.array(groups, np.int64))
-        return list(range(first, len(self._keys)))
+        due = ([key for key, _ in reply] for reply in replies)
+        return self._append_keys(zip(key_groups, due, strict=True))
 
     def _add_walked_keys(self, replies: Sequence[Any]) -> list[int]:
         """Append keys of key groups that are walked, as if they were due; their indices."""
         scans = self._walk.scans(replies)
         if not scans:
             return []
+        return self._append_keys(self._walk.keys(self._transaction.fetch(scans)))
+
+    def _append_keys(self, found: Iterable[tuple[int, Iterable[bytes]]]) -> list[int]:
+        """Append those of the keys, by key group, that are not there yet; their indices."""
         known = set(self._keys)
         first, groups = len(self._keys), []
-        for key_group, keys in self._walk.keys(self._transaction.fetch(scans)):
+        for key_group, keys in found:
             news = [key for key in keys if key not in known]
             self._keys += news
             groups += [key_group] * len(news)
         self._key_groups = np.append(self._key_groups, np.array(groups, np.int64))
         return list(range(first, len(self._keys)))
+
+    def _value_reads(self, by_group: Sequence[tuple[int, Sequence[int]]]) -> list[Read]:
+        """The values of keys, one read a key group."""
+        return [
+            HashGet(each, STATE, [self._keys[i] for i in members]) for each, members in by_group
+        ]
 
     def _by_key_group(self, indices: Sequence[int]) -> list[tuple[int, list[int]]]:
         """Indices of keys by key group."""
@@ -356,6 +351,17 @@ class HistoryLoader:
             is_whole = packed.owner < whole_count
             written_ms = np.where(is_whole, _whole_written_ms(packed)[packed.owner], written_ms)
         return written_ms > self._until_ms
+
+
+def _take_values(
+    values: list[bytes | None],
+    by_group: Sequence[tuple[int, Sequence[int]]],
+    replies: Sequence[Sequence[bytes | None]],
+) -> None:
+    """Put the replies to the reads of values, which come first, where their keys are."""
+    for (_, members), reply in zip(by_group, replies, strict=False):
+        for index, value in zip(members, reply, strict=True):
+            values[index] = value
 
 
 def _whole_written_ms(packed: PackedHistories) -> Integers:
