@@ -13,7 +13,7 @@ from service.sql.binder.grouping import Grouping, has_aggregates
 from service.sql.binder.hints import read_hints
 from service.sql.binder.merging import Bound
 from service.sql.binder.over import OverBinder
-from service.sql.binder.scalar_subqueries import ScalarSubqueries, subqueries
+from service.sql.binder.scalar_subqueries import ScalarSubqueries, conditions, subqueries
 from service.sql.binder.subqueries import SubqueryBinder, is_subquery
 from service.sql.binder.tables import TableBinder, table_relation
 from service.sql.catalogue import COLUMNS_MAX, CatalogTable
@@ -135,7 +135,7 @@ class QueryBinder:
         where = node.args.get("where")
         if where is None:
             return relation
-        parts = _parts(where.this)
+        parts = conditions(where.this)
         binder = ExpressionBinder(scope, self._fragment)
         joined = [part for part in parts if is_subquery(part)]
         valued = [part for part in parts if part not in joined and any(subqueries(part))]
@@ -155,8 +155,8 @@ class QueryBinder:
         if not parts:
             return relation
         values = ScalarSubqueries(self, self._fragment, scope)
-        relation = values.join(relation, parts, is_grouped=False)
         binder = ExpressionBinder(scope, self._fragment, values.meaning)
+        relation = values.join(relation, parts, binder, how="TRUE")
         condition = conjunction([binder.condition(part) for part in parts])
         assert condition is not None, "there is a condition at least"
         return Filter(relation, condition)
@@ -173,17 +173,14 @@ class QueryBinder:
         over = OverBinder(self._fragment, _named_windows(node))
         if node.args.get("group") is None and having is None and not has_aggregates(places):
             values = ScalarSubqueries(self, self._fragment, scope)
-            relation = values.join(relation, node.expressions, is_grouped=False)
             binder = self._with_over(scope, over, values)
-            return relation, binder
+            return values.join(relation, node.expressions, binder, how="VALUE"), binder
         inner = ExpressionBinder(scope, self._fragment)
         grouping = Grouping(relation, inner, self._fragment, _select_names(node))
         grouping.group_by(node.args.get("group"))
         grouping.aggregate(places)
         relation = grouping.relation(ttl)
         values = ScalarSubqueries(self, self._fragment, scope)
-        above_groups = [*node.expressions, *([having.this] if having is not None else [])]
-        relation = values.join(relation, above_groups, is_grouped=True)
 
         def special(part: exp.Expression) -> Expression | None:
             if isinstance(part, exp.Window):
@@ -193,7 +190,9 @@ class QueryBinder:
             return grouping.meaning(part)
 
         above = ExpressionBinder(scope, self._fragment, special)
+        relation = values.join(relation, node.expressions, above, how="VALUE", is_grouped=True)
         if having is not None:
+            relation = values.join(relation, [having.this], above, how="TRUE", is_grouped=True)
             relation = Filter(relation, above.condition(having.this))
         return relation, above
 
@@ -401,19 +400,6 @@ def _cast_row(side: Relation, wanted: tuple[LogicalType, ...]) -> Relation:
         for index, (given, target) in enumerate(zip(side.row.types, wanted, strict=True))
     )
     return Project(side, expressions, side.row.names)
-
-
-def _parts(node: exp.Expression) -> list[exp.Expression]:
-    """What AND joins."""
-    found, pending = [], [node]
-    while pending:
-        part = pending.pop()
-        inner = part.this if isinstance(part, exp.Paren) else part
-        if isinstance(inner, exp.And):
-            pending += [inner.expression, inner.this]
-        else:
-            found.append(part)
-    return found
 
 
 def _star(item: exp.Expression) -> str | None:
