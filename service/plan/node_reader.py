@@ -20,6 +20,7 @@ from service.plan.errors import (
     PlanError,
     UnknownNodeType,
 )
+from service.plan.node_shapes import check_shape
 from service.plan.node_types import NODE_TYPES
 from service.plan.nodes import (
     Ability,
@@ -93,6 +94,7 @@ def _read(
     for key in node_type.required:
         _required(node, key)
     _read_input_properties(node, node_type)
+    check_shape(node, node_type.short)
     read_view = _VIEWS.get(node_type.name)
     return ExecNode(
         id=node_id,
@@ -151,15 +153,14 @@ def _read_input_properties(node: JsonObject, node_type: NodeType) -> None:
         )
     for entry, path in node.items("inputProperties", is_optional=True):
         properties = JsonObject.of(entry, path, "an input property", node.node_id)
-        if properties.has("requiredDistribution"):
-            _read_distribution(properties)
-        if properties.has("damBehavior"):
-            properties.choice("damBehavior", ("PIPELINED", "END_INPUT", "BLOCKING"))
+        _read_distribution(properties)
+        properties.choice("damBehavior", ("PIPELINED", "END_INPUT", "BLOCKING"))
+        properties.integer("priority", default=0)
 
 
 def _read_distribution(properties: JsonObject) -> tuple[str, tuple[int, ...]]:
     required = properties.object("requiredDistribution")
-    kind = required.choice("type", _DISTRIBUTIONS)
+    kind = required.choice("type", _DISTRIBUTIONS, any_case=True)
     keys = required.indexes("keys") if kind == "HASH" else ()
     if kind == "HASH" and not keys:
         raise required.fail("keys", "a HASH distribution needs keys")

@@ -124,20 +124,20 @@ class JsonObject:
         return found
 
     def flag(self, key: str) -> bool:
-        """The boolean under a key; false where it is missing or null."""
+        """The boolean under a key, or a number that is not 0; false where it is missing or null."""
         match self.value.get(key):
             case None:
                 return False
-            case bool() as flag:
-                return flag
+            case int() as number:
+                return number != 0
             case str() as text if text.strip().lower() in ("true", "false"):
                 return text.strip().lower() == "true"
             case other:
                 raise self.fail(key, f"{key} must be true or false, not {json_name(other)}")
 
-    def choice(self, key: str, allowed: tuple[Chosen, ...]) -> Chosen:
-        """The text under a key, one of a closed set."""
-        text = self.text(key)
+    def choice(self, key: str, allowed: tuple[Chosen, ...], *, any_case: bool = False) -> Chosen:
+        """The text under a key, one of a closed set, which is in capitals where its case is free."""
+        text = self.text(key).upper() if any_case else self.text(key)
         for each in allowed:
             if each == text:
                 return each

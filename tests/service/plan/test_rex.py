@@ -53,7 +53,6 @@ def test_a_call_keeps_name_version_syntax_and_places() -> None:
     [
         ({"internalName": "$IS NOT NULL$1"}, "IS NOT NULL", 1, "built-in"),
         ({"internalName": "$$SCALAR_QUERY$1"}, "$SCALAR_QUERY", 1, "built-in"),
-        ({"internalName": "odd"}, "odd", None, "built-in"),
         ({"catalogName": "`c`.`d`.`f`"}, "`c`.`d`.`f`", None, "catalog"),
         ({"catalogName": "`c`.`d`.`f`", "class": "a.F"}, "`c`.`d`.`f`", None, "catalog"),
         ({"class": "a.F"}, "a.F", None, "class"),
@@ -172,6 +171,8 @@ def test_a_value_of_another_type_is_refused(value: Any, type_text: str) -> None:
 
 
 BROKEN = [
+    ({"kind": "CALL", "internalName": "odd", "operands": []}, "/x/internalName"),
+    ({"kind": "CALL", "syntax": "binary", "internalName": "$=$1"}, "/x/syntax"),
     (5, "/x"),
     ({}, "/x/kind"),
     ({"kind": "RANGE_REF"}, "/x/kind"),
