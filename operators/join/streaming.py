@@ -187,33 +187,36 @@ class StreamingJoin(BinaryJoin):
             return
         if self.has_no_match(changes[0].key):
             return
-        known: list[list[tuple[int, Row]] | None] = [None, None]
+        known: list[list[Row] | None] = [None, None]
         added: tuple[list[tuple[bytes, Row]], ...] = ([], [])
         condition = self._condition
         for change in changes:
-            number, row = change.input, change.row
-            mine, other = self.of_input(number)
-            if change.kind.is_retraction:
+            number, kind, row = change.input, change.kind, change.row
+            is_retraction = kind.is_retraction
+            if is_retraction:
                 await self._add(number, added)
-                if not await mine.state.retract(change.text, row):
+                if not await self.sides[number].state.retract(change.text, row):
                     change.orphan()
             matches = known[1 - number]
             if matches is None:
                 await self._add(1 - number, added)
-                decode = other.text.decode
-                matches = known[1 - number] = [
-                    (each.times, decode(each.row)) for each in await other.state.stored()
-                ]
-            for times, of_other in matches:
-                pair = mine.joined(row, of_other)
-                if condition is None or condition(pair):
-                    for _ in range(times):
-                        change.emit(change.kind, pair)
-            if not change.kind.is_retraction:
+                matches = known[1 - number] = await self._values_of(self.sides[1 - number])
+            pairs = [each + row for each in matches] if number else [row + each for each in matches]
+            for pair in pairs if condition is None else filter(condition, pairs):
+                change.emit(kind, pair)
+            if not is_retraction:
                 added[number].append((change.text, row))
             known[number] = None
         for number in (0, 1):
             await self._add(number, added)
+
+    async def _values_of(self, side: Side) -> list[Row]:
+        """The rows of a side, each as often as it is there."""
+        found: list[Row] = []
+        for stored in await side.state.stored():
+            row = side.text.decode(stored.row)
+            found += (row,) * stored.times
+        return found
 
     async def _add(self, number: int, added: Sequence[list[tuple[bytes, Row]]]) -> None:
         """Let a side have the rows that wait to be added to it."""
