@@ -136,7 +136,7 @@ class JsonObject:
                 raise self.fail(key, f"{key} must be true or false, not {json_name(other)}")
 
     def choice(self, key: str, allowed: tuple[Chosen, ...], *, any_case: bool = False) -> Chosen:
-        """The text under a key, one of a closed set, which is in capitals where its case is free."""
+        """The text under a key, one of a closed set; in capitals where its case is free."""
         text = self.text(key).upper() if any_case else self.text(key)
         for each in allowed:
             if each == text:
