@@ -17,6 +17,7 @@ from service.sql.rules.merge_joins import merge_joins
 from service.sql.rules.merge_projections import merge_projections
 from service.sql.rules.propagate_constants import propagate_constants
 from service.sql.rules.prune_columns import prune_columns
+from service.sql.rules.prune_empty import prune_empty
 from service.sql.rules.push_aggregates import push_aggregates
 from service.sql.rules.push_filters import push_filters
 from service.sql.rules.push_join_expressions import push_join_expressions
@@ -42,6 +43,7 @@ class Rule(Protocol):
 BEFORE: tuple[Rule, ...] = (
     merge_projections,  # first: what only renames is no operator, and hides none
     push_filters,  # early: a condition must stand right above what it can turn into something else
+    prune_empty,  # needs conditions where they are asked; what has no rows is nobody's concern
     recognize_rank,  # needs the condition above ROW_NUMBER; else the function becomes an Over
     push_filters,  # conditions that waited above ROW_NUMBER
     extract_over,  # what is left of OVER; from here on projections are plain
