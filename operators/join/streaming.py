@@ -181,7 +181,7 @@ class StreamingJoin(BinaryJoin):
 
         Where associations are kept, each change alters both sides.
         """
-        if True in self.spec.is_outer:
+        if True in self.spec.is_outer or len(changes) == 1:
             for change in changes:
                 await self.process(change)
             return
