@@ -251,6 +251,9 @@ class CountPerRow(SideState):
 
     async def add_all(self, rows: Sequence[tuple[bytes, Row]]) -> None:
         """As `add` of each; rows that come several times are read and written once."""
+        if len(rows) == 1:
+            await self.add(*rows[0])
+            return
         more = Counter([row for row, _ in rows])
         held = await self._times.get_all([*more])
         pairs = zip(more.items(), held, strict=True)

@@ -181,7 +181,7 @@ class StreamingJoin(BinaryJoin):
 
         Where associations are kept, each change alters both sides.
         """
-        if True in self.spec.is_outer:
+        if True in self.spec.is_outer or len(changes) == 1:
             for change in changes:
                 await self.process(change)
             return
@@ -194,12 +194,14 @@ class StreamingJoin(BinaryJoin):
             number, kind, row = change.input, change.kind, change.row
             is_retraction = kind.is_retraction
             if is_retraction:
-                await self._add(number, added)
+                if added[number]:
+                    await self._add(number, added)
                 if not await self.sides[number].state.retract(change.text, row):
                     change.orphan()
             matches = known[1 - number]
             if matches is None:
-                await self._add(1 - number, added)
+                if added[1 - number]:
+                    await self._add(1 - number, added)
                 matches = known[1 - number] = await self._values_of(self.sides[1 - number])
             pairs = [each + row for each in matches] if number else [row + each for each in matches]
             for pair in pairs if condition is None else filter(condition, pairs):
@@ -208,7 +210,8 @@ class StreamingJoin(BinaryJoin):
                 added[number].append((change.text, row))
             known[number] = None
         for number in (0, 1):
-            await self._add(number, added)
+            if added[number]:
+                await self._add(number, added)
 
     async def _values_of(self, side: Side) -> list[Row]:
         """The rows of a side, each as often as it is there."""
@@ -220,9 +223,8 @@ class StreamingJoin(BinaryJoin):
 
     async def _add(self, number: int, added: Sequence[list[tuple[bytes, Row]]]) -> None:
         """Let a side have the rows that wait to be added to it."""
-        if added[number]:
-            await self.sides[number].state.add_all(added[number])
-            added[number].clear()
+        await self.sides[number].state.add_all(added[number])
+        added[number].clear()
 
     async def _process_group(self, group: Sequence[InputChange]) -> None:
         """The changes of one unique key; of an update, rows are not padded in between."""

@@ -78,7 +78,7 @@ class AppendTopN(RankBuffer):
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """As `process` of each; where the range is short its rows are in memory meanwhile."""
         end = self._known_end
-        if end is None:
+        if end is None or len(changes) == 1:
             for change in changes:
                 await self.process(change)
             return
