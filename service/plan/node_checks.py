@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from service.plan.deadline import check_time
 from service.plan.errors import InvalidExpression, InvalidProperty, InvalidStateMetadata, PlanError
 from service.plan.node_shapes import check_columns, same_kind
 from service.plan.nodes import Calc, Exchange, Sink, TableScan, WatermarkAssigner
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 def check_node(node: ExecNode, inputs: Sequence[ExecNode]) -> Iterator[PlanError]:
     """Everything that does not fit between a node and the nodes before it."""
+    check_time()
     if node.has_state and node.state:
         yield from _check_state(node, len(inputs))
     for problem in _check_view(node, inputs):

@@ -7,9 +7,10 @@ into typed views. Properties that nobody knows are ignored, as Flink ignores the
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from service.plan.changelog_mode import ChangelogMode
+from service.plan.deadline import check_time
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import (
     DurationError,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from service.plan.rex import Rex
 
 _VERSION = re.compile(r"[0-9]{1,9}", re.ASCII)
+_STRATEGIES: tuple[MaterializeStrategy, ...] = get_args(MaterializeStrategy)
+_CONFLICTS: tuple[ConflictBehavior, ...] = get_args(ConflictBehavior)
 _DISTRIBUTIONS = ("ANY", "SINGLETON", "BROADCAST", "HASH", "UNKNOWN", "KEEP_INPUT_AS_IS")
 
 SOURCE_ABILITIES = (
@@ -69,6 +72,7 @@ def read_node(value: Any, path: str, catalog: Mapping[str, Mapping[str, Any]] | 
     Raises:
         PlanError: It is malformed, or has a type, version or table that is not known.
     """
+    check_time()
     node = JsonObject.of(value, path, "a node")
     node_id = node.integer("id")
     node = JsonObject(node.value, path, node_id)
@@ -247,11 +251,13 @@ def _read_values(
             raise InvalidExpression(
                 f"a row must be a list of {len(output.children)} literals", path=path
             )
-        literals = [parse_rex(cell, f"{path}/{index}") for index, cell in enumerate(entry)]
-        for literal in literals:
+        literals = []
+        for index, cell in enumerate(entry):
+            literal = parse_rex(cell, f"{path}/{index}")
             if not isinstance(literal, Literal):
                 raise InvalidExpression("a row of values holds literals only", path=literal.path)
-        rows.append(tuple(cast("list[Literal]", literals)))
+            literals.append(literal)
+        rows.append(tuple(literals))
     return Values(tuple(rows))
 
 
@@ -344,14 +350,14 @@ def _read_strategy(node: JsonObject) -> MaterializeStrategy:
     key = "upsertMaterializeStrategy"
     if not node.has(key):
         return "LEGACY"
-    return cast("MaterializeStrategy", node.choice(key, get_args(MaterializeStrategy)))
+    return node.choice(key, _STRATEGIES)
 
 
 def _read_conflict(node: JsonObject) -> ConflictBehavior | None:
     if not node.has("conflictStrategy"):
         return None
     strategy = node.object("conflictStrategy")
-    return cast("ConflictBehavior", strategy.choice("behavior", get_args(ConflictBehavior)))
+    return strategy.choice("behavior", _CONFLICTS)
 
 
 _VIEWS: dict[

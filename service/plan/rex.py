@@ -30,6 +30,7 @@ from operators.expressions.rex import (
     TableArgument,
     walk,
 )
+from service.plan.deadline import check_time
 from service.plan.errors import InvalidExpression
 from service.plan.rex_values import check_value
 from service.plan.type_json import parse_type_json
@@ -75,6 +76,7 @@ def parse_rex(value: Any, path: str) -> Rex:
         InvalidExpression: It is none; the error's path is that of the innermost expression.
         InvalidType: A type in it is none.
     """
+    check_time()
     if not isinstance(value, dict):
         raise InvalidExpression("an expression must be an object with a kind", path=path)
     kind = value.get("kind")

@@ -105,11 +105,14 @@ class KnownOrder(Cell):
         if self.is_loaded:
             return
         ((text,),) = replies
-        self.is_loaded = True
-        self._stored = text
         if text is None:
             self._known.add(BOTTOM, TOP)
-            return
+        else:
+            self._load(text)
+        self._stored = text
+        self.is_loaded = True
+
+    def _load(self, text: bytes) -> None:
         header, lines = read_collection(text)
         if header.is_spread:
             self._was_spread = True

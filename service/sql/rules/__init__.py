@@ -22,8 +22,10 @@ from service.sql.rules.push_filters import push_filters
 from service.sql.rules.push_join_expressions import push_join_expressions
 from service.sql.rules.recognize_rank import recognize_rank
 from service.sql.rules.reduce_averages import reduce_averages
+from service.sql.rules.reduce_deviations import reduce_deviations
 from service.sql.rules.remove_joins import remove_joins
 from service.sql.rules.split_distinct import split_distinct
+from service.sql.rules.wrap_json_arguments import wrap_json_arguments
 
 if TYPE_CHECKING:
     from service.sql.algebra import Relation
@@ -57,7 +59,10 @@ NARROWING: tuple[Rule, ...] = (
     prune_columns,  # projections appear below joins and ranks
     merge_projections,  # those that pruning put above others
     lift_projections,  # after pruning: it takes back what pruning put below sorts
+    reduce_deviations,  # before averages: it takes them along
     reduce_averages,  # looks at the calls that are left
+    wrap_json_arguments,  # adds columns, which pruning would take back
+    merge_projections,  # what was added above projections
 )
 AFTER: tuple[Rule, ...] = (
     materialize_time,  # last of those that add expressions

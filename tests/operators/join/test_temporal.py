@@ -205,8 +205,8 @@ def expected(steps: Steps, join_type: str) -> list[tuple[str, object, object]]:
         if not isinstance(each, Of) or each.input == 1:
             continue
         number, cur, time = each.change.row
-        times = [v for k, v in versions if k == cur and v <= time and cur]  # type: ignore[operator]
-        version = versions[cur, max(times)] if times else None  # type: ignore[type-var]
+        times = [v for k, v in versions if k == cur and v <= time and cur]
+        version = versions[cur, max(times)] if times else None
         if version is not None and not version.kind.is_retraction:
             found.append((each.change.kind.short, number, version.row[0]))
         elif join_type == "LEFT":

@@ -109,7 +109,7 @@ def test_older_plans_say_whether_null_is_contained(more: dict[str, Any], null_as
 
 def test_the_other_kinds_are_read() -> None:
     symbol = {"kind": "LITERAL", "symbol": "TRIM", "value": "BOTH"}
-    symbol["type"] = {"type": "SYMBOL", "nullable": False}  # type: ignore[assignment]
+    symbol["type"] = {"type": "SYMBOL", "nullable": False}
     argument = {"kind": "TABLE_ARG_CALL", "inputIndex": 0, "partitionKeys": [1], "type": "INT"}
     pattern = {"kind": "PATTERN_INPUT_REF", "alpha": "A", "inputIndex": 1, "type": "INT"}
     correl = {"kind": "CORREL_VARIABLE", "correl": "$cor0", "type": "ROW<`a` INT>"}

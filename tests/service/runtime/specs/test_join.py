@@ -77,7 +77,7 @@ def test_what_is_known_of_sides_decides_what_is_kept() -> None:
     }
     for case, sides in kept.items():
         operator = spec_of(case, "join").operator()
-        found = tuple(type(side.state) for side in operator.sides)  # type: ignore[attr-defined]
+        found = tuple(type(side.state) for side in operator.sides)
         assert found == sides, case
 
 
@@ -85,7 +85,7 @@ def test_each_side_has_the_ttl_of_the_plan() -> None:
     assert spec_of("080_state_ttl_hint_join", "join").ttl_ms == (3 * DAY, DAY // 2)
     first, second = (spec_of("083_state_ttl_hint_cascade", "join", place) for place in (0, 1))
     assert (first.ttl_ms, second.ttl_ms) == ((DAY, 2 * DAY), (0, 3 * DAY))
-    (left, right) = StreamingJoin(first).sides  # type: ignore[arg-type]
+    (left, right) = StreamingJoin(first).sides
     assert (left.state.descriptor.name, right.state.descriptor.name) == ("leftState", "rightState")
     assert left.state.descriptor.ttl.ttl_ms == DAY
 
