@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from service.plan import load_plan
+from service.plan.errors import InvalidProperty
 from service.runtime.dataflow import check_plan, stateful_nodes
 from service.runtime.dataflow_errors import (
     DataflowError,
@@ -188,8 +189,6 @@ def test_the_testing_aid_needs_the_setting(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("table.exec.sink.not-null-enforcer", "FOO", "ERROR, DROP"),
-        ("table.exec.sink.type-length-enforcer", "FOO", "TRIM_PAD"),
         ("table.exec.sink.keyed-shuffle", "", "AUTO"),
         (f"{STRATEGY}.type", "MAP", "the plan says LEGACY"),
         (f"{STRATEGY}.adaptive.threshold.high", "many", "1000"),
@@ -212,15 +211,33 @@ def test_values_of_node_options_that_are_none_of_theirs_are_refused(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("table.exec.sink.not-null-enforcr", "not-null-enforcer"),
-        ("table.exec.mini-batch.enabled", "without it"),
+        ("table.exec.sink.not-null-enforcer", "ERROR, DROP"),
+        ("table.exec.sink.type-length-enforcer", "TRIM_PAD"),
+    ],
+)
+def test_values_that_flink_refuses_to_load_are_refused_with_the_plan(name: str, words: str) -> None:
+    document = plan_of(FILES, materialize=True)
+    document["nodes"][1]["configuration"] = {name: "FOO"}
+
+    with pytest.raises(InvalidProperty) as refusal:
+        load_plan(document)
+
+    assert words in refusal.value.hint
+    assert (refusal.value.node_id, refusal.value.path) == (2, f"/nodes/1/configuration/{name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("table.exec.sink.not-null-enforcr", "DROP", "not-null-enforcer"),
+        ("table.exec.mini-batch.enabled", "true", "without it"),
     ],
 )
 def test_node_options_that_are_not_honoured_are_refused_by_name(
-    tmp_path: Path, name: str, words: str
+    tmp_path: Path, name: str, value: str, words: str
 ) -> None:
     document = plan_of(FILES, materialize=True)
-    document["nodes"][1]["configuration"] = {name: "DROP"}
+    document["nodes"][1]["configuration"] = {name: value}
 
     error = refused(tmp_path, document, UnsupportedNode)
 
