@@ -15,6 +15,7 @@ from service.plan.findings import Finding, validate
 from service.plan.keys import upsert_keys
 from service.plan.state_ttl import StateTtl, state_ttls
 from service.plan.support import Unsupported, unsupported
+from service.plan.trees import draw_trees
 from state.types import format_type
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from service.plan.changelog_mode import ChangelogMode
     from service.plan.document import CompiledPlan
     from service.plan.nodes import ExecNode
-
-
-_LEVELS_DRAWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +105,18 @@ def _facts(plan: CompiledPlan, default_ttl_ms: int) -> dict[int, _Facts]:
 
 
 def _tree(facts: dict[int, _Facts], plan: CompiledPlan, line: Callable[[_Facts], str]) -> str:
-    """The trees of all sinks, as Flink draws them; a node that is used twice is drawn once.
+    """The trees of all sinks."""
 
-    Without recursion: a plan may be as deep as it has nodes. Below `_LEVELS_DRAWN` the stems are
-    left out, and the level is said instead, or the text would grow with the square of the depth.
-    """
-    lines: list[str] = []
-    drawn: set[int] = set()
-    for sink in plan.sinks:
-        if lines:
-            lines.append("")
-        pending = [(sink.id, 0, "", "")]
-        while pending:
-            check_time()
-            node_id, level, lead, below = pending.pop()
-            if node_id in drawn:
-                lines.append(f"{lead}Reused(node={node_id})")
-                continue
-            drawn.add(node_id)
-            lines.append(lead + line(facts[node_id]))
-            inputs = facts[node_id].inputs
-            last = len(inputs) - 1
-            for at, each in reversed(list(enumerate(inputs))):
-                arm, stem = ("+- ", "   ") if at == last else (":- ", ":  ")
-                if level < _LEVELS_DRAWN:
-                    pending.append((each, level + 1, below + arm, below + stem))
-                else:
-                    pending.append((each, level + 1, f"{below}(level {level + 1}) {arm}", below))
-    return "\n".join(lines)
+    def timed_line(node_id: int) -> str:
+        check_time()
+        return line(facts[node_id])
+
+    return draw_trees(
+        (sink.id for sink in plan.sinks),
+        {node_id: each.inputs for node_id, each in facts.items()},
+        timed_line,
+        lambda node_id: f"Reused(node={node_id})",
+    )
 
 
 def _plain(facts: _Facts) -> str:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from service.sql.terms import WindowKind
 
-Result = "Callable[[Sequence[LogicalType]], LogicalType]"
-
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:

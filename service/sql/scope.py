@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from service.plan.rex import CorrelVariable, FieldAccess, Rex
+from service.plan.rex import CorrelVariable, FieldAccess, InputRef, Rex
 from service.sql.coercion import as_branch
 from service.sql.errors import ValidationError, nearest
 from service.sql.rex import call, ref, type_of
@@ -131,12 +131,11 @@ class Scope:
         return None
 
     def _correlated(self, around: Rex, outer: Scope) -> Rex:
-        index = getattr(around, "index", None)
-        assert isinstance(index, int), "only whole columns are correlated"
+        assert isinstance(around, InputRef), "only whole columns are correlated"
         names = [str(place) for place in range(sum(len(each.row) for each in outer.sources))]
         types = [each for source in outer.sources for each in source.row.types]
         variable = CorrelVariable(OUTER, row_type(tuple(names), tuple(types)), "")
-        return FieldAccess(str(index), variable, "")
+        return FieldAccess(str(around.index), variable, "")
 
     def _unknown(self, parts: tuple[str, ...], position: Position) -> ValidationError:
         known = [name for source in self.sources for name in source.row.names]

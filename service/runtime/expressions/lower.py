@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # it has no types
+from google.protobuf.message import DecodeError
 from pyspark.sql.connect import functions as sf
 
 from operators.expressions.tree_walk import TreeWalk, check_result, refuse

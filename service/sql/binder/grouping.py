@@ -31,7 +31,7 @@ from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.functions import AGGREGATE_FUNCTIONS, SYNONYMS, aggregate_type
 from service.sql.rex import call, cast, inputs_of, literal, ref, type_of
 from service.sql.terms import GROUPING, AggregateCall
-from state.types import STRING_ROOTS, TypeRoot
+from state.types import NUMBER_ROOTS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,7 +95,11 @@ class Grouping:
         self._made: Relation | None = None
 
     def group_by(self, group: exp.Expression | None) -> None:
-        """Take over GROUP BY."""
+        """Take over GROUP BY.
+
+        Raises:
+            SqlError: A group means nothing, or is none that we plan.
+        """
         if group is None:
             return
         nodes = list(group.expressions)
@@ -289,7 +293,7 @@ class Grouping:
                 f"{name} does not take {len(arguments)} arguments", self._at(node)
             )
         kind = AGGREGATE_FUNCTIONS[name].kind
-        if kind in _OF_NUMBERS and given[0].root not in types.NUMERIC:
+        if kind in _OF_NUMBERS and given[0].root not in NUMBER_ROOTS:
             raise ValidationError(f"{name} needs a number", self._at(node))
         if kind == "json" and condition is not None:
             raise UnsupportedSql("FILTER of an aggregate to JSON is not supported", self._at(node))

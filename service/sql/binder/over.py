@@ -62,6 +62,7 @@ class OverBinder:
         Raises:
             ValidationError: The window is not declared, or its bounds mean nothing.
             UnsupportedSql: A function or frame that we do not plan.
+            PlanningError: A function that streams do not have: it needs the rows that come later.
         """
         function, window = node.this, self._window(node)
         position = position_of(node, self._fragment)

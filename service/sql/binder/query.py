@@ -72,6 +72,7 @@ class QueryBinder:
 
         Raises:
             ValidationError: There is none.
+            SqlTooLarge: Views are nested too deep.
         """
         if len(parts) == 1 and parts[0] in self._common:
             return self._common[parts[0]]

@@ -10,7 +10,7 @@ Source: Calcite `SubQueryRemoveRule`, `RelDecorrelator`; Flink `FlinkSubQueryRem
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -226,14 +226,7 @@ def _grouped(
             columns.append(arguments.scalars[at])
             names.append(arguments.names[at])
         places[at] = columns.index(arguments.scalars[at])
-    calls = tuple(
-        replace(
-            each,
-            arguments=tuple(places[column] for column in each.arguments),
-            filter=None if each.filter is None else places[each.filter],
-        )
-        for each in aggregate.calls
-    )
+    calls = tuple(each.over(places.__getitem__) for each in aggregate.calls)
     count = len(keys)
     made = Aggregate(
         Project(below, tuple(columns), tuple(names)),

@@ -76,7 +76,11 @@ class TableBinder:
         self._hints = hints
 
     def bind(self, select: exp.Expression) -> Bound:
-        """The relation that FROM and the joins after it describe."""
+        """The relation that FROM and the joins after it describe.
+
+        Raises:
+            SqlError: A table or condition means nothing, or is none that we plan.
+        """
         bound = self._item(select.args["from_"].this, 0)
         for join in select.args.get("joins") or ():
             bound = self._join(bound, join)

@@ -13,8 +13,8 @@ from service.sql.errors import UnsupportedSql
 from service.sql.functions import SQUARES
 from service.sql.physical.serializers import knows_serializer, list_snapshot
 from service.sql.terms import AggregateCall, Row
-from service.sql.types import BIGINT, DOUBLE, INT, NUMERIC, STRING
-from state.types import INTEGER_BITS, LogicalType, TypeRoot, format_type
+from service.sql.types import BIGINT, DOUBLE, INT, STRING
+from state.types import INTEGER_BITS, NUMBER_ROOTS, LogicalType, TypeRoot, format_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,7 +186,7 @@ def _average_sum(value: LogicalType) -> LogicalType:
         return BIGINT
     if value.root is TypeRoot.DECIMAL:
         return LogicalType(TypeRoot.DECIMAL, precision=38, scale=value.scale)
-    assert value.root in NUMERIC, "an average is of numbers"
+    assert value.root in NUMBER_ROOTS, "an average is of numbers"
     return DOUBLE
 
 

@@ -51,10 +51,8 @@ def window_aggregate(
     grouping = tuple(_place(outputs[position], places) for position in plain)
     calls = tuple(
         replace(
-            call,
+            call.over(lambda each: _place(outputs[each], places)),
             name=None if call.name is None else name,
-            arguments=tuple(_place(outputs[each], places) for each in call.arguments),
-            filter=None if call.filter is None else _place(outputs[call.filter], places),
         )
         for call, name in zip(
             relation.calls, relation.row.names[len(relation.grouping) :], strict=True
