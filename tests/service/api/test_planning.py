@@ -10,11 +10,12 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from service import deadline
 from service.api import planning
 from service.api.errors import PlannerBusy
 from service.api.planning import Planning
 from service.settings import LimitSettings
-from service.sql import SqlTimeout, compile_script, deadline
+from service.sql import SqlTimeout, compile_script
 from service.sql.deadline import check_time
 from tests.service.test_app import assert_problem
 
