@@ -153,9 +153,9 @@ class OperatorTask:
             raise WorkerError(error.code, f"{text}; {hint}" if hint else text) from None
 
     def _where(self, error: Exception, epoch: int) -> str:
-        """Where an error of state happened: what the controller noted, or else what is known."""
-        notes = getattr(error, "__notes__", None)
-        return notes[-1] if notes else f"in node {self.settings.operator}, epoch {epoch}"
+        """Where an error happened: what the controller told, or else what is known here."""
+        told = error.where if isinstance(error, StateError) else ""
+        return f"in {told or f'node {self.settings.operator}, epoch {epoch}'}"
 
     def to_json(self) -> str:
         """The text that `from_json` takes."""

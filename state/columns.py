@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from state.arrow_values import python_values, to_column
 from state.types import (
     BINARY_ROOTS,
+    FLOAT_ROOTS,
     INTEGER_BITS,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
@@ -94,7 +95,7 @@ def texts_of(logical: LogicalType, column: pa.Array, *, shown: bool = False) -> 
         return Texts(_escape(logical, column), quoted=True)
     if root in INTEGER_BITS or root is TypeRoot.BOOLEAN:
         return Texts(column.cast(pa.string()), quoted=False)
-    if root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
+    if root in FLOAT_ROOTS:
         return Texts(_floats(column), quoted=False)
     if root is TypeRoot.DECIMAL:
         return Texts(_decimals(logical, column), quoted=True)
@@ -310,7 +311,7 @@ def _read(logical: LogicalType, values: list[Any]) -> pa.Array:
     root = logical.root
     if root in INTEGER_BITS or root in STRING_ROOTS or root is TypeRoot.BOOLEAN:
         return pa.array(values, arrow_type(logical))
-    if root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
+    if root in FLOAT_ROOTS:
         return _read_floats(logical, values)
     if root in TIMESTAMP_ROOTS or root in (TypeRoot.DATE, TypeRoot.DECIMAL):
         return pa.array(values, pa.string()).cast(arrow_type(logical))

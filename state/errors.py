@@ -37,6 +37,8 @@ class StateError(Exception):
 
     code = "state-error"
     """Stable; for logs, the API and the text that passes through Spark."""
+    where = ""
+    """The node, epoch and hashed key of the record that met it, where a controller ran one."""
     advice: ClassVar[str] = ""
     """What to do, where an error has no hint of its own."""
 

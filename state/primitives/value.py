@@ -300,6 +300,24 @@ class ValueHandle(FieldHandle, Generic[T]):
         json = self._codec.encode(value)
         self._put((await self.loaded()) if self._keeps_creation else self.cell(), json)
 
+    def read_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """What `value` shows of many stored keys, as JSON; all of them are loaded. Cost: none."""
+        cells = [self.cells[key] for key in keys]
+        self._count(cells)
+        return [each.plain or self._shown(each) for each in cells]
+
+    def write_all_json(self, keys: Sequence[bytes], jsons: Iterable[bytes]) -> None:
+        """As `update` of each of these stored keys, which are loaded. Cost: none."""
+        cells = [self.cells[key] for key in keys]
+        self._count(cells)
+        for cell, json in zip(cells, jsons, strict=True):
+            self._put(cell, json)
+
+    def _count(self, cells: Sequence[FieldCell]) -> None:
+        """Note an access to each."""
+        if self.accesses is not None:
+            self.accesses.update(each.key_group for each in cells)
+
 
 class MergingHandle(FieldHandle, Generic[A]):
     """What reducing and aggregating state share: a value that others are folded into."""
