@@ -40,6 +40,8 @@ _CUT_MIN: Final = 16
 """So many keys are cut off the expiry index in one piece instead of one by one."""
 _NEVER: Final = b"\xff"
 """Above every stored element."""
+BARE: Final = b"A"
+"""Elements with a stamp are below this, as '@' is."""
 
 
 class Cleaned:
@@ -315,7 +317,7 @@ class StateHandle(ABC, Generic[C]):
         """
         if not self.may_have_stamps:
             return text
-        if text > self._live_after and text[:1] == b"@" and text.find(b" ") == STAMP_SIZE - 1:
+        if self._live_after < text < BARE and text.find(b" ") == STAMP_SIZE - 1:
             return text[STAMP_SIZE:]
         return None
 

@@ -54,9 +54,10 @@ class MapHandle(CollectionHandle, Generic[K, T]):
         cell = self.cells.get(self.session.stored_key)
         if cell is not None and cell.is_complete:
             element = cell.elements.get(self._keys.encode(user_key))
-            json = None if element is None else self.plain_json(element)
+            json = element and self.plain_json(element)
             if json is not None or element is None:
-                self.count_access()
+                if self.accesses is not None:
+                    self.count_access()
                 return None if json is None or json == _NULL else self._codec.decode(json)
         element = await self._read(user_key)
         return None if element is None else self.value_of(element)

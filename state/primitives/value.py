@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from state.backends.interface import HashGet
 from state.primitives.cells import UNKNOWN, Cell, Element
-from state.primitives.handle import StateHandle
+from state.primitives.handle import BARE, StateHandle
 from state.ttl import STAMP_SIZE, stamp_of, stamped, unstamped
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R")
 
-_BARE: Final = b"A"
-"""Elements with a stamp are below this, as '@' is."""
 _STAMP_END: Final = STAMP_SIZE - 1
 """Where the space behind a usual stamp is."""
 
@@ -149,7 +147,7 @@ class FieldHandle(StateHandle[FieldCell]):
                 cell.plain = text
             # As `plain_json`, for there is nothing that is done more often. Its first space: behind
             # a shorter stamp there may be one in a string here.
-            elif text is not None and live_after < text < _BARE and text.find(b" ") == _STAMP_END:
+            elif text is not None and live_after < text < BARE and text.find(b" ") == _STAMP_END:
                 cell.plain = text[STAMP_SIZE:]
 
     def write_all(self, cells: Iterable[FieldCell], batch: WriteBatch) -> None:
