@@ -127,8 +127,13 @@ def _databases(
 
 @contextlib.contextmanager
 def _connected(address: Address) -> Iterator[sa.Engine]:
-    with translated("be opened"):
+    try:
         engine = open_engine(address)
+    except ModuleNotFoundError as error:
+        # The service has it, else the plan would not have been taken; Spark's side may lack it.
+        raise SinkRefused(
+            f"a {address.dialect} database needs the Python module {error.name}, also beside Spark"
+        ) from None
     try:
         yield engine
     finally:

@@ -132,11 +132,21 @@ def test_a_file_that_is_not_there_is_not_made(
     assert sorted(os.listdir(file_database.files_root)) == ["db.sqlite"]
 
 
+def test_a_driver_that_is_missing_beside_spark_is_named(
+    file_database: Database, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    pipeline = Pipeline(file_database, redis_client)
+    pipeline.sink("t", COLUMNS, url="jdbc:mysql://127.0.0.1:1/d")
+
+    with pytest.raises(SinkRefused, match="needs the Python module pymysql"):
+        pipeline.start()
+
+
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
 def test_a_server_that_does_not_answer_is_unavailable_and_its_password_is_not_told(
     file_database: Database, redis_client: redis.Redis, scheme: str
 ) -> None:
-    pytest.importorskip({"postgresql": "psycopg", "mysql": "pymysql"}[scheme])
     pipeline = Pipeline(file_database, redis_client)
     url = f"jdbc:{scheme}://127.0.0.1:{free_port()}/d"
     options = {"url": url, "username": "user-1", "password": "hunter-2"}
