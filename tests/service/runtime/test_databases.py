@@ -93,7 +93,7 @@ def test_a_table_that_does_not_fit_is_a_failed_start(database: Path) -> None:
 def test_a_database_that_is_away_is_a_failure_to_try_again(tmp_path: Path) -> None:
     plan = plan_of(url=f"jdbc:postgresql://127.0.0.1:{free_port()}/d", username="u", password="pw7")
 
-    with pytest.raises(QueryFailed, match="cannot be reached") as failed:
+    with pytest.raises(QueryFailed, match="cannot show its tables") as failed:
         start(tmp_path, Run(1, None), plan)
 
     assert failed.value.code == "sink-unavailable"

@@ -12,7 +12,7 @@ finds in each fence whether its table has it.
 
 from __future__ import annotations
 
-import contextlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from service.runtime.sinks.spec import SinkSpec, WriterSpec
 
 _ITEMS_PER_READ = 16
+_ENGINES_MAX = 64
 
 
 def claim_tables(owner: Owner, sinks: Sequence[SinkSpec], files_root: str, *, marker: int) -> None:
@@ -52,17 +53,17 @@ def claim_tables(owner: Owner, sinks: Sequence[SinkSpec], files_root: str, *, ma
         SinkRefused, SinkUnavailable: As the database says.
     """
     for address, numbered in _databases(sinks, files_root).items():
-        with _connected(address) as engine:
-            targets = _targets(engine, address, numbered)
-            with translated("show its tables"):
-                inspector = sa.inspect(engine)
-                for target in targets.values():
-                    target.check(inspector)
-            with translated("make table tailrace_epochs"):
-                create_fence(engine)
-            with translated("note a run in table tailrace_epochs"), engine.begin() as connection:
-                for name in _names(targets):
-                    claim(connection, owner, name, marker)
+        engine = _connected(address)
+        with translated("show its tables"):
+            inspector = sa.inspect(engine)
+            targets = _targets(inspector.dialect, address, numbered)
+            for target in targets.values():
+                target.check(inspector)
+        with translated("make table tailrace_epochs"):
+            create_fence(engine)
+        with translated("note a run in table tailrace_epochs"), engine.begin() as connection:
+            for name in _names(targets):
+                claim(connection, owner, name, marker)
 
 
 def write_epoch(spec: WriterSpec, epoch: int, staged: Mapping[int, list[dict[str, Any]]]) -> None:
@@ -80,15 +81,15 @@ def write_epoch(spec: WriterSpec, epoch: int, staged: Mapping[int, list[dict[str
     """
     owner = Owner(spec.pipeline_id, spec.pipeline, spec.run)
     for address, numbered in _databases(spec.sinks, spec.files_root).items():
-        with _connected(address) as engine:
-            targets = _targets(engine, address, numbered)
-            with translated("note an epoch in table tailrace_epochs"), engine.begin() as connection:
-                # Always in one order, so that two runs do not wait for each other.
-                due = {n for n in _names(targets) if advance(connection, owner, n, epoch)}
-                for number, target in targets.items():
-                    if target.full_name in due:
-                        with translated(f"write table {target.full_name}"):
-                            _write(connection, spec, target, staged.get(number, []))
+        engine = _connected(address)
+        with translated("note an epoch in table tailrace_epochs"), engine.begin() as connection:
+            targets = _targets(connection.dialect, address, numbered)
+            # Always in one order, so that two runs do not wait for each other.
+            due = {n for n in _names(targets) if advance(connection, owner, n, epoch)}
+            for number, target in targets.items():
+                if target.full_name in due:
+                    with translated(f"write table {target.full_name}"):
+                        _write(connection, spec, target, staged.get(number, []))
 
 
 def adopt_tables(
@@ -101,16 +102,16 @@ def adopt_tables(
         SinkRefused, SinkUnavailable: As the database says.
     """
     for address, numbered in _databases(sinks, files_root).items():
-        with _connected(address) as engine:
-            targets = _targets(engine, address, numbered)
-            with translated("make table tailrace_epochs"):
-                create_fence(engine)
-            with (
-                translated("note a restore in table tailrace_epochs"),
-                engine.begin() as connection,
-            ):
-                for name in _names(targets):
-                    adopt(connection, owner, name, epoch=epoch, origin=origin)
+        engine = _connected(address)
+        with translated("make table tailrace_epochs"):
+            create_fence(engine)
+        with (
+            translated("note a restore in table tailrace_epochs"),
+            engine.begin() as connection,
+        ):
+            targets = _targets(connection.dialect, address, numbered)
+            for name in _names(targets):
+                adopt(connection, owner, name, epoch=epoch, origin=origin)
 
 
 def _databases(
@@ -125,27 +126,32 @@ def _databases(
     return found
 
 
-@contextlib.contextmanager
-def _connected(address: Address) -> Iterator[sa.Engine]:
+@lru_cache(_ENGINES_MAX)
+def _engine(address: Address) -> sa.Engine:
+    """The process's engine: at its first connection it asks what the server is."""
+    return open_engine(address)
+
+
+def _connected(address: Address) -> sa.Engine:
+    """The process's engine for a database.
+
+    Raises:
+        SinkRefused: The driver is missing.
+    """
     try:
-        engine = open_engine(address)
+        return _engine(address)
     except ModuleNotFoundError as error:
         # The service has it, else the plan would not have been taken; Spark's side may lack it.
         raise SinkRefused(
             f"a {address.dialect} database needs the Python module {error.name}, also beside Spark"
         ) from None
-    try:
-        yield engine
-    finally:
-        engine.dispose()
 
 
 def _targets(
-    engine: sa.Engine, address: Address, numbered: Sequence[tuple[int, SinkSpec]]
+    dialect: sa.Dialect, address: Address, numbered: Sequence[tuple[int, SinkSpec]]
 ) -> dict[int, Target]:
-    """By sink: its table."""
-    with translated("be reached"):
-        schema = sa.inspect(engine).default_schema_name or ""
+    """By sink: its table. The dialect is of a connection, so it knows the default schema."""
+    schema = dialect.default_schema_name or ""
     return {number: Target.of(spec, address.dialect, schema) for number, spec in numbered}
 
 

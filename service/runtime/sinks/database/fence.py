@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from service.runtime.dataflow_errors import InvalidTableOption
 from state.errors import Fenced, SavepointMismatch, StateLost
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def claim(connection: sa.Connection, owner: Owner, table: str, marker: int) -> N
 
     Raises:
         Fenced: A later run, or another pipeline, has the table.
+        InvalidTableOption: This run has it by another address.
         StateLost: The table is of another epoch than the pipeline's state.
     """
     held = _held(connection, owner, table)
@@ -119,6 +121,12 @@ def claim(connection: sa.Connection, owner: Owner, table: str, marker: int) -> N
         run, epoch = held
         if run > owner.run:
             raise _fenced(run, owner, table)
+        if run == owner.run:
+            # The second transaction of an epoch would find that the table has it.
+            raise InvalidTableOption(
+                f"two sinks write table {table}, and their addresses or users differ",
+                hint="give both the same url, username and options",
+            )
         if epoch not in (marker, marker + 1):
             raise StateLost(f"the state is of epoch {marker}, table {table} of epoch {epoch}")
         connection.execute(_ROWS.update().where(*_OF).values(run=owner.run), owner.key(table))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from operators.wire import WorkerError
+from service.runtime.dataflow_errors import InvalidTableOption
 from service.runtime.sinks.database.commit import adopt_tables
 from service.runtime.sinks.database.fence import NAME, RETIRED, Owner
 from state.errors import Fenced, SavepointMismatch, StateLost
@@ -273,6 +274,15 @@ def test_two_sinks_of_one_table_are_written_together(pipeline: Pipeline) -> None
     pipeline.write_all(1, {0: [("+I", "a", 1)], 1: [("+I", "b", 2)]})
 
     assert pipeline.database.rows(table) == [("a", 1), ("b", 2)]
+
+
+def test_two_sinks_of_one_table_by_different_ways_are_refused(pipeline: Pipeline) -> None:
+    """The second of two transactions would find that the table has the epoch."""
+    table = keyed(pipeline)
+    pipeline.sink(table, COLUMNS, key=["k"], **{"connection.max-retry-timeout": "7 s"})
+
+    with pytest.raises(InvalidTableOption, match="two sinks write table"):
+        pipeline.start()
 
 
 def _adopt(restored: Pipeline, origin: Pipeline, epoch: int) -> None:
