@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from state.ttl import TIME_MIN
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from operators.changelog import Row, RowKind
+    from operators.keyed_columns import ColumnarPath
     from state.descriptors import StateDescriptor, TimersDescriptor
     from state.execution.timers import TimerService
     from state.primitives.session import StateSession
@@ -78,13 +79,6 @@ class EpochTimes:
     """The watermark that holds while the epoch's changes are processed: the least over inputs."""
     next_watermark_ms: int = WATERMARK_MIN
     """The watermark that comes after the epoch's changes; never below `watermark_ms`."""
-
-
-class Emitter(Protocol):
-    """Takes what is emitted."""
-
-    def emit(self, kind: RowKind, row: Row) -> None:
-        """Send a change downstream, after all that was emitted for the same cause before."""
 
 
 class RowTexts:
@@ -276,6 +270,10 @@ class KeyedOperator(ABC):
     takes_bundles: bool = False
     """Hand all changes of a key in an epoch over at once even where `spec.bundles` is not set: for
     operators that then emit for each change, but read and write their state once."""
+
+    columnar: ColumnarPath | None = None
+    """A second path for whole epochs of its only input, on columns, once `open` was called; what it
+    reads is in `prefetched`. None: there is none."""
 
     @property
     def states(self) -> tuple[StateDescriptor, ...]:

@@ -12,6 +12,7 @@ import gc
 import operator as op
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
@@ -21,31 +22,34 @@ import numpy as np
 from operators.batch import ChangeBatch, EpochOutput
 from operators.changelog import Row, RowKind
 from operators.columnar import is_ascending
-from operators.keyed import WATERMARK_MAX, FiredTimer, InputChange, OpenEpoch, RowTexts
+from operators.keyed import InputChange, RowTexts
+from operators.keyed_columns import KeyedColumns, merged, ranked, rows_at
 from operators.orphans import Orphan, late_writes, orphans_of_rows
+from operators.running_epoch import RunningEpoch
 from state.arrow_values import python_values, to_column
-from state.execution.controller import Controller
 from state.execution.limits import ControllerLimits
-from state.execution.site import Site
 from state.multiset.vectors import bytes_of
-from state.primitives.session import StateSession
-from state.ttl import TtlClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
     from operators.keyed import EpochTimes, KeyedOperator
+    from operators.keyed_columns import DoneOnColumns
+    from operators.running_epoch import Emissions
     from operators.spec import InputSpec, OperatorSpec
     from state.backends.interface import EpochTransaction
     from state.codec import RowCodec
     from state.execution.channels import Channel
     from state.execution.statistics import ControllerStatistics
-    from state.execution.timers import Timer
+    from state.primitives.session import StateSession
     from state.types import LogicalType
 
 _KINDS = tuple(RowKind)
+COLUMNS_FROM: Final = 64
+"""From so many changes on an epoch is worth an operator's columnar path, whose cost is that of some
+hundred calls of NumPy and Arrow, however few the changes are."""
 FIRING_ROUNDS_MAX: Final = 100_000
 """Timers may register the next one as they fire, as windows do: so often before one watermark. At a
 jump a window that hops by a minute over a month takes 43,200 rounds."""
@@ -60,6 +64,8 @@ class KeyedRunner:
         channel_of: Makes the channel of a session's requests; None: in place. For tests.
         prefetches: Load what nearly every change reads before the first one begins; False: each
             change asks for its state by itself. For tests.
+        columns_from: From so many changes on an epoch goes the operator's columnar path, if it has
+            one and all is prefetched.
     """
 
     def __init__(
@@ -69,10 +75,12 @@ class KeyedRunner:
         *,
         channel_of: Callable[[StateSession], Channel] | None = None,
         prefetches: bool = True,
+        columns_from: int = COLUMNS_FROM,
     ) -> None:
         self.spec = spec
         self.node = node
         self.prefetches = prefetches
+        self.columns_from = columns_from
         self.operator: KeyedOperator = spec.operator()
         self.limits = ControllerLimits(**spec.limits, firing_rounds_max=FIRING_ROUNDS_MAX)
         self._channel_of = channel_of
@@ -143,8 +151,9 @@ class KeyedRunner:
         is_local: bool,
     ) -> EpochOutput:
         started_ns = time.perf_counter_ns()
-        run = _Epoch(self, transaction, epoch, times, is_local=is_local)
-        changes = self._changes(batches, run.out.changes.append)
+        run = RunningEpoch(self, transaction, epoch, times, is_local=is_local)
+        done = self._on_columns(batches, run)
+        changes = self._changes(batches if done is None else done.left, run.out.changes.append)
         if self.prefetches:
             run.prefetch(changes)
         run.fire_processing_timers(key_groups)
@@ -171,26 +180,35 @@ class KeyedRunner:
         transaction.commit(writes)
         expired = run.session.statistics().cleaned
         run.session.close()
-        order = np.sort(np.concatenate([np.zeros(0, np.int64), *(b.order for b in batches)]))
+        given = batches if done is None else done.left
+        order = np.sort(np.concatenate([np.zeros(0, np.int64), *(b.order for b in given)]))
         output = self._output(run.out, order)
-        counts = transaction.statistics()
+        if done is not None:
+            output = merged((done.output, output), done.orders)
         statistics = {
-            "rows_in": len(changes),
+            "rows_in": sum(map(len, batches)),
             "rows_out": len(output),
             "orphans": len(orphans),
             "late": len(late),
-            "keys": len({each.stored_key for each in changes}),
+            "keys": len({each.stored_key for each in changes}) if done is None else done.keys,
             "expired": expired,
             "migrations": 0,
-            "reads": counts.reads,
-            "writes": counts.writes,
-            "commands": counts.commands,
-            "round_trips": counts.round_trips,
-            "commit_ns": counts.commit_ns,
+            **asdict(transaction.statistics()),
             "epoch_ns": time.perf_counter_ns() - started_ns,
             **_gauges(run.controller.statistics()),
         }
         return EpochOutput(output, statistics)
+
+    def _on_columns(self, batches: Sequence[ChangeBatch], run: RunningEpoch) -> _OnColumns | None:
+        """Have the operator's columnar path take what it takes; None: it takes nothing."""
+        path = self.operator.columnar
+        if path is None or not self.prefetches or len(batches[0]) < self.columns_from:
+            return None
+        batch, orders = ranked(batches[0])
+        changes = KeyedColumns.of(batch, self.spec.inputs[0], self._key_codecs[0])
+        run.prefetch_keys(changes.pairs)
+        done = path.run(changes)
+        return None if done is None else _OnColumns(batch, orders, len(changes.keys), done)
 
     def _changes(
         self, batches: Sequence[ChangeBatch], out: Callable[[Any], None]
@@ -243,7 +261,7 @@ class KeyedRunner:
             codec = self._row_codecs[number] = self.spec.inputs[number].codec()
         return codec
 
-    def _output(self, out: _Emissions, order: np.ndarray) -> ChangeBatch:
+    def _output(self, out: Emissions, order: np.ndarray) -> ChangeBatch:
         """Emissions as columns; order numbers are those of causes."""
         out.changes.sort(key=op.itemgetter(0))
         early = sorted(out.processing, key=op.itemgetter(0))
@@ -271,118 +289,21 @@ class KeyedRunner:
         )
 
 
-class _Emissions:
-    """What an epoch emits, each with its cause."""
+class _OnColumns:
+    """What an epoch's columnar path did, and left."""
 
-    __slots__ = ("changes", "event", "processing")
-
-    def __init__(self) -> None:
-        self.changes: list[tuple[int, RowKind, Row]] = []
-        self.processing: list[tuple[tuple[int, bytes], RowKind, Row]] = []
-        self.event: list[tuple[tuple[int, bytes], RowKind, Row]] = []
-
-
-class _Epoch:
-    """One epoch on its way."""
+    __slots__ = ("keys", "left", "orders", "output")
 
     def __init__(
-        self,
-        runner: KeyedRunner,
-        transaction: EpochTransaction,
-        epoch: int,
-        times: EpochTimes,
-        *,
-        is_local: bool,
+        self, batch: ChangeBatch, orders: np.ndarray, keys: int, done: DoneOnColumns
     ) -> None:
-        self._runner = runner
-        self._operator = runner.operator
-        self._times = times
-        clock = TtlClock(times.time_ms, times.watermark_ms, runner.spec.ttl_extension_ms)
-        self.session = StateSession(transaction, clock=clock, is_local=is_local)
-        self.out = _Emissions()
-        self._late_orphans: list[tuple[tuple[int, bytes], Orphan]] = []
-        self._operator.open(OpenEpoch(self.session, times))
-        site = Site(runner.spec.kind, runner.node, epoch)
-        process: Any = self._operator.process
-        if runner.takes_bundles:
-            process = self._operator.process_bundle
-        channel = runner.channel(self.session)
-        self.controller = Controller(process, channel, self.session, site, limits=runner.limits)
-
-    def prefetch(self, changes: Sequence[InputChange]) -> None:
-        """Load what nearly every change reads."""
-        if self._operator.prefetched and changes:
-            keys = {each.stored_key: each.key_group for each in changes}
-            pairs = list(keys.items())
-            self.session.prefetch([(each, pairs) for each in self._operator.prefetched])
-
-    def process(self, changes: Sequence[InputChange], *, bundles: bool) -> None:
-        """Run all changes through the controller."""
-        submit = self.controller.submit
-        if bundles:
-            for key, bundle in _bundles(changes).items():
-                submit(bundle, key, bundle[0].key_group)
-        else:
-            for each in changes:
-                submit(each, each.stored_key, each.key_group)
-        self.controller.drain()
-
-    def late_orphans(self) -> list[Orphan]:
-        """The retractions of which timers found that they match nothing, in their order."""
-        return [orphan for _, orphan in sorted(self._late_orphans, key=op.itemgetter(0))]
-
-    def fire_processing_timers(self, key_groups: Sequence[int]) -> None:
-        """Fire what is due by the epoch's time."""
-        descriptor = self._operator.processing_timers
-        if descriptor is not None:
-            self._fire(
-                self.session.timers(descriptor),
-                key_groups,
-                self._times.time_ms,
-                self._operator.on_processing_timer,
-                self.out.processing.append,
-            )
-
-    def fire_event_timers(self, key_groups: Sequence[int]) -> None:
-        """Fire what is due by the watermark that comes after the epoch's changes."""
-        descriptor = self._operator.event_timers
-        after_ms = self._times.next_watermark_ms
-        # Behind the end of all inputs no watermark moves any more, and what still comes is due.
-        moves = after_ms > self._times.watermark_ms or after_ms == WATERMARK_MAX
-        if descriptor is not None and moves:
-            self._fire(
-                self.session.timers(descriptor),
-                key_groups,
-                self._times.next_watermark_ms,
-                self._operator.on_event_timer,
-                self.out.event.append,
-            )
-
-    def _fire(
-        self,
-        timers: Any,
-        key_groups: Sequence[int],
-        until_ms: int,
-        on_timer: Callable[[FiredTimer], Coroutine[Any, None, None]],
-        out: Callable[[Any], None],
-    ) -> None:
-        timers.load(key_groups, until_ms)
-
-        async def fired(timer: Timer) -> None:
-            key = self._runner.key_of(timer.key)
-
-            def orphan(kind: RowKind, row: Row) -> None:
-                place = (timer.time_ms, timer.key)
-                text = self._runner.row_codec(0).encode(row)
-                found = Orphan(timer.key_group, timer.key, text, kind, 0)
-                self._late_orphans.append((place, found))
-
-            await on_timer(FiredTimer(out, orphan, timer.time_ms, timer.key, key, timer.namespace))
-
-        self.controller.non_record(
-            lambda: None, lambda: self.controller.fire(timers, until_ms, fired)
-        )
-        self.controller.drain()
+        self.output = done.output
+        self.left = [rows_at(batch, done.left)]
+        """The changes that are left, as the only input's batch; their ranks are order numbers."""
+        self.orders = orders
+        """Order numbers by rank."""
+        self.keys = keys
+        """How many the epoch touches."""
 
 
 def _read(
@@ -398,18 +319,6 @@ def _read(
     keys: list[Row] = list(zip(*keyed, strict=True)) if keyed else [()] * count
     texts = key_codec.encode_columns([batch.columns[at] for at in spec.key], length=count)
     return rows, keys, bytes_of(texts)
-
-
-def _bundles(changes: Sequence[InputChange]) -> dict[bytes, list[InputChange]]:
-    """The changes of each key, in order; keys by their first change."""
-    bundles: dict[bytes, list[InputChange]] = {}
-    for each in changes:
-        bundle = bundles.get(each.stored_key)
-        if bundle is None:
-            bundles[each.stored_key] = [each]
-        else:
-            bundle.append(each)
-    return bundles
 
 
 @contextmanager

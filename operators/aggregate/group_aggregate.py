@@ -26,13 +26,14 @@ from pydantic import NonNegativeInt, model_validator
 
 from operators.aggregate.aggregates import AccumulatorCodec, Accumulators, Aggregates
 from operators.aggregate.call import AggregateCall
-from operators.aggregate.numbers import FLOATS
+from operators.aggregate.columnar_aggregate import ColumnarAggregate
 from operators.aggregate.stored import StoredAggregates
 from operators.changelog import RowKind
 from operators.errors import AggregateFailed
 from operators.keyed import KeyedOperator
 from operators.spec import OperatorSpec
 from state.descriptors import ValueDescriptor
+from state.types import FLOAT_ROOTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,6 +93,8 @@ class GroupAggregate(KeyedOperator):
                     DISTINCT and each remembering function (`operators.aggregate.stored_functions`)
         time        none; TTL from the last change of the group, or of an entry
         unseen -D   of a group that is not there: an orphan, dropped
+        on columns  COUNT, SUM, $SUM0, AVG, MIN, MAX over whole numbers, where none must remember
+                    values: a whole epoch at once (`operators.aggregate.columnar_aggregate`)
 
     Without grouping columns nothing is emitted before the first row comes, and -D when the last one
     is taken back, as in Flink on streams.
@@ -119,10 +122,13 @@ class GroupAggregate(KeyedOperator):
         self._emits_equal = spec.ttl_of(0).is_enabled
         results = spec.output.part(tuple(range(len(spec.inputs[0].key), len(spec.output.types))))
         self._encode = results.codec().encode if _has_floats(results.types) else None
+        self.columnar = self._on_columns = ColumnarAggregate.of(spec)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles for an epoch."""
         self._group = epoch.session.value(self._accumulators)
+        if self._on_columns is not None:
+            self._on_columns.open(self._group)
         self._aggregates.open(epoch)
 
     async def process(self, change: InputChange) -> None:
@@ -368,4 +374,4 @@ def _partial_codec(calls: Sequence[AggregateCall]) -> AccumulatorCodec:
 
 def _has_floats(types: Sequence[LogicalType]) -> bool:
     """Whether equality of Python values is not that of canonical rows."""
-    return any(each.root in FLOATS or _has_floats(each.children) for each in types)
+    return any(each.root in FLOAT_ROOTS or _has_floats(each.children) for each in types)

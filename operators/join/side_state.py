@@ -18,6 +18,7 @@ Source: Flink's `JoinRecordStateViews` and `OuterJoinRecordStateViews`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,6 +70,11 @@ class SideState(ABC):
     @abstractmethod
     async def add(self, row: bytes, values: Row, associations: int = NO_ASSOCIATIONS) -> None:
         """Have a row; one of the same unique key is replaced."""
+
+    async def add_all(self, rows: Sequence[tuple[bytes, Row]]) -> None:
+        """As `add` of each, in order, of a side that counts no associations."""
+        for row, values in rows:
+            await self.add(row, values)
 
     @abstractmethod
     async def retract(self, row: bytes, values: Row) -> bool:
@@ -242,6 +248,18 @@ class CountPerRow(SideState):
         """Have a row once more; the new associations count for each of its times."""
         times = self._times_of(await self._times.get(row)) + 1
         await self._times.put(row, [times, associations] if self._counts else times)
+
+    async def add_all(self, rows: Sequence[tuple[bytes, Row]]) -> None:
+        """As `add` of each; rows that come several times are read and written once."""
+        if len(rows) == 1:
+            await self.add(*rows[0])
+            return
+        more = Counter([row for row, _ in rows])
+        held = await self._times.get_all([*more])
+        pairs = zip(more.items(), held, strict=True)
+        await self._times.put_all(
+            {row: times + self._times_of(found) for (row, times), found in pairs}
+        )
 
     async def retract(self, row: bytes, values: Row) -> bool:
         """Have it once less."""

@@ -96,6 +96,8 @@ class StreamingJoin(BinaryJoin):
                     may have expired
     """
 
+    takes_bundles = True
+
     async def process(self, change: InputChange) -> None:
         """Join a change with the rows of the other side."""
         mine, other = self.of_input(change.input)
@@ -160,7 +162,12 @@ class StreamingJoin(BinaryJoin):
         """Join what remains of a bundle once what cancels out is left away.
 
         The side whose rows are padded comes last, so that they meet the other one's.
+
+        Where bundles are not asked for: as `process` of each change.
         """
+        if not self.spec.bundles:
+            await self._process_each(changes)
+            return
         for change in changes:
             change.emit_in_place_of(changes[-1])
         left, right = await self.reduced(changes)
@@ -168,6 +175,56 @@ class StreamingJoin(BinaryJoin):
         for kept in (left, right) if is_right else (right, left):
             for group in kept:
                 await self._process_group(group)
+
+    async def _process_each(self, changes: Sequence[InputChange]) -> None:
+        """Join change by change. Rows of a side are looked at again only once they have changed.
+
+        Where associations are kept, each change alters both sides.
+        """
+        if True in self.spec.is_outer or len(changes) == 1:
+            for change in changes:
+                await self.process(change)
+            return
+        if self.has_no_match(changes[0].key):
+            return
+        known: list[list[Row] | None] = [None, None]
+        added: tuple[list[tuple[bytes, Row]], ...] = ([], [])
+        condition = self._condition
+        for change in changes:
+            number, kind, row = change.input, change.kind, change.row
+            is_retraction = kind.is_retraction
+            if is_retraction:
+                if added[number]:
+                    await self._add(number, added)
+                if not await self.sides[number].state.retract(change.text, row):
+                    change.orphan()
+            matches = known[1 - number]
+            if matches is None:
+                if added[1 - number]:
+                    await self._add(1 - number, added)
+                matches = known[1 - number] = await self._values_of(self.sides[1 - number])
+            pairs = [each + row for each in matches] if number else [row + each for each in matches]
+            for pair in pairs if condition is None else filter(condition, pairs):
+                change.emit(kind, pair)
+            if not is_retraction:
+                added[number].append((change.text, row))
+            known[number] = None
+        for number in (0, 1):
+            if added[number]:
+                await self._add(number, added)
+
+    async def _values_of(self, side: Side) -> list[Row]:
+        """The rows of a side, each as often as it is there."""
+        found: list[Row] = []
+        for stored in await side.state.stored():
+            row = side.text.decode(stored.row)
+            found += (row,) * stored.times
+        return found
+
+    async def _add(self, number: int, added: Sequence[list[tuple[bytes, Row]]]) -> None:
+        """Let a side have the rows that wait to be added to it."""
+        await self.sides[number].state.add_all(added[number])
+        added[number].clear()
 
     async def _process_group(self, group: Sequence[InputChange]) -> None:
         """The changes of one unique key; of an update, rows are not padded in between."""

@@ -99,7 +99,7 @@ class Ranking:
         encode: Gives equal bytes for equal rows.
     """
 
-    __slots__ = ("_encode", "_start", "_update_before", "_with_number", "counts_ranks")
+    __slots__ = ("_encode", "_start", "_update_before", "_with_number", "counts_ranks", "is_bare")
 
     def __init__(
         self,
@@ -115,6 +115,8 @@ class Ranking:
         self._encode = encode
         self.counts_ranks = with_number or start > 1
         """Whether steps must say of each shifted rank, not only who enters and leaves."""
+        self.is_bare = with_number and start == 1 and not update_before
+        """Whether of each shifted rank just +U is sent, with its number."""
 
     def emit(self, change: InputChange, steps: Iterator[Step], end: int | None) -> None:
         """Send what is shown of these steps."""

@@ -114,6 +114,7 @@ class OperatorHarness:
         prefetches: bool = True,
         shuffled: bool = True,
         node: str = NODE,
+        columns_from: int = 1,
     ) -> None:
         self.statistics: list[dict[str, int]] = []
         """Of each epoch."""
@@ -123,6 +124,7 @@ class OperatorHarness:
         self._max_parallelism = max_parallelism
         self._channel_of = channel_of
         self._prefetches = prefetches
+        self._columns_from = columns_from
         self._shuffled = shuffled
         self._node = node
         self._close: list[Callable[[], None]] = []
@@ -159,7 +161,11 @@ class OperatorHarness:
         states = register_states(self._ledger, self._node, spec.operator().states, clock)
         self.spec = spec_from_json(spec.with_past(states).to_json())
         self._runner = KeyedRunner(
-            self.spec, self._node, channel_of=self._channel_of, prefetches=self._prefetches
+            self.spec,
+            self._node,
+            channel_of=self._channel_of,
+            prefetches=self._prefetches,
+            columns_from=self._columns_from,
         )
 
     def close(self) -> None:

@@ -11,7 +11,8 @@ Each node becomes a DataFrame of wire columns, in the plan's order:
     watermark-assigner   where an operator asks for event time: each task notes how far it came
     drop-update-before   a filter
     union                the inputs; of equal order numbers the earlier input comes first
-    sink                 constraints, exchange by primary key; its materializer runs in the writer
+    sink                 constraints, exchange by primary key, unless its rows are together already;
+                         its materializer runs in the writer
     what keeps state     exchange of each input by the operator's key, then the operator in Python
 
 A source or node whose rows go several ways is computed once a way, from the same offsets: Spark
@@ -65,6 +66,7 @@ from service.runtime.spark_configuration import SPEC_OPTION
 from service.runtime.specs import identity_nodes
 from service.runtime.specs.lookup_join import with_places
 from service.runtime.table_options import EPOCHS
+from service.runtime.togetherness import is_together
 from service.runtime.wire_columns import (
     brought_together,
     control_columns,
@@ -317,9 +319,11 @@ class _Lowering:
         frame = constrained(self._input(node), node, sink)
         if node.id in self._operators:
             return self._keyed(frame, _key_of(self._operators[node.id]))
-        if sink.primary_key and not sink.input_changelog_mode.is_insert_only:
-            return self._keyed(frame, sink.primary_key)
-        return frame
+        if not sink.primary_key or sink.input_changelog_mode.is_insert_only:
+            return frame
+        if is_together(self._plan, self._operators, self._identities, node):
+            return frame
+        return self._keyed(frame, sink.primary_key)
 
     def _keyed(self, frame: DataFrame, key: Sequence[int]) -> DataFrame:
         keyed = self._with_key_group(frame, key)

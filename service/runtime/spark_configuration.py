@@ -24,6 +24,18 @@ SPEC_OPTION = "secret_spec"
 """The option in which our data sources get their specs. A spec holds the address of Redis and so
 its password: Spark shows no option in plans, logs and pages whose name is one of a secret."""
 REDACTED_NAMES = "(?i)secret|password|token|access[.]?key"
+_COMPILING = " ".join(
+    f"-XX:Tier4{name}={calls}"
+    for name, calls in {
+        "InvocationThreshold": 20_000,
+        "MinInvocationThreshold": 2_400,
+        "CompileThreshold": 60_000,
+        "BackEdgeThreshold": 160_000,
+    }.items()
+)
+"""Java compiles what is called often a second time, at length. Four times its own thresholds: much
+of Spark is called often only while a query begins, and compiling it took a third of the processor
+time of a query's first epochs."""
 _MEMORY_MINIMUM_MB = 1024
 _MEMORY_MAXIMUM_MB = 3072
 
@@ -78,7 +90,11 @@ def spark_configuration(
         # halves the time of an empty epoch. For local disks only. (Do not set fs.file.impl too.)
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-        "spark.driver.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK",
+        "spark.driver.extraJavaOptions": f"-Djdk.lang.Process.launchMechanism=VFORK {_COMPILING}",
+        # Else the size of a batch for Python is added up again for each row, column by column: a
+        # quarter of the time of tasks. So the number of rows bounds it; 2 GiB are its end.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "2048",
         # Spark's default, and what `SPEC_OPTION` counts on.
         "spark.redaction.regex": REDACTED_NAMES,
         # No page of Spark's own, and little kept for it: memory must not grow with epochs.

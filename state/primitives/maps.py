@@ -35,7 +35,7 @@ class MapHandle(CollectionHandle, Generic[K, T]):
     Characteristics:
         get, contains,    packed: one field, the first time; spread: one more for each entry, the
         put, remove       first time it is touched
-        put_all           the same; one round trip for all entries
+        get_all, put_all  the same; one round trip for all entries
         entries, keys,    packed: one field; spread: one field, then all entries in one round trip
         values, iterator
         clear             one field, the first time, whatever the size
@@ -52,15 +52,22 @@ class MapHandle(CollectionHandle, Generic[K, T]):
     async def get(self, user_key: K) -> T | None:
         """The value of a user key; None if it is absent, or has the value None."""
         cell = self.cells.get(self.session.stored_key)
-        if cell is None or not cell.is_complete or (start := cell.plain_start()) < 0:
-            element = await self._read(user_key)
-            return None if element is None else self.value_of(element)
-        self.accesses += 1
-        element = cell.elements.get(self._keys.encode(user_key))
-        if element is None:
-            return None
-        json = element[start:]
-        return None if json == _NULL else self._codec.decode(json)
+        if cell is not None and cell.is_complete:
+            element = cell.elements.get(self._keys.encode(user_key))
+            json = None if element is None else self.plain_json(element)
+            if json is not None or element is None:
+                self.count_access()
+                return None if json is None or json == _NULL else self._codec.decode(json)
+        element = await self._read(user_key)
+        return None if element is None else self.value_of(element)
+
+    async def get_all(self, user_keys: Sequence[K]) -> list[T | None]:
+        """What `get` gives of each user key. Cost: one round trip at most for all of them."""
+        fields = [self._keys.encode(each) for each in user_keys]
+        cell = await self._known(fields)
+        found = [self.shown(cell, each) for each in fields]
+        await self.settled(cell)
+        return [None if each is None else self.value_of(each) for each in found]
 
     async def contains(self, user_key: K) -> bool:
         """Whether a user key has a value, be it None. It counts as a read of the entry."""

@@ -241,6 +241,11 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         found = await self._first_shown(await self.loaded(), place, TOP, count)
         return [self._codec.decode(json_of(text)) for _, _, text in found]
 
+    async def ordered_texts(self) -> list[tuple[bytes, bytes]]:
+        """All values in order, each as its JSON behind `ordered_key` of its user key."""
+        found = await self._first_shown(await self.loaded(), BOTTOM, TOP, None)
+        return [(key, json_of(text)) for key, _, text in found]
+
     async def value_from(self, place: Place, distance: int) -> T | None:
         """The value behind a place that has so many others between; None if there are fewer."""
         found = await self._first_shown(await self.loaded(), place, TOP, distance + 1)

@@ -328,6 +328,14 @@ def test_spark_hides_the_option_that_holds_the_password_of_redis(tmp_path: Path)
     assert re.search(found["spark.redaction.regex"], SPEC_OPTION)
 
 
+def test_java_takes_the_options_that_spark_gives_it(tmp_path: Path) -> None:
+    """One that it does not know keeps a server from starting."""
+    found = spark_configuration(tmp_path, port=15002, options=SparkOptions())
+    java = find_java().home / "bin" / "java"
+
+    subprocess.run([java, *found["spark.driver.extraJavaOptions"].split(), "-version"], check=True)
+
+
 def test_extra_spark_settings_replace_ours(tmp_path: Path) -> None:
     options = SparkOptions(cores=1, memory_mb=1500, extra={"spark.ui.enabled": "true"})
 

@@ -1,0 +1,165 @@
+"""A second way through an epoch of a keyed operator: all its changes at once, on columns.
+
+An operator may have such a path for what it can do so (`KeyedOperator.columnar`). It does not have
+to take everything: whatever needs a closer look it leaves, by whole keys, and the changes of those
+go one by one through the controller. A key is of one path in an epoch, so that nothing depends on
+which one ran first, and both give the same changes and the same bytes: tests hold one to the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from operators.batch import ChangeBatch
+from operators.columnar import Columns, dense, stable_order
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+    from operators.spec import InputSpec
+    from state.codec import RowCodec
+
+    Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedColumns:
+    """The changes of an epoch by key, those of a key in their order; keys are numbered."""
+
+    batch: ChangeBatch
+    """The changes in order, each with its rank as order number."""
+    columns: Columns
+    """Of the batch."""
+    row_of: Integers
+    """Row of the batch, by place."""
+    key_of: Integers
+    """Number of the key, by place; ascending."""
+    first: Integers
+    """By key: the place of its first change."""
+    last: Integers
+    """By key: the place of its last change."""
+    keys: list[bytes]
+    """Canonical texts, by key."""
+    key_groups: list[int]
+    """By key."""
+
+    @classmethod
+    def of(cls, batch: ChangeBatch, spec: InputSpec, key_codec: RowCodec) -> Self:
+        """The changes of a batch, which has columns and rows.
+
+        Args:
+            batch: In order, each change with its rank as order number.
+            spec: Its columns.
+            key_codec: Of the key's columns.
+        """
+        columns = Columns(batch.columns, spec.types)
+        codes = dense(columns.codes(spec.key))
+        count = len(batch)
+        row_of = np.arange(count) if codes.bound == 1 else stable_order(codes.values, codes.bound)
+        key_of = codes.values[row_of]
+        first = np.searchsorted(key_of, np.arange(codes.bound))
+        rows = row_of[first]
+        keys = columns.encoded(key_codec, rows, spec.key) if spec.key else [key_codec.encode(())]
+        return cls(
+            batch=batch,
+            columns=columns,
+            row_of=row_of,
+            key_of=key_of,
+            first=first,
+            last=np.append(first[1:], count) - 1,
+            keys=keys,
+            key_groups=batch.key_groups[rows].tolist(),
+        )
+
+    @property
+    def pairs(self) -> list[tuple[bytes, int]]:
+        """The keys with their key groups, as a prefetch takes them."""
+        return list(zip(self.keys, self.key_groups, strict=True))
+
+    def without(self, left: Flags) -> KeyedColumns:
+        """The changes of those keys that are not left to the other path."""
+        kept = ~left
+        places = kept[self.key_of]
+        number = np.cumsum(kept) - 1
+        key_of = number[self.key_of[places]]
+        first = np.searchsorted(key_of, np.arange(int(kept.sum())))
+        return KeyedColumns(
+            batch=self.batch,
+            columns=self.columns,
+            row_of=self.row_of[places],
+            key_of=key_of,
+            first=first,
+            last=np.append(first[1:], key_of.size) - 1,
+            keys=[key for key, keeps in zip(self.keys, kept, strict=True) if keeps],
+            key_groups=[each for each, keeps in zip(self.key_groups, kept, strict=True) if keeps],
+        )
+
+    def rows_of(self, keys: Flags) -> Integers:
+        """The rows of all changes of some keys, in order."""
+        return np.sort(self.row_of[keys[self.key_of]])
+
+
+@dataclass(frozen=True, slots=True)
+class DoneOnColumns:
+    """What a columnar path did."""
+
+    output: ChangeBatch
+    """What it emits, by order; each has the rank of its cause as order number."""
+    left: Integers
+    """Rows of the changes that it leaves, in order: all of their keys."""
+
+
+class ColumnarPath(Protocol):
+    """An operator's second path."""
+
+    def run(self, changes: KeyedColumns) -> DoneOnColumns | None:
+        """Process an epoch's changes; the state of their keys is loaded.
+
+        Returns:
+            None if it takes none of them: then nothing was changed.
+
+        Raises: As the operator's `process`.
+        """
+
+
+def rows_at(batch: ChangeBatch, rows: Integers) -> ChangeBatch:
+    """Some rows of a batch."""
+    places = pa.array(rows)
+    return ChangeBatch(
+        columns=tuple(each.take(places) for each in batch.columns),
+        kinds=batch.kinds[rows],
+        order=batch.order[rows],
+        key_groups=batch.key_groups[rows],
+    )
+
+
+def ranked(batch: ChangeBatch) -> tuple[ChangeBatch, Integers]:
+    """A batch in order, each change with its rank as order number; and order numbers by rank."""
+    by_order = batch.in_order()
+    ranks = np.arange(len(batch))
+    return (
+        ChangeBatch(by_order.columns, by_order.kinds, ranks, by_order.key_groups),
+        by_order.order,
+    )
+
+
+def merged(parts: Sequence[ChangeBatch], orders: Integers) -> ChangeBatch:
+    """What two paths emit, by rank; then with order numbers in place of ranks.
+
+    Args:
+        parts: Of one or two paths; no rank is a cause in both.
+        orders: Order numbers by rank.
+    """
+    filled = [each for each in parts if len(each)] or list(parts[:1])
+    whole = filled[0]
+    for more in filled[1:]:
+        whole = more.after(whole).in_order()
+    return ChangeBatch(whole.columns, whole.kinds, orders[whole.order], whole.key_groups)

@@ -1,0 +1,154 @@
+"""One epoch of a keyed operator on its way: its session, its controller, its timers, what it emits.
+
+`operators.keyed_runner` makes one of these for each epoch, and calls its methods in their order.
+"""
+
+from __future__ import annotations
+
+import operator as op
+from typing import TYPE_CHECKING, Any
+
+from operators.keyed import WATERMARK_MAX, FiredTimer, OpenEpoch
+from operators.orphans import Orphan
+from state.execution.controller import Controller
+from state.execution.site import Site
+from state.primitives.session import StateSession
+from state.ttl import TtlClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from operators.changelog import Row, RowKind
+    from operators.keyed import EpochTimes, InputChange
+    from operators.keyed_runner import KeyedRunner
+    from state.backends.interface import EpochTransaction
+    from state.execution.timers import Timer
+
+
+class Emissions:
+    """What an epoch emits, each with its cause."""
+
+    __slots__ = ("changes", "event", "processing")
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[int, RowKind, Row]] = []
+        self.processing: list[tuple[tuple[int, bytes], RowKind, Row]] = []
+        self.event: list[tuple[tuple[int, bytes], RowKind, Row]] = []
+
+
+class RunningEpoch:
+    """One epoch on its way."""
+
+    def __init__(
+        self,
+        runner: KeyedRunner,
+        transaction: EpochTransaction,
+        epoch: int,
+        times: EpochTimes,
+        *,
+        is_local: bool,
+    ) -> None:
+        self._runner = runner
+        self._operator = runner.operator
+        self._times = times
+        clock = TtlClock(times.time_ms, times.watermark_ms, runner.spec.ttl_extension_ms)
+        self.session = StateSession(transaction, clock=clock, is_local=is_local)
+        self.out = Emissions()
+        self._late_orphans: list[tuple[tuple[int, bytes], Orphan]] = []
+        self._operator.open(OpenEpoch(self.session, times))
+        site = Site(runner.spec.kind, runner.node, epoch)
+        process: Any = self._operator.process
+        if runner.takes_bundles:
+            process = self._operator.process_bundle
+        channel = runner.channel(self.session)
+        self.controller = Controller(process, channel, self.session, site, limits=runner.limits)
+
+    def prefetch(self, changes: Sequence[InputChange]) -> None:
+        """Load what nearly every change reads."""
+        keys = {each.stored_key: each.key_group for each in changes}
+        self.prefetch_keys(list(keys.items()))
+
+    def prefetch_keys(self, pairs: Sequence[tuple[bytes, int]]) -> None:
+        """Load what nearly every change of these keys reads."""
+        if self._operator.prefetched and pairs:
+            self.session.prefetch([(each, pairs) for each in self._operator.prefetched])
+
+    def process(self, changes: Sequence[InputChange], *, bundles: bool) -> None:
+        """Run all changes through the controller."""
+        submit = self.controller.submit
+        if bundles:
+            for key, bundle in bundles_of(changes).items():
+                submit(bundle, key, bundle[0].key_group)
+        else:
+            for each in changes:
+                submit(each, each.stored_key, each.key_group)
+        self.controller.drain()
+
+    def late_orphans(self) -> list[Orphan]:
+        """The retractions of which timers found that they match nothing, in their order."""
+        return [orphan for _, orphan in sorted(self._late_orphans, key=op.itemgetter(0))]
+
+    def fire_processing_timers(self, key_groups: Sequence[int]) -> None:
+        """Fire what is due by the epoch's time."""
+        descriptor = self._operator.processing_timers
+        if descriptor is not None:
+            self._fire(
+                self.session.timers(descriptor),
+                key_groups,
+                self._times.time_ms,
+                self._operator.on_processing_timer,
+                self.out.processing.append,
+            )
+
+    def fire_event_timers(self, key_groups: Sequence[int]) -> None:
+        """Fire what is due by the watermark that comes after the epoch's changes."""
+        descriptor = self._operator.event_timers
+        after_ms = self._times.next_watermark_ms
+        # Behind the end of all inputs no watermark moves any more, and what still comes is due.
+        moves = after_ms > self._times.watermark_ms or after_ms == WATERMARK_MAX
+        if descriptor is not None and moves:
+            self._fire(
+                self.session.timers(descriptor),
+                key_groups,
+                self._times.next_watermark_ms,
+                self._operator.on_event_timer,
+                self.out.event.append,
+            )
+
+    def _fire(
+        self,
+        timers: Any,
+        key_groups: Sequence[int],
+        until_ms: int,
+        on_timer: Callable[[FiredTimer], Coroutine[Any, None, None]],
+        out: Callable[[Any], None],
+    ) -> None:
+        timers.load(key_groups, until_ms)
+
+        async def fired(timer: Timer) -> None:
+            key = self._runner.key_of(timer.key)
+
+            def orphan(kind: RowKind, row: Row) -> None:
+                place = (timer.time_ms, timer.key)
+                text = self._runner.row_codec(0).encode(row)
+                found = Orphan(timer.key_group, timer.key, text, kind, 0)
+                self._late_orphans.append((place, found))
+
+            await on_timer(FiredTimer(out, orphan, timer.time_ms, timer.key, key, timer.namespace))
+
+        self.controller.non_record(
+            lambda: None, lambda: self.controller.fire(timers, until_ms, fired)
+        )
+        self.controller.drain()
+
+
+def bundles_of(changes: Sequence[InputChange]) -> dict[bytes, list[InputChange]]:
+    """The changes of each key, in order; keys by their first change."""
+    bundles: dict[bytes, list[InputChange]] = {}
+    for each in changes:
+        bundle = bundles.get(each.stored_key)
+        if bundle is None:
+            bundles[each.stored_key] = [each]
+        else:
+            bundle.append(each)
+    return bundles
