@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from state.arrow_values import python_values
-from state.text_columns import FLOAT_ROOTS
+from state.logical_type import FLOAT_ROOTS
 from state.types import (
     BINARY_ROOTS,
     INTEGER_BITS,

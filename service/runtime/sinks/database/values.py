@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from state.text_columns import FLOAT_ROOTS
+from state.logical_type import FLOAT_ROOTS
 from state.types import (
     BINARY_ROOTS,
     INTEGER_BITS,
