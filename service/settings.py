@@ -157,6 +157,17 @@ class FilesSettings(_Group):
         return locations
 
 
+class DatabaseSettings(_Group):
+    """Databases that plans may name."""
+
+    hosts: tuple[str, ...] = Field(
+        default=(),
+        description="Servers that jdbc sinks may write to: a JSON array of hosts, or host:port; "
+        '"*" is any. None by default, as they let clients make the service call others; files of '
+        "SQLite below the files root need none.",
+    )
+
+
 class SavepointSettings(_Group):
     """Where savepoints are kept."""
 
@@ -422,6 +433,7 @@ class Settings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     http: HttpSettings = HttpSettings()
     files: FilesSettings = FilesSettings()
+    databases: DatabaseSettings = DatabaseSettings()
     savepoints: SavepointSettings = SavepointSettings()
     execution: ExecutionSettings = ExecutionSettings()
     limits: LimitSettings = LimitSettings()

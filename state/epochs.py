@@ -131,16 +131,44 @@ class EpochLedger(Ledger):
             InvariantViolation: A write is malformed, or writes what belongs to the protocol.
             StateUnavailable, StateAccessDenied, IncarnationChanged: As everywhere.
         """
-        short = slot_name(as_name(name), self._prefix)
         named = [named_in_slot(each, self._prefix) for each in writes]
         chunks, _ = encode_chunks([each for each in named if not isinstance(each, ApplyStaged)])
+        self.stage_items(name, chunks)
+        return len(chunks)
+
+    def stage_items(self, name: bytes | str, items: Sequence[bytes]) -> None:
+        """Store what a task leaves for a sink elsewhere until the epoch is closed.
+
+        Args:
+            name: Unique for each attempt of a task; in the pipeline's slot.
+            items: Any bytes; nothing here looks into them.
+
+        Raises:
+            InvariantViolation: The name belongs to the protocol.
+            StateUnavailable, StateAccessDenied, IncarnationChanged: As everywhere.
+        """
+        short = slot_name(as_name(name), self._prefix)
         key = self._key(short)
         # Registered first, so that whatever comes of it, the next close or run removes it.
         commands: list[Command] = [("SADD", self._key(b"stages"), short), ("UNLINK", key)]
-        starts = range(0, len(chunks), _CHUNKS_PER_PUSH)
-        commands += [("RPUSH", key, *chunks[at : at + _CHUNKS_PER_PUSH]) for at in starts]
+        starts = range(0, len(items), _CHUNKS_PER_PUSH)
+        commands += [("RPUSH", key, *items[at : at + _CHUNKS_PER_PUSH]) for at in starts]
         checked(self._transport.exchange(commands, is_repeatable=True))
-        return len(chunks)
+
+    def staged_items(self, name: bytes | str, start: int, end: int) -> list[bytes]:
+        """Items that `stage_items` stored, from one position to before another.
+
+        Raises:
+            StagedWritesGone: One of them is not there.
+            StateUnavailable, StateAccessDenied, IncarnationChanged: As everywhere.
+        """
+        key = self._key(slot_name(as_name(name), self._prefix))
+        items: list[bytes] = self._ask(("LRANGE", key, start, end - 1))
+        if len(items) != end - start:
+            raise StagedWritesGone(
+                f"a staged list has {start + len(items)} items, its task left at least {end}"
+            )
+        return items
 
     def close_epoch(
         self, stamp: EpochStamp, offsets: Mapping[str, Any], effects: Sequence[Effect]

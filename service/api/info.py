@@ -38,7 +38,7 @@ async def info(request: Request, services: ServicesDep) -> Response:
         "flink_plans": FLINK_VERSIONS,
         "strategies": ("LEGACY", "VALUE", "MAP", "ADAPTIVE"),
         "sources": ("filesystem", "ingress", "datagen"),
-        "sinks": ("filesystem", "redis", "print", "blackhole"),
+        "sinks": ("filesystem", "jdbc", "redis", "print", "blackhole"),
         "formats": ("changelog-json", "json", "csv", "parquet"),
         "documents": {"api": "/docs", "openapi": "/v1/openapi.json"},
     }

@@ -12,6 +12,7 @@ from service.api.deps import PageDep, RecordDep, ServicesDep, describe, in_threa
 from service.api.etags import reply
 from service.api.paging import cursor_text, index, page_body, stream_id
 from service.api.times import with_time
+from service.plan.secrets import without_secrets
 from service.runtime.table_reader import SlotReader
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["pipelines"])
@@ -59,6 +60,9 @@ async def dead_letters(
 
 @router.get("/plan", responses=describe(problem.PIPELINE_NOT_FOUND))
 async def plan(request: Request, record: RecordDep) -> Response:
-    """The compiled plan as it was posted, with the times to live that were changed since."""
-    document: dict[str, Any] = record.plan
+    """The compiled plan as it was posted, with the times to live that were changed since.
+
+    Values of options that look like secrets are masked.
+    """
+    document: dict[str, Any] = without_secrets(record.plan)
     return reply(request, document, version=record.version)

@@ -3,10 +3,11 @@
 The same functions serve `check_plan`, which has no Spark, and the building of a query, so both
 refuse alike. Connectors:
 
-    source   filesystem, ingress, datagen, kafka       sink   filesystem, redis, print, blackhole
-    neither  jdbc and whatever else Flink has: refused, where it may be asked for with the reason
+    source   filesystem, ingress, datagen, kafka    sink   filesystem, jdbc, redis, print, blackhole
+    neither  whatever else Flink has: refused, where it may be asked for with the reason
 
-Whether the server has the jar of Kafka's source shows when a query starts.
+Whether the server has the jar of Kafka's source shows when a query starts, and so does what a
+database has for a table.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from service.plan.changelog_mode import UPSERT
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import DurationError
 from service.plan.nodes import Sink, TableScan
+from service.plan.properties import pointer_token
+from service.plan.secrets import MASK, is_secret
 from service.runtime.csv_dialect import CsvDialect, check_csv_type
 from service.runtime.dataflow_errors import (
     DataflowError,
@@ -29,6 +32,13 @@ from service.runtime.dataflow_errors import (
     UnsupportedConnector,
 )
 from service.runtime.files import path_below
+from service.runtime.sinks.database.options import (
+    address_of,
+    check_driver,
+    check_host,
+    table_of,
+)
+from service.runtime.sinks.database.values import unsupported
 from service.runtime.sinks.spec import Mode, SinkSpec
 from service.runtime.sinks.tables import CONNECTORS as SINKS
 from service.runtime.sources.datagen import field_rules, rows_total
@@ -36,7 +46,7 @@ from service.runtime.sources.formats import allowed_kinds, format_of
 from service.runtime.sources.kafka_options import reader_options
 from service.runtime.sources.spec import SourceSpec
 from service.runtime.table_options import TESTING, check_options
-from state.types import format_type
+from state.types import format_type, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,10 +75,6 @@ _REASONS = {
         "a table read by JDBC is no stream",
         "it comes as a look-up table, with the driver's jar in the Spark Connect server "
         "(spark.jars.packages)",
-    ),
-    ("jdbc", "sink"): (
-        "Spark's JDBC writer takes no part in an epoch's close, so a row could be written twice",
-        "write to redis, or to filesystem and load it from there",
     ),
 }
 """Why a connector that Spark has is not one of ours, and what to do instead."""
@@ -137,7 +143,9 @@ def source_spec(
     return spec
 
 
-def sink_spec(node: ExecNode, sink: Sink, *, name: str, files_root: str) -> SinkSpec:
+def sink_spec(
+    node: ExecNode, sink: Sink, *, name: str, files_root: str, database_hosts: Sequence[str] = ()
+) -> SinkSpec:
     """What the writer is told of a sink.
 
     Args:
@@ -145,6 +153,7 @@ def sink_spec(node: ExecNode, sink: Sink, *, name: str, files_root: str) -> Sink
         sink: The node's view.
         name: The table's name in this pipeline.
         files_root: Folder that files must lie in.
+        database_hosts: Servers of databases that may be written to.
 
     Raises:
         DataflowError: The connector, format, path or an option cannot be, or the sink does not take
@@ -166,6 +175,8 @@ def sink_spec(node: ExecNode, sink: Sink, *, name: str, files_root: str) -> Sink
     with _at(table):
         spec = replace(spec, mode=_sink_mode(spec))
         _check_sink(spec, files_root, changes)
+        if connector == "jdbc":
+            _check_database(spec, files_root, database_hosts)
         _check_csv_types(spec.options, table.schema.persisted)
     _check_table(table, allow_testing=False)
     return spec
@@ -198,6 +209,13 @@ def _check_table(table: Table, *, allow_testing: bool) -> None:
             hint="leave out PARTITIONED BY",
             path=f"{path}/partitionKeys",
         )
+    for name, value in table.options.items():
+        if value == MASK and is_secret(name):
+            raise InvalidTableOption(
+                f'option "{name}" is a mask, as secrets are shown',
+                hint="give its value",
+                path=f"{path}/options/{pointer_token(name)}",
+            )
     columns = [each.name for each in table.schema.physical]
     # Kafka's options are translated one by one, which refuses what is not known.
     if table.options.get("connector") != "kafka":
@@ -256,7 +274,21 @@ def _check_sink(spec: SinkSpec, files_root: str, changes: ChangelogMode) -> None
     if spec.mode == "append" and refused:
         raise UnsupportedChangelog(
             f"sink {spec.table} takes inserts only, and the plan sends {' '.join(refused)}",
-            hint="use format changelog-json, or a sink with changelog-mode upsert or retract",
+            hint="declare PRIMARY KEY .. NOT ENFORCED"
+            if spec.connector == "jdbc"
+            else "use format changelog-json, or a sink with changelog-mode upsert or retract",
+        )
+
+
+def _check_database(spec: SinkSpec, files_root: str, hosts: Sequence[str]) -> None:
+    address = address_of(spec.options, files_root)
+    table_of(spec.options)
+    check_host(address, hosts)
+    check_driver(address)
+    if found := unsupported(spec.names, [parse_type(each) for each in spec.types]):
+        raise UnsupportedConnector(
+            f"{found} of sink {spec.table}, which no column of a database holds",
+            hint="write its parts, or a text of it",
         )
 
 
@@ -268,6 +300,9 @@ def _sink_mode(spec: SinkSpec) -> Mode:
     """
     shows_kinds = spec.connector != "filesystem" or spec.options.get("format") == "changelog-json"
     default = "retract" if shows_kinds else "append"
+    if spec.connector == "jdbc":
+        # As Flink's: without a key there is nothing to update or delete by.
+        default = "upsert" if spec.primary_key else "append"
     text = "upsert" if spec.connector == "redis" else spec.options.get("changelog-mode", default)
     if text not in _MODES:
         raise InvalidTableOption(

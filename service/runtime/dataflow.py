@@ -49,10 +49,18 @@ if TYPE_CHECKING:
 
     from service.plan import CompiledPlan
     from service.runtime.records import RunOptions
+    from service.runtime.sinks.spec import SinkSpec
     from service.settings import Settings
     from state.descriptors import StateDescriptor
 
-__all__ = ["OperatorInfo", "PipelineJob", "check_plan", "start_query", "stateful_nodes"]
+__all__ = [
+    "OperatorInfo",
+    "PipelineJob",
+    "check_plan",
+    "plan_sinks",
+    "start_query",
+    "stateful_nodes",
+]
 
 _REGISTERING = threading.Lock()
 
@@ -88,6 +96,10 @@ class PipelineJob:
     """By operator: what it keeps, with what is known of its past."""
     allow_testing: bool = False
     """Whether tables may have the options that only tests need."""
+    pipeline_id: str = ""
+    """Unlike the name never used again: by it databases know who writes."""
+    database_hosts: tuple[str, ...] = ()
+    """Servers of databases that may be written to."""
     connect_timeout_ms: int = 2_000
     """Longest wait of workers for a connection to Redis."""
     socket_timeout_ms: int = 30_000
@@ -114,7 +126,10 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
         OperatorError: A materializer cannot be as asked.
     """
     _check_nodes(
-        plan, str(settings.files.root), allow_testing=settings.execution.testing_options_enabled
+        plan,
+        str(settings.files.root),
+        allow_testing=settings.execution.testing_options_enabled,
+        database_hosts=settings.databases.hosts,
     )
     operators = stateful_nodes(plan)
     _check_operators(plan, operators)
@@ -210,7 +225,12 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
     from service.runtime.sinks.spec import WriterSpec
     from service.runtime.sources.data_source import TailraceSource
 
-    _check_nodes(job.plan, job.files_root, allow_testing=job.allow_testing)
+    _check_nodes(
+        job.plan,
+        job.files_root,
+        allow_testing=job.allow_testing,
+        database_hosts=job.database_hosts,
+    )
     with _REGISTERING:
         # Spark looks for the name and puts it in two steps: pipelines that start side by side in
         # one session would refuse each other.
@@ -224,6 +244,7 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
         incarnation=job.incarnation,
         files_root=job.files_root,
         sinks=lowered.sinks,
+        pipeline_id=job.pipeline_id,
         operators=lowered.operators,
         assigners=lowered.assigners,
         max_parallelism=job.max_parallelism,
@@ -245,7 +266,41 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
     )
 
 
-def _check_nodes(plan: CompiledPlan, files_root: str, *, allow_testing: bool) -> None:
+def plan_sinks(
+    plan: CompiledPlan, files_root: str, database_hosts: Sequence[str]
+) -> list[SinkSpec]:
+    """What the writer is told of each sink of a plan, but for its operator; in the plan's order.
+
+    Raises:
+        DataflowError: As `check_plan`.
+    """
+    names = table_names(plan)
+    return [
+        _plan_sink(node, node.view, names, files_root, database_hosts)
+        for node in plan.nodes
+        if isinstance(node.view, Sink)
+    ]
+
+
+def _plan_sink(
+    node: ExecNode,
+    sink: Sink,
+    names: Mapping[str, str],
+    files_root: str,
+    database_hosts: Sequence[str],
+) -> SinkSpec:
+    return sink_spec(
+        node,
+        sink,
+        name=names[sink.table.identifier],
+        files_root=files_root,
+        database_hosts=database_hosts,
+    )
+
+
+def _check_nodes(
+    plan: CompiledPlan, files_root: str, *, allow_testing: bool, database_hosts: Sequence[str]
+) -> None:
     for finding in unsupported(plan):
         raise UnsupportedNode(
             f"{finding.type} is not supported: {finding.reason}",
@@ -260,6 +315,8 @@ def _check_nodes(plan: CompiledPlan, files_root: str, *, allow_testing: bool) ->
             is_passing = node.id in identities or isinstance(node.view, Exchange)
             if not is_passing and not is_run(node):
                 _check_columns(node)
+            if isinstance(node.view, Sink):
+                _plan_sink(node, node.view, names, files_root, database_hosts)
             _check_node(node, names, files_root, allow_testing=allow_testing)
         except DataflowError as error:
             error.node_id = node.id if error.node_id is None else error.node_id
@@ -289,8 +346,6 @@ def _check_node(
                 files_root=files_root,
                 allow_testing=allow_testing,
             )
-        case Sink(table=table) as sink:
-            sink_spec(node, sink, name=names[table.identifier], files_root=files_root)
         case Calc(projection=projection, condition=condition):
             for rex in (*projection, *(() if condition is None else (condition,))):
                 check_expression(rex)

@@ -11,7 +11,8 @@
     ├── MalformedChange           a line that is no change, where the pipeline is to fail on it
     ├── SourceUnavailable         a source's neighbour does not answer: the query starts again
     ├── SourceChanged             a file or stream no longer holds what an epoch was planned on
-    └── SinkRefused               a change that the sink's contract forbids
+    ├── SinkRefused               a change that the sink's contract, or its database, forbids
+    └── SinkUnavailable           a sink's database does not answer: the query starts again
 Spark carries an error of a worker to the service as text only, so the code is put in the text and
 `code_in` finds it there.
 """
@@ -81,6 +82,7 @@ class TaskFailure(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(f"[tailrace:{self.code}] {message}")
+        self.message = message
 
 
 class MalformedChange(TaskFailure):
@@ -105,6 +107,12 @@ class SinkRefused(TaskFailure):
     """A change that breaks what the sink promises, such as an update at an append-only sink."""
 
     code = "sink-refused"
+
+
+class SinkUnavailable(TaskFailure):
+    """The database of a sink does not answer, or not as it should; a new run will find out."""
+
+    code = "sink-unavailable"
 
 
 def code_in(text: str) -> tuple[str, str] | None:

@@ -107,6 +107,8 @@ class Run:
     """Which process Redis is, read before the run was opened: tasks refuse another one."""
     states: States = field(default_factory=dict)
     """By operator: what it keeps, with what is known of its past."""
+    epoch: int = 0
+    """The last closed one when the run was opened; 0 before the first."""
     ttl_extension_ms: int = 0
     """By how much all lives were extended, in processing time."""
 

@@ -155,6 +155,7 @@ class _Lowering:
                     node.view,
                     name=self._names[node.view.table.identifier],
                     files_root=self._job.files_root,
+                    database_hosts=self._job.database_hosts,
                 )
                 outputs.append(self._sink(node, node.view))
                 sinks.append(replace(spec, operator=self._task(node)))

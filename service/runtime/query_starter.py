@@ -21,6 +21,7 @@ from operators.errors import OperatorError
 from operators.expressions.errors import ExpressionError
 from service.plan import load_plan
 from service.plan.errors import PlanError
+from service.runtime.databases import claim_databases
 from service.runtime.dataflow import PipelineJob, start_query, stateful_nodes
 from service.runtime.dataflow_errors import DataflowError
 from service.runtime.errors import StartFailed
@@ -105,9 +106,12 @@ class DataflowStarter:
         """Start the record's query in a run; Spark's `StreamingQuery`.
 
         Raises:
-            StartFailed: the plan cannot run.
+            StartFailed: the plan cannot run, or a table of a database does not take its rows.
+            QueryFailed: a database does not answer.
+            Fenced, StateLost: a table of a database is another run's, or of another epoch.
         """
         job = self.job(record, run)
+        claim_databases(job, marker=run.epoch)
         return _refused(partial(start_query, spark, job))
 
     def job(self, record: PipelineRecord, run: Run) -> PipelineJob:
@@ -116,6 +120,7 @@ class DataflowStarter:
         options = self.options(record, run)
         return PipelineJob(
             pipeline=record.name,
+            pipeline_id=record.id,
             plan=self._plan(record),
             run=run.number,
             incarnation=run.incarnation,
@@ -125,6 +130,7 @@ class DataflowStarter:
             parallelism=execution.parallelism or os.cpu_count() or 1,
             max_parallelism=options.max_parallelism,
             files_root=str(self._settings.files.root.absolute()),
+            database_hosts=self._settings.databases.hosts,
             version=package_version(),
             dead_letters_max=execution.dead_letters_max,
             print_rows_max=execution.print_rows_max,
@@ -183,7 +189,9 @@ class RedisLedgers:
                 operator: register_states(ledger, operator, descriptors, clock)
                 for operator, descriptors in states.items()
             }
-            return Run(number, ledger.incarnation, registered, extended_ms)
+            # Nothing that an earlier run still does can move the marker any more.
+            epoch = ledger.marker().epoch
+            return Run(number, ledger.incarnation, registered, epoch, extended_ms)
 
         return self._with_ledger(name, open_it)
 

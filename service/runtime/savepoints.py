@@ -8,7 +8,8 @@ besides, to go on exactly where the savepoint stands:
   that ingress has taken in and no closed epoch has read;
 - what sinks keep there: tables of the `redis` connector, and the lines of `print`. They live and
   die with their pipeline, so a restored one without them would show tables that lack rows. Files of
-  sinks, and all that lies elsewhere, are no part of it, as in Flink;
+  sinks, and all that lies elsewhere, are no part of it, as in Flink; of a table in a database it is
+  asked, before a restore ends, whether it is what the savepoint's epoch left;
 - dead letters, and sums over all epochs. Progress of single epochs stays behind.
 
 Whether an element is past its life is asked as of the epoch's own time, not of the clock: of a
@@ -18,7 +19,6 @@ pipeline that stands still nothing expires, so a downtime can still be made up f
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -30,6 +30,7 @@ from service.plan.errors import PlanError
 from service.plan.nodes import Sink, TableScan, Values
 from service.runtime.checkpoints import FOLDER, restore_checkpoint, save_checkpoint
 from service.runtime.connectors import table_names
+from service.runtime.databases import adopt_databases
 from service.runtime.errors import LifecycleError, SavepointFailed, SavepointNotFound
 from service.runtime.launcher import package_version
 from service.runtime.operators import stateful_nodes
@@ -168,6 +169,19 @@ class Savepoints:
         _check_sources(manifest, plan)
         files = [each.path for each in manifest.attachments if each.path.startswith(f"{FOLDER}/")]
         checkpoint = self._starter.checkpoint(record)
+
+        def before_end() -> None:
+            adopt_databases(
+                plan,
+                pipeline=record.name,
+                pipeline_id=record.id,
+                files_root=str(self._settings.files.root.absolute()),
+                hosts=self._settings.databases.hosts,
+                epoch=manifest.epoch,
+                origin=str(manifest.about.get("pipeline_id", "")),
+            )
+            restore_checkpoint(folder, files, checkpoint)
+
         with self._transport() as transport:
             restore_state(
                 transport,
@@ -178,7 +192,7 @@ class Savepoints:
                 max_parallelism=options.max_parallelism,
                 place=_place(stateful_nodes(plan, options), options.max_parallelism),
                 allow_non_restored_state=order.allow_non_restored_state,
-                before_end=partial(restore_checkpoint, folder, files, checkpoint),
+                before_end=before_end,
             )
 
     def _save(self, record: PipelineRecord, order: SavepointOrder) -> None:

@@ -60,6 +60,28 @@ _CONNECTORS: Mapping[str, Mapping[str, Values]] = {
     },
     "ingress": {"format": None, "changelog-mode": None},
     "datagen": {"rows-per-second": None, "number-of-rows": None, **_PARALLELISM},
+    "jdbc": {
+        "url": None,
+        "table-name": None,
+        "username": None,
+        "password": None,
+        "connection.max-retry-timeout": None,
+        "changelog-mode": frozenset({"append", "upsert"}),
+        # Those that Flink would load for an address here; ours are packages of Python.
+        "driver": frozenset(
+            {
+                "com.mysql.cj.jdbc.driver",
+                "com.mysql.jdbc.driver",
+                "org.mariadb.jdbc.driver",
+                "org.postgresql.driver",
+                "org.sqlite.jdbc",
+            }
+        ),
+        **_PARALLELISM,
+        # When Flink sends what it has gathered; here an epoch is sent, with its end.
+        "sink.buffer-flush.max-rows": None,
+        "sink.buffer-flush.interval": None,
+    },
     "redis": {"changelog-mode": frozenset({"upsert"}), **_PARALLELISM},
     "print": {
         "changelog-mode": None,

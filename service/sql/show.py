@@ -2,8 +2,7 @@
 
 Values of options that look like secrets are masked, as in Flink.
 
-Source: Flink `ShowTablesOperation`, `ShowCreateUtil`, `DescribeTableOperation` and
-`GlobalConfiguration.isSensitive` (2.3).
+Source: Flink `ShowTablesOperation`, `ShowCreateUtil` and `DescribeTableOperation` (2.3).
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from service.plan.secrets import masked
 from service.sql.binder.query import QueryBinder, renamed
 from service.sql.catalogue import CATALOGUE, DATABASE, CatalogTable
 from service.sql.errors import ValidationError
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from state.types import LogicalType
 
 Cell: TypeAlias = str | bool | None
-MASK = "******"
-_SENSITIVE = (
-    "password", "secret", "fs.azure.account.key", "apikey", "api-key", "auth-params",
-    "service-key", "token", "basic-auth", "jaas.config", "http-headers", "credential",
-)  # fmt: skip
 _STRING = "VARCHAR(2147483647)"
 
 
@@ -96,15 +91,6 @@ def options_listing(options: Mapping[str, str]) -> Listing:
     """The options that are set, by key."""
     rows = tuple((key, masked(key, options[key])) for key in sorted(options))
     return Listing((("key", "STRING"), ("value", "STRING")), rows)
-
-
-def masked(key: str, value: str) -> str:
-    """The value of an option, or a mask if its key is one of those that hold secrets.
-
-    >>> masked("connector", "kafka"), masked("properties.ssl.key.password", "x")
-    ('kafka', '******')
-    """
-    return MASK if any(each in key.lower() for each in _SENSITIVE) else value
 
 
 def _columns(catalogue: Catalogue, names: tuple[str, ...], position: Position) -> Listing:

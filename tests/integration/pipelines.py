@@ -9,6 +9,7 @@ import orjson
 
 from operators.worker import installed_version
 from service.plan import load_plan
+from service.runtime.databases import claim_databases
 from service.runtime.dataflow import PipelineJob, start_query, stateful_nodes
 from service.runtime.records import RunOptions
 from state.epochs import EpochLedger
@@ -196,7 +197,9 @@ class Pipeline:
             files_root=str(self.folder),
             version=installed_version(),
             allow_testing=True,
+            pipeline_id=f"id-of-{self.name}",
         )
+        claim_databases(job, marker=self.ledger.marker().epoch)
         self.query = start_query(self.spark, job)
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -128,6 +129,33 @@ def test_new_files_are_picked_up_while_it_runs(
         pipeline.wait_for_rows(20)
 
     assert final_table(pipeline.files("out"), "k") == expected_table(lines)
+
+
+def test_a_table_of_a_database_is_exact_across_restarts(
+    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    lines = random_changes(60)
+    write_lines(tmp_path / "in/a.jsonl", lines)
+    database = sqlite3.connect(tmp_path / "db.sqlite", isolation_level=None)
+    database.execute("CREATE TABLE latest (k TEXT PRIMARY KEY, v INTEGER)")
+    document = materialize_plan()
+    table = document["nodes"][-1]["dynamicTableSink"]["table"]["resolvedTable"]
+    table["options"] = {
+        "connector": "jdbc",
+        "url": "jdbc:sqlite:db.sqlite",
+        "table-name": "latest",
+    }
+
+    with Pipeline(spark, redis_client, tmp_path, document, rows_per_epoch_max=15) as pipeline:
+        pipeline.wait_for_rows(20)
+    with Pipeline(spark, redis_client, tmp_path, document, rows_per_epoch_max=15) as pipeline:
+        records = pipeline.wait_for_rows(60)
+
+    found = database.execute("SELECT k, v FROM latest").fetchall()
+    ((epoch,),) = database.execute("SELECT epoch FROM tailrace_epochs").fetchall()
+    database.close()
+    assert dict(found) == {k: row["v"] for k, row in expected_table(lines).items()}
+    assert epoch >= len(records)
 
 
 def test_ingress_reaches_a_redis_table_and_is_trimmed(

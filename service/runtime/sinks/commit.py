@@ -1,8 +1,11 @@
-"""Closing an epoch beside the driver: files into place, then everything else in one call.
+"""Closing an epoch beside the driver: files, databases, then everything else in one call.
 
 Files come first, so that an epoch that counts as closed always has its files. If this process dies
-in between, the epoch runs again and its files replace those of the first try. How long that took
-is noted last, beside the epoch's record, which is closed by then: a figure that may be lost.
+in between, the epoch runs again and its files replace those of the first try. Tables of databases
+come first as well; they note the epoch beside its rows, so that it is not written twice.
+
+How long all that took is noted last, beside the epoch's record, which is closed by then: a figure
+that may be lost.
 """
 
 from __future__ import annotations
@@ -102,6 +105,11 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
     if proceeds:
         for number, sink in files.items():
             sink.commit(epoch, parts.staged.get(number, []))
+        if any(each.connector == "jdbc" for each in spec.sinks):
+            # SQLAlchemy is imported where a database is written only.
+            from service.runtime.sinks.database.commit import write_epoch
+
+            write_epoch(spec, epoch, parts.staged)
     stamp = EpochStamp(epoch=epoch, run=spec.run, time_ms=parts.time_ms)
     # A source, or a partition of it, without news takes no part: its offset is the marker's.
     known = orjson.loads(marker.offsets)

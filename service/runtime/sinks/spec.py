@@ -26,7 +26,8 @@ class SinkSpec:
     mode: Mode
     """append: inserts only, an update is an error; upsert: by primary key, so a -U may be
     missing; retract: all kinds."""
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+    """Those of the table; a database's password is among them."""
     operator: str = field(default="", repr=False)
     """The stateful operator that the rows go through first, an `OperatorTask` as JSON; if any."""
 
@@ -41,6 +42,8 @@ class WriterSpec:
     incarnation: str | None
     files_root: str
     sinks: tuple[SinkSpec, ...]
+    pipeline_id: str = ""
+    """Unlike the name never used again: by it databases know who writes."""
     operators: tuple[str, ...] = ()
     """Ids of the stateful operators, whose pending writes an epoch's close promotes."""
     assigners: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
     filesystem   hidden files, renamed by the commit
     redis        a hash: canonical primary key -> the row as a JSON object
+    jdbc         a table of a database, written in one transaction an epoch (`sinks.database`)
     print        a bounded stream of the newest changes, one JSON line each
     blackhole    counted only
 
@@ -15,6 +16,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from service.runtime.connections import ledger_of
+from service.runtime.sinks.database.sink import DatabaseSink
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.rows import last_of_each, take
 from service.runtime.slot_keys import print_name, stage_name, table_name
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from state.backends.interface import Write
 
 STAGED_CONNECTORS = frozenset({"redis", "print"})
-CONNECTORS = STAGED_CONNECTORS | {"filesystem", "blackhole"}
+CONNECTORS = STAGED_CONNECTORS | {"filesystem", "jdbc", "blackhole"}
 
 
 class Blackhole:
@@ -115,12 +117,14 @@ class PrintSink(StagedSink):
         return [StreamAppend(print_name(self._spec.table).encode(), entries, most)]
 
 
-def open_sink(writer: WriterSpec, number: int) -> FileSink | StagedSink | Blackhole:
+def open_sink(writer: WriterSpec, number: int) -> FileSink | StagedSink | DatabaseSink | Blackhole:
     """The sink of this number."""
     spec = writer.sinks[number]
     match spec.connector:
         case "filesystem":
             return FileSink(spec, writer.files_root)
+        case "jdbc":
+            return DatabaseSink(writer, spec)
         case "redis":
             return RedisTable(writer, spec)
         case "print":

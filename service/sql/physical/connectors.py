@@ -65,6 +65,8 @@ def sink_mode(table: CatalogTable, *, is_insert_only: bool = False) -> SinkMode:
         if declared == mode:
             return mode
     connector = table.options.get("connector")
+    if connector == "jdbc":
+        return "upsert" if table.primary_key else "append"
     if connector in _OBLIGING and is_insert_only:
         return "append"
     if connector in _UPSERT_CONNECTORS:

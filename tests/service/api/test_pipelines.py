@@ -46,6 +46,26 @@ def test_a_pipeline_is_created_with_location_and_tag(app: AppClient) -> None:
     assert app.json(f"{PATH}/p/plan") == flights_plan(source=INGRESS)
 
 
+def test_secrets_of_a_plan_are_kept_and_not_shown(app: AppClient, redis_client: Any) -> None:
+    sink = {"connector": "jdbc", "url": "jdbc:sqlite:db.sqlite", "table-name": "t"}
+    plan = flights_plan(source=INGRESS, sink=sink | {"username": "u", "password": "hunter-2"})
+
+    created = app.post(PATH, {"name": "p", "plan": plan})
+    shown = app.get(f"{PATH}/p/plan")
+    again = app.post(PATH, {"name": "q", "plan": shown.json()})
+
+    assert created.status_code == 201, created.text
+    explained = app.post("/v1/plans/explain", {"plan": plan})
+    for answer in (created, shown, explained, app.get(f"{PATH}/p"), app.get(PATH)):
+        assert answer.status_code in (200, 201)
+        assert "hunter-2" not in answer.text
+    masked = sink | {"username": "u", "password": "******"}
+    assert shown.json() == flights_plan(source=INGRESS, sink=masked)
+    assert b"hunter-2" in redis_client.hget("tailrace:{p}:pipeline", "plan")
+    assert_problem(again, 422, "table-option-invalid")
+    assert "is a mask" in again.text
+
+
 def test_a_plan_may_come_as_its_text_or_from_a_file(app: AppClient) -> None:
     plan = flights_plan(source=INGRESS)
     root = app.settings.files.root

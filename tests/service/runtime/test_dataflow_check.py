@@ -103,7 +103,6 @@ def test_sources_that_cannot_be_are_refused_with_their_place(
     [
         ({"connector": "kafka"}, {}, UnsupportedConnector, "at least once"),
         ({"connector": "upsert-kafka"}, {}, UnsupportedConnector, "at least once"),
-        ({"connector": "jdbc"}, {}, UnsupportedConnector, "written twice"),
         ({"connector": "redis"}, {"key": []}, InvalidTableOption, "primary key"),
         ({**SINK, "path": "../out"}, {}, PathOutsideRoot, "outside"),
         ({**SINK, "changelog_mode": "all"}, {}, InvalidTableOption, "all"),

@@ -80,3 +80,23 @@ def test_what_a_sink_cannot_take(sql: str, reason: str) -> None:
         sink(sql)
     assert reason in str(caught.value)
     assert caught.value.position is not None
+
+
+JDBC = "WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:d', 'table-name' = 't')"
+
+
+def test_a_jdbc_table_takes_upserts_by_its_key_and_inserts_without_one() -> None:
+    """Source: Flink `JdbcDynamicTableSink`."""
+    keyed = f"CREATE TABLE db (id INT NOT NULL, n BIGINT, PRIMARY KEY (id) NOT ENFORCED) {JDBC};"
+    without = f"CREATE TABLE db (id INT, n BIGINT) {JDBC};"
+    counts = "INSERT INTO db SELECT id, COUNT(*) FROM c GROUP BY id"
+
+    assert set(sink(keyed + counts)["inputChangelogMode"]) == {
+        "INSERT",
+        "UPDATE_AFTER",
+        "DELETE",
+    }
+    added = sink(f"{without}INSERT INTO db SELECT id, CAST(v AS BIGINT) FROM s")
+    assert added["inputChangelogMode"] == ["INSERT"]
+    with pytest.raises(SqlError, match=r"changes|update"):
+        sink(without + counts)

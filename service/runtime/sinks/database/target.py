@@ -1,0 +1,237 @@
+"""One table of a database: found and checked when a run starts, and the statements that change it.
+
+Upserts are the dialect's own (ON CONFLICT, ON DUPLICATE KEY UPDATE), by the primary key that the
+plan declares, for which the table must have a primary key or unique index of exactly its columns.
+MySQL would take a row for the same one by any other unique key, too, and by letters that its
+collation holds to be equal: such tables are refused.
+
+SQLAlchemy makes each statement from the names of columns, so nothing in them is text of a user.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from service.runtime.dataflow_errors import InvalidTableOption
+from service.runtime.sinks.database.columns import bound_type, keeps
+from service.runtime.sinks.database.options import table_of
+from state.types import STRING_ROOTS, format_type, parse_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy.sql.dml import Delete, Insert
+
+    from service.runtime.sinks.database.options import Dialect
+    from service.runtime.sinks.spec import SinkSpec
+    from state.types import LogicalType
+
+_KEY = "key_{}"
+_COLUMN = "column_{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A sink's table, as statements know it: parameters are `column_<n>`, of deletes `key_<n>`."""
+
+    spec: SinkSpec
+    dialect: Dialect
+    schema: str
+    table: str
+    types: tuple[LogicalType, ...]
+
+    @classmethod
+    def of(cls, spec: SinkSpec, dialect: Dialect, default_schema: str) -> Target:
+        """The table that a sink's options name."""
+        schema, table = table_of(spec.options)
+        types = tuple(parse_type(each) for each in spec.types)
+        return cls(spec, dialect, schema or default_schema, table, types)
+
+    @property
+    def full_name(self) -> str:
+        """With its schema, for messages and the fence."""
+        return f"{self.schema}.{self.table}" if self.schema else self.table
+
+    @property
+    def is_upsert(self) -> bool:
+        """Whether rows are written by key."""
+        return self.spec.mode == "upsert"
+
+    def put(self) -> Insert:
+        """The statement that brings a row: an upsert by key, or an insert."""
+        table = self._table()
+        if not self.is_upsert:
+            return sa.insert(table)
+        key = [table.columns[_COLUMN.format(each)] for each in self.spec.primary_key]
+        others = [each for each in table.columns if each not in set(key)]
+        if self.dialect == "mysql":
+            made = mysql.insert(table)
+            # A row that is nothing but its key stays as it is.
+            changed = {each.key: made.inserted[each.key] for each in others or key}
+            return made.on_duplicate_key_update(changed)
+        insert = postgresql.insert if self.dialect == "postgresql" else sqlite.insert
+        put = insert(table)
+        if not others:
+            return put.on_conflict_do_nothing(index_elements=key)
+        return put.on_conflict_do_update(
+            index_elements=key, set_={each: put.excluded[each.key] for each in others}
+        )
+
+    def remove(self) -> Delete:
+        """The statement that takes the row of a key away."""
+        table = self._table()
+        return sa.delete(table).where(
+            *(
+                table.columns[_COLUMN.format(each)] == sa.bindparam(_KEY.format(each))
+                for each in self.spec.primary_key
+            )
+        )
+
+    def check(self, inspector: sa.Inspector) -> None:
+        """See that the table is there, and takes what will be written.
+
+        Raises:
+            InvalidTableOption: It is not, or does not.
+            SQLAlchemyError: The database does not tell.
+        """
+        try:
+            columns = {
+                each["name"]: each
+                for each in inspector.get_columns(self.table, self.schema or None)
+            }
+        except exc.NoSuchTableError:
+            raise InvalidTableOption(
+                f"the database has no table {self.full_name}", hint="tables are not made here"
+            ) from None
+        for name, logical in zip(self.spec.names, self.types, strict=True):
+            self._check_column(name, logical, columns)
+        for name, column in columns.items():
+            if name not in self.spec.names and _needs_a_value(column):
+                raise InvalidTableOption(
+                    f'column "{name}" of table {self.full_name} needs a value, and sink '
+                    f"{self.spec.table} has no such column"
+                )
+        if self.is_upsert:
+            self._check_key(inspector)
+        if self.dialect == "mysql":
+            self._check_mysql(inspector, columns)
+
+    def _table(self) -> sa.Table:
+        columns = (
+            sa.Column(name, bound_type(each, self.dialect), key=_COLUMN.format(at))
+            for at, (name, each) in enumerate(zip(self.spec.names, self.types, strict=True))
+        )
+        return sa.Table(self.table, sa.MetaData(), *columns, schema=self.schema or None)
+
+    def _check_column(self, name: str, logical: LogicalType, columns: Mapping[str, Any]) -> None:
+        if name not in columns:
+            near = get_close_matches(name, list(columns), 1)
+            raise InvalidTableOption(
+                f'table {self.full_name} has no column "{name}"',
+                hint=f'did you mean "{near[0]}"?' if near else "",
+            )
+        column = columns[name]
+        if column.get("computed") or (column.get("identity") or {}).get("always"):
+            raise InvalidTableOption(
+                f'column "{name}" of table {self.full_name} is computed by the database'
+            )
+        if not keeps(logical, column["type"], self.dialect):
+            raise InvalidTableOption(
+                f'column "{name}" of table {self.full_name} is {_type_text(column["type"])}, which '
+                f"does not keep every {format_type(logical.with_nullable(True))} as it is",
+                hint="docs/semantics.md lists the types that do",
+            )
+
+    def _check_key(self, inspector: sa.Inspector) -> None:
+        key = self._key_names()
+        if key not in self._unique(inspector):
+            listed = ", ".join(self.spec.names[each] for each in self.spec.primary_key)
+            raise InvalidTableOption(
+                f"table {self.full_name} has no primary key or unique index of ({listed}), which "
+                f"is the primary key of sink {self.spec.table}"
+            )
+
+    def _key_names(self) -> frozenset[str]:
+        return frozenset(self.spec.names[each] for each in self.spec.primary_key)
+
+    def _unique(self, inspector: sa.Inspector) -> set[frozenset[str]]:
+        """The sets of columns of which no two rows may have the same."""
+        at = (self.table, self.schema or None)
+        found = {frozenset(inspector.get_pk_constraint(*at)["constrained_columns"])}
+        found |= {frozenset(each["column_names"]) for each in inspector.get_unique_constraints(*at)}
+        for index in inspector.get_indexes(*at):
+            options = index.get("dialect_options", {})
+            is_partial = any(name.endswith("_where") for name in options)
+            if index["unique"] and not is_partial:
+                found.add(frozenset(each for each in index["column_names"] if each is not None))
+        return found - {frozenset()}
+
+    def _check_mysql(self, inspector: sa.Inspector, columns: Mapping[str, Any]) -> None:
+        options = inspector.get_table_options(self.table, self.schema or None)
+        if str(options.get("mysql_engine", options.get("mariadb_engine", ""))).lower() != "innodb":
+            raise InvalidTableOption(
+                f"table {self.full_name} is not of InnoDB, and takes no part in transactions"
+            )
+        if not self.is_upsert:
+            return
+        if odd := next((each for each in self.spec.names if "%" in each), ""):
+            # SQLAlchemy doubles the sign twice in ON DUPLICATE KEY UPDATE.
+            raise InvalidTableOption(
+                f'column "{odd}" has a % in its name, which no upsert can hold'
+            )
+        key = self._key_names()
+        for other in self._unique(inspector) - {key}:
+            if other & set(self.spec.names):
+                raise InvalidTableOption(
+                    f"table {self.full_name} has a second unique key ({', '.join(sorted(other))}), "
+                    "by which MySQL would replace rows of other keys"
+                )
+        for at in self.spec.primary_key:
+            name = self.spec.names[at]
+            if isinstance(columns[name]["type"], mysql.FLOAT):
+                raise InvalidTableOption(
+                    f'column "{name}" of table {self.full_name} is FLOAT, which MySQL finds no '
+                    "row by"
+                )
+            if self.types[at].root in STRING_ROOTS:
+                self._check_collation(inspector, name)
+
+    def _check_collation(self, inspector: sa.Inspector, name: str) -> None:
+        known = sa.table(
+            "columns",
+            *map(sa.column, ("table_schema", "table_name", "column_name", "collation_name")),
+            schema="information_schema",
+        ).c
+        asked = sa.select(known.collation_name).where(
+            known.table_schema == self.schema,
+            known.table_name == self.table,
+            known.column_name == name,
+        )
+        with inspector.engine.connect() as connection:
+            found = str(connection.execute(asked).scalar_one_or_none())
+        if not found.endswith("_bin"):
+            raise InvalidTableOption(
+                f'column "{name}" of table {self.full_name} has collation {found}, by which '
+                "different keys are the same",
+                hint="give columns of the key a collation that ends in _bin",
+            )
+
+
+def _needs_a_value(column: Mapping[str, Any]) -> bool:
+    """Whether a row without the column is refused."""
+    has_own = column.get("computed") or column.get("identity") or column.get("default") is not None
+    return not (column["nullable"] or has_own or column.get("autoincrement") is True)
+
+
+def _type_text(column: Any) -> str:
+    """A type as the database has it; some have no text."""
+    try:
+        return str(column)
+    except exc.CompileError:
+        return type(column).__name__

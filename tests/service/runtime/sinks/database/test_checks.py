@@ -1,0 +1,245 @@
+"""Tables that do not take what will be written, databases that do not answer: said clearly."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service.runtime.dataflow_errors import InvalidTableOption, SinkRefused, SinkUnavailable
+from service.runtime.sinks.database.commit import claim_tables
+from service.runtime.sinks.database.fence import Owner
+from service.runtime.sinks.database.options import check_driver
+from tests.conftest import free_port
+from tests.service.runtime.sinks.database.stand import Database, Pipeline
+
+if TYPE_CHECKING:
+    import redis
+
+COLUMNS = {"k": "BIGINT NOT NULL", "v": "INT"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("k BIGINT PRIMARY KEY, w INTEGER", 'has no column "v"'),
+        ("k BIGINT PRIMARY KEY, v SMALLINT", '"v" of table .* is SMALLINT.* keep every INT'),
+        ("k BIGINT, v INTEGER", r"no primary key or unique index of \(k\)"),
+        ("k BIGINT, v INTEGER, PRIMARY KEY (k, v)", r"no primary key or unique index of \(k\)"),
+        ("k BIGINT PRIMARY KEY, v INTEGER, w INTEGER NOT NULL", '"w" of table .* needs a value'),
+    ],
+)
+def test_a_table_that_does_not_take_what_will_be_written(
+    pipeline: Pipeline, columns: str, words: str
+) -> None:
+    if "SMALLINT" in columns and pipeline.database.dialect == "sqlite":
+        columns, words = "k BIGINT PRIMARY KEY, v DATE", '"v" of table .* is DATE'
+    pipeline.sink(pipeline.database.table("t", columns), COLUMNS, key=["k"])
+
+    with pytest.raises(InvalidTableOption, match=words):
+        pipeline.start()
+
+    assert pipeline.database.fence(pipeline.id) == {}
+
+
+def test_a_table_that_is_not_there(pipeline: Pipeline) -> None:
+    pipeline.sink("no_such_table", COLUMNS, key=["k"])
+
+    with pytest.raises(InvalidTableOption, match=r"the database has no table .*no_such_table"):
+        pipeline.start()
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["w INTEGER", "w INTEGER DEFAULT 3", "w INTEGER NOT NULL DEFAULT 3"],
+)
+def test_columns_that_fill_themselves_are_left_alone(pipeline: Pipeline, more: str) -> None:
+    table = pipeline.database.table("t", f"k BIGINT, v INTEGER, {more}, UNIQUE (k)")
+    pipeline.sink(table, COLUMNS, key=["k"])
+
+    pipeline.start()
+    pipeline.write(1, [("+I", 1, 2)])
+
+    assert pipeline.database.rows(table, "k, v") == [(1, 2)]
+
+
+def test_a_schema_may_stand_before_the_table(pipeline: Pipeline) -> None:
+    table = pipeline.database.table("t", "k BIGINT PRIMARY KEY, v INTEGER")
+    pipeline.sink(pipeline.database.full_name(table), COLUMNS, key=["k"])
+
+    pipeline.start()
+    pipeline.write(1, [("+I", 1, 2)])
+
+    assert pipeline.database.rows(table) == [(1, 2)]
+
+
+def told(error: BaseException) -> str:
+    """All that Spark would print of an error."""
+    return "".join(traceback.format_exception(error))
+
+
+def test_a_row_that_breaks_a_constraint_is_refused_without_its_values(pipeline: Pipeline) -> None:
+    table = pipeline.database.table("t", "k BIGINT, v INTEGER, CHECK (v < 5000)")
+    pipeline.sink(table, COLUMNS)
+    pipeline.start()
+
+    # The traceback shows lines of code, too.
+    values = 7_654_321, 8_765_432
+
+    with pytest.raises(SinkRefused) as refused:
+        pipeline.write(1, [("+I", values[0], 1), ("+I", 1, values[1])])
+
+    text = told(refused.value)
+    assert "[tailrace:sink-refused] the database refuses to write table" in text
+    assert not any(str(each) in text for each in values)
+    assert pipeline.database.rows(table) == []
+
+
+def test_a_text_that_is_too_long_is_refused_aloud(pipeline: Pipeline) -> None:
+    if pipeline.database.dialect == "sqlite":
+        pytest.skip("SQLite keeps texts of any length")
+    table = pipeline.database.table("t", "k VARCHAR(3)")
+    pipeline.sink(table, {"k": "STRING"})
+    pipeline.start()
+
+    with pytest.raises(SinkRefused, match="refuses to write table"):
+        pipeline.write(1, [("+I", "too long")])
+
+
+def test_a_table_that_went_away_while_a_run_writes(pipeline: Pipeline) -> None:
+    table = pipeline.database.table("t", "k BIGINT, v INTEGER")
+    pipeline.sink(table, COLUMNS)
+    pipeline.start()
+    pipeline.database.execute(f"DROP TABLE {table}")
+
+    with pytest.raises((SinkRefused, SinkUnavailable), match=f"write table .*{table}"):
+        pipeline.write(1, [("+I", 1, 1)])
+
+
+def test_a_file_that_is_not_there_is_not_made(
+    file_database: Database, redis_client: redis.Redis
+) -> None:
+    pipeline = Pipeline(file_database, redis_client)
+    pipeline.sink("t", COLUMNS, url="jdbc:sqlite:other.sqlite")
+
+    with pytest.raises(SinkUnavailable, match="cannot show its tables"):
+        pipeline.start()
+
+    assert sorted(os.listdir(file_database.files_root)) == ["db.sqlite"]
+
+
+def test_a_driver_that_is_missing_beside_spark_is_named(
+    file_database: Database, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    pipeline = Pipeline(file_database, redis_client)
+    pipeline.sink("t", COLUMNS, url="jdbc:mysql://127.0.0.1:1/d")
+
+    with pytest.raises(SinkRefused, match="needs the Python module pymysql"):
+        pipeline.start()
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+def test_a_server_that_does_not_answer_is_unavailable_and_its_password_is_not_told(
+    file_database: Database, redis_client: redis.Redis, scheme: str
+) -> None:
+    pipeline = Pipeline(file_database, redis_client)
+    url = f"jdbc:{scheme}://127.0.0.1:{free_port()}/d"
+    options = {"url": url, "username": "user-1", "password": "hunter-2"}
+    pipeline.sink("t", COLUMNS, **options)
+
+    with pytest.raises(SinkUnavailable, match="cannot show its tables") as caught:
+        claim_tables(Owner("i", "p", 1), pipeline.sinks, file_database.files_root, marker=0)
+
+    assert "hunter-2" not in told(caught.value)
+    assert "hunter-2" not in repr(pipeline.sinks)
+
+
+def test_a_wrong_password_is_not_told(database: Database, redis_client: redis.Redis) -> None:
+    if not database.address.host:
+        pytest.skip("files have no users")
+    pipeline = Pipeline(database, redis_client)
+    pipeline.sink("t", COLUMNS, password="hunter-2")
+
+    with pytest.raises(SinkUnavailable, match="cannot show its tables") as caught:
+        pipeline.start()
+
+    assert "hunter-2" not in told(caught.value)
+
+
+def test_a_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from service.runtime.dataflow_errors import UnsupportedConnector
+    from service.runtime.sinks.database.options import address_of
+
+    monkeypatch.setattr("service.runtime.sinks.database.options.find_spec", lambda _: None)
+
+    for url, package in (("postgresql", r"psycopg\[binary\]"), ("mariadb", "pymysql")):
+        address = address_of({"url": f"jdbc:{url}://h/d"}, "/")
+        with pytest.raises(UnsupportedConnector, match=f"needs the Python package {package}"):
+            check_driver(address)
+    check_driver(address_of({"url": "jdbc:sqlite:f"}, "/"))
+
+
+MYSQL_TABLES = [
+    ("k BIGINT PRIMARY KEY, v INTEGER, UNIQUE (v)", {}, r"a second unique key \(v\)"),
+    ("k FLOAT PRIMARY KEY, v INTEGER", {"k": "FLOAT NOT NULL"}, "is FLOAT, which MySQL finds no"),
+    (
+        "k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v INTEGER",
+        {"k": "STRING NOT NULL"},
+        "collation utf8mb4_general_ci",
+    ),
+    (
+        "k BIGINT PRIMARY KEY, `v%` INTEGER",
+        {"k": "BIGINT NOT NULL", "v%": "INT"},
+        "has a % in its name",
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "types", "words"), MYSQL_TABLES)
+def test_tables_in_which_mysql_would_take_rows_for_each_other(
+    pipeline: Pipeline, columns: str, types: dict[str, str], words: str
+) -> None:
+    if pipeline.database.dialect != "mysql":
+        pytest.skip("a matter of MySQL")
+    shown = types if "v%" in types else COLUMNS | types
+    pipeline.sink(pipeline.database.table("t", columns), shown, key=["k"])
+
+    with pytest.raises(InvalidTableOption, match=words):
+        pipeline.start()
+
+
+def test_a_table_without_transactions_is_refused(pipeline: Pipeline) -> None:
+    if pipeline.database.dialect != "mysql":
+        pytest.skip("a matter of MySQL")
+    table = pipeline.database.table("t", "k BIGINT PRIMARY KEY, v INTEGER")
+    pipeline.database.execute(f"ALTER TABLE {table} ENGINE = MyISAM")
+    pipeline.sink(table, COLUMNS, key=["k"])
+
+    with pytest.raises(InvalidTableOption, match="takes no part in transactions"):
+        pipeline.start()
+
+
+@pytest.mark.parametrize("more", ["GENERATED ALWAYS AS IDENTITY", "GENERATED ALWAYS AS (k) STORED"])
+def test_a_column_that_the_database_computes_is_refused(pipeline: Pipeline, more: str) -> None:
+    if pipeline.database.dialect != "postgresql":
+        pytest.skip("asked of PostgreSQL")
+    table = pipeline.database.table("t", f"k BIGINT PRIMARY KEY, v INTEGER {more}")
+    pipeline.sink(table, COLUMNS, key=["k"])
+
+    with pytest.raises(InvalidTableOption, match=r'"v" of table .* is computed'):
+        pipeline.start()
+
+
+def test_what_plans_and_tasks_need_of_databases_is_known_without_sqlalchemy() -> None:
+    """A process that writes no database does not pay for it."""
+    modules = "service.runtime.sinks.writer, service.runtime.sinks.commit, service.runtime.dataflow"
+    code = f"import sys, {modules}; sys.exit('sqlalchemy' in sys.modules)"
+
+    done: Any = subprocess.run([sys.executable, "-c", code], timeout=120, check=False)
+
+    assert done.returncode == 0
