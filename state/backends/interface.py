@@ -24,10 +24,11 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 # Reads. Each names a key group of the transaction; what `fetch` gives for it is in its docstring.
 
@@ -163,6 +164,16 @@ class HashPut(NamedTuple):
     pairs: Sequence[bytes]
 
 
+class HashReplace(NamedTuple):
+    """Set fields, `[field, value, field, value, ...]`, and remove all others.
+
+    For most of a hash this is cheaper than `HashPut`: a backend may take the new one as it is.
+    """
+
+    name: bytes
+    pairs: Sequence[bytes]
+
+
 class HashDelete(NamedTuple):
     """Remove fields."""
 
@@ -235,6 +246,7 @@ class CounterAdd(NamedTuple):
 
 Write = (
     HashPut
+    | HashReplace
     | HashDelete
     | HashAdd
     | SortedPut
@@ -336,6 +348,17 @@ class EpochTransaction(ABC):
             InvariantViolation: A read is of another key group, or after the commit.
         """
 
+    def expect(self, reads: Sequence[Read]) -> Callable[[], list[Any]]:
+        """Ask now and wait later: `fetch` in two halves, so that the backend works meanwhile.
+
+        Without reads, only what beginning costs is under way. What is expected before a `fetch`,
+        or before another call of this, shares its round trip.
+
+        Returns:
+            What waits for the values and gives them, once; it raises as `fetch`.
+        """
+        return partial(self.fetch, reads)
+
     @abstractmethod
     def commit(self, writes: Mapping[int, Sequence[Write]]) -> None:
         """Store the writes, by key group, as the epoch's pending ones; one round trip.
@@ -349,6 +372,16 @@ class EpochTransaction(ABC):
                 malformed or of another key group, or this is a second commit.
             StateUnavailable, IncarnationChanged, StateCorrupt: As for `fetch`.
         """
+
+    def committing(self, writes: Mapping[int, Sequence[Write]]) -> Callable[[], None]:
+        """Store the writes now and wait later: `commit` in two halves.
+
+        Nothing of the epoch may leave its task before the wait is over.
+
+        Returns:
+            What waits until they are stored; it raises as `commit`, which this may do, too.
+        """
+        return partial(self.commit, writes)
 
     @abstractmethod
     def statistics(self) -> TransactionStatistics:
