@@ -25,6 +25,7 @@ from state.backends.names import (
     every_key_pattern,
     key_group_prefix,
     offered_names,
+    part_name,
     slot_prefix,
 )
 from state.backends.rules import (
@@ -237,8 +238,10 @@ class EpochLedger(Ledger):
             prefixes = [
                 key_group_prefix(self._pipeline, node, number) for number in range(max_parallelism)
             ]
-            # The list is there where anything is: a transaction brings all or nothing.
-            asked: list[Command] = [("EXISTS", each + OFFERED) for each in prefixes]
+            # Where there is anything, there is the list, or a first part if a commit took the list.
+            asked: list[Command] = [
+                ("EXISTS", each + OFFERED, part_name(each + OFFERED, 1)) for each in prefixes
+            ]
             found = checked(self._transport.exchange(asked, is_repeatable=True))
             gone: list[Command] = [
                 ("UNLINK", *offered_names(prefix))

@@ -53,6 +53,7 @@ from state.backends.names import (
 from state.backends.reads import command_of, value_of
 from state.backends.rules import size_of, stale_or_lost
 from state.backends.transport import as_one, checked, function, translate, transport_of
+from state.backends.wire import is_together
 from state.errors import Fenced, InvariantViolation
 
 if TYPE_CHECKING:
@@ -216,7 +217,8 @@ class _RedisTransaction(EpochTransaction):
     def committing(self, writes: Mapping[int, Sequence[Write]]) -> Callable[[], None]:
         numbers, commands = self._commits(writes)
         started = time.perf_counter_ns()
-        ahead = self._transport.ahead() if commands else None
+        # What is short is stored before anything else could be done.
+        ahead = self._transport.ahead() if any(map(is_together, commands)) else None
         if ahead is not None:
             ahead.send(commands)
 
@@ -274,7 +276,7 @@ class _RedisTransaction(EpochTransaction):
         offered = prefix + OFFERED
         return as_one(
             # A transaction whose function was not loaded yet has left what it brought behind.
-            ("UNLINK", *offered_names(prefix)),
+            ("UNLINK", *(offered_names(prefix) if parts else (offered,))),
             *_in_pieces("RPUSH", offered, items),
             *chain.from_iterable(
                 _in_pieces("HSET", part_name(offered, at), pairs)

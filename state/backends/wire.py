@@ -57,6 +57,11 @@ def as_one(*commands: Command) -> Command:
     return (_TOGETHER, *commands)
 
 
+def is_together(command: Command) -> bool:
+    """Whether `as_one` made it."""
+    return bool(command[0] == _TOGETHER)
+
+
 def exchanged(connection: Connection, commands: Sequence[Command]) -> list[Any]:
     """Replies to commands; an error of one stands for itself."""
     try:
@@ -122,18 +127,17 @@ def _send(connection: Connection, commands: Sequence[Command]) -> None:
 
 
 def _reply_to(connection: Connection, command: Command) -> Any:
-    if command[0] == _TOGETHER:
+    if is_together(command):
         return _reply_of_all(connection, len(command) - 1)
     return _reply(connection)
 
 
 def _on_the_wire(commands: Sequence[Command]) -> Sequence[Command]:
-    if not any(command[0] == _TOGETHER for command in commands):
+    if not any(map(is_together, commands)):
         return commands
     sent: list[Command] = []
     for command in commands:
-        is_one = command[0] != _TOGETHER
-        sent += [command] if is_one else [("MULTI",), *command[1:], ("EXEC",)]
+        sent += [("MULTI",), *command[1:], ("EXEC",)] if is_together(command) else [command]
     return sent
 
 

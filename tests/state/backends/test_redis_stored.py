@@ -207,11 +207,13 @@ def test_a_new_run_removes_what_a_commit_brought_that_never_came_to_its_end(
     of_others = key_group_prefix("orders", "2_other", 0) + b"offered"
     for each in (*offered, of_others):
         redis_client.rpush(each, LONG)
-    redis_client.hset(offered[1] + b"#16", "a", LONG)
+    parts = [key_group_prefix("orders", NODE, 2) + b"offered#%d" % each for each in (1, 16)]
+    for each in parts:
+        redis_client.hset(each, "a", LONG)
 
-    EpochLedger(transport, "orders").open_run([NODE], 2)
+    EpochLedger(transport, "orders").open_run([NODE], 3)
 
-    assert redis_client.exists(*offered, offered[1] + b"#16") == 0
+    assert redis_client.exists(*offered, *parts) == 0
     assert redis_client.exists(of_others) == 1
 
 
