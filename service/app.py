@@ -37,6 +37,7 @@ from service.api import (
     states,
     tables,
     ttl_extension,
+    what_if,
 )
 from service.api.body_guard import GuardBody
 from service.api.head import AnswerHead
@@ -73,6 +74,7 @@ ROUTERS = (
     operators.router,
     operator_ttl.router,
     keys.router,
+    what_if.router,
     tables.router,
     ingress.router,
     health.router,

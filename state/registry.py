@@ -171,7 +171,6 @@ def _next(
 ) -> RegisteredState:
     """What is to be remembered of a state, given what is."""
     state = as_registered(node, descriptor)
-    ttl = state.ttl
     before = known.get(state.field)
     if before is None:
         return state
@@ -181,11 +180,18 @@ def _next(
             f"it is asked for as {form_of(state)}",
             hint="give the state another name, or restore a savepoint that was converted",
         )
-    is_switched_on = ttl.is_enabled and not before.ttl.is_enabled
+    return with_ttl(before, state.ttl, clock)
+
+
+def with_ttl(state: RegisteredState, ttl: TtlConfig, clock: TtlClock) -> RegisteredState:
+    """What is to be remembered of a state that gets this TTL at this time."""
+    ttl = replace(ttl, cleanup=DISABLED.cleanup)
+    is_switched_on = ttl.is_enabled and not state.ttl.is_enabled
     return replace(
         state,
-        enabled_ms=clock.now(ttl) if is_switched_on else before.enabled_ms,
-        is_stamped=before.is_stamped or state.is_stamped,
+        ttl=ttl,
+        enabled_ms=clock.now(ttl) if is_switched_on else state.enabled_ms,
+        is_stamped=state.is_stamped or ttl.is_enabled,
     )
 
 

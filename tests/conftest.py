@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -28,11 +29,17 @@ for _name, _examples in (("dev", 50), ("ci", 100), ("deep", 10_000)):
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+PORTS = range(15_000, 32_000)
+"""Below those that the kernel gives to connections, which could take a free one meanwhile."""
+
+
 def free_port() -> int:
-    """A loopback port that nothing listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A loopback port that nothing listens on; at random, since test processes run side by side."""
+    while True:
+        port = random.SystemRandom().choice(PORTS)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
 
 
 class RedisServer:

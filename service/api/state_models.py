@@ -181,6 +181,44 @@ class KeyExplanation(BaseModel):
     on_retraction: Literal["update", "delete"]
 
 
+class ElementWhatIf(BaseModel):
+    """An element that is live with either time to live."""
+
+    key: Any = Field(description="As in the state's own list; the sequence number in a history.")
+    value: Any
+    touched_at: str | None = Field(description="Its last access that counts; null without TTL.")
+    live: bool
+    expires_at: str | None
+    live_then: bool = Field(description="Whether it would be live now with the other TTL.")
+    expires_at_then: str | None
+
+
+class StateWhatIf(BaseModel):
+    """What a key has in one state, with the TTL in force and with the other one."""
+
+    state: str
+    kind: str
+    ttl_ms: int | None = Field(description="In force; null: for ever.")
+    ttl_ms_then: int | None
+    live: int = Field(description="Of a history all live rows, else of the elements listed.")
+    live_then: int
+    is_whole: bool = Field(description="Whether `items` are all; `limit` bounds them.")
+    items: list[ElementWhatIf]
+
+
+class KeyTtlWhatIf(BaseModel):
+    """What another time to live would make of a key."""
+
+    key: list[Any]
+    epoch: int
+    text: str
+    states: list[StateWhatIf]
+    current_sequence_number: int | None = Field(
+        default=None, description="Of an upsert materializer: the newest live entry."
+    )
+    current_sequence_number_then: int | None = None
+
+
 class Orphans(EpochPage):
     """A page of retractions that matched nothing."""
 

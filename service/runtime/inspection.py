@@ -22,6 +22,7 @@ from operators.upsert_materializer import MaterializerSpec
 from service.runtime.inspection_errors import KeyExpired, KeyNotFound, StateNotFound
 from service.runtime.key_listing import TIMERS, KeyLister, ListedState, Part
 from service.runtime.key_text import KeyText, ShownRow
+from service.runtime.what_if import CurrentWhatIf, KeyWhatIf, of_history
 from state.backends.interface import HashGet, StreamScan
 from state.key_groups import key_group
 from state.multiset.history import Expired, read_history
@@ -149,33 +150,46 @@ class OperatorInspector:
             KeyNotFound: it has none.
             KeyExpired: it had, and all of them are past their time.
         """
-        spec = self._history
-        if spec is None:
-            raise StateNotFound(
-                "this operator keeps no histories", hint="read what it keeps at .../keys/{key}"
-            )
-        canonical = self.keys.codec.encode(key)
-        group = key_group(self.keys.codec.types, key, len(self._key_groups))
+        spec = self._spec()
 
         def look(view: StateView) -> ShownHistory:
-            found = read_history(
-                view,
-                group,
-                canonical,
-                policy=spec.policy,
-                now_ms=self._clock() - spec.ttl_extension_ms,
-                after=after,
-                limit=limit,
-            )
-            if found is None:
-                raise KeyNotFound(f"the key has no rows in epoch {view.epoch}")
+            found = self._read(view, spec, key, after, limit)
             if isinstance(found, Expired):
-                last_ms = found.expired_ms + spec.ttl_extension_ms
-                raise KeyExpired(
-                    f"all {found.size} rows of the key have expired, the last at {last_ms} ms: "
-                    f"the ttl is {spec.ttl_ms} ms"
-                )
-            return self._shown(spec, view.epoch, canonical, found)
+                raise _all_expired(spec, found)
+            return self._shown(spec, view.epoch, key, found)
+
+        return self._look(look)
+
+    def compare(self, key: Sequence[Any], other: MaterializerSpec, *, limit: int) -> KeyWhatIf:
+        """The live entries of a key now, and what they would be with another time to live.
+
+        Args:
+            key: The key's values.
+            other: The operator as it would be.
+            limit: Entries to show at most, the oldest.
+
+        Raises:
+            StateNotFound, KeyNotFound: as `history`.
+            KeyExpired: all of its entries are past their time, with either.
+        """
+        spec = self._spec()
+
+        def look(view: StateView) -> KeyWhatIf:
+            found = [self._read(view, each, key, 0, limit) for each in (spec, other)]
+            now, then = (
+                None if isinstance(page, Expired) else self._shown(each, view.epoch, key, page)
+                for each, page in zip((spec, other), found, strict=True)
+            )
+            if now is None and then is None:
+                expired = next(each for each in found if isinstance(each, Expired))
+                raise _all_expired(spec, expired)
+            state = of_history(spec.descriptor.name, (spec.ttl_ms, other.ttl_ms), now, then)
+            current = CurrentWhatIf(
+                now=None if now is None else now.current,
+                then=None if then is None else then.current,
+                emits_expired=spec.emit_expired,
+            )
+            return KeyWhatIf(view.epoch, self._values(key), (state,), current)
 
         return self._look(look)
 
@@ -206,6 +220,33 @@ class OperatorInspector:
 
         return self._look(look)
 
+    def _spec(self) -> MaterializerSpec:
+        if self._history is None:
+            raise StateNotFound(
+                "this operator keeps no histories", hint="read what it keeps at .../keys/{key}"
+            )
+        return self._history
+
+    def _read(
+        self, view: StateView, spec: MaterializerSpec, key: Sequence[Any], after: int, limit: int
+    ) -> HistoryPage | Expired:
+        found = read_history(
+            view,
+            key_group(self.keys.codec.types, key, len(self._key_groups)),
+            self.keys.codec.encode(key),
+            policy=spec.policy,
+            now_ms=self._clock() - spec.ttl_extension_ms,
+            after=after,
+            limit=limit,
+        )
+        if found is None:
+            raise KeyNotFound(f"the key has no rows in epoch {view.epoch}")
+        return found
+
+    def _values(self, key: Sequence[Any]) -> list[Any]:
+        """A key as answers show it."""
+        return self.keys.shown.values(self.keys.codec.encode(key))
+
     def _row(self, canonical: bytes, number: bytes | None) -> Any:
         """A row by the columns of its input; its values alone where that is not known."""
         if number is None and len(self._rows) > 1:
@@ -216,7 +257,7 @@ class OperatorInspector:
         return self._reader.consistently(self._node, look)
 
     def _shown(
-        self, spec: MaterializerSpec, epoch: int, canonical: bytes, found: HistoryPage
+        self, spec: MaterializerSpec, epoch: int, key: Sequence[Any], found: HistoryPage
     ) -> ShownHistory:
         rows = self._rows[0]
 
@@ -234,7 +275,7 @@ class OperatorInspector:
 
         return ShownHistory(
             epoch=epoch,
-            key=self.keys.shown.values(canonical),
+            key=self._values(key),
             layout=found.layout,
             size=found.size,
             entries=tuple(map(show, found.entries)),
@@ -254,6 +295,14 @@ class OperatorInspector:
             "row": self._row(named[b"row"], named.get(b"input")),
             "time_ms": int(named[b"ms"]),
         }
+
+
+def _all_expired(spec: MaterializerSpec, found: Expired) -> KeyExpired:
+    last_ms = found.expired_ms + spec.ttl_extension_ms
+    return KeyExpired(
+        f"all {found.size} rows of the key have expired, the last at {last_ms} ms: "
+        f"the ttl is {spec.ttl_ms} ms"
+    )
 
 
 def glob_of(prefix: bytes) -> bytes | None:

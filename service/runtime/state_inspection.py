@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from service.runtime.inspection_errors import KeyExpired, KeyNotFound, StateNotFound
-from service.runtime.key_listing import HISTORY, KeyLister, ListedState
+from service.runtime.key_listing import HISTORY, TIMERS, KeyLister, ListedState
+from service.runtime.what_if import KeyWhatIf, of_pages
 from state.key_groups import key_group
 from state.primitives.cells import stored_key
 from state.primitives.inspection import Expired, Form, StateContent, read_state
-from state.registry import registered_states
+from state.registry import registered_states, with_ttl
 from state.ttl import TtlClock
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from service.runtime.key_listing import Part, ShownKey
     from service.runtime.key_text import KeyText
+    from service.runtime.what_if import StateWhatIf
     from state.backends.interface import StateView
     from state.descriptors import StateDescriptor
     from state.reader import CommittedReader
@@ -165,6 +167,54 @@ class StateInspector:
 
         return self._reader.consistently(self._node, look)
 
+    def compare(
+        self,
+        key: Sequence[Any],
+        others: Sequence[StateDescriptor],
+        *,
+        namespace: str,
+        limit: int,
+    ) -> KeyWhatIf:
+        """What a key has in each state now, and what that would be with other times to live.
+
+        Args:
+            key: The key's values.
+            others: The operator's states as they would be.
+            namespace: Of the key, where the operator uses any.
+            limit: Elements of each state to look at.
+
+        Raises:
+            KeyNotFound: there is nothing of the key.
+            KeyExpired: there is, and all of it is past its life, with either.
+        """
+        clock = self._ttl_clock()
+        then = {each.name: each.ttl for each in others}
+        pairs = [
+            (each, with_ttl(each, then[each.name], clock))
+            for each in self.states()
+            if each.name in then and each.kind not in (HISTORY, TIMERS)
+        ]
+
+        def look(view: StateView) -> KeyWhatIf:
+            states: list[StateWhatIf] = []
+            for both in pairs:
+                pages = [self._read(view, each, key, namespace, "", limit) for each in both]
+                if pages[0] is not None:
+                    ttls = (_ttl_ms(both[0]), _ttl_ms(both[1]))
+                    found = (_shown(pages[0]), _shown(pages[1]))
+                    states.append(of_pages(both[0].name, both[0].kind, ttls, found))
+            if not states:
+                raise KeyNotFound(f"the key has nothing in any state in epoch {view.epoch}")
+            if not any(each.elements for each in states):
+                raise KeyExpired("all elements of the key have expired, with either time to live")
+            values = self._keys.shown.values(self._keys.codec.encode(key))
+            return KeyWhatIf(view.epoch, values, tuple(states))
+
+        return self._reader.consistently(self._node, look)
+
+    def _ttl_clock(self) -> TtlClock:
+        return TtlClock(self._clock(), extension_ms=self._extension_ms)
+
     def _state(self, name: str) -> RegisteredState:
         state = next((each for each in self.states() if each.name == name), None)
         if state is None:
@@ -181,13 +231,13 @@ class StateInspector:
         limit: int,
     ) -> StateContent | Expired | None:
         # Timers lie under the key alone, and name their namespaces themselves.
-        space = b"" if state.kind == "timers" else namespace.encode()
+        space = b"" if state.kind == TIMERS else namespace.encode()
         return read_state(
             view,
             state,
             key_group(self._keys.codec.types, key, self._max_parallelism),
             stored_key(self._keys.codec.encode(key), space),
-            clock=TtlClock(self._clock(), extension_ms=self._extension_ms),
+            clock=self._ttl_clock(),
             form=Form.of(self._descriptors.get(state.name), state),
             after=after,
             limit=limit,
@@ -196,3 +246,12 @@ class StateInspector:
 
 def _listed(state: RegisteredState) -> ListedState:
     return ListedState(state.name.encode(), state.kind)
+
+
+def _shown(found: StateContent | Expired | None) -> StateContent | None:
+    """A page, if anything on it is live."""
+    return found if isinstance(found, StateContent) else None
+
+
+def _ttl_ms(state: RegisteredState) -> int:
+    return state.ttl.ttl_ms if state.ttl.is_enabled else 0
