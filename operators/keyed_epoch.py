@@ -17,7 +17,7 @@ from operators.batch import ChangeBatch
 from operators.columnar import Codes, Columns, dense, stable_order
 from state.codec import RowCodec
 from state.multiset.kernel import Groups, KeyedChanges, group_changes
-from state.multiset.probing import Touched
+from state.multiset.touched import Touched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,15 @@ from redis.exceptions import ResponseError
 
 from state.backends.chunks import encode_chunks
 from state.backends.interface import ApplyStaged, EpochCheck, EpochStamp, Ledger, Marker
-from state.backends.names import OFFERED, REGISTRY, every_key_pattern, key_group_prefix, slot_prefix
+from state.backends.names import (
+    OFFERED,
+    REGISTRY,
+    every_key_pattern,
+    key_group_prefix,
+    offered_names,
+    part_name,
+    slot_prefix,
+)
 from state.backends.rules import (
     ahead_of_marker,
     as_name,
@@ -255,9 +263,18 @@ class EpochLedger(Ledger):
     def _forget_offered(self, nodes: Sequence[str], max_parallelism: int) -> None:
         """Remove what commits brought that never came to their end."""
         for node in nodes:
+            prefixes = [
+                key_group_prefix(self._pipeline, node, number) for number in range(max_parallelism)
+            ]
+            # Where there is anything, there is the list, or a first part if a commit took the list.
+            asked: list[Command] = [
+                ("EXISTS", each + OFFERED, part_name(each + OFFERED, 1)) for each in prefixes
+            ]
+            found = checked(self._transport.exchange(asked, is_repeatable=True))
             gone: list[Command] = [
-                ("UNLINK", key_group_prefix(self._pipeline, node, number) + OFFERED)
-                for number in range(max_parallelism)
+                ("UNLINK", *offered_names(prefix))
+                for prefix, is_there in zip(prefixes, found, strict=True)
+                if is_there
             ]
             checked(self._transport.exchange(gone, is_repeatable=True))
 

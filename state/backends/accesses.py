@@ -145,6 +145,16 @@ class HashPut(NamedTuple):
     pairs: Sequence[bytes]
 
 
+class HashReplace(NamedTuple):
+    """Set fields, `[field, value, field, value, ...]`, and remove all others.
+
+    For most of a hash this is cheaper than `HashPut`: a backend may take the new one as it is.
+    """
+
+    name: bytes
+    pairs: Sequence[bytes]
+
+
 class HashDelete(NamedTuple):
     """Remove fields."""
 
@@ -217,6 +227,7 @@ class CounterAdd(NamedTuple):
 
 Write = (
     HashPut
+    | HashReplace
     | HashDelete
     | HashAdd
     | SortedPut

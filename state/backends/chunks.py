@@ -6,6 +6,10 @@ A chunk is a msgpack array of commands, each `[COMMAND, name, argument, ...]`:
     ZADD name score member ...     ZREM name member ...      ZREMRANGEBYLEX name from to
     ZREMRANGEBYSCORE name from to
     XADD name max_length id [field, value, ...] ...          INCRBY name by      UNLINK name
+    TAKE name number
+
+A hash that replaces another one goes as it is where that pays: it is a *part* of the commit, a hash
+of its own with a number, and TAKE gives it its name. So what is in it is never unpacked.
 
 Values of HSET that are longer than 255 bytes are not in the chunk: `false` stands for each, and
 they follow it in their order, an item each. So a long value is handed on, and never unpacked.
@@ -18,6 +22,8 @@ that Redis's Lua knows. `state/backends/tailrace.lua` reads them.
 from __future__ import annotations
 
 import operator as op
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -28,13 +34,14 @@ from state.backends.interface import (
     HashAdd,
     HashDelete,
     HashPut,
+    HashReplace,
     LexRemove,
     ScoreRemove,
     SortedPut,
     SortedRemove,
     StreamAppend,
 )
-from state.backends.names import RESERVED
+from state.backends.names import PARTS_MAX, is_reserved
 from state.backends.rules import check_lex_bounds
 from state.errors import InvariantViolation
 
@@ -48,6 +55,8 @@ CHUNK_BYTES_MAX = 64 * 1024 * 1024
 """A chunk that would be larger is split, while it holds more than one command or pair."""
 INLINE_BYTES_MAX = 255
 """Longer values follow their chunk."""
+PART_BYTES_MIN = 4 * 1024
+"""A hash with less in it is no part: it is written field by field."""
 INTEGER_MAX = 2**53
 """Beyond it a number of Lua is not exact."""
 
@@ -63,12 +72,15 @@ def check_write(write: Write) -> int:
     Raises:
         InvariantViolation: It is malformed, or its name is reserved.
     """
-    if write.name in RESERVED or not write.name:
+    if is_reserved(write.name) or not write.name:
         raise InvariantViolation(f"a write to the reserved name {write.name!r}")
     match write:
         case HashPut(_, pairs):
             _require(len(pairs) % 2 == 0, "a field without a value")
             return len(pairs) // 2
+        case HashReplace(_, pairs):
+            _require(len(pairs) % 2 == 0, "a field without a value")
+            return max(len(pairs) // 2, 1)
         case SortedPut(_, pairs):
             _require(len(pairs) % 2 == 0, "a score without a member")
             # NaN alone differs from itself; Redis would refuse it when it is too late.
@@ -96,16 +108,29 @@ def check_write(write: Write) -> int:
     raise InvariantViolation(f"no such write: {type(write).__name__}")
 
 
-def encode_chunks(writes: Sequence[Write]) -> tuple[list[bytes], int]:
+@dataclass(frozen=True, slots=True)
+class PackedWrites:
+    """Writes as they travel."""
+
+    items: list[bytes]
+    parts: list[Sequence[bytes]]
+    """Fields and values of each part; the first one has number 1."""
+    fields: int
+    """How many fields, members or entries they write."""
+
+
+def encode_commit(writes: Sequence[Write], *, parts_max: int = PARTS_MAX) -> PackedWrites:
     """Pack writes; writes that do nothing vanish.
 
-    Returns:
-        The items, and how many fields, members or entries they write.
+    Args:
+        writes: In their order.
+        parts_max: How many parts there may be.
 
     Raises:
         InvariantViolation: A write is malformed.
     """
-    chunks: list[bytes] = []
+    items: list[bytes] = []
+    parts: list[Sequence[bytes]] = []
     commands: list[_Command] = []
     fields = arguments = 0
     for write in writes:
@@ -113,21 +138,45 @@ def encode_chunks(writes: Sequence[Write]) -> tuple[list[bytes], int]:
         if not count:
             continue
         fields += count
-        for command in _commands(write):
+        if isinstance(write, HashReplace) and len(parts) < parts_max and _is_long(write.pairs):
+            parts.append(write.pairs)
+            given = iter([[b"TAKE", write.name, len(parts)]])
+        else:
+            given = _commands(write)
+        for command in given:
             if commands and arguments + len(command) > ARGUMENTS_MAX:
-                chunks += _packed(commands)
+                items += _packed(commands)
                 commands, arguments = [], 0
             commands.append(command)
             arguments += len(command)
     if commands:
-        chunks += _packed(commands)
-    return chunks, fields
+        items += _packed(commands)
+    return PackedWrites(items, parts, fields)
+
+
+def encode_chunks(writes: Sequence[Write]) -> tuple[list[bytes], int]:
+    """Pack writes without parts.
+
+    Returns:
+        The items, and how many fields, members or entries they write.
+
+    Raises:
+        InvariantViolation: A write is malformed.
+    """
+    packed = encode_commit(writes, parts_max=0)
+    return packed.items, packed.fields
+
+
+def _is_long(pairs: Sequence[bytes]) -> bool:
+    return sum(map(len, pairs)) >= PART_BYTES_MIN
 
 
 def _commands(write: Write) -> Iterator[_Command]:
     match write:
         case HashPut(name, pairs):
             return _pieces(b"HSET", name, pairs)
+        case HashReplace(name, pairs):
+            return chain([[b"UNLINK", name]], _pieces(b"HSET", name, pairs))
         case HashDelete(name, fields):
             return _pieces(b"HDEL", name, fields)
         case HashAdd(name, field, by):

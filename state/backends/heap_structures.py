@@ -14,6 +14,7 @@ from state.backends.interface import (
     HashGet,
     HashLength,
     HashPut,
+    HashReplace,
     HashScan,
     LexCount,
     LexRange,
@@ -290,6 +291,9 @@ class Space:
                 if pairs:
                     held = self.structures.setdefault(name, {})
                     held.update(zip(pairs[0::2], pairs[1::2], strict=True))
+            case HashReplace(name, pairs):
+                self.structures[name] = dict(zip(pairs[0::2], pairs[1::2], strict=True))
+                self._let_go(name)
             case HashDelete(name, fields):
                 held = self.structures.get(name, {})
                 for field in fields:
@@ -357,6 +361,7 @@ def _glob_part(part: bytes) -> bytes:
 
 _KINDS: dict[type, type | None] = {
     HashPut: dict,
+    HashReplace: dict,
     HashDelete: dict,
     HashAdd: dict,
     SortedPut: SortedMembers,

@@ -23,6 +23,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from state.backends.accesses import (
@@ -35,6 +36,7 @@ from state.backends.accesses import (
     HashGet,
     HashLength,
     HashPut,
+    HashReplace,
     HashScan,
     LexCount,
     LexRange,
@@ -54,7 +56,7 @@ from state.backends.accesses import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
     "ApplyStaged",
@@ -69,6 +71,7 @@ __all__ = [
     "HashGet",
     "HashLength",
     "HashPut",
+    "HashReplace",
     "HashScan",
     "Ledger",
     "LexCount",
@@ -167,6 +170,17 @@ class EpochTransaction(ABC):
             InvariantViolation: A read is of another key group, or after the commit.
         """
 
+    def expect(self, reads: Sequence[Read]) -> Callable[[], list[Any]]:
+        """Ask now and wait later: `fetch` in two halves, so that the backend works meanwhile.
+
+        Without reads, only what beginning costs is under way. What is expected before a `fetch`,
+        or before another call of this, shares its round trip.
+
+        Returns:
+            What waits for the values and gives them, once; it raises as `fetch`.
+        """
+        return partial(self.fetch, reads)
+
     @abstractmethod
     def commit(self, writes: Mapping[int, Sequence[Write]]) -> None:
         """Store the writes, by key group, as the epoch's pending ones; one round trip.
@@ -180,6 +194,16 @@ class EpochTransaction(ABC):
                 malformed or of another key group, or this is a second commit.
             StateUnavailable, IncarnationChanged, StateCorrupt: As for `fetch`.
         """
+
+    def committing(self, writes: Mapping[int, Sequence[Write]]) -> Callable[[], None]:
+        """Store the writes now and wait later: `commit` in two halves.
+
+        Nothing of the epoch may leave its task before the wait is over.
+
+        Returns:
+            What waits until they are stored; it raises as `commit`, which this may do, too.
+        """
+        return partial(self.commit, writes)
 
     @abstractmethod
     def statistics(self) -> TransactionStatistics:

@@ -17,10 +17,35 @@ STATE_FORMAT = 2
 """Format of what is stored; `tailrace.lua` has the same, and refuses others."""
 OFFERED = b"offered"
 """What a commit brings; it is there inside the transaction of the commit only."""
+PART = b"#"
+"""Behind `offered` and `pending`, before a number from 1: a hash that replaces another one."""
+PARTS_MAX = 16
+"""Parts of a commit."""
 RESERVED = frozenset(
     {b"meta", b"pending", OFFERED, b"run", b"marker", b"stages", REGISTRY, RESTORING}
 )
 """Names that belong to the protocol; no operator or sink may write them."""
+_PARTS = (b"pending" + PART, OFFERED + PART)
+
+
+def is_reserved(name: bytes) -> bool:
+    """Whether a name in a key group or slot is the protocol's own."""
+    return name in RESERVED or name.startswith(_PARTS)
+
+
+def part_name(name: bytes, number: int) -> bytes:
+    """The name of a part of what is offered or pending.
+
+    >>> part_name(b"pending", 1)
+    b'pending#1'
+    """
+    return b"%b%b%d" % (name, PART, number)
+
+
+def offered_names(prefix: bytes) -> list[bytes]:
+    """All names that what is offered in a key group can have."""
+    offered = prefix + OFFERED
+    return [offered, *(part_name(offered, number) for number in range(1, PARTS_MAX + 1))]
 
 
 def key_group_prefix(pipeline: str, node: str, key_group: int) -> bytes:

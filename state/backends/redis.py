@@ -10,7 +10,8 @@ What `redis-cli` shows, for a pipeline `orders` with a node `3_sink-materializer
         run       the newest run of the pipeline that was here; older ones are fenced off
     > LRANGE tailrace:{orders:3_sink-materializer:17}:pending 0 -1
         the writes that wait: commands as msgpack, long values as they are
-        (`state/backends/chunks.py`)
+        (`state/backends/chunks.py`); beside it, `pending#1` and so on, hashes that wait to replace
+        others
     > HGET tailrace:{orders:3_sink-materializer:17}:history '["N14228"]'
         state: names and forms are the operator's; canonical keys and rows, readable as they are
     > GET tailrace:{orders}:run
@@ -33,25 +34,36 @@ nanoseconds for a byte.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
 
-from state.backends.chunks import encode_chunks
+from state.backends.chunks import encode_commit
 from state.backends.interface import EpochTransaction, StateBackend, TransactionStatistics
-from state.backends.names import OFFERED, key_group_prefix, slot_prefix
+from state.backends.names import (
+    OFFERED,
+    key_group_prefix,
+    offered_names,
+    part_name,
+    slot_prefix,
+)
 from state.backends.reads import command_of, value_of
 from state.backends.rules import size_of, stale_or_lost
 from state.backends.transport import as_one, checked, function, translate, transport_of
+from state.backends.wire import is_together
 from state.errors import Fenced, InvariantViolation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import redis
 
+    from state.backends.chunks import PackedWrites
     from state.backends.interface import EpochStamp, Read, Write
-    from state.backends.transport import ClientSettings, Command, Transport
+    from state.backends.transport import Ahead, ClientSettings, Command, Transport
     from state.errors import StateError
 
 
@@ -94,6 +106,24 @@ class RedisBackend(StateBackend):
         self._transport.close()
 
 
+def _in_pieces(name: str, key: bytes, arguments: Sequence[bytes]) -> Iterator[Command]:
+    for at in range(0, len(arguments), _ITEMS_PER_PUSH):
+        yield (name, key, *arguments[at : at + _ITEMS_PER_PUSH])
+
+
+@dataclass(eq=False, slots=True)
+class _Request:
+    """Reads on their way."""
+
+    reads: Sequence[Read]
+    are_sent: list[bool]
+    """Whether there is a command for each; one that asks for nothing has none."""
+    begins: int
+    """How many of the commands, the first ones, begin."""
+    commands: list[Command]
+    values: list[Any] = field(default_factory=list)
+
+
 class _RedisTransaction(EpochTransaction):
     def __init__(
         self,
@@ -112,42 +142,114 @@ class _RedisTransaction(EpochTransaction):
         }
         self._has_begun = False
         self._is_done = False
+        self._ahead: Ahead | None = None
+        self._asked: list[_Request] = []
+        """What was asked for and not waited for, in the order in which it was sent."""
         self._reads = self._writes = self._commands = self._round_trips = self._commit_ns = 0
 
     def fetch(self, reads: Sequence[Read]) -> list[Any]:
+        request = self._request(reads)
+        if self._asked:
+            self._ask(request)
+            return self._values(request)
+        # Beginning twice is beginning once, and reads have no effect.
+        self._take([request], self._exchange(request.commands, is_repeatable=True))
+        return request.values
+
+    def expect(self, reads: Sequence[Read]) -> Callable[[], list[Any]]:
+        request = self._request(reads)
+        self._ask(request)
+        return partial(self._values, request)
+
+    def _request(self, reads: Sequence[Read]) -> _Request:
         self._require_open()
         self._require_own(each.key_group for each in reads)
         begins = self._begins()
         commands = [command_of(each, self._prefixes[each.key_group]) for each in reads]
-        # Beginning twice is beginning once, and reads have no effect.
-        replies = self._exchange(
-            [*begins, *(each for each in commands if each is not None)], is_repeatable=True
-        )
-        self._check(replies[: len(begins)], self._prefixes if begins else ())
-        given = iter(checked(replies[len(begins) :]))
-        values = [
-            value_of(read, None if command is None else next(given))
-            for read, command in zip(reads, commands, strict=True)
-        ]
-        self._reads += sum(map(size_of, values))
-        return values
+        sent = [*begins, *(each for each in commands if each is not None)]
+        return _Request(reads, [each is not None for each in commands], len(begins), sent)
+
+    def _ask(self, request: _Request) -> None:
+        """Send a request behind those that were sent before, whose replies nobody waits for yet."""
+        if not self._asked:
+            self._ahead = self._transport.ahead()
+        if self._ahead is not None:
+            self._ahead.send(request.commands)
+        self._asked.append(request)
+
+    def _values(self, request: _Request) -> list[Any]:
+        if request in self._asked:
+            self._settle()
+        return request.values
+
+    def _settle(self) -> None:
+        """Wait for the replies to all that was asked for."""
+        asked, self._asked = self._asked, []
+        ahead, self._ahead = self._ahead, None
+        commands = [each for request in asked for each in request.commands]
+        replies = None if ahead is None or not commands else ahead.replies()
+        if replies is None:
+            replies = self._exchange(commands, is_repeatable=True)
+        else:
+            self._count(commands)
+        self._take(asked, replies)
+
+    def _take(self, requests: Sequence[_Request], replies: Sequence[Any]) -> None:
+        """Give each request its values, or raise the first error among the replies."""
+        end = 0
+        for each in requests:
+            start, end = end, end + len(each.commands)
+            begun = start + each.begins
+            self._check(replies[start:begun], self._prefixes if each.begins else ())
+            given = iter(checked(replies[begun:end]))
+            each.values = [
+                value_of(read, next(given) if is_sent else None)
+                for read, is_sent in zip(each.reads, each.are_sent, strict=True)
+            ]
+            self._reads += sum(map(size_of, each.values))
 
     def commit(self, writes: Mapping[int, Sequence[Write]]) -> None:
+        numbers, commands = self._commits(writes)
+        started = time.perf_counter_ns()
+        self._check(self._exchange(commands, is_repeatable=False), numbers)
+        self._commit_ns = time.perf_counter_ns() - started
+
+    def committing(self, writes: Mapping[int, Sequence[Write]]) -> Callable[[], None]:
+        numbers, commands = self._commits(writes)
+        started = time.perf_counter_ns()
+        # What is short is stored before anything else could be done.
+        ahead = self._transport.ahead() if any(map(is_together, commands)) else None
+        if ahead is not None:
+            ahead.send(commands)
+
+        def wait() -> None:
+            replies = None if ahead is None else ahead.replies()
+            if replies is None:
+                # What was stored already is compared with what comes, and found to be the same.
+                replies = self._exchange(commands, is_repeatable=False)
+            else:
+                self._count(commands)
+            self._check(replies, numbers)
+            self._commit_ns = time.perf_counter_ns() - started
+
+        return wait
+
+    def _commits(self, writes: Mapping[int, Sequence[Write]]) -> tuple[list[int], list[Command]]:
+        """The last commands of this transaction, and the key group of each."""
         self._require_open()
         self._require_own(writes)
-        started = time.perf_counter_ns()
         numbers, commits = [], []
         for number, group in writes.items():
-            items, fields = encode_chunks(group)
-            self._writes += fields
-            if items:
+            packed = encode_commit(group)
+            self._writes += packed.fields
+            if packed.items:
                 numbers.append(number)
-                commits.append(self._commit(number, items))
+                commits.append(self._commit(number, packed))
         self._is_done = True
+        if self._asked:
+            self._settle()
         begins = self._begins()
-        replies = self._exchange([*begins, *commits], is_repeatable=False)
-        self._check(replies, [*(self._prefixes if begins else ()), *numbers])
-        self._commit_ns = time.perf_counter_ns() - started
+        return [*(self._prefixes if begins else ()), *numbers], [*begins, *commits]
 
     def statistics(self) -> TransactionStatistics:
         return TransactionStatistics(
@@ -165,17 +267,22 @@ class _RedisTransaction(EpochTransaction):
         self._has_begun = True
         return [self._call("begin", each) for each in self._prefixes]
 
-    def _commit(self, number: int, items: Sequence[bytes]) -> Command:
+    def _commit(self, number: int, packed: PackedWrites) -> Command:
         """The commit of a key group; what is long goes around Lua, which is slow to take bytes."""
-        if sum(map(len, items)) <= _GIVEN_BYTES_MAX:
+        items, parts = packed.items, packed.parts
+        if not parts and sum(map(len, items)) <= _GIVEN_BYTES_MAX:
             return self._call("commit", number, *items)
-        offered = self._prefixes[number] + OFFERED
-        starts = range(0, len(items), _ITEMS_PER_PUSH)
+        prefix = self._prefixes[number]
+        offered = prefix + OFFERED
         return as_one(
-            # A transaction whose function was not loaded yet has left its items behind.
-            ("UNLINK", offered),
-            *(("RPUSH", offered, *items[at : at + _ITEMS_PER_PUSH]) for at in starts),
-            self._call("commit", number, len(items), others=(offered,)),
+            # A transaction whose function was not loaded yet has left what it brought behind.
+            ("UNLINK", *(offered_names(prefix) if parts else (offered,))),
+            *_in_pieces("RPUSH", offered, items),
+            *chain.from_iterable(
+                _in_pieces("HSET", part_name(offered, at), pairs)
+                for at, pairs in enumerate(parts, start=1)
+            ),
+            self._call("commit", number, len(items), len(parts), others=(offered,)),
         )
 
     def _call(
@@ -188,9 +295,12 @@ class _RedisTransaction(EpochTransaction):
     def _exchange(self, commands: Sequence[Command], *, is_repeatable: bool) -> list[Any]:
         if not commands:
             return []
+        self._count(commands)
+        return self._transport.exchange(commands, is_repeatable=is_repeatable)
+
+    def _count(self, commands: Sequence[Command]) -> None:
         self._commands += len(commands)
         self._round_trips += 1
-        return self._transport.exchange(commands, is_repeatable=is_repeatable)
 
     def _check(self, replies: Sequence[Any], numbers: Iterable[int]) -> None:
         for reply, number in zip(replies, numbers, strict=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from state.backends.interface import ApplyStaged, EpochCheck
-from state.backends.names import RESERVED
+from state.backends.names import is_reserved
 from state.errors import Fenced, InvariantViolation, StagedWritesGone, StateError, StateLost
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def slot_name(name: bytes, prefix: bytes) -> bytes:
         InvariantViolation: The name belongs to the protocol.
     """
     short = name.removeprefix(prefix)
-    if short in RESERVED or not short:
+    if is_reserved(short) or not short:
         raise InvariantViolation(f"{short!r} is no name that a sink may have")
     return short
 

@@ -5,8 +5,9 @@
 -- Key groups     KEYS  T:meta, T:pending          T = tailrace:{pipeline:node:key group}
 --   begin        ARGV  epoch, run                 an attempt of an epoch wants to read
 --   commit       ARGV  epoch, run, item ...       and leaves what it wants to write
---   commit       KEYS  T:offered, too; ARGV epoch, run, number of items: they are in this list,
---                      which the same transaction filled
+--   commit       KEYS  T:offered, too; ARGV epoch, run, number of items, number of parts: items are
+--                      in this list, parts in the hashes T:offered#1 and so on; the same
+--                      transaction filled them
 --   promote      ARGV  marker                     carry out pending writes up to this epoch
 --   own          ARGV  run, marker                a new run takes the key group over
 -- The pipeline   KEYS  P:run, P:marker, P:stages  P = tailrace:{pipeline}
@@ -14,7 +15,8 @@
 -- State keys are named inside, from the prefix of the first key, so they share its hash tag and slot.
 --
 -- T:meta is a hash: format; epoch, the last applied one; pending, the epoch whose writes wait in
--- the list T:pending, and chunks, the number of its items; run, the newest run that was here.
+-- the list T:pending, and chunks, the number of its items; parts, the number of the hashes
+-- T:pending#1 and so on, where there are any; run, the newest run that was here.
 --
 -- Writes are items: a chunk of commands, packed, then the long values of its commands as they are
 -- (state/backends/chunks.py). Lua takes some two nanoseconds for each byte of each string that it
@@ -42,6 +44,7 @@ local PIECE = 4000
 local TYPE_OF = {
   HSET = 'hash', HDEL = 'hash', HINCRBY = 'hash', ZADD = 'zset', ZREM = 'zset',
   ZREMRANGEBYLEX = 'zset', ZREMRANGEBYSCORE = 'zset', XADD = 'stream', INCRBY = 'string', UNLINK = 'any',
+  TAKE = 'hash',
 }
 
 local function fail(code, detail)
@@ -49,18 +52,18 @@ local function fail(code, detail)
 end
 
 local function read_meta(key)
-  local held = redis.pcall('HMGET', key, 'format', 'epoch', 'pending', 'chunks', 'run')
+  local held = redis.pcall('HMGET', key, 'format', 'epoch', 'pending', 'chunks', 'run', 'parts')
   if held.err then return nil, fail('CORRUPT', 'meta is no hash') end
   if not held[1] then
     if redis.call('EXISTS', key) == 1 then return nil, fail('CORRUPT', 'meta has no format') end
-    return { epoch = 0, run = -1 }
+    return { epoch = 0, run = -1, parts = 0 }
   end
   if held[1] ~= FORMAT then return nil, fail('FORMAT', held[1] .. ' ' .. FORMAT) end
   local meta = {
     epoch = tonumber(held[2]), pending = tonumber(held[3] or ''),
-    chunks = tonumber(held[4] or ''), run = tonumber(held[5]),
+    chunks = tonumber(held[4] or ''), run = tonumber(held[5]), parts = tonumber(held[6] or '0'),
   }
-  if not meta.epoch or not meta.run then return nil, fail('CORRUPT', 'meta is not whole') end
+  if not meta.epoch or not meta.run or not meta.parts then return nil, fail('CORRUPT', 'meta is not whole') end
   return meta
 end
 
@@ -116,11 +119,19 @@ local function id_after(last, command, epoch)
   return { first, second + #command - 4 }
 end
 
+-- A part of what is offered or pending.
+local function part(name, number)
+  return name .. '#' .. number
+end
+
 -- See that all commands can be carried out, before the first one is.
 local function verify(prefix, commands, epoch)
   local types, last = {}, {}
   for _, command in ipairs(commands) do
     local name, key = command[1], prefix .. command[2]
+    if name == 'TAKE' and redis.call('TYPE', part(prefix .. 'pending', command[3])).ok ~= 'hash' then
+      return fail('CORRUPT', 'a part is gone')
+    end
     local wanted, held = TYPE_OF[name], types[key]
     if not held then held = redis.call('TYPE', key).ok end
     if wanted == 'any' then
@@ -159,15 +170,22 @@ local function carry_out(prefix, commands, epoch)
     local key = prefix .. command[2]
     if command[1] == 'XADD' then
       append(key, command, epoch)
+    elseif command[1] == 'TAKE' then
+      redis.call('RENAME', part(prefix .. 'pending', command[3]), key)
     else
       redis.call(command[1], key, unpack(command, 3))
     end
   end
 end
 
-local function discard(keys)
-  redis.call('UNLINK', keys[2])
-  redis.call('HDEL', keys[1], 'pending', 'chunks')
+local function forget(key, parts)
+  redis.call('UNLINK', key)
+  for number = 1, parts do redis.call('UNLINK', part(key, number)) end
+end
+
+local function discard(keys, meta)
+  forget(keys[2], meta.parts)
+  redis.call('HDEL', keys[1], 'pending', 'chunks', 'parts')
 end
 
 local function promote_up_to(keys, meta, marker)
@@ -179,7 +197,7 @@ local function promote_up_to(keys, meta, marker)
   if problem then return problem end
   carry_out(prefix, commands, meta.pending)
   redis.call('HSET', keys[1], 'epoch', meta.pending)
-  discard(keys)
+  discard(keys, meta)
 end
 
 local function fence(meta, epoch, run)
@@ -195,7 +213,7 @@ local function begin(keys, args)
   if problem then return problem end
   if run > meta.run then
     if meta.pending == epoch then
-      discard(keys)
+      discard(keys, meta)
       meta.pending = nil
     end
     redis.call('HSET', keys[1], 'format', FORMAT, 'epoch', meta.epoch, 'run', run)
@@ -203,12 +221,25 @@ local function begin(keys, args)
   return promote_up_to(keys, meta, epoch - 1) or redis.status_reply('OK')
 end
 
+-- Whether two hashes hold the same.
+local function is_same(one, other)
+  local fields = redis.call('HKEYS', one)
+  if redis.call('HLEN', other) ~= #fields then return false end
+  for _, field in ipairs(fields) do
+    if redis.call('HGET', one, field) ~= redis.call('HGET', other, field) then return false end
+  end
+  return true
+end
+
 -- The same epoch was committed already: by an attempt of this run, since a new one discards it.
-local function compare(keys, items)
+local function compare(keys, meta, items, parts)
   local held = redis.call('LRANGE', keys[2], 0, -1)
-  if #held ~= #items then return fail('IMPURE') end
+  if #held ~= #items or meta.parts ~= parts then return fail('IMPURE') end
   for at, item in ipairs(items) do
     if held[at] ~= item then return fail('IMPURE') end
+  end
+  for number = 1, parts do
+    if not is_same(part(keys[2], number), part(keys[3], number)) then return fail('IMPURE') end
   end
   return redis.status_reply('ALREADY')
 end
@@ -235,17 +266,22 @@ local function checked_commit(keys, args)
   if problem then return problem end
   -- Without a begin of this run there is nothing to write to: it was dropped or lost meanwhile.
   if meta.run < run then return fail('GONE') end
+  local count, parts = tonumber(args[3]), keys[3] and tonumber(args[4]) or 0
   if meta.pending == epoch then
-    return compare(keys, keys[3] and redis.call('LRANGE', keys[3], 0, -1) or given(args))
+    local items = keys[3] and redis.call('LRANGE', keys[3], 0, -1) or given(args)
+    return compare(keys, meta, items, parts)
   end
   if meta.pending then return fail('UNBEGUN') end
-  local count = tonumber(args[3])
   if not keys[3] then
     count = keep(keys, given(args))
   elseif redis.call('LLEN', keys[3]) ~= count then
     return fail('CORRUPT', 'a commit was not offered whole')
   else
+    for number = 1, parts do
+      redis.call('RENAME', part(keys[3], number), part(keys[2], number))
+    end
     redis.call('RENAME', keys[3], keys[2])
+    if parts > 0 then redis.call('HSET', keys[1], 'parts', parts) end
   end
   redis.call('HSET', keys[1], 'pending', epoch, 'chunks', count)
   return redis.status_reply('OK')
@@ -253,7 +289,7 @@ end
 
 local function commit(keys, args)
   local reply = checked_commit(keys, args)
-  if keys[3] then redis.call('UNLINK', keys[3]) end
+  if keys[3] then forget(keys[3], tonumber(args[4])) end
   return reply
 end
 
@@ -271,7 +307,7 @@ local function own(keys, args)
   local pending = meta.pending
   problem = promote_up_to(keys, meta, marker)
   if problem then return problem end
-  if pending and pending > marker then discard(keys) end
+  if pending and pending > marker then discard(keys, meta) end
   local epoch = (pending and pending <= marker) and pending or meta.epoch
   redis.call('HSET', keys[1], 'format', FORMAT, 'epoch', epoch, 'run', run)
   return redis.status_reply('OK')

@@ -38,6 +38,7 @@ from redis.exceptions import (
 from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
+from state.backends.wire import Command, Connection, SentAhead, as_one, exchanged, misses_function
 from state.errors import (
     FormatVersionMismatch,
     IncarnationChanged,
@@ -50,8 +51,21 @@ from state.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Command = tuple[Any, ...]
-"""Name and arguments: bytes, text or numbers. Or what `as_one` made."""
+__all__ = [
+    "Ahead",
+    "ClientSettings",
+    "Command",
+    "RedisTransport",
+    "Transport",
+    "as_one",
+    "checked",
+    "function",
+    "kind_of",
+    "library",
+    "shared_transport",
+    "translate",
+    "transport_of",
+]
 
 _AWAY = (
     ConnectionError,
@@ -64,9 +78,6 @@ _AWAY = (
 _DENIED = (AuthenticationError, AuthorizationError, NoPermissionError)
 _PASSING = ("MISCONF", "BUSY", "NOREPLICAS", "LOADING", "MASTERDOWN")
 _ADDRESS = {"host", "port", "path", "db", "username", "password", "credential_provider"}
-_TOGETHER = "*as one*"
-"""Stands in the place of a name in what `as_one` makes."""
-_MISSING_FUNCTION = "Function not found"
 _CODE = re.compile(r"[A-Z]+")
 _FORMATS = re.compile(r"FORMAT (\d+) (\d+)")
 
@@ -114,19 +125,24 @@ class Transport(Protocol):
             IncarnationChanged: The server is another process than the run began with.
         """
 
+    def ahead(self) -> Ahead | None:
+        """A way to send commands before their replies are wanted; None if there is none now."""
+
     def close(self) -> None:
         """Close idle connections."""
 
 
-class _Connection(Protocol):
-    """What we use of redis-py's connections, whose own types are partial."""
+class Ahead(Protocol):
+    """Commands that may be carried out twice, on their way while the caller does something else.
 
-    def on_connect(self) -> None: ...
-    def disconnect(self) -> None: ...
-    def can_read(self) -> bool: ...
-    def send_command(self, *args: str) -> None: ...
-    def send_packed_command(self, command: Any) -> None: ...
-    def read_response(self) -> Any: ...
+    Nothing is lost with one that nobody asks for its replies, but for a connection.
+    """
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Send commands behind those that were sent before; what goes wrong shows in `replies`."""
+
+    def replies(self) -> list[Any] | None:
+        """All replies, once; None if something broke: then all are to be sent by `exchange`."""
 
 
 class RedisTransport:
@@ -148,7 +164,7 @@ class RedisTransport:
         self._backoff_ms = limits.backoff_ms
         self._expected = incarnation
         self._pool = self._own_pool(source, limits)
-        self._spare: list[tuple[int, _Connection]] = []
+        self._spare: list[tuple[int, Connection]] = []
         """Connections that nobody uses, each with the process that opened it."""
 
     @property
@@ -169,16 +185,21 @@ class RedisTransport:
         if not commands:
             return []
         replies = self._attempted(commands, is_repeatable=is_repeatable)
-        if any(map(_misses_function, replies)):
+        if any(map(misses_function, replies)):
             # All our functions may be called twice: what went through the first time stays so.
             self._attempted([("FUNCTION", "LOAD", "REPLACE", library()[0])], is_repeatable=True)
             replies = self._attempted(commands, is_repeatable=is_repeatable)
         return replies
 
+    def ahead(self) -> Ahead | None:
+        """Over a connection that is open already; none is opened for it."""
+        connection = self._ready()
+        return None if connection is None else SentAhead(self, connection)
+
     def close(self) -> None:
         """Close all connections."""
         while (connection := self._spared()) is not None:
-            self._give_back(connection)
+            self.give_back(connection)
         self._pool.disconnect()
 
     def _attempted(self, commands: Sequence[Command], *, is_repeatable: bool) -> list[Any]:
@@ -193,25 +214,38 @@ class RedisTransport:
                     raise translate(error) from error
                 continue
             try:
-                replies = _exchange(connection, commands)
+                replies = exchanged(connection, commands)
             except BaseException as error:
                 # Whatever it was: the connection was closed, and the pool counts those it lent.
-                self._give_back(connection)
+                self.give_back(connection)
                 if not isinstance(error, RedisError):
                     raise
                 if is_last or not is_repeatable or isinstance(error, _DENIED):
                     raise translate(error) from error
             else:
-                self._spare.append((os.getpid(), connection))
+                self.keep(connection)
                 return replies
         raise StateUnavailable("redis was not tried")
 
-    def _connection(self) -> _Connection:
-        """A connection that nobody uses.
+    def keep(self, connection: Connection) -> None:
+        """Keep a connection whose replies were all read.
 
         Taking one from the pool and giving it back costs as much as the round trip of a short
-        command, so one whose replies were all read is kept beside the pool.
+        command, so it is kept beside the pool.
         """
+        self._spare.append((os.getpid(), connection))
+
+    def give_back(self, connection: Connection) -> None:
+        """Give a closed connection back to the pool, which counts those it lent."""
+        self._pool.release(cast("redis.Connection", connection))
+
+    def _connection(self) -> Connection:
+        """A connection that nobody uses."""
+        connection = self._ready()
+        return cast("Connection", self._pool.get_connection()) if connection is None else connection
+
+    def _ready(self) -> Connection | None:
+        """A spare connection that is still open; None if there is none."""
         while (connection := self._spared()) is not None:
             is_ready = False
             try:
@@ -222,16 +256,12 @@ class RedisTransport:
             finally:
                 if not is_ready:
                     connection.disconnect()
-                    self._give_back(connection)
+                    self.give_back(connection)
             if is_ready:
                 return connection
-        return self._pool.get_connection()
+        return None
 
-    def _give_back(self, connection: _Connection) -> None:
-        # The pool made it; its signature asks for one of the three classes that it makes.
-        self._pool.release(cast("redis.Connection", connection))
-
-    def _spared(self) -> _Connection | None:
+    def _spared(self) -> Connection | None:
         """One of the spare connections, no longer spare; those of a parent process are left."""
         while self._spare:
             try:
@@ -268,7 +298,7 @@ class RedisTransport:
         }
         return redis.ConnectionPool(connection_class=given.connection_class, **options)
 
-    def _greet(self, connection: _Connection) -> None:
+    def _greet(self, connection: Connection) -> None:
         """Log in, and see that the server is the one that the run began with."""
         connection.on_connect()
         connection.send_command("INFO", "server")
@@ -346,66 +376,3 @@ def kind_of(error: RedisError) -> str:
     code = str(error).partition(" ")[0]
     is_code = isinstance(error, ResponseError) and _CODE.fullmatch(code) is not None
     return code if is_code else type(error).__name__
-
-
-def as_one(*commands: Command) -> Command:
-    """Commands that are carried out together or not at all (MULTI, EXEC): one for an exchange.
-
-    Its reply is that of the last one, or the first error.
-    """
-    return (_TOGETHER, *commands)
-
-
-def _exchange(connection: _Connection, commands: Sequence[Command]) -> list[Any]:
-    try:
-        connection.send_packed_command([_encoded(_on_the_wire(commands))])
-        return [
-            _reply_of_all(connection, len(command) - 1)
-            if command[0] == _TOGETHER
-            else _reply(connection)
-            for command in commands
-        ]
-    except BaseException:
-        # Replies of this exchange must never be read as those of another.
-        connection.disconnect()
-        raise
-
-
-def _on_the_wire(commands: Sequence[Command]) -> Sequence[Command]:
-    if not any(command[0] == _TOGETHER for command in commands):
-        return commands
-    sent: list[Command] = []
-    for command in commands:
-        is_one = command[0] != _TOGETHER
-        sent += [command] if is_one else [("MULTI",), *command[1:], ("EXEC",)]
-    return sent
-
-
-def _encoded(commands: Sequence[Command]) -> bytes:
-    """Commands as Redis reads them; where arguments are long, ten times as fast as the client."""
-    parts: list[bytes] = []
-    for command in commands:
-        parts.append(b"*%d\r\n" % len(command))
-        for argument in command:
-            text = argument if isinstance(argument, bytes) else str(argument).encode()
-            parts += (b"$%d\r\n" % len(text), text, b"\r\n")
-    return b"".join(parts)
-
-
-def _reply(connection: _Connection) -> Any:
-    try:
-        return connection.read_response()
-    except ResponseError as error:
-        return error
-
-
-def _reply_of_all(connection: _Connection, count: int) -> Any:
-    """The reply to a transaction of so many commands, whose replies come with the last."""
-    queued = [_reply(connection) for _ in range(count + 1)]
-    done = _reply(connection)
-    replies = done if isinstance(done, list) else [done]
-    return next((each for each in (*queued, *replies) if isinstance(each, Exception)), replies[-1])
-
-
-def _misses_function(reply: Any) -> bool:
-    return isinstance(reply, ResponseError) and _MISSING_FUNCTION in str(reply)

@@ -8,12 +8,16 @@
     4   rarely, after the kernel has run: which blocks are the newest, further back
     5   these blocks
 
+Where a history was spread when it was seen last, and the epoch has so many changes that it wants
+its whole index, the second goes with the first.
+
 None of it grows with the length of a spread history, nor do the round trips with anything.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,8 +25,8 @@ import numpy as np
 from state.backends.interface import HashGet, SortedRange
 from state.multiset.changes import LoadedEntries
 from state.multiset.matching import EntriesToMatch, groups_of_entries
-from state.multiset.probing import EVER, Matching, SpreadHistory, SpreadProber, Touched
-from state.multiset.spread import BLOCK_ENTRIES, EXPIRY, STATE
+from state.multiset.probing import EVER, SpreadHistory, SpreadProber
+from state.multiset.spread import BLOCK_ENTRIES, EXPIRY, STATE, block_of
 from state.multiset.strategy import HistoryPolicy, Strategy
 from state.multiset.text import (
     GONE,
@@ -36,14 +40,18 @@ from state.multiset.vectors import is_among, order_of
 from state.multiset.walk import IndexWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
 
     from state.backends.interface import EpochTransaction, Read, Write
+    from state.multiset.touched import Matching, Touched
 
     Integers = NDArray[np.int64]
+
+
+NO_GUESSES: Mapping[bytes, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -86,6 +94,7 @@ class HistoryLoader:
         touched: Touched,
         matching: Matching,
         now_ms: int,
+        guesses: Mapping[bytes, int] = NO_GUESSES,
     ) -> None:
         self._policy = policy
         self._transaction = transaction
@@ -96,6 +105,8 @@ class HistoryLoader:
         self._walk = IndexWalk((), None, 0)
         self._keys = list(touched.keys)
         self._key_groups = touched.key_groups
+        self._guesses = guesses
+        """By key: how many buckets its index is likely to have, if its history is spread."""
 
     def load(self, key_groups: Sequence[int]) -> Histories:
         """Load what the epoch needs; looks for due keys in all of these key groups."""
@@ -175,19 +186,43 @@ class HistoryLoader:
             self._walk = IndexWalk(key_groups, self._policy.enabled_ms, limit)
         first_walk = len(reads)
         reads += self._walk.reads()
-        replies = self._transaction.fetch(reads)
+        first_likely = len(reads)
+        prober = self._prober()
+        likely = prober.likely(self._guesses, self._until_ms)
+        reads += [read for each in likely for read in each.reads]
+        if likely:
+            waiting = self._transaction.expect(reads)
+            prober.work_ahead(likely)
+            replies = waiting()
+        else:
+            replies = self._transaction.fetch(reads)
         values: list[bytes | None] = [None] * len(self._keys)
         _take_values(values, by_group, replies)
         due = self._add_due_keys(key_groups, replies[first_due:first_walk])
-        due += self._add_walked_keys(replies[first_walk:])
+        due += self._add_walked_keys(replies[first_walk:first_likely])
         values += [None] * len(due)
-        return values, self._load_spread(due, values)
+        known = prober.take_likely(likely, values, replies[first_likely:])
+        return values, self._load_spread(due, values, known)
 
     def _load_spread(
-        self, due: Sequence[int], values: list[bytes | None]
+        self,
+        due: Sequence[int],
+        values: list[bytes | None],
+        known: Sequence[SpreadHistory],
     ) -> dict[int, SpreadHistory]:
-        """Round trips 2 and 3: values of due keys, and blocks of spread histories."""
-        open_ = [i for i, value in enumerate(values) if value is not None and is_spread(value)]
+        """Round trips 2 and 3: values of due keys, and blocks of spread histories.
+
+        Args:
+            due: Keys that are there because something of them may be due to expire.
+            values: The value of each key, as far as it is known.
+            known: Spread histories whose index was read already.
+        """
+        taken = {history.key for history in known}
+        open_ = [
+            i
+            for i, value in enumerate(values)
+            if value is not None and i not in taken and is_spread(value)
+        ]
         by_group = self._by_key_group(due)
         reads = self._value_reads(by_group)
         prober = self._prober()
@@ -195,11 +230,10 @@ class HistoryLoader:
         probes = prober.probes([*open_, *due], values, self._until_ms)
         first_probe = len(reads)
         reads += [read for probe in probes for read in probe.reads]
-        if not reads:
-            return {}
-        replies = self._transaction.fetch(reads)
+        replies = self._transaction.fetch(reads) if reads else []
         _take_values(values, by_group, replies)
-        spread = prober.take(probes, values, replies[first_probe:])
+        spread = [*known, *prober.take(probes, values, replies[first_probe:])]
+        spread.sort(key=lambda each: each.key)
         if reads := prober.block_reads(spread):
             prober.take_blocks(spread, self._transaction.fetch(reads))
         return {history.key: history for history in spread}
@@ -373,8 +407,8 @@ def _whole_written_ms(packed: PackedHistories) -> Integers:
 
 def _unread_entries(history: SpreadHistory) -> tuple[Integers, Integers, Integers]:
     """Key, number and place, which is -1, of each entry in a block that needed not be read."""
-    unread = history.unread[~is_among(history.unread, np.array([*history.blocks], np.int64))]
-    sequence = (unread[:, None] * BLOCK_ENTRIES + np.arange(BLOCK_ENTRIES)).ravel()
+    read = np.array([*history.blocks], np.int64)
+    sequence = history.unread_entries[~is_among(block_of(history.unread_entries), read)]
     return np.full(sequence.size, history.key), sequence, np.full(sequence.size, -1)
 
 

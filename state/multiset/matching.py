@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from state.multiset.probing import Matching, SpreadHistory, Touched
+    from state.multiset.probing import SpreadHistory
     from state.multiset.text import PackedHistories
+    from state.multiset.touched import Matching, Touched
 
     Integers = NDArray[np.int64]
 

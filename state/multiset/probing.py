@@ -8,8 +8,7 @@ end away, so that an older entry becomes the newest, the kernel says so, and a d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,18 +31,17 @@ from state.multiset.spread import (
     parse_numbers,
 )
 from state.multiset.text import Header, is_spread, parse_header
-from state.multiset.vectors import bytes_of, distinct
+from state.multiset.vectors import bytes_of, distinct, distinct_counts, is_among
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from state.backends.interface import Read
     from state.multiset.index import Characters
-    from state.multiset.kernel import Groups, KeyedChanges
+    from state.multiset.touched import Matching, Touched
 
     Integers = NDArray[np.int64]
 
@@ -52,72 +50,8 @@ EVER = float("inf")
 
 _WINDOW = 2
 """Newest blocks that are read at first."""
-
-
-class Matching(Protocol):
-    """What the operator knows of match columns."""
-
-    def of_groups(self, groups: Integers) -> pa.BinaryArray:
-        """Canonical match columns of groups of changes."""
-
-    def of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
-        """Canonical match columns of canonical rows."""
-
-    def index_of_groups(self, groups: Integers) -> pa.BinaryArray:
-        """Match columns of groups, with long texts by their digest: see `state.multiset.index`."""
-
-    def index_of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
-        """The same of canonical rows."""
-
-    def narrow(self, groups: Integers, rows: pa.BinaryArray) -> Integers:
-        """Those of the groups that may match one of a few canonical rows, by a cheap look."""
-
-
-@dataclass(frozen=True)
-class Touched:
-    """What an epoch is about to do, as far as it says what must be read."""
-
-    keys: list[bytes]
-    """Canonical keys."""
-    key_groups: Integers
-    """Key group of each."""
-    changes: KeyedChanges
-    groups: Groups
-    replace: bool
-    """Additions replace what they match."""
-
-    @cached_property
-    def retractions(self) -> Integers:
-        """Per key: retractions in the epoch."""
-        retracting = self.changes.key[~self.changes.accumulates]
-        return np.bincount(retracting, minlength=len(self.keys))
-
-    @cached_property
-    def group_key(self) -> Integers:
-        """Per group of changes: its key, never decreasing."""
-        return self.changes.key[self.groups.first]
-
-    @cached_property
-    def group_retractions(self) -> Integers:
-        """Per group: how many retractions it has."""
-        start = self.groups.start
-        retractions: Integers = np.diff(start) - self.group_additions
-        return retractions
-
-    @cached_property
-    def group_additions(self) -> Integers:
-        """Per group: how many additions it has."""
-        added = np.append(0, np.cumsum(self.groups.accumulates))
-        additions: Integers = np.diff(added[self.groups.start])
-        return additions
-
-    @cached_property
-    def group_retracts(self) -> NDArray[np.bool_]:
-        """Per group: whether it has a retraction."""
-        begins = self.groups.start[:-1]
-        if not begins.size:
-            return np.zeros(0, np.bool_)
-        return np.logical_or.reduceat(~self.groups.accumulates, begins)
+_DENSE = 2
+"""So many groups of changes for each bucket of an index touch nearly all of them."""
 
 
 @dataclass(slots=True)
@@ -161,7 +95,9 @@ class SpreadHistory:
     found: Integers
     """Lines of the index that groups match, the group of each and its sequence number."""
     unread: Integers
-    """Blocks that are not read, since the epoch removes all sixteen entries that they can have."""
+    """Blocks that are not read, since the epoch removes all entries that they have."""
+    unread_entries: Integers
+    """Sequence numbers of these entries, ascending."""
     top: Integers
     """Numbers of the newest blocks, newest first."""
     due: Integers
@@ -195,6 +131,24 @@ class Probe:
     reads: list[Read]
 
 
+@dataclass(frozen=True, slots=True)
+class Likely:
+    """What is read of one history that was spread, and is likely to be so."""
+
+    key: int
+    buckets: int
+    """How many its index had."""
+    reads: list[Read]
+
+
+def _is_dense(groups: int, buckets: int) -> bool:
+    """Whether so many groups of changes are likely to need nearly all buckets: all are read then.
+
+    What is written may depend on what was read, so this depends on state and input alone.
+    """
+    return groups >= _DENSE * buckets
+
+
 class SpreadProber:
     """Says what to read of spread histories, and takes the replies apart."""
 
@@ -205,6 +159,8 @@ class SpreadProber:
         self._matching = matching
         self._keys = keys
         self._key_groups = key_groups
+        self._digested: dict[int, tuple[Integers, Characters]] = {}
+        """By key: its groups of changes and their digests."""
 
     def probes(
         self, keys: Sequence[int], values: Sequence[bytes | None], until_ms: int | None
@@ -216,9 +172,48 @@ class SpreadProber:
             values: The value of each key, as far as it is known.
             until_ms: None without a TTL.
         """
-        if not keys:
+        self._digest(keys)
+        probes = []
+        for key in keys:
+            groups, digests = self._digested[key]
+            value, buckets = values[key], list[int]()
+            if value is not None:
+                buckets = self._buckets(parse_header(value), groups, digests)
+            reads = self._reads(key, buckets, until_ms)
+            probes.append(Probe(key, groups, digests, buckets, reads))
+        return probes
+
+    def likely(self, guesses: Mapping[bytes, int], until_ms: int | None) -> list[Likely]:
+        """What to read at once of histories that were spread when they were seen last.
+
+        Only of those of which the whole index is wanted, which needs no digests.
+
+        Args:
+            guesses: How many buckets their indexes had then, by key.
+            until_ms: As for `probes`.
+        """
+        if not guesses:
             return []
-        first = np.asarray(keys, np.int64)
+        groups = np.bincount(self._touched.group_key).tolist()
+        known = [
+            (key, guesses[name]) for key, name in enumerate(self._touched.keys) if name in guesses
+        ]
+        return [
+            Likely(key, count, self._reads(key, list(range(count)), until_ms))
+            for key, count in known
+            if _is_dense(groups[key], count)
+        ]
+
+    def work_ahead(self, likely: Sequence[Likely]) -> None:
+        """Make the digests that these histories are looked up by."""
+        self._digest([each.key for each in likely])
+
+    def _digest(self, keys: Sequence[int]) -> None:
+        """Make the digests of the groups of these keys, where they were not made yet."""
+        missing = [key for key in keys if key not in self._digested]
+        if not missing:
+            return
+        first = np.asarray(missing, np.int64)
         low = self._touched.group_key.searchsorted(first)
         high = self._touched.group_key.searchsorted(first + 1)
         ranges = [np.arange(a, b) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
@@ -227,22 +222,12 @@ class SpreadProber:
             matches = self._matching.index_of_groups(np.concatenate(ranges))
             digests = digests_of(bytes_of(matches))
         ends = np.cumsum(high - low).tolist()
-        return [
-            self._probe(key, values[key], groups, digests[end - groups.size : end], until_ms)
-            for key, groups, end in zip(keys, ranges, ends, strict=True)
-        ]
+        for key, groups, end in zip(missing, ranges, ends, strict=True):
+            self._digested[key] = (groups, digests[end - groups.size : end])
 
-    def _probe(
-        self,
-        key: int,
-        value: bytes | None,
-        groups: Integers,
-        digests: Characters,
-        until_ms: int | None,
-    ) -> Probe:
+    def _reads(self, key: int, buckets: Sequence[int], until_ms: int | None) -> list[Read]:
         key_group, names = self._place(key)
         window = min(self._retractions(key) + 1, _WINDOW)
-        buckets = [] if value is None else self._buckets(parse_header(value), groups, digests)
         reads: list[Read] = [
             HashGet(key_group, names.index, [b"%d" % bucket for bucket in buckets]),
             SortedTop(key_group, names.order, window),
@@ -250,11 +235,13 @@ class SpreadProber:
         if until_ms is not None:
             reads.append(SortedRange(key_group, names.stamps, -EVER, float(until_ms), None))
             reads.append(SortedRange(key_group, names.stamps, float(until_ms + 1), EVER, 1))
-        return Probe(key, groups, digests, buckets, reads)
+        return reads
 
     def _buckets(self, header: Header, groups: Integers, digests: Characters) -> list[int]:
         """Buckets to read: those of the groups, and those that the epoch may have to split."""
         count = header.buckets
+        if _is_dense(groups.size, count):
+            return list(range(count))
         wanted = buckets_of(digests, count)
         additions = self._touched.group_additions[groups].sum()
         coming = range(count, buckets_for((header.size or 0) + int(additions)))
@@ -282,18 +269,23 @@ class SpreadProber:
             index = KnownIndex.of(probe.buckets, own[0])
             row = find_digests(probe.digests, index.lines)
             line = (row >= 0).nonzero()[0]
-            found, found_group = numbers_in(index.lines[line]), probe.groups[row[line]]
+            numbers, found_group = numbers_in(index.lines), probe.groups[row[line]]
+            found = numbers[line]
             has_ttl = len(own) > 2
+            header = parse_header(value)
+            is_whole = len(probe.buckets) == header.buckets
+            unread, unread_entries = self._vanishing(found, found_group, numbers, is_whole=is_whole)
             history = SpreadHistory(
                 key=probe.key,
-                header=parse_header(value),
+                header=header,
                 groups=probe.groups,
                 digests=probe.digests,
                 index=index,
                 found_line=line,
                 found_group=found_group,
                 found=found,
-                unread=self._vanishing(found, found_group),
+                unread=unread,
+                unread_entries=unread_entries,
                 top=_members(own[1]),
                 due=_members(own[2] if has_ttl else ()),
                 oldest_ms=int(own[3][0][1]) if has_ttl and own[3] else None,
@@ -301,20 +293,57 @@ class SpreadProber:
             histories.append(history)
         return histories
 
-    def _vanishing(self, found: Integers, group: Integers) -> Integers:
-        """Blocks of which the epoch is sure to remove sixteen entries, all that they can have.
+    def take_likely(
+        self, likely: Sequence[Likely], values: Sequence[bytes | None], replies: Sequence[Any]
+    ) -> list[SpreadHistory]:
+        """Those of these histories of which the right thing was read, by their values."""
+        probes: list[Probe] = []
+        right: list[Any] = []
+        place = 0
+        for each in likely:
+            own = replies[place : place + len(each.reads)]
+            place += len(each.reads)
+            value = values[each.key]
+            if value is None or not is_spread(value):
+                continue
+            if parse_header(value).buckets == each.buckets:
+                groups, digests = self._digested[each.key]
+                buckets = list(range(each.buckets))
+                probes.append(Probe(each.key, groups, digests, buckets, each.reads))
+                right += own
+        return self.take(probes, values, right)
 
-        It is sure where a group is retracted as often as it has entries, and never added.
+    def _vanishing(
+        self, found: Integers, group: Integers, numbers: Integers, *, is_whole: bool
+    ) -> tuple[Integers, Integers]:
+        """Blocks of which the epoch is sure to remove all entries, and these entries.
+
+        It is sure where a group is retracted as often as it has entries, and never added. What a
+        block has is known where the whole index is; else sixteen is all that it can have.
+
+        Args:
+            found: Numbers of entries that groups match.
+            group: The group of each.
+            numbers: Numbers of all entries in the buckets that were read.
+            is_whole: Whether these are all buckets.
         """
         touched = self._touched
         entries = np.bincount(group, minlength=touched.group_additions.size)
         goes = (touched.group_additions == 0) & (touched.group_retractions >= entries)
-        block = block_of(found[goes[group]])
-        block.sort()
-        # No number occurs twice, so of a block there are sixteen at most.
-        first, last = block[: 1 - BLOCK_ENTRIES], block[BLOCK_ENTRIES - 1 :]
-        blocks: Integers = first[first == last]
-        return blocks
+        going = found[goes[group]]
+        if not going.size:
+            return going, going
+        going.sort()
+        block = block_of(going)
+        blocks, counts = distinct_counts(block)
+        has = np.full(blocks.size, BLOCK_ENTRIES)
+        if is_whole and (open_ := (counts < BLOCK_ENTRIES).nonzero()[0]).size:
+            held = block_of(numbers)
+            held = held[is_among(held, blocks[open_])]
+            # What goes is among what is held, so the blocks are the same.
+            has[open_] = distinct_counts(held)[1]
+        blocks = blocks[counts == has]
+        return blocks, going[is_among(block, blocks)]
 
     def block_reads(self, histories: Sequence[SpreadHistory]) -> list[Read]:
         """Blocks that are needed and not there yet, one read a history; none if all are there."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from state.backends.interface import HashDelete, HashPut, SortedPut, SortedRemove
+from state.backends.interface import HashDelete, HashPut, HashReplace, SortedPut, SortedRemove
 from state.multiset.changes import differs
 from state.multiset.index import (
     buckets_for,
@@ -32,13 +32,17 @@ if TYPE_CHECKING:
     from state.multiset.changes import Groups, KeyedChanges, Outcome
     from state.multiset.index import Characters
     from state.multiset.loading import Histories
-    from state.multiset.probing import Matching, SpreadHistory
+    from state.multiset.probing import SpreadHistory
     from state.multiset.strategy import HistoryPolicy
+    from state.multiset.touched import Matching
 
     Integers = NDArray[np.int64]
     Flags = NDArray[np.bool_]
 
 _T = TypeVar("_T")
+
+REPLACED_LINES_MIN = 256
+"""An index of which fewer lines are to be written is not replaced as a whole."""
 
 
 class Rows(Protocol):
@@ -111,6 +115,8 @@ class SpreadWriter:
         self._rows = rows
         self._names = SpreadNames.of(epoch.histories.keys[key])
         self._writes: list[Write] = []
+        self.buckets = 0
+        """How many the index has, once the history is written."""
 
     def change(self) -> list[Write]:
         """Write what changed of a history that was spread and stays so."""
@@ -163,6 +169,10 @@ class SpreadWriter:
         chosen = changed[bucket]
         chosen[: stays.size] &= stays
         lines = np.concatenate([index.lines, new])
+        if len(index.read) == was and _is_most(chosen, stays, fresh.size):
+            kept = np.append(stays, np.ones(fresh.size, np.bool_)).nonzero()[0]
+            self._replace_index(lines, bucket, kept)
+            return buckets
         written = self._put_buckets(lines, bucket, chosen.nonzero()[0])
         changed[written] = False
         emptied = changed[:was].nonzero()[0].tolist()
@@ -177,6 +187,12 @@ class SpreadWriter:
             fields = [b"%d" % each for each in numbers.tolist()]
             self._writes.append(HashPut(self._names.index, _interleaved(fields, texts)))
         return numbers
+
+    def _replace_index(self, lines: Characters, bucket: Integers, kept: Integers) -> None:
+        """Write all buckets, and remove all others."""
+        numbers, texts = write_lines(lines, bucket, kept)
+        fields = [b"%d" % each for each in numbers.tolist()]
+        self._writes.append(HashReplace(self._names.index, _interleaved(fields, texts)))
 
     def whole(self, matching: Matching) -> list[Write]:
         """Write a history in full that was packed, or is new."""
@@ -193,7 +209,7 @@ class SpreadWriter:
         by_number = np.argsort(sequence)
         lines = lines_of(digests_of(bytes_of(matches)), sequence)
         buckets = buckets_for(sequence.size)
-        self._put_buckets(lines, buckets_of(lines, buckets), by_number)
+        self._replace_index(lines, buckets_of(lines, buckets), by_number)
         self._put_header(buckets)
         return self._writes
 
@@ -227,7 +243,8 @@ class SpreadWriter:
         numbers = block[start]
         fields = [b"%d" % number for number in numbers.tolist()]
         texts = write_packed(fields, numbers.searchsorted(block), lines)
-        self._writes.append(HashPut(names.blocks, _interleaved(fields, texts)))
+        put = HashReplace if known is None else HashPut
+        self._writes.append(put(names.blocks, _interleaved(fields, texts)))
         fresh = [each for each in numbers.tolist() if known is None or each not in known.blocks]
         if fresh:
             members = [b"%d" % number for number in fresh]
@@ -246,6 +263,7 @@ class SpreadWriter:
         self._writes.append(SortedRemove(names.stamps, gone))
 
     def _put_header(self, buckets: int) -> None:
+        self.buckets = buckets
         key, outcome = self._key, self._epoch.outcome
         shown = int(outcome.shown[key])
         header = Header(
@@ -256,6 +274,18 @@ class SpreadWriter:
         )
         flat = [self._epoch.histories.keys[key], header.format()]
         self._writes.append(HashPut(STATE, flat))
+
+
+def _is_most(chosen: Flags, stays: Flags, fresh: int) -> bool:
+    """Whether what is written of an index is most of it, and much.
+
+    Args:
+        chosen: Per line, old ones first: it is to be written.
+        stays: Per old line: it is still there.
+        fresh: How many new lines there are.
+    """
+    written = int(chosen.sum())
+    return written >= REPLACED_LINES_MIN and 2 * written >= int(stays.sum()) + fresh
 
 
 def _interleaved(left: Sequence[_T], right: Sequence[bytes]) -> list[_T | bytes]:

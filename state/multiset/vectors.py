@@ -42,6 +42,18 @@ def distinct(numbers: Integers) -> Integers:
     return occurs.nonzero()[0] + low
 
 
+def distinct_counts(numbers: Integers) -> tuple[Integers, Integers]:
+    """The numbers that occur, ascending, and how often each does."""
+    if not numbers.size:
+        return numbers, numbers
+    low = int(numbers.min())
+    if int(numbers.max()) - low >= _SPAN_MAX:
+        return np.unique(numbers, return_counts=True)
+    counts = np.bincount(numbers - low)
+    occurring = counts.nonzero()[0]
+    return occurring + low, counts[occurring]
+
+
 def is_among(numbers: Integers, members: Integers) -> Flags:
     """Whether each number is one of the members; where these lie close together, by a table."""
     if not numbers.size or not members.size:

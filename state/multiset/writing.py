@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from state.backends.interface import EpochTransaction, Read, Write
-    from state.multiset.probing import Matching, SpreadHistory
+    from state.multiset.probing import SpreadHistory
+    from state.multiset.touched import Matching
 
     Integers = NDArray[np.int64]
     Flags = NDArray[np.bool_]
@@ -66,6 +67,8 @@ class HistoryWriter:
             ).sum()
         )
         """Histories that change their layout."""
+        self.buckets: dict[bytes, int] = {}
+        """Of the spread histories that were written: how many buckets their indexes have."""
         self._scans: dict[int, dict[bytes, bytes]] = {}
         self._writes: dict[int, list[Write]] = {}
 
@@ -131,6 +134,7 @@ class HistoryWriter:
             self._writes.setdefault(self._key_group(key), []).extend(
                 writer.change() if self._was_spread[key] else writer.whole(matching)
             )
+            self.buckets[self._epoch.histories.keys[key]] = writer.buckets
         self._write_emptied()
         if self._epoch.policy.ttl_ms:
             self._write_expiry(puts)

@@ -21,6 +21,7 @@ from state.backends.interface import (
     HashGet,
     HashLength,
     HashPut,
+    HashReplace,
     HashScan,
     LexRemove,
     ScoreRemove,
@@ -34,12 +35,15 @@ from state.testing.stand import NODE
 from state.testing.structure_conformance import StructureConformance
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from state.backends.interface import Write
     from state.testing.stand import Stand
 
 H, Z, S = b"history", b"expiry", b"orphans"
 MALFORMED: dict[str, Write] = {
     "field without value": HashPut(H, [b"a"]),
+    "field without value that replaces": HashReplace(H, [b"a"]),
     "score without member": SortedPut(Z, [1.0]),
     "score that is NaN": SortedPut(Z, [math.nan, b"a"]),
     "stream without room": StreamAppend(S, [[b"a", b"b"]], 0),
@@ -49,12 +53,81 @@ MALFORMED: dict[str, Write] = {
     "inexact number": HashAdd(H, b"a", 2**60),
     "inexact bound": ScoreRemove(Z, 2**60),
     "name of the protocol": HashPut(b"meta", [b"run", b"9"]),
+    "name of a part of what is pending": HashReplace(b"pending#1", [b"a", b"1"]),
+    "name of a part of what is offered": Drop(b"offered#1"),
     "no name": Drop(b""),
 }
 
 
 class StateBackendConformance(StructureConformance):
     """Attempts and runs: who sees what, who may write, and what counts."""
+
+    def test_what_is_expected_comes_as_if_it_were_fetched(self, stand: Stand) -> None:
+        run = stand.open_run()
+        stand.run_epoch(1, [HashPut(H, [b"a", b"1", b"b", b"2"])], run)
+        transaction = stand.begin(2, run)
+
+        begun = transaction.expect([])
+        first = transaction.expect([HashGet(0, H, [b"a"]), HashGet(0, H, [])])
+        second = transaction.expect([HashGet(0, H, [b"b"])])
+
+        assert transaction.fetch([HashScan(0, H)]) == [{b"a": b"1", b"b": b"2"}]
+        assert (second(), first(), begun()) == ([[b"2"]], [[b"1"], []], [])
+        assert transaction.fetch([HashGet(0, H, [b"b"])]) == [[b"2"]]
+
+    def test_an_epoch_may_be_committed_while_something_is_expected(self, stand: Stand) -> None:
+        run = stand.open_run()
+        stand.run_epoch(1, [HashPut(H, [b"a", b"1"])], run)
+        transaction = stand.begin(2, run)
+        transaction.expect([HashGet(0, H, [b"a"])])
+
+        transaction.commit({0: [HashPut(H, [b"a", b"2"])]})
+        stand.close(2, [], run)
+
+        assert stand.begin(3, run).fetch([HashGet(0, H, [b"a"])]) == [[b"2"]]
+
+    def test_a_commit_in_two_halves_is_a_commit(self, stand: Stand) -> None:
+        run = stand.open_run()
+        stand.run_epoch(1, [HashPut(H, [b"a", b"1"])], run)
+        transaction = stand.begin(2, run)
+        transaction.expect([HashGet(0, H, [b"a"])])
+        writes: dict[int, Sequence[Write]] = {0: [HashReplace(H, [b"b", b"x" * 10_000])], 1: []}
+
+        transaction.committing(writes)()
+        other = stand.begin(2, run)
+        other.fetch([])
+        with pytest.raises(InvariantViolation, match="different"):
+            other.committing({0: [HashReplace(H, [b"b", b"y" * 10_000])]})()
+        stand.close(2, [], run)
+
+        assert stand.begin(3, run).fetch([HashScan(0, H)]) == [{b"b": b"x" * 10_000}]
+        assert transaction.statistics().writes == 1
+        with pytest.raises(InvariantViolation):
+            transaction.committing(writes)()
+
+    def test_a_commit_in_two_halves_of_a_stale_run_is_refused(self, stand: Stand) -> None:
+        transaction = stand.begin(1, stand.open_run())
+        transaction.fetch([])
+        stand.open_run()
+
+        with pytest.raises(Fenced):
+            transaction.committing({0: [HashPut(H, [b"a", b"1"])]})()
+
+    def test_nobody_need_wait_for_what_is_expected(self, stand: Stand) -> None:
+        run = stand.open_run()
+        stand.run_epoch(1, [HashPut(H, [b"a", b"1"])], run)
+        for _ in range(3):
+            stand.begin(2, run).expect([HashGet(0, H, [b"a"])])
+
+        assert stand.begin(2, run).fetch([HashGet(0, H, [b"a"])]) == [[b"1"]]
+
+    def test_what_is_expected_of_a_newer_run_is_refused(self, stand: Stand) -> None:
+        waiting = stand.begin(1, stand.open_run()).expect([])
+        stale = stand.begin(1, stand.open_run() - 1)
+
+        with pytest.raises(Fenced):
+            stale.expect([HashGet(0, H, [b"a"])])()
+        del waiting
 
     def test_key_groups_do_not_share_state(self, stand: Stand) -> None:
         run = stand.open_run()

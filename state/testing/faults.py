@@ -149,6 +149,9 @@ class FaultyTransport:
                 return self._one_by_one(commands)
             raise StateUnavailable("the reply is lost, as planned") from broken
 
+    def ahead(self) -> None:
+        """None: each command passes the plan when its reply is wanted, one way or another."""
+
     def close(self) -> None:
         """Close the inner one."""
         self._inner.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from state.backends.heap import HeapBackend, HeapLedger
 from state.backends.interface import EpochStamp
-from state.backends.names import RESERVED, key_group_prefix, slot_prefix
+from state.backends.names import is_reserved, key_group_prefix, slot_prefix
 from state.backends.reads import command_of, value_of
 from state.backends.redis import RedisBackend
 from state.backends.transport import RedisTransport, checked
@@ -117,7 +117,7 @@ def redis_stand(client: redis.Redis, pipeline: str = "orders") -> Iterator[Stand
         ledger.promote_all([node], key_group + 1)
         group = key_group_prefix(pipeline, node, key_group)
         keys = (each.removeprefix(group) for each in client.scan_iter(group + b"*"))
-        return sorted(each for each in keys if each not in RESERVED)
+        return sorted(each for each in keys if not is_reserved(each))
 
     backend = RedisBackend(transport, pipeline)
     ledger = EpochLedger(transport, pipeline)

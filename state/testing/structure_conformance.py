@@ -7,6 +7,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import pytest
+
 from state.backends.interface import (
     Drop,
     HashAdd,
@@ -14,6 +16,7 @@ from state.backends.interface import (
     HashGet,
     HashLength,
     HashPut,
+    HashReplace,
     HashScan,
     ScoreRemove,
     SortedLength,
@@ -69,6 +72,46 @@ class StructureConformance(LexConformance):
         writes: list[Write] = [HashPut(H, [b"a", b"1", b"a", b"2"]), HashPut(H, [b"a", b"3"])]
 
         assert stand.after(writes, HashScan(0, H)) == [{b"a": b"3"}]
+
+    @pytest.mark.parametrize("length", [1, 10_000])
+    def test_a_replaced_hash_has_what_replaces_it_and_nothing_else(
+        self, stand: Stand, length: int
+    ) -> None:
+        long = [b"b", b"2" * length, b"c", b"3" * length]
+        writes: list[Write] = [HashPut(H, [b"a", b"1", b"b", b"1"]), HashReplace(H, long)]
+
+        assert stand.after(writes, HashScan(0, H)) == [
+            dict(zip(long[0::2], long[1::2], strict=True))
+        ]
+
+    def test_replacing_and_putting_keep_their_order(self, stand: Stand) -> None:
+        long = b"x" * 10_000
+        writes: list[Write] = [
+            HashReplace(H, [b"a", long]),
+            HashPut(H, [b"b", b"1"]),
+            HashReplace(H, [b"a", long, b"c", b"1"]),
+            HashPut(H, [b"d", b"1"]),
+            HashReplace(b"other", [b"a", long]),
+        ]
+
+        whole, other = stand.after(writes, HashScan(0, H), HashScan(0, b"other"))
+
+        assert whole == {b"a": long, b"c": b"1", b"d": b"1"}
+        assert other == {b"a": long}
+
+    def test_a_hash_replaced_by_nothing_is_gone(self, stand: Stand) -> None:
+        writes: list[Write] = [HashPut(H, [b"a", b"1"]), HashReplace(H, [])]
+
+        assert stand.after(writes, HashScan(0, H), HashLength(0, H)) == [{}, 0]
+
+    def test_many_hashes_are_replaced_at_once(self, stand: Stand) -> None:
+        long = b"x" * 10_000
+        names = [b"h%d" % number for number in range(40)]
+        writes: list[Write] = [HashReplace(name, [b"a", long, b"b", name]) for name in names]
+
+        found = stand.after(writes, *(HashScan(0, name) for name in names))
+
+        assert found == [{b"a": long, b"b": name} for name in names]
 
     def test_bytes_stay_as_they_are(self, stand: Stand) -> None:
         pairs = [each for one in AWKWARD for each in (one, one[::-1])]

@@ -25,6 +25,7 @@ from state.backends.interface import (
     HashAdd,
     HashGet,
     HashPut,
+    HashReplace,
     HashScan,
     SortedPut,
     SortedTop,
@@ -166,6 +167,7 @@ def run_attempt(run: Run, epoch: int, task: int) -> ApplyStaged | None:
         ]
         if number in LONG:
             writes[number].append(HashPut(b"long", [b"short", b"1", b"text", long_text(now)]))
+            writes[number].append(HashReplace(b"latest", [b"%d" % epoch, long_text(now)]))
         rows += [
             HashPut(b"table:counts", [key, b"%d" % now]),
             StreamAppend(b"print", [[key, b"%d" % now]], 100),
@@ -206,6 +208,7 @@ def expected(epochs: int = EPOCHS) -> dict[str, Any]:
             {b"short": b"1", b"text": long_text(counts[each])} if counts[each] else {}
             for each in LONG
         ],
+        "latest": [{b"%d" % epochs: long_text(counts[each])} if epochs else {} for each in LONG],
         "journal": list(journal.values()),
         "order": list(order.values()),
         "table": {KEYS[each]: b"%d" % counts[each] for each in KEYS if counts[each]},
@@ -227,6 +230,7 @@ def found(
         "counts": {key: value for each in counts for key, value in each.items()},
         "totals": fetch([HashScan(each, b"totals") for each in groups]),
         "long": fetch([HashScan(each, b"long") for each in LONG]),
+        "latest": fetch([HashScan(each, b"latest") for each in LONG]),
         "journal": fetch([StreamScan(each, b"journal", None, 100) for each in groups]),
         "order": fetch([SortedTop(each, b"order", 100) for each in groups]),
         "table": slot(HashScan(0, b"table:counts")),

@@ -10,8 +10,13 @@ import msgpack
 import pytest
 
 from state.backends import names
-from state.backends.interface import EpochStamp, HashGet, HashPut
-from state.backends.names import every_key_pattern, key_group_prefix, slot_prefix
+from state.backends.interface import EpochStamp, HashGet, HashPut, HashReplace
+from state.backends.names import (
+    every_key_pattern,
+    key_group_prefix,
+    offered_names,
+    slot_prefix,
+)
 from state.backends.redis import RedisBackend
 from state.backends.transport import RedisTransport
 from state.epochs import EpochLedger
@@ -63,6 +68,9 @@ DAMAGES: dict[str, Callable[[redis.Redis], object]] = {
     ),
     "pending lacks a value": lambda client: client.lset(
         PENDING, 0, msgpack.packb([[b"HSET", b"h", b"a", False]], use_bin_type=False)
+    ),
+    "pending lacks a part": lambda client: client.lset(
+        PENDING, 0, msgpack.packb([[b"TAKE", b"h", 1]], use_bin_type=False)
     ),
     "state of another type": lambda client: client.set(T + b"h", "x"),
 }
@@ -133,6 +141,50 @@ def test_long_values_go_beside_their_chunk_and_leave_nothing_behind(
     assert redis_client.hgetall(T + b"i") == {b"a": b"2"}
 
 
+def test_a_hash_that_replaces_another_is_renamed_and_leaves_nothing_behind(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    ledger, backend = EpochLedger(transport, "orders"), RedisBackend(transport, "orders")
+    stamp = EpochStamp(1, ledger.open_run([NODE], 1), 0)
+    pairs = [b"a", LONG, b"b", b"1"]
+    redis_client.hset(T + b"h", "gone", "1")
+
+    redis_client.function_flush()
+    backend.begin(NODE, stamp, [0]).commit({0: [HashReplace(b"h", pairs)]})
+
+    (chunk,) = redis_client.lrange(PENDING, 0, -1)
+    assert chunk == msgpack.packb([[b"TAKE", b"h", 1]], use_bin_type=False)
+    part = {b"a": LONG, b"b": b"1"}
+    assert redis_client.hgetall(PENDING + b"#1") == part
+    assert redis_client.hget(META, "parts") == b"1"
+    # Another attempt is compared with it, field by field.
+    backend.begin(NODE, stamp, [0]).commit({0: [HashReplace(b"h", pairs[2:] + pairs[:2])]})
+    for other in ([b"a", LONG], [b"a", LONG, b"c", b"1"], [b"a", LONG, b"b", b"2"]):
+        with pytest.raises(InvariantViolation, match=r"wrote key group 0 .* differently"):
+            backend.begin(NODE, stamp, [0]).commit({0: [HashReplace(b"h", other)]})
+    assert not redis_client.exists(*offered_names(T))
+    ledger.close_epoch(stamp, {}, [])
+    ledger.promote_all([NODE], 1)
+    assert redis_client.hgetall(T + b"h") == part
+    assert not redis_client.exists(PENDING, PENDING + b"#1")
+    assert not redis_client.hexists(META, "parts")
+
+
+def test_a_new_run_discards_the_parts_of_what_was_not_closed(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    ledger, backend = EpochLedger(transport, "orders"), RedisBackend(transport, "orders")
+    stamp = EpochStamp(1, ledger.open_run([NODE], 1), 0)
+    writes = [HashReplace(name, [b"a", LONG]) for name in (b"h", b"i")]
+    backend.begin(NODE, stamp, [0]).commit({0: writes})
+    assert redis_client.exists(PENDING + b"#1", PENDING + b"#2") == 2
+
+    ledger.open_run([NODE], 1)
+
+    left = [each for each in redis_client.scan_iter() if T in each]
+    assert left == [META]
+
+
 def test_a_fenced_commit_of_long_values_leaves_nothing_behind(
     redis_client: redis.Redis, transport: RedisTransport
 ) -> None:
@@ -142,9 +194,9 @@ def test_a_fenced_commit_of_long_values_leaves_nothing_behind(
     ledger.open_run([NODE], 1)
 
     with pytest.raises(Fenced):
-        orphan.commit({0: [HashPut(b"h", [b"a", LONG])]})
+        orphan.commit({0: [HashPut(b"h", [b"a", LONG]), HashReplace(b"i", [b"a", LONG])]})
 
-    assert not redis_client.exists(T + b"offered", PENDING, T + b"h")
+    assert not redis_client.exists(*offered_names(T), PENDING, PENDING + b"#1", T + b"h", T + b"i")
 
 
 def test_a_new_run_removes_what_a_commit_brought_that_never_came_to_its_end(
@@ -155,10 +207,13 @@ def test_a_new_run_removes_what_a_commit_brought_that_never_came_to_its_end(
     of_others = key_group_prefix("orders", "2_other", 0) + b"offered"
     for each in (*offered, of_others):
         redis_client.rpush(each, LONG)
+    parts = [key_group_prefix("orders", NODE, 2) + b"offered#%d" % each for each in (1, 16)]
+    for each in parts:
+        redis_client.hset(each, "a", LONG)
 
-    EpochLedger(transport, "orders").open_run([NODE], 2)
+    EpochLedger(transport, "orders").open_run([NODE], 3)
 
-    assert redis_client.exists(*offered) == 0
+    assert redis_client.exists(*offered, *parts) == 0
     assert redis_client.exists(of_others) == 1
 
 

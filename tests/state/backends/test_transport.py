@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
+from state.backends.interface import EpochStamp
+from state.backends.redis import RedisBackend
 from state.backends.transport import (
     ClientSettings,
     RedisTransport,
@@ -127,6 +129,66 @@ def test_arguments_arrive_as_they_are(transport: RedisTransport) -> None:
     assert transport.exchange([("LRANGE", "a", 0, -1)]) == [
         [*given[:3], "\N{SNOWMAN}".encode(), b"9007199254740992", b"-1.5", b"-inf"]
     ]
+
+
+def test_what_is_sent_ahead_is_answered_in_order_and_once(transport: RedisTransport) -> None:
+    transport.exchange([("SET", "a", "1")])
+    ahead = transport.ahead()
+    assert ahead is not None
+
+    ahead.send([("GET", "a"), ("LPUSH", "a", "1")])
+    assert transport.exchange([("SET", "b", "2")]) == [b"OK"]
+    ahead.send([("GET", "b")])
+
+    replies = ahead.replies()
+    assert replies is not None
+    assert (replies[0], replies[2]) == (b"1", b"2")
+    assert isinstance(replies[1], redis.ResponseError)
+    assert ahead.replies() is None
+
+
+def test_no_connection_is_opened_to_send_ahead(transport: RedisTransport) -> None:
+    assert transport.ahead() is None
+
+
+def test_what_nobody_asks_for_is_never_taken_for_another_reply(transport: RedisTransport) -> None:
+    transport.exchange([("SET", "a", "1")])
+    ahead = transport.ahead()
+    assert ahead is not None
+    ahead.send([("GET", "a")])
+
+    del ahead
+
+    assert transport.exchange([("GET", "b")]) == [None]
+
+
+def test_a_connection_that_breaks_ahead_is_told_and_replaced(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    transport.exchange([("SET", "a", "1")])
+    ahead = transport.ahead()
+    assert ahead is not None
+    ahead.send([("GET", "a")])
+    redis_client.client_kill_filter(_type="normal", skipme=True)
+
+    ahead.send([("GET", "a")])
+
+    assert ahead.replies() is None
+    assert transport.exchange([("GET", "a")], is_repeatable=True) == [b"1"]
+
+
+def test_functions_that_are_missing_ahead_are_loaded_by_the_exchange(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    transport.exchange([("SET", "a", "1")])
+    redis_client.function_flush()
+    backend = RedisBackend(transport, "orders")
+    run = EpochLedger(transport, "orders").open_run(["1_count"], 1)
+    redis_client.function_flush()
+
+    waiting = backend.begin("1_count", EpochStamp(1, run, 0), [0]).expect([])
+
+    assert waiting() == []
 
 
 def test_an_error_does_not_hide_the_other_replies(transport: RedisTransport) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.multiset.vectors import distinct, is_among, order_of
+from state.multiset.vectors import distinct, distinct_counts, is_among, order_of
 
 NUMBERS = st.lists(st.one_of(st.integers(0, 40), st.integers(0, 2**53)), max_size=40).map(
     lambda numbers: np.array(numbers, np.int64)
@@ -16,6 +16,15 @@ NUMBERS = st.lists(st.one_of(st.integers(0, 40), st.integers(0, 2**53)), max_siz
 @given(NUMBERS)
 def test_distinct_numbers(numbers: np.ndarray) -> None:
     assert distinct(numbers).tolist() == np.unique(numbers).tolist()
+
+
+@given(NUMBERS)
+def test_how_often_numbers_occur(numbers: np.ndarray) -> None:
+    found, counts = distinct_counts(numbers)
+
+    assert (found.tolist(), counts.tolist()) == tuple(
+        each.tolist() for each in np.unique(numbers, return_counts=True)
+    )
 
 
 @given(NUMBERS, NUMBERS)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from state.multiset import index
+from state.multiset import index, spread_writing
 from state.testing.stand import heap_stand, redis_stand
 
 if TYPE_CHECKING:
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def small_buckets() -> Iterator[None]:
-    """Few lines for each bucket of an index, so that short histories split buckets, too."""
+    """Few lines for each bucket of an index, so that short histories split them, or replace all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index, "BUCKET_ENTRIES", 4)
         patch.setattr(index, "LONG_ENTRIES", 12)
         patch.setattr(index, "LONG_BUCKET_ENTRIES", 2)
+        patch.setattr(spread_writing, "REPLACED_LINES_MIN", 4)
         yield
 
 

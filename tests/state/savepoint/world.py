@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from state.backends.interface import HashAdd, StreamAppend
-from state.backends.names import RESERVED, slot_prefix
+from state.backends.names import is_reserved, slot_prefix
 from state.backends.transport import RedisTransport
 from state.descriptors import (
     JSON,
@@ -219,7 +219,7 @@ def dump(client: redis.Redis, name: str) -> dict[bytes, Any]:
     found: dict[bytes, Any] = {}
     for key in client.scan_iter(groups + b"*"):
         short = key.removeprefix(groups)
-        if short.rpartition(b":")[2] in RESERVED:
+        if is_reserved(short.rpartition(b":")[2]):
             continue
         match client.type(key):
             case b"hash":
