@@ -99,6 +99,7 @@ def peak_mb() -> int:
 
 def forget_peak() -> None:
     """Let the peak begin anew."""
+    # Other systems have no such file: there the peak is that of the whole process.
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 

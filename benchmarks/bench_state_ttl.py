@@ -4,7 +4,7 @@ Two pipelines hold the same keys, one with a TTL (OnCreateAndWrite, one hour: no
 without. In turns, now one and now the other first, each runs an epoch of the same operations:
 prefetch, operations, clean-up, commit, close and promotion. The ratio is the median over the turns
 of time with TTL by time without: of processor time of this process and of Redis, since others use
-the machine, and in brackets of wall time. Lists and maps hold 10 elements a key.
+the machine, and in brackets of wall time. Collections hold 10 elements a key.
 
     python -m benchmarks.bench_state_ttl [--backend heap,redis] [--keys 1000,10000]
                 [--operations 10000] [--turns 15] [--update OnCreateAndWrite] [--kind value,...]
@@ -24,6 +24,7 @@ from state.descriptors import (
     AggregatingDescriptor,
     ListDescriptor,
     MapDescriptor,
+    MultisetDescriptor,
     ReducingDescriptor,
     SortedMapDescriptor,
     StateDescriptor,
@@ -85,6 +86,12 @@ async def _fill_sorted(handle: Any, at: int) -> None:
         await handle.add((each,), ROW)
 
 
+async def _fill_multiset(handle: Any, at: int) -> None:
+    await handle.clear()
+    for each in range(ELEMENTS):
+        await handle.append([each, ROW[1]])
+
+
 _ORDERED = lexicographic_codec([parse_type("BIGINT NOT NULL")])
 CASES = [
     Case(
@@ -123,6 +130,13 @@ CASES = [
         _fill_sorted,
         lambda s, at: s.values_at((at % ELEMENTS,)),
         lambda s, at: s.add((at % ELEMENTS,), [at, ROW[1]]),
+        grows=True,
+    ),
+    Case(
+        MultisetDescriptor(name="multiset", codec=JSON),
+        _fill_multiset,
+        lambda s, at: s.last(),
+        lambda s, at: s.append([at, ROW[1]]),
         grows=True,
     ),
 ]

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from state.ttl import TIME_MIN
 
@@ -79,13 +79,6 @@ class EpochTimes:
     """The watermark that holds while the epoch's changes are processed: the least over inputs."""
     next_watermark_ms: int = WATERMARK_MIN
     """The watermark that comes after the epoch's changes; never below `watermark_ms`."""
-
-
-class Emitter(Protocol):
-    """Takes what is emitted."""
-
-    def emit(self, kind: RowKind, row: Row) -> None:
-        """Send a change downstream, after all that was emitted for the same cause before."""
 
 
 class RowTexts:

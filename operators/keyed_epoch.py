@@ -139,7 +139,8 @@ class KeyedEpoch:
 
     def index_of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
         """Match columns of canonical rows, as histories are indexed by them."""
-        columns = Columns(self._of.row_codec.decode_columns(rows), self._of.types)
+        leading = self._of.row_codec.decode_leading(rows, max(self._of.match) + 1)
+        columns = Columns(leading, self._of.types[: len(leading)])
         return columns.shortened(self._of.match_codec, np.arange(len(rows)), self._of.match)
 
     def narrow(self, groups: Integers, rows: pa.BinaryArray) -> Integers:

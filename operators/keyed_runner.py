@@ -12,6 +12,7 @@ import gc
 import operator as op
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
@@ -184,7 +185,6 @@ class KeyedRunner:
         output = self._output(run.out, order)
         if done is not None:
             output = merged((done.output, output), done.orders)
-        counts = transaction.statistics()
         statistics = {
             "rows_in": sum(map(len, batches)),
             "rows_out": len(output),
@@ -193,11 +193,7 @@ class KeyedRunner:
             "keys": len({each.stored_key for each in changes}) if done is None else done.keys,
             "expired": expired,
             "migrations": 0,
-            "reads": counts.reads,
-            "writes": counts.writes,
-            "commands": counts.commands,
-            "round_trips": counts.round_trips,
-            "commit_ns": counts.commit_ns,
+            **asdict(transaction.statistics()),
             "epoch_ns": time.perf_counter_ns() - started_ns,
             **_gauges(run.controller.statistics()),
         }

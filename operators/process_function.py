@@ -92,28 +92,55 @@ class FunctionSetting:
         """The tables that it is called with, and what they are partitioned by."""
         self.arguments: Mapping[str, Any] = dict(spec.arguments)
         """By name; null where the call leaves one out."""
+        self.ttl: TtlConfig = spec.ttl_of(0)
+        """That of the plan; `dataclasses.replace` it for another update type, visibility, time or
+        clean-up. What counts event time is stamped by `on_time` of the row, or by the timer."""
 
     def value(
-        self, name: str, codec: Codec[Any], ttl_ms: int | None = None
+        self, name: str, codec: Codec[Any], ttl_ms: int | None = None, ttl: TtlConfig | None = None
     ) -> ValueDescriptor[Any]:
-        """One value a key; `ttl_ms` is that of the plan unless given, 0 is for ever."""
-        return ValueDescriptor(codec=codec, **self._common(name, ttl_ms))
+        """One value a key.
 
-    def list(self, name: str, codec: Codec[Any], ttl_ms: int | None = None) -> ListDescriptor[Any]:
+        Args:
+            name: Unique in the function.
+            codec: How values are written.
+            ttl_ms: Its time to live, 0 is for ever; None: as the plan says.
+            ttl: All about its time to live, in place of `ttl_ms`.
+
+        Raises:
+            InvalidSpec: Both are given.
+        """
+        return ValueDescriptor(codec=codec, **self._common(name, ttl_ms, ttl))
+
+    def list(
+        self, name: str, codec: Codec[Any], ttl_ms: int | None = None, ttl: TtlConfig | None = None
+    ) -> ListDescriptor[Any]:
         """A list of elements a key."""
-        return ListDescriptor(codec=codec, **self._common(name, ttl_ms))
+        return ListDescriptor(codec=codec, **self._common(name, ttl_ms, ttl))
 
     def map(
-        self, name: str, key_codec: Codec[Any], codec: Codec[Any], ttl_ms: int | None = None
+        self,
+        name: str,
+        key_codec: Codec[Any],
+        codec: Codec[Any],
+        ttl_ms: int | None = None,
+        ttl: TtlConfig | None = None,
     ) -> MapDescriptor[Any, Any]:
         """A map a key."""
-        return MapDescriptor(key_codec=key_codec, codec=codec, **self._common(name, ttl_ms))
+        return MapDescriptor(key_codec=key_codec, codec=codec, **self._common(name, ttl_ms, ttl))
 
     def sorted_map(
-        self, name: str, key_codec: Codec[Any], codec: Codec[Any], ttl_ms: int | None = None
+        self,
+        name: str,
+        key_codec: Codec[Any],
+        codec: Codec[Any],
+        ttl_ms: int | None = None,
+        ttl: TtlConfig | None = None,
     ) -> SortedMapDescriptor[Any, Any]:
         """Lists of values by keys in order: `state.lexicographic` has codecs for these."""
-        return SortedMapDescriptor(key_codec=key_codec, codec=codec, **self._common(name, ttl_ms))
+        return SortedMapDescriptor(
+            key_codec=key_codec, codec=codec, **self._common(name, ttl_ms, ttl)
+        )
 
     def reducing(
         self,
@@ -121,9 +148,10 @@ class FunctionSetting:
         codec: Codec[Any],
         reduce: Callable[[Any, Any], Any],
         ttl_ms: int | None = None,
+        ttl: TtlConfig | None = None,
     ) -> ReducingDescriptor[Any]:
         """One value a key, into which each added one is folded."""
-        return ReducingDescriptor(codec=codec, reduce=reduce, **self._common(name, ttl_ms))
+        return ReducingDescriptor(codec=codec, reduce=reduce, **self._common(name, ttl_ms, ttl))
 
     def aggregating(
         self,
@@ -131,9 +159,10 @@ class FunctionSetting:
         codec: Codec[Any],
         aggregator: Aggregator[Any, Any, Any],
         ttl_ms: int | None = None,
+        ttl: TtlConfig | None = None,
     ) -> AggregatingDescriptor[Any, Any, Any]:
         """One accumulator a key."""
-        common = self._common(name, ttl_ms)
+        common = self._common(name, ttl_ms, ttl)
         return AggregatingDescriptor(codec=codec, aggregator=aggregator, **common)
 
     def multiset(
@@ -142,14 +171,18 @@ class FunctionSetting:
         codec: Codec[Any],
         match: MatchColumns[Any, Any] | None = None,
         ttl_ms: int | None = None,
+        ttl: TtlConfig | None = None,
     ) -> MultisetDescriptor[Any]:
         """A sequenced multiset of rows a key."""
-        return MultisetDescriptor(codec=codec, match=match, **self._common(name, ttl_ms))
+        return MultisetDescriptor(codec=codec, match=match, **self._common(name, ttl_ms, ttl))
 
-    def _common(self, name: str, ttl_ms: int | None) -> dict[str, Any]:
-        ttl = self._spec.ttl_of(0)
-        if ttl_ms is not None:
-            ttl = TtlConfig(ttl_ms) if ttl_ms else DISABLED
+    def _common(self, name: str, ttl_ms: int | None, ttl: TtlConfig | None) -> dict[str, Any]:
+        if ttl is None:
+            ttl = self.ttl
+            if ttl_ms is not None:
+                ttl = TtlConfig(ttl_ms) if ttl_ms else DISABLED
+        elif ttl_ms is not None:
+            raise InvalidSpec(f"state {name!r} is given both ttl_ms and ttl")
         return {"name": name, "ttl": ttl, **self._spec.past_of(name)}
 
 
@@ -367,6 +400,7 @@ class ProcessOperator(KeyedOperator):
 
     def open(self, epoch: OpenEpoch) -> None:
         """Open the function; every state gets its handle, so that it can be prefetched."""
+        self._session = epoch.session
         for each in self.descriptors:
             getattr(epoch.session, each.kind)(each)
         assert self.event_timers is not None
@@ -384,10 +418,12 @@ class ProcessOperator(KeyedOperator):
         """Let the function process one change."""
         column = self._times[change.input]
         time_ms = None if column is None else time_of(change.row, column)
+        self._session.event_ms = time_ms
         await self._function.process(FunctionChange(change, self._finish, time_ms))
 
     async def on_event_timer(self, timer: FiredTimer) -> None:
         """Let the function's timer fire."""
+        self._session.event_ms = timer.time_ms
         await self._function.on_event_timer(FunctionTimer(timer, self._finish))
 
     async def on_processing_timer(self, timer: FiredTimer) -> None:

@@ -149,7 +149,11 @@ class OperatorSpec(BaseModel, ABC):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The spec that `to_json` wrote."""
+        """The spec that `to_json` wrote.
+
+        Raises:
+            InvalidSpec: It wrote no such text.
+        """
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:

@@ -19,7 +19,7 @@ Equality is that of canonical rows, in upsert keys too: NaN is NaN, 0.0 is not -
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
 import numpy as np
@@ -308,7 +308,6 @@ class UpsertMaterializer:
         for key_group, write in orphan_writes(epoch, missed, time_ms, self.spec.orphans_max):
             writes.setdefault(key_group, []).append(write)
         transaction.commit(writes)
-        counts = transaction.statistics()
         return EpochOutput(
             output,
             {
@@ -318,11 +317,7 @@ class UpsertMaterializer:
                 "keys": len(epoch.touched.keys),
                 "expired": int(histories.expired.sum()),
                 "migrations": writer.migrations,
-                "reads": counts.reads,
-                "writes": counts.writes,
-                "commands": counts.commands,
-                "round_trips": counts.round_trips,
-                "commit_ns": counts.commit_ns,
+                **asdict(transaction.statistics()),
                 "epoch_ns": time.perf_counter_ns() - started_ns,
             },
         )

@@ -148,12 +148,14 @@ class OperatorTask:
             # What an operator raised may hold values of rows: its words stay here.
             raise _told(error) from None
         except (StateError, OperatorError) as error:
-            raise WorkerError(error.code, f"{error} ({self._where(error, epoch)})") from None
+            hint = getattr(error, "hint", "")
+            text = f"{error} ({self._where(error, epoch)})"
+            raise WorkerError(error.code, f"{text}; {hint}" if hint else text) from None
 
     def _where(self, error: Exception, epoch: int) -> str:
-        """Where an error of state happened: what the controller noted, or else what is known."""
-        notes = getattr(error, "__notes__", None)
-        return notes[-1] if notes else f"in node {self.settings.operator}, epoch {epoch}"
+        """Where an error happened: what the controller told, or else what is known here."""
+        told = error.where if isinstance(error, StateError) else ""
+        return f"in {told or f'node {self.settings.operator}, epoch {epoch}'}"
 
     def to_json(self) -> str:
         """The text that `from_json` takes."""

@@ -166,12 +166,20 @@ SQL_TIMEOUT = ProblemType(
     "`line` and `column` are those of the statement that it had come to.",
     "Split the script. A view or WITH entry is planned anew wherever it is named: name it once.",
 )
+PLAN_TIMEOUT = ProblemType(
+    "plan-timeout",
+    422,
+    "the plan takes too long to be read",
+    "Reading, checking, explaining or comparing the compiled plan would take longer than "
+    "`limits.planning_timeout_ms`, and was ended. It says nothing against the plan.",
+    "Split the plan into several pipelines, or raise the limit.",
+)
 PLANNER_BUSY = _retry(
     "planner-busy",
     503,
-    "other scripts are being planned",
-    "`limits.plannings_max` scripts are being planned, and none of them ended while this one "
-    "waited.",
+    "other scripts and plans are being worked on",
+    "`limits.plannings_max` scripts or plans are being worked on, and none of them ended while "
+    "this request waited.",
     "Wait as long as `Retry-After` says, and try again.",
 )
 PLAN_UNSUPPORTED = ProblemType(

@@ -65,6 +65,7 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     # plans
     plan.PlanError: kinds.PLAN_INVALID,
     plan.DurationError: kinds.PLAN_INVALID,
+    plan.PlanTimeout: kinds.PLAN_TIMEOUT,
     expressions.ExpressionError: kinds.PLAN_INVALID,
     expressions.UnsupportedExpression: kinds.PLAN_UNSUPPORTED,
     LogicalTypeError: kinds.PLAN_INVALID,

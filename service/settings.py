@@ -295,13 +295,15 @@ class LimitSettings(_Group):
         default=4,
         ge=1,
         le=1_000,
-        description="Scripts that are planned at a time; others wait, as long as one may take.",
+        description="Scripts and plans that are worked on at a time; others wait, as long as one "
+        "may take.",
     )
     planning_timeout_ms: int = Field(
         default=30 * SECOND_MS,
         ge=10,
         le=HOUR_MS,
-        description="Longest time to plan all SQL of one request, in ms.",
+        description="Longest time to plan all SQL of one request, and to read and check its plans, "
+        "in ms.",
     )
     sessions_max: int = Field(
         default=1_000, ge=0, le=1_000_000, description="Named sessions that may exist at a time."

@@ -25,7 +25,14 @@ from state.columns import Texts, columns_of, join_rows, joined_bytes, leading_co
 from state.json_lines import KINDS, Decoded, LineDecoder, decode_object
 from state.json_values import json_decoder
 from state.types import LogicalType, arrow_type
-from state.values import CodecError, canonical_decoder, canonical_encoder, kind_of, shown_encoder
+from state.values import (
+    CodecError,
+    StoredTextCorrupt,
+    canonical_decoder,
+    canonical_encoder,
+    kind_of,
+    shown_encoder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,14 +90,17 @@ class RowCodec:
         """The Python values of a canonical row.
 
         Raises:
-            CodecError: The bytes are no canonical row of these columns.
+            StoredTextCorrupt: The bytes are no canonical row of these columns.
         """
         try:
             found = orjson.loads(data)
-            pairs = zip(self._decoders, found, strict=True)
-            return tuple(v if v is None or d is None else d(v) for d, v in pairs)
+            if type(found) is list:
+                pairs = zip(self._decoders, found, strict=True)
+                return tuple(v if v is None or d is None else d(v) for d, v in pairs)
         except (ValueError, TypeError, ArithmeticError):
-            raise CodecError(None, "a canonical row", "other bytes") from None
+            # What it is that cannot be read would be data of the user.
+            pass
+        raise StoredTextCorrupt(f"a canonical row of {len(self.names)} columns")
 
     def encode_columns(
         self, columns: Sequence[pa.Array], *, length: int | None = None
@@ -115,7 +125,7 @@ class RowCodec:
         """Canonical rows as typed columns.
 
         Raises:
-            CodecError: The bytes are no canonical rows of these columns.
+            StoredTextCorrupt: The bytes are no canonical rows of these columns.
         """
         return columns_of(self.types, rows)
 
@@ -123,7 +133,8 @@ class RowCodec:
         """The first columns, so many, of canonical rows; the others are mostly not looked at.
 
         Raises:
-            CodecError: The bytes are no canonical rows of these columns, as far as was looked.
+            StoredTextCorrupt: The bytes are no canonical rows of these columns, as far as was
+                looked.
         """
         return leading_columns_of(self.types, rows, count)
 
@@ -165,7 +176,7 @@ class RowCodec:
         """A canonical row as the object that the API shows.
 
         Raises:
-            CodecError: The bytes are no canonical row of these columns.
+            StoredTextCorrupt: The bytes are no canonical row of these columns.
         """
         return self.to_json(self.decode(data))
 

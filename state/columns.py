@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from state.arrow_values import python_values, to_column
 from state.types import (
     BINARY_ROOTS,
+    FLOAT_ROOTS,
     INTEGER_BITS,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
@@ -31,6 +32,7 @@ from state.types import (
 )
 from state.values import (
     CodecError,
+    StoredTextCorrupt,
     canonical_decoder,
     canonical_encoder,
     double_json,
@@ -93,7 +95,7 @@ def texts_of(logical: LogicalType, column: pa.Array, *, shown: bool = False) -> 
         return Texts(_escape(logical, column), quoted=True)
     if root in INTEGER_BITS or root is TypeRoot.BOOLEAN:
         return Texts(column.cast(pa.string()), quoted=False)
-    if root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
+    if root in FLOAT_ROOTS:
         return Texts(_floats(column), quoted=False)
     if root is TypeRoot.DECIMAL:
         return Texts(_decimals(logical, column), quoted=True)
@@ -138,7 +140,7 @@ def columns_of(types: Sequence[LogicalType], rows: Sequence[bytes] | pa.Array) -
     """Canonical rows as typed columns.
 
     Raises:
-        CodecError: A row is no canonical row of these types.
+        StoredTextCorrupt: A row is no canonical row of these types.
     """
     if isinstance(rows, pa.Array | pa.ChunkedArray):
         rows = rows.to_pylist()
@@ -147,10 +149,10 @@ def columns_of(types: Sequence[LogicalType], rows: Sequence[bytes] | pa.Array) -
         # One flat array: a list for each row would cost more than parsing it.
         values = orjson.loads(b"[" + b",".join([row[1:-1] for row in rows]) + b"]") if count else []
         if len(values) != count * len(rows):
-            raise CodecError(None, f"canonical rows of {count} values", "other bytes")
+            raise StoredTextCorrupt(f"canonical rows of {count} values")
         return [_read(logical, values[at::count]) for at, logical in enumerate(types)]
     except (TypeError, ArithmeticError, orjson.JSONDecodeError, pa.ArrowException):
-        raise CodecError(None, f"canonical rows of {count} values", "other bytes") from None
+        raise StoredTextCorrupt(f"canonical rows of {count} values") from None
 
 
 def leading_columns_of(
@@ -309,7 +311,7 @@ def _read(logical: LogicalType, values: list[Any]) -> pa.Array:
     root = logical.root
     if root in INTEGER_BITS or root in STRING_ROOTS or root is TypeRoot.BOOLEAN:
         return pa.array(values, arrow_type(logical))
-    if root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
+    if root in FLOAT_ROOTS:
         return _read_floats(logical, values)
     if root in TIMESTAMP_ROOTS or root in (TypeRoot.DATE, TypeRoot.DECIMAL):
         return pa.array(values, pa.string()).cast(arrow_type(logical))

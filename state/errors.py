@@ -29,17 +29,23 @@ on. Messages name pipelines, nodes, key groups, epochs and runs; never row value
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class StateError(Exception):
     """Something that keyed state cannot go on with."""
 
     code = "state-error"
     """Stable; for logs, the API and the text that passes through Spark."""
+    where = ""
+    """The node, epoch and hashed key of the record that met it, where a controller ran one."""
+    advice: ClassVar[str] = ""
+    """What to do, where an error has no hint of its own."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint or self.advice
 
 
 class StateUnavailable(StateError):
@@ -115,30 +121,38 @@ class StateCorrupt(StateError):
     """Something stored is not what this version writes, or has another type."""
 
     code = "state-corrupt"
+    advice = (
+        "nothing was overwritten: look at what is stored, then restore the latest savepoint, or "
+        "the redis that belongs to the checkpoint"
+    )
 
 
 class FormatVersionMismatch(StateError):
     """Something stored has a format version that this version of the software cannot read."""
 
     code = "state-format-version-mismatch"
+    advice = "run the version of the software that wrote it, and move by a savepoint"
 
 
 class CodecMismatch(StateError):
     """A state is stored in another kind or with another codec than it is asked for with."""
 
     code = "state-codec-mismatch"
+    advice = "give the state another name, or restore a savepoint that was converted"
 
 
 class InvalidTtl(StateError, ValueError):
     """A time to live that is not positive, or limits of its clean-up that are negative."""
 
     code = "state-invalid-ttl"
+    advice = "give a number of milliseconds above 0"
 
 
 class InvalidThresholds(StateError, ValueError):
     """The two sizes between which a layout changes leave no gap."""
 
     code = "state-invalid-thresholds"
+    advice = "let the size at which a layout is packed again be below that at which it is spread"
 
 
 class InvalidName(StateError, ValueError):

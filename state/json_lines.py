@@ -25,8 +25,9 @@ import pyarrow.json as pa_json
 
 from state.arrow_values import to_column
 from state.json_values import InexactNumber, json_decoder
-from state.text_columns import FLOAT_ROOTS, finite_floats, typed_column
+from state.text_columns import finite_floats, typed_column
 from state.types import (
+    FLOAT_ROOTS,
     INTEGER_BITS,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,

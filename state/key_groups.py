@@ -37,6 +37,7 @@ import xxhash
 from state.arrow_values import python_values
 from state.types import (
     BINARY_ROOTS,
+    FLOAT_ROOTS,
     INTEGER_BITS,
     MAP_ROOTS,
     STRING_ROOTS,
@@ -230,7 +231,7 @@ def _fixed_width(logical: LogicalType, column: pa.Array) -> NDArray[Any] | None:
         values = column.view(pa.int64()).fill_null(0).to_numpy()
         unit = 10 ** (6 - (logical.precision or 0))
         return np.asarray((values - values % unit).view(np.uint64))
-    if root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
+    if root in FLOAT_ROOTS:
         # Adding 0.0 turns -0.0 into 0.0 and leaves all others; NaN is written with its usual bits.
         reals = column.fill_null(0.0).to_numpy() + column.type.to_pandas_dtype()(0.0)
         reals = np.where(np.isnan(reals), np.abs(reals.dtype.type(math.nan)), reals)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from state.ordered_text import OrderedText, ordered_text
 from state.types import BINARY_ROOTS, STRING_ROOTS, LogicalType, format_type
-from state.values import CodecError, shown_encoder
+from state.values import CodecError, StoredTextCorrupt, shown_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +101,7 @@ class LexicographicCodec:
         """The values of a text that `encode` wrote.
 
         Raises:
-            CodecError: The bytes are no text of these types.
+            StoredTextCorrupt: The bytes are no text of these types.
         """
         match = self._pattern.fullmatch(data)
         reads = self._reads
@@ -113,13 +113,13 @@ class LexicographicCodec:
                 return tuple([read(text) for read, text in pairs])
         except (ValueError, ArithmeticError):
             pass
-        raise CodecError(None, f"the text of {self.name}", "other bytes")
+        raise StoredTextCorrupt(f"the text of {self.name}")
 
     def shown(self, data: bytes) -> list[Any]:
         """The values of such a text as the API shows them.
 
         Raises:
-            CodecError: The bytes are no text of these types.
+            StoredTextCorrupt: The bytes are no text of these types.
         """
         pairs = zip(self.types, self.decode(data), strict=True)
         return [None if value is None else shown_encoder(kind)(value) for kind, value in pairs]

@@ -73,6 +73,8 @@ INTEGER_BITS = {
     TypeRoot.INTEGER: 32,
     TypeRoot.BIGINT: 64,
 }
+FLOAT_ROOTS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
+NUMBER_ROOTS = frozenset({*INTEGER_BITS, *FLOAT_ROOTS, TypeRoot.DECIMAL})
 STRING_ROOTS = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR})
 BINARY_ROOTS = frozenset({TypeRoot.BINARY, TypeRoot.VARBINARY})
 TIMESTAMP_ROOTS = frozenset({TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ})

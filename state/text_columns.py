@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.types import (
+    FLOAT_ROOTS,
     INTEGER_BITS,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
@@ -22,7 +23,6 @@ from state.types import (
     arrow_type,
 )
 
-FLOAT_ROOTS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 _DATE_FORM = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIMESTAMP_FORM = _DATE_FORM + r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
 _FLOAT_FORM = r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,2})?"

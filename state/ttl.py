@@ -79,11 +79,18 @@ class Cleanup:
     """How expired elements are removed, besides by the access that finds them.
 
     Raises:
-        InvalidTtl: A number is negative, or a background that is on may clean nothing.
+        InvalidTtl: A number is negative, a background that is on may clean nothing, or records
+            are to pay for nothing.
+
+    Source: Flink's `cleanupIncrementally(cleanupSize, runCleanupForEveryRecord)`, which walks all
+    keys where this takes those that are due.
     """
 
     incremental_entries: int = 0
-    """Due keys that each access pays for; 0 is off."""
+    """Due keys that each access pays for, in the key group of its key; 0 is off."""
+    incremental_on_record: bool = False
+    """Whether each record pays for as many, too, be the state accessed by it or not: each key that
+    is made current, by a record, by a bundle of them, or by a timer that fires."""
     background: bool = True
     """Whether each epoch removes some of what is due, touched or not."""
     background_keys_max: int = 1_000
@@ -96,6 +103,11 @@ class Cleanup:
             raise InvalidTtl(
                 "number of incrementally cleaned up state entries should be positive",
                 hint="give 0 to switch incremental clean-up off",
+            )
+        if self.incremental_on_record and not self.incremental_entries:
+            raise InvalidTtl(
+                "incremental_on_record is set, but a record cleans up 0 entries",
+                hint="give incremental_entries a positive number",
             )
         if self.background_keys_max < 1:
             raise InvalidTtl(

@@ -2,7 +2,8 @@
 
 A compiled plan writes a type as SQL text (``ROW<`k` INT NOT NULL, `v` DECIMAL(10, 2)>``). This
 module has the Arrow type of a column and gives on the value class (`state.logical_type`) and its
-text (`state.type_text`). Import everything from here; `state.codec` builds on it.
+text (`state.type_format`, `state.type_parse`). Import everything from here; `state.codec` builds on
+it.
 
     type                             Arrow                    Python
     BOOLEAN                          bool_                    bool
@@ -31,10 +32,12 @@ import pyarrow as pa
 from state.logical_type import (
     BINARY_ROOTS,
     DECIMAL_PRECISION_MAX,
+    FLOAT_ROOTS,
     INTEGER_BITS,
     INTERVAL_ROOTS,
     LENGTH_MAX,
     MAP_ROOTS,
+    NUMBER_ROOTS,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
     LogicalType,
@@ -43,16 +46,19 @@ from state.logical_type import (
     TypeRoot,
     row_type,
 )
-from state.type_text import TypeParseError, format_type, parse_type
+from state.type_format import format_type
+from state.type_parse import TypeParseError, parse_type
 
 __all__ = [
     "ARROW_FRACTION_MAX",
     "BINARY_ROOTS",
     "DECIMAL_PRECISION_MAX",
+    "FLOAT_ROOTS",
     "INTEGER_BITS",
     "INTERVAL_ROOTS",
     "LENGTH_MAX",
     "MAP_ROOTS",
+    "NUMBER_ROOTS",
     "STRING_ROOTS",
     "TIMESTAMP_ROOTS",
     "TIME_FRACTION_MAX",

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from state.errors import StateCorrupt
 from state.types import (
     BINARY_ROOTS,
     INTEGER_BITS,
@@ -74,6 +75,22 @@ class CodecError(ValueError):
     def in_column(self, column: str) -> CodecError:
         """The same, of this column."""
         return CodecError(column, self.expected, self.found)
+
+
+class StoredTextCorrupt(CodecError, StateCorrupt):
+    """What is to be decoded is not what the codec writes: other bytes, or not all of them.
+
+    Canonical text comes out of state and of nowhere else but a caller's key. The text itself is
+    data of the user and never part of the message.
+    """
+
+    code = StateCorrupt.code
+
+    def __init__(self, expected: str) -> None:
+        StateCorrupt.__init__(self, f"stored text must be {expected}, found other bytes")
+        self.column = None
+        self.expected = expected
+        self.found = "other bytes"
 
 
 def canonical_encoder(logical: LogicalType) -> Convert:

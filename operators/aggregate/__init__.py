@@ -1,10 +1,11 @@
 """Aggregation: functions and their accumulators, and the operators that group rows.
 
 call.py             one call of a plan
-functions.py        functions whose accumulator is of a fixed size
+functions.py        functions whose accumulator is of a fixed size; sums.py, bits.py, numbers.py
 remembering.py      functions that remember every value, in memory
 aggregates.py       several calls over rows, with filters and DISTINCT, in memory
 stored.py           the same with values and distinct sets in states of their own
+                    (stored_functions.py)
 group_aggregate.py  the operators
 """
 

@@ -7,7 +7,14 @@ from typing import Final, Self
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, model_validator
 
 from operators.spec import Logical
-from state.types import INTEGER_BITS, STRING_ROOTS, TIMESTAMP_ROOTS, TypeRoot, format_type
+from state.types import (
+    INTEGER_BITS,
+    NUMBER_ROOTS,
+    STRING_ROOTS,
+    TIMESTAMP_ROOTS,
+    TypeRoot,
+    format_type,
+)
 
 ARGUMENTS: Final[dict[str, tuple[int, int]]] = {
     "COUNT": (0, 8),
@@ -35,13 +42,12 @@ ARGUMENTS: Final[dict[str, tuple[int, int]]] = {
 """The functions, with the least and the greatest number of their arguments."""
 
 
-_NUMBERS: Final = frozenset({*INTEGER_BITS, TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.DECIMAL})
 _ORDERED: Final = (
-    _NUMBERS | STRING_ROOTS | TIMESTAMP_ROOTS | {TypeRoot.BOOLEAN, TypeRoot.DATE, TypeRoot.TIME}
+    NUMBER_ROOTS | STRING_ROOTS | TIMESTAMP_ROOTS | {TypeRoot.BOOLEAN, TypeRoot.DATE, TypeRoot.TIME}
 )
 _ALLOWED: Final[dict[str, frozenset[TypeRoot]]] = {
-    **dict.fromkeys(("SUM", "$SUM0", "AVG"), _NUMBERS),
-    **dict.fromkeys(("STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP"), _NUMBERS),
+    **dict.fromkeys(("SUM", "$SUM0", "AVG"), NUMBER_ROOTS),
+    **dict.fromkeys(("STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP"), NUMBER_ROOTS),
     **dict.fromkeys(("MIN", "MAX"), _ORDERED),
     **dict.fromkeys(("BIT_AND", "BIT_OR", "BIT_XOR"), frozenset(INTEGER_BITS)),
     **dict.fromkeys(("BOOL_AND", "BOOL_OR"), frozenset({TypeRoot.BOOLEAN})),

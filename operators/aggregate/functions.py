@@ -271,19 +271,31 @@ class SingleValue(Aggregator[tuple[Any, int]]):
         return None, 0
 
     def accumulate(self, accumulator: tuple[Any, int], arguments: Row) -> tuple[Any, int]:
-        """The only row."""
+        """The only row.
+
+        Raises:
+            AggregateFailed: There is one already.
+        """
         if accumulator[1] > 0:
             raise AggregateFailed("SINGLE_VALUE received more than one row")
         return arguments[0], accumulator[1] + 1
 
     def retract(self, accumulator: tuple[Any, int], arguments: Row) -> tuple[Any, int]:
-        """No row."""
+        """No row.
+
+        Raises:
+            AggregateFailed: There was more than one.
+        """
         if accumulator[1] not in (0, 1):
             raise AggregateFailed("SINGLE_VALUE received more than one row")
         return None, accumulator[1] - 1
 
     def merge(self, accumulator: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
-        """The row of either."""
+        """The row of either.
+
+        Raises:
+            AggregateFailed: Both have one.
+        """
         count = accumulator[1] + other[1]
         if count > 1:
             raise AggregateFailed("SINGLE_VALUE received more than one row")

@@ -27,13 +27,13 @@ from pydantic import NonNegativeInt, model_validator
 from operators.aggregate.aggregates import AccumulatorCodec, Accumulators, Aggregates
 from operators.aggregate.call import AggregateCall
 from operators.aggregate.columnar_aggregate import ColumnarAggregate
-from operators.aggregate.numbers import FLOATS
 from operators.aggregate.stored import StoredAggregates
 from operators.changelog import RowKind
 from operators.errors import AggregateFailed
 from operators.keyed import KeyedOperator
 from operators.spec import OperatorSpec
 from state.descriptors import ValueDescriptor
+from state.types import FLOAT_ROOTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -374,4 +374,4 @@ def _partial_codec(calls: Sequence[AggregateCall]) -> AccumulatorCodec:
 
 def _has_floats(types: Sequence[LogicalType]) -> bool:
     """Whether equality of Python values is not that of canonical rows."""
-    return any(each.root in FLOATS or _has_floats(each.children) for each in types)
+    return any(each.root in FLOAT_ROOTS or _has_floats(each.children) for each in types)

@@ -15,13 +15,12 @@ import operator as op
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from state.types import INTEGER_BITS, LogicalType, TypeRoot
+from state.types import FLOAT_ROOTS, INTEGER_BITS, LogicalType, TypeRoot
 from state.values import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FLOATS: Final = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 DIVIDES: Final = decimal.Context(prec=38, rounding=ROUND_HALF_UP, traps=[])
 """Flink's MathContext of a division."""
 DOUBLE: Final = LogicalType(TypeRoot.DOUBLE)
@@ -30,6 +29,9 @@ BIGINT: Final = LogicalType(TypeRoot.BIGINT)
 
 def fitting(logical: LogicalType) -> Callable[[Any], Any]:
     """What makes the exact result of an addition a value of this type, or null.
+
+    Raises:
+        ValueError: It is no type of numbers.
 
     >>> from state.types import parse_type
     >>> fitting(parse_type("TINYINT"))(128), fitting(parse_type("FLOAT"))(0.1)
@@ -51,7 +53,7 @@ def zero(logical: LogicalType) -> Any:
     """Nothing, in this type."""
     if logical.root is TypeRoot.DECIMAL:
         return Decimal(0).scaleb(-(logical.scale or 0))
-    return 0.0 if logical.root in FLOATS else 0
+    return 0.0 if logical.root in FLOAT_ROOTS else 0
 
 
 def adding(logical: LogicalType) -> Callable[[Any, Any], Any]:

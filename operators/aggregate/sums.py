@@ -11,7 +11,6 @@ from operators.aggregate.functions import Aggregator, JsonValue, OneValue
 from operators.aggregate.numbers import (
     BIGINT,
     DOUBLE,
-    FLOATS,
     adding,
     divided,
     fitting,
@@ -20,7 +19,7 @@ from operators.aggregate.numbers import (
     truncated,
     zero,
 )
-from state.types import INTEGER_BITS, LogicalType, TypeRoot
+from state.types import FLOAT_ROOTS, INTEGER_BITS, LogicalType, TypeRoot
 from state.values import EXACT
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ class Spread(Aggregator[Moments]):
         self._result = call.result_type
         self._is_root = call.function.startswith("STDDEV")
         self._less = int(call.function.endswith("_SAMP"))
-        self._is_float = call.argument_types[0].root in FLOATS
+        self._is_float = call.argument_types[0].root in FLOAT_ROOTS
         self._float = JsonValue(DOUBLE)
 
     def create(self) -> Moments:
@@ -212,7 +211,7 @@ class Spread(Aggregator[Moments]):
             exact = EXACT.sqrt(exact)
         if self._result.root is TypeRoot.DECIMAL:
             return rounded(exact, self._result)
-        return float(exact) if self._result.root in FLOATS else int(exact)
+        return float(exact) if self._result.root in FLOAT_ROOTS else int(exact)
 
     def to_json(self, accumulator: Moments) -> Any:
         """Count, sum, sum of squares; exact ones as texts, for they may be long."""

@@ -51,17 +51,29 @@ class CallSite(Generic[OperandT]):
         return self.operands[index]
 
     def refuse(self, reason: str, *, hint: str = "") -> NoReturn:
-        """Say that this call is not computed here, and why."""
+        """Say that this call is not computed here, and why.
+
+        Raises:
+            UnsupportedExpression: Always.
+        """
         raise UnsupportedExpression(
             f"{self.name} is not supported: {reason}", function=self.name, path=self.path, hint=hint
         )
 
     def refuse_types(self, *, hint: str = "") -> NoReturn:
-        """Say that this call is not computed for operands of these types."""
+        """Say that this call is not computed for operands of these types.
+
+        Raises:
+            UnsupportedExpression: Always.
+        """
         self.refuse(f"not computed for {self.types()}", hint=hint)
 
     def malformed(self, reason: str) -> NoReturn:
-        """Say that Flink's planner cannot have written this call."""
+        """Say that Flink's planner cannot have written this call.
+
+        Raises:
+            MalformedExpression: Always.
+        """
         raise MalformedExpression(f"{self.name}: {reason}", function=self.name, path=self.path)
 
     def of_type(self, index: int, roots: Container[TypeRoot]) -> OperandT:

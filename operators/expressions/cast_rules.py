@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from operators.expressions.families import NUMERIC
 from state.types import (
     BINARY_ROOTS,
     LENGTH_MAX,
+    NUMBER_ROOTS,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
     LogicalType,
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
     from operators.expressions.call_site import CallSite, Operand
 
-_TO_NUMBER = STRING_ROOTS | NUMERIC | {TypeRoot.BOOLEAN}
+_TO_NUMBER = STRING_ROOTS | NUMBER_ROOTS | {TypeRoot.BOOLEAN}
 _TO_TEXT = _TO_NUMBER | BINARY_ROOTS | TIMESTAMP_ROOTS | {TypeRoot.DATE}
 _SOURCES: Mapping[TypeRoot, frozenset[TypeRoot]] = {
     **dict.fromkeys(STRING_ROOTS, _TO_TEXT),
-    **dict.fromkeys(NUMERIC, _TO_NUMBER),
-    TypeRoot.BOOLEAN: STRING_ROOTS | NUMERIC,
+    **dict.fromkeys(NUMBER_ROOTS, _TO_NUMBER),
+    TypeRoot.BOOLEAN: STRING_ROOTS | NUMBER_ROOTS,
     TypeRoot.DATE: STRING_ROOTS | TIMESTAMP_ROOTS,
     **dict.fromkeys(TIMESTAMP_ROOTS, STRING_ROOTS | TIMESTAMP_ROOTS | {TypeRoot.DATE}),
     **dict.fromkeys(BINARY_ROOTS, STRING_ROOTS | BINARY_ROOTS),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from operators.expressions import cast_rules, instants, parsing
 from operators.expressions.decimals import fitted, whole_part
 from operators.expressions.errors import EvaluationFailed
-from operators.expressions.families import FLOATING
 from operators.expressions.floats import (
     double,
     double_decimal,
@@ -23,6 +22,7 @@ from operators.expressions.site import Site, Value, constant, lifted
 from operators.expressions.units import from_units, to_units
 from state.types import (
     BINARY_ROOTS,
+    FLOAT_ROOTS,
     INTEGER_BITS,
     LENGTH_MAX,
     STRING_ROOTS,
@@ -113,7 +113,7 @@ def _converter(source: LogicalType, target: LogicalType) -> Convert:
         return _from_text(target)
     if root in INTEGER_BITS:
         return _to_integer(source, target)
-    if root in FLOATING:
+    if root in FLOAT_ROOTS:
         return _to_floating(source, target)
     if root is TypeRoot.DECIMAL:
         return _to_decimal(source, target)
@@ -136,7 +136,7 @@ def _to_integer(source: LogicalType, target: LogicalType) -> Convert:
         return int
     if source.root in INTEGER_BITS:
         return wrap
-    if source.root in FLOATING:
+    if source.root in FLOAT_ROOTS:
         wide = 64 if target.root is TypeRoot.BIGINT else 32
         saturate = _saturated(wide)
         return saturate if INTEGER_BITS[target.root] == wide else lambda x: wrap(saturate(x))
@@ -169,7 +169,7 @@ def _single_by_double(number: float | Decimal | bool) -> float:
 
 def _to_decimal(source: LogicalType, target: LogicalType) -> Convert:
     fit = fitted(target)
-    if source.root in FLOATING:
+    if source.root in FLOAT_ROOTS:
         return lambda x: fit(double_decimal(x)) if math.isfinite(x) else None
     return fit
 
@@ -197,7 +197,7 @@ def _from_text(target: LogicalType) -> Convert:
     root = target.root
     if root in INTEGER_BITS:
         return parsing.to_integer(target)
-    if root in FLOATING:
+    if root in FLOAT_ROOTS:
         return parsing.to_floating(target)
     if root is TypeRoot.DECIMAL:
         return parsing.to_decimal(target)

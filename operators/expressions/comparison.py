@@ -13,11 +13,11 @@ import operator as op
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from operators.expressions.families import FLOATING, check_comparable
+from operators.expressions.families import check_comparable
 from operators.expressions.floats import double, single
 from operators.expressions.representation import to_row
 from operators.expressions.site import Site, Value, constant, lifted
-from state.types import LogicalType, TypeRoot
+from state.types import FLOAT_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def align(site: Site, left: Value, right: Value) -> tuple[Value, Value]:
     if TypeRoot.NULL in roots:
         return left, right
     check_comparable(site, left, right)
-    if len(roots) == 1 or not roots & FLOATING:
+    if len(roots) == 1 or not roots & FLOAT_ROOTS:
         return left, right
     wide = TypeRoot.DOUBLE in roots or TypeRoot.DECIMAL in roots
     return _floating(left, wide=wide), _floating(right, wide=wide)
@@ -53,7 +53,7 @@ def align(site: Site, left: Value, right: Value) -> tuple[Value, Value]:
 
 def _floating(value: Value, *, wide: bool) -> Value:
     root = TypeRoot.DOUBLE if wide else TypeRoot.FLOAT
-    if value.type.root in FLOATING:
+    if value.type.root in FLOAT_ROOTS:
         return value
     convert = double if wide else single
     if value.is_constant:

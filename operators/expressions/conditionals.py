@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from operators.expressions.casts import convert
 from operators.expressions.comparison import align, compared
-from operators.expressions.families import FLOATING, is_ordered
+from operators.expressions.families import is_ordered
 from operators.expressions.operand_rules import case_branches
 from operators.expressions.site import Site, Value, lifted
-from state.types import TypeRoot
+from state.types import FLOAT_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ def extreme(*, greatest: bool) -> Callable[[Site], Value]:
         values = [convert(site, value, site.type) for value in site.operands]
         if len(values) == 1:
             return values[0]
-        if site.type.root in FLOATING:
+        if site.type.root in FLOAT_ROOTS:
             return Value(lifted(lambda *xs: choose(xs, key=_java_order), *values), site.type)
         return Value(lifted(choose, *values), site.type)
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from state.types import (
     BINARY_ROOTS,
-    INTEGER_BITS,
     LENGTH_MAX,
+    NUMBER_ROOTS,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
     LogicalType,
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 STRING = LogicalType(TypeRoot.VARCHAR, length=LENGTH_MAX)
 DOUBLE = LogicalType(TypeRoot.DOUBLE)
-FLOATING = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
-NUMERIC = frozenset({*INTEGER_BITS, *FLOATING, TypeRoot.DECIMAL})
 _COMPARED = (
-    NUMERIC,
+    NUMBER_ROOTS,
     STRING_ROOTS,
     BINARY_ROOTS,
     TIMESTAMP_ROOTS,

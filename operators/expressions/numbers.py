@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 from operators.expressions import decimals, integers
 from operators.expressions.casts import convert
 from operators.expressions.errors import EvaluationFailed
-from operators.expressions.families import DOUBLE, FLOATING
+from operators.expressions.families import DOUBLE
 from operators.expressions.floats import double_decimal, float32, quotient
 from operators.expressions.integers import BIGINT, WRAPPERS
 from operators.expressions.operand_rules import digits, rounded_digits
 from operators.expressions.site import Site, Value, constant, lifted
-from state.types import INTEGER_BITS, INTERVAL_ROOTS, LogicalType, TypeRoot
+from state.types import FLOAT_ROOTS, INTEGER_BITS, INTERVAL_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def operator(symbol: str) -> Callable[[Site], Run | Value]:
             return whole(site, symbol)
         if root is TypeRoot.DECIMAL:
             return _decimal(site, symbol)
-        if root in FLOATING and symbol != "%":
+        if root in FLOAT_ROOTS and symbol != "%":
             return _floating(site, symbol)
         if root in INTERVAL_ROOTS and symbol == "*":
             return _scaled_interval(site)
@@ -111,7 +111,7 @@ def minus(site: Site) -> Run:
         return lifted(lambda x: wrap(-x), site[0])
     if root is TypeRoot.DECIMAL:
         return lifted(decimals.negated, site[0])
-    if root in FLOATING or root in INTERVAL_ROOTS:
+    if root in FLOAT_ROOTS or root in INTERVAL_ROOTS:
         return lifted(op.neg, site[0])
     return site.refuse_types()
 
@@ -124,13 +124,13 @@ def absolute(site: Site) -> Run:
         return lifted(lambda x: wrap(abs(x)), site[0])
     if root is TypeRoot.DECIMAL:
         return lifted(decimals.abs_exact, site[0])
-    return lifted(abs, site[0]) if root in FLOATING else site.refuse_types()
+    return lifted(abs, site[0]) if root in FLOAT_ROOTS else site.refuse_types()
 
 
 def sign(site: Site) -> Run:
     """SIGN: -1, 0 or 1 in the operand's type; -0.0 stays."""
     root = site[0].type.root
-    if root in FLOATING:
+    if root in FLOAT_ROOTS:
         return lifted(lambda x: x if x == 0.0 or x != x else math.copysign(1.0, x), site[0])
     if root is TypeRoot.DECIMAL or root in INTEGER_BITS:
         return lifted(lambda x: (x > 0) - (x < 0), site[0])
@@ -147,7 +147,7 @@ def rounded_whole(*, up: bool) -> Callable[[Site], Run | Value]:
             return value
         if value.type.root is TypeRoot.DECIMAL:
             return lifted(lambda x: x.to_integral_value(mode, decimals.EXACT), value)
-        if value.type.root in FLOATING:
+        if value.type.root in FLOAT_ROOTS:
             return lifted(_ceil if up else _floor, value)
         return site.refuse_types()
 
@@ -174,7 +174,7 @@ def round_half_up(site: Site) -> Run | Value:
         if places >= (value.type.scale or 0):
             return value
         return lifted(lambda x: _quantized(x, quantum, ROUND_HALF_UP), value)
-    if value.type.root in FLOATING:
+    if value.type.root in FLOAT_ROOTS:
         # A FLOAT is rounded as the DOUBLE that it is. Adding 0.0 makes 0.0 of -0.0.
         return lifted(lambda x: _rounded_double(x, quantum), value)
     return site.refuse_types()
@@ -207,7 +207,7 @@ def truncate(site: Site) -> Run | Value:
     value, places = site[0], digits(site)
     quantum = Decimal((0, (1,), -places))
     root = value.type.root
-    if root in FLOATING:
+    if root in FLOAT_ROOTS:
         fit = decimals.fitted(decimals.decimal_type(_TRUNCATED_DIGITS, _TRUNCATED_SCALE))
         return lifted(lambda x: _truncated_double(x, fit, quantum), value)
     if root in INTEGER_BITS:

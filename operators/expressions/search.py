@@ -12,9 +12,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from operators.expressions.comparison import align, all_of, any_of, compared
-from operators.expressions.families import FLOATING
 from operators.expressions.search_ranges import Points, bound_value, comparisons, points_of
 from operators.expressions.site import Site, Value, literal
+from state.types import FLOAT_ROOTS
 
 if TYPE_CHECKING:
     from operators.expressions.representation import Row, Run
@@ -52,7 +52,7 @@ def _in_set(site: Site, argument: SargLiteral, points: Points, null_as: bool | N
     aligned, is_outside = pairs[0][0], points.is_outside
     members = {_as_member(right.constant) for _, right in pairs}
     operand = aligned.run
-    is_floating = aligned.type.root in FLOATING
+    is_floating = aligned.type.root in FLOAT_ROOTS
 
     def run(row: Row) -> bool | None:
         value = operand(row)

@@ -33,7 +33,11 @@ ValueT = TypeVar("ValueT", bound=Operand)
 
 
 def refuse(function: str, rex: Rex, reason: str) -> NoReturn:
-    """Say that a node is not computed here, and why."""
+    """Say that a node is not computed here, and why.
+
+    Raises:
+        UnsupportedExpression: Always.
+    """
     raise UnsupportedExpression(
         f"{function} is not supported: {reason}", function=function, path=rex.path
     )

@@ -6,4 +6,5 @@ temporal.py     each row with the version of a table at the row's time
 interval.py     rows that lie near each other in time
 lookup.py       each row with what a table holds now; lookup_table.py what can be asked
 side_state.py   what the first three keep of a side; condition.py which pairs belong together
+binary.py       what joins of two inputs share; bundles.py what a mini-batch leaves of changes
 """

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict, defaultdict, deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
 import orjson
 import redis
@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from operators.changelog import RowKind
 from operators.errors import LookupFailed
+from state.backends.byte_client import byte_client
 from state.codec import CodecError
 from state.multiset.vectors import bytes_of
 
@@ -251,9 +252,10 @@ class HashTable:
         timeout_s = source.timeout_ms / 1_000
         self._name = source.name
         self._codec = row.codec()
-        self._client = redis.Redis.from_url(
+        client = redis.Redis.from_url(
             source.url, socket_connect_timeout=timeout_s, socket_timeout=timeout_s
         )
+        self._client = byte_client(client)
 
     def begin(self, now_ms: int) -> None:
         """Nothing is remembered."""
@@ -265,7 +267,7 @@ class HashTable:
             LookupFailed: Redis does not answer, or what it holds is none of the table's rows.
         """
         try:
-            found = cast("list[bytes | None]", self._client.hmget(self._name, [*keys]))
+            found = self._client.hmget(self._name, keys)
             return [() if each is None else (self._row(each),) for each in found]
         except redis.RedisError as error:
             raise LookupFailed(f"Redis does not answer: {type(error).__name__}") from None

@@ -12,8 +12,9 @@ What the watermark releases at once leaves in the order in which it came, so tha
 order whatever its row times are. A left row that comes late (at or behind the watermark) waits for
 the next one, and meets what is still there.
 
-Of the versions up to the watermark only the newest can still be met; the others go, and it goes,
-too, if it says that there is no row. Where `retention_ms` is set, all state of a key goes once
+Of the versions up to the watermark only the newest can still be met; the others go when a row of
+the key is released. The newest stays even where it says that there is no row: an older version that
+comes late must not stand in its place. Where `retention_ms` is set, all state of a key goes once
 nothing came for it that long (Flink: `table.exec.state.ttl`, since the plan has none for this
 node).
 
@@ -184,10 +185,8 @@ class TemporalJoin(KeyedOperator):
             await self._left.clear_range_until((until_ms,), inclusive_to=True)
         valid = await self._right.last_entry_until((until_ms,), inclusive_to=True)
         if valid is not None:
-            (valid_ms,), ((kind, _),) = valid
-            is_gone = RowKind.from_short(kind).is_retraction
-            await self._right.clear_range_until((valid_ms,), inclusive_to=is_gone)
-        await self._wait_for_next(until_ms)
+            await self._right.clear_range_until(valid[0], inclusive_to=False)
+        await self._wait_for_next()
 
     async def _emit(self, timer: FiredTimer, released: list[tuple[tuple[Any, ...], Any]]) -> None:
         first, last = released[0][0], released[-1][0]
@@ -211,15 +210,16 @@ class TemporalJoin(KeyedOperator):
             elif self._spec.join_type == "LEFT":
                 timer.emit(RowKind.from_short(kind), values + self._nulls)
 
-    async def _wait_for_next(self, until_ms: int) -> None:
-        """Set the timer for what is left, and number rows anew once none waits."""
+    async def _wait_for_next(self) -> None:
+        """Set the timer for the rows that are left, and number rows anew once none waits.
+
+        A version alone has no timer from here on, as in Flink, so a row that comes late may still
+        meet the version before it.
+        """
         number, _, cleanup_ms = await self._state.value() or (0, None, None)
         first = await self._left.first_entry()
         newest = await self._right.last_entry()
-        times = [] if first is None else [first[0][0]]
-        if newest is not None and newest[0][0] > until_ms:
-            times.append(newest[0][0])
-        timer_ms = self._earlier_timer(None, min(times)) if times else None
+        timer_ms = None if first is None else self._earlier_timer(None, first[0][0])
         if first is None:
             number = 0
         if first is None and newest is None:

@@ -7,7 +7,7 @@
     │   ├── Unauthenticated, Forbidden
     │   ├── PreconditionFailed
     │   └── IdempotencyInProgress, IdempotencyMismatch
-    ├── PlannerBusy              other scripts are being planned
+    ├── PlannerBusy              other scripts and plans are being worked on
     ├── PlanUriRefused           the plan cannot be had from its address, or not written there
     ├── PlanExists               the address of a plan to write is taken
     ├── StatementFailed          a statement of a script; those before it have taken effect
@@ -121,7 +121,7 @@ class IdempotencyMismatch(RequestRefused):
 
 
 class PlannerBusy(ApiError):
-    """Other scripts are being planned, and none of them ended in time."""
+    """Other scripts and plans are being worked on, and none of them ended in time."""
 
     code = "api.planner-busy"
 

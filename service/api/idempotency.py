@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from service.settings import LimitSettings
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_KEPT_HEADERS = ("content-type", "etag", "location")
+_KEPT_HEADERS = ("content-type", "etag", "location", "retry-after")
 
 # The lock may have timed out and be somebody else's by now: only its owner writes or frees it.
 _FINISH = """

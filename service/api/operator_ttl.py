@@ -25,6 +25,7 @@ from service.api.deps import (
 from service.api.errors import PreconditionFailed
 from service.api.etags import expected_version, reply
 from service.api.plan_models import OperatorTtl, OperatorTtlPatch
+from service.api.planning import Planning
 from service.plan import format_duration_ms, load_plan, with_ttls
 from service.plan.state_ttl import state_ttls
 
@@ -55,7 +56,12 @@ async def get(
     response_model=OperatorTtl,
     dependencies=[JsonBody],
     responses=describe(
-        *_NOT_FOUND, problem.PRECONDITION_FAILED, problem.INVALID_REQUEST, problem.PLAN_INVALID
+        *_NOT_FOUND,
+        problem.PRECONDITION_FAILED,
+        problem.INVALID_REQUEST,
+        problem.PLAN_INVALID,
+        problem.PLAN_TIMEOUT,
+        problem.PLANNER_BUSY,
     ),
 )
 async def patch(
@@ -73,7 +79,8 @@ async def patch(
         if expected not in (None, record.version):
             raise PreconditionFailed(f"the pipeline has version {record.version}, not {expected}")
         node_id = (await contents_of(services, record)).operator(operator).node_id
-        plan = await in_thread(_edited, services, record, node_id, body.states)
+        planning = Planning(services.settings.limits)
+        plan = await planning.run(_edited, services, record, node_id, body.states)
         changed = await in_thread(
             services.registry.update,
             record.name,

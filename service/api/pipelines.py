@@ -49,6 +49,7 @@ _PLAN_PROBLEMS = (
     problem.PLAN_URI_REFUSED,
     problem.SQL_INVALID,
     problem.SQL_TIMEOUT,
+    problem.PLAN_TIMEOUT,
     problem.TABLE_OPTION_INVALID,
     problem.PATH_OUTSIDE_ROOT,
 )
@@ -82,10 +83,11 @@ async def create(
 
     async def act() -> Response:
         options = options_of(body.options)
+        planning = Planning(services.settings.limits)
         if body.sql is None:
             document = await document_of(body, services.settings)
         else:
-            planned = await compiled_whole(body.sql, Planning(services.settings.limits))
+            planned = await compiled_whole(body.sql, planning)
             document = planned.document
             with placed(planned.position):
                 options = with_session(options, planned.said)
@@ -95,7 +97,7 @@ async def create(
                 restore_order, services, body.name, body.restore, options
             )
         options = options.settled(services.settings.execution)
-        plan = await in_thread(admit, document, options, services.settings)
+        plan = await planning.run(admit, document, options, services.settings)
         if restore is not None:
             resolved = options.resolved(services.settings.execution)
             await in_thread(services.savepoints.check, restore, plan, resolved)
@@ -156,6 +158,8 @@ async def get(request: Request, record: RecordDep, services: ServicesDep) -> Res
         problem.PRECONDITION_FAILED,
         problem.INVALID_REQUEST,
         problem.PLAN_INVALID,
+        problem.PLAN_TIMEOUT,
+        problem.PLANNER_BUSY,
     ),
 )
 async def patch(
@@ -164,7 +168,8 @@ async def patch(
     """Change options and labels; options take effect when the query starts the next time."""
     changes = _changes(record, body, services)
     if "options" in changes:
-        await in_thread(_check_options, record, changes["options"], services)
+        planning = Planning(services.settings.limits)
+        await planning.run(_check_options, record, changes["options"], services)
     # Labels and options were merged with what was read, so nobody may have written in between.
     expected = expected_version(request)
     changed = await in_thread(

@@ -1,10 +1,10 @@
 """The planning that one request may do: off the event loop, within a share of threads and of time.
 
-Planning is plain computing, in a thread. So that scripts that take long do not take the threads in
-which Redis is asked, they have their own, of which there are `limits.plannings_max`; a request that
-gets none in time is told to come again. All planning of a request together may take
-`limits.planning_timeout_ms`, then it ends by itself (`service.sql.deadline`); all its waiting
-together may take as long.
+Planning SQL, and reading, checking, explaining or comparing compiled plans, is plain computing, in
+a thread. So that what takes long does not take the threads in which Redis is asked, it has its own,
+of which there are `limits.plannings_max`; a request that gets none in time is told to come again.
+All planning of a request together may take `limits.planning_timeout_ms`, then it ends by itself
+(`service.deadline`); all its waiting together may take as long.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from service.api.errors import PlannerBusy
-from service.sql.deadline import time_limit
+from service.deadline import time_limit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -52,7 +52,7 @@ class Planning:
 
         Raises:
             PlannerBusy: Too much is planned already, for as long as the request may wait.
-            SqlTimeout: The request's time is over.
+            SqlTimeout, PlanTimeout: The request's time is over.
         """
         async with self._slot():
             timed = partial(self._timed, partial(call, *args, **kwargs))
@@ -87,7 +87,7 @@ class Planning:
             await slots.acquire_on_behalf_of(holder)
         self._patience_s -= time.monotonic() - begun
         if waiting.cancelled_caught:
-            raise PlannerBusy("too many scripts are being planned")
+            raise PlannerBusy("too many scripts and plans are being worked on")
 
 
 def _of_loop(variable: RunVar[anyio.CapacityLimiter], tokens: float) -> anyio.CapacityLimiter:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from service.api.deps import Services
     from service.api.models import OptionsBody
     from service.api.plan_models import PlanSource
-    from service.plan import CompiledPlan, Explanation, PlanDifference
+    from service.plan import Explanation, PlanDifference
     from service.plan.nodes import ExecNode
     from service.runtime.admission import Finding, PlanDocument
 
@@ -34,7 +34,12 @@ _TEXT, _JSON = "text/plain", "application/json"
     "/validate",
     response_model=PlanCheck,
     dependencies=[JsonBody],
-    responses=describe(problem.PLAN_URI_REFUSED, problem.PATH_OUTSIDE_ROOT),
+    responses=describe(
+        problem.PLAN_URI_REFUSED,
+        problem.PATH_OUTSIDE_ROOT,
+        problem.PLAN_TIMEOUT,
+        problem.PLANNER_BUSY,
+    ),
 )
 async def validate(request: Request, body: PlanCheckBody, services: ServicesDep) -> Response:
     """Whether a pipeline could be created from a plan, and everything that speaks against it.
@@ -43,7 +48,8 @@ async def validate(request: Request, body: PlanCheckBody, services: ServicesDep)
     """
     document = await document_of(body, services.settings)
     options = options_of(body.options)
-    plan, found = await in_thread(findings, document, options, services.settings)
+    planning = Planning(services.settings.limits)
+    plan, found = await planning.run(findings, document, options, services.settings)
     answer = {
         "valid": all(each.kind == "warning" for each in found),
         "flink_version": None if plan is None else plan.flink_version,
@@ -79,6 +85,7 @@ async def compile_plan(request: Request, body: SqlBody, services: ServicesDep) -
         problem.SQL_INVALID,
         problem.SQL_TIMEOUT,
         problem.PATH_OUTSIDE_ROOT,
+        problem.PLAN_TIMEOUT,
         problem.PLANNER_BUSY,
     ),
 )
@@ -88,12 +95,10 @@ async def diff_plans(request: Request, body: PlanDiffBody, services: ServicesDep
     Nodes are told apart by id and type, by which state is found, too.
     """
     planning = Planning(services.settings.limits)
-    before, before_ttl_ms = await _plan_of(body.before, services, planning)
-    after, after_ttl_ms = await _plan_of(body.after, services, planning)
-    found = await in_thread(
-        diff, before, after, before_ttl_ms=before_ttl_ms, after_ttl_ms=after_ttl_ms
-    )
-    return reply(request, _difference(found))
+    before, before_ttl_ms = await _document_of(body.before, services, planning)
+    after, after_ttl_ms = await _document_of(body.after, services, planning)
+    found = await planning.run(_compared, before, after, before_ttl_ms, after_ttl_ms)
+    return reply(request, found)
 
 
 @router.post(
@@ -106,6 +111,8 @@ async def diff_plans(request: Request, body: PlanDiffBody, services: ServicesDep
             problem.PLAN_INVALID,
             problem.PLAN_URI_REFUSED,
             problem.PATH_OUTSIDE_ROOT,
+            problem.PLAN_TIMEOUT,
+            problem.PLANNER_BUSY,
         ),
     },
 )
@@ -119,7 +126,8 @@ async def explain_plan(request: Request, body: PlanCheckBody, services: Services
     default_ttl_ms = body.options.default_ttl_ms
     if default_ttl_ms is None:
         default_ttl_ms = services.settings.execution.default_ttl_ms
-    found = await in_thread(_explained, document, default_ttl_ms)
+    planning = Planning(services.settings.limits)
+    found = await planning.run(_explained, document, default_ttl_ms)
     if kind == _TEXT:
         return tagged(request, found.text.encode(), media_type="text/plain; charset=utf-8")
     return reply(request, found.document)
@@ -130,9 +138,9 @@ def options_of(body: OptionsBody) -> PipelineOptions:
     return PipelineOptions(**body.model_dump(exclude_none=True))
 
 
-async def _plan_of(
+async def _document_of(
     source: PlanSource, services: Services, planning: Planning
-) -> tuple[CompiledPlan, int]:
+) -> tuple[PlanDocument, int]:
     """The plan that a body brings or names, and the time to live where it says none."""
     options = options_of(source.options)
     document: PlanDocument
@@ -145,8 +153,14 @@ async def _plan_of(
         document = await compiled(source.sql, planning)
     else:
         document = await document_of(source, services.settings)
-    plan = await in_thread(load_plan, storable(document))
-    return plan, options.resolved(services.settings.execution).default_ttl_ms
+    return document, options.resolved(services.settings.execution).default_ttl_ms
+
+
+def _compared(
+    before: PlanDocument, after: PlanDocument, before_ttl_ms: int, after_ttl_ms: int
+) -> dict[str, Any]:
+    plans = [load_plan(storable(each)) for each in (before, after)]
+    return _difference(diff(*plans, before_ttl_ms=before_ttl_ms, after_ttl_ms=after_ttl_ms))
 
 
 def _difference(found: PlanDifference) -> dict[str, Any]:

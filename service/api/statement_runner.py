@@ -13,7 +13,7 @@ the script; what those before it did stays, and the answer lists it.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
 
@@ -189,7 +189,7 @@ class StatementRunner:
                 explain_statement, self._session.session, statement.subjects, statement.details
             )
         document = await self._plan_at(statement.uri)
-        return await in_thread(self._plan_explained, document, statement)
+        return await self._planning.run(self._plan_explained, document, statement)
 
     def _plan_explained(self, document: PlanDocument, statement: Explain) -> str:
         plan = self._whole(document)
@@ -200,9 +200,9 @@ class StatementRunner:
     async def _start(self, document: PlanDocument) -> dict[str, str]:
         """A pipeline of a plan, started."""
         services = self._services
-        plan = await in_thread(self._whole, document)
+        plan = await self._planning.run(self._whole, document)
         options = self._options().settled(self._settings.execution)
-        plan = await in_thread(admit, dict(plan.document), options, self._settings)
+        plan = await self._planning.run(admit, dict(plan.document), options, self._settings)
         name = self._session.options.get(_NAME) or pipeline_name(plan)
         record = await in_thread(
             services.registry.create,
@@ -217,14 +217,14 @@ class StatementRunner:
 
     def _whole(self, document: PlanDocument) -> CompiledPlan:
         """The plan with the tables of the session in it."""
-        objects = self._session.options.get(_RESTORE, "ALL").upper()
-        if objects not in get_args(RestoreObjects):
+        wanted = self._session.options.get(_RESTORE, "ALL").upper()
+        choices: tuple[RestoreObjects, ...] = get_args(RestoreObjects)
+        objects = next((each for each in choices if each == wanted), None)
+        if objects is None:
             raise ValidationError(
-                f"option {_RESTORE} cannot be {objects!r}",
-                hint=f"one of {', '.join(get_args(RestoreObjects))}",
+                f"option {_RESTORE} cannot be {wanted!r}", hint=f"one of {', '.join(choices)}"
             )
-        tables = self._session.tables()
-        return restored(storable(document), tables, cast("RestoreObjects", objects))
+        return restored(storable(document), self._session.tables(), objects)
 
     def _options(self) -> PipelineOptions:
         """Those of the request; the session's count where they say none."""

@@ -47,6 +47,7 @@ SessionPath = Annotated[
         problem.IDEMPOTENCY_IN_PROGRESS,
         problem.SQL_INVALID,
         problem.SQL_TIMEOUT,
+        problem.PLAN_TIMEOUT,
         problem.PLAN_INVALID,
         problem.PLAN_UNSUPPORTED,
         problem.PLAN_URI_REFUSED,

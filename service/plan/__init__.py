@@ -3,12 +3,13 @@
 document          text -> `CompiledPlan`, or everything that is wrong with it
 nodes, node_reader, node_types, node_checks      what a node is, and what it must keep to
 graph             edges: inputs in order, topological order, sinks
+properties        JSON objects read by type, with the place where that fails; json_names
 tables            tables as a plan describes them, and a catalogue's
-rex, type_json    expressions and types
-durations         times to live
-changelog_modes, keys      what an edge carries, and what tells its rows apart
+rex, type_json    expressions and types; rex_values: literals
+durations, state_ttl       times to live, and who said so
+changelog_mode, changelog_modes, keys      what an edge carries, and what tells its rows apart
 support           what we cannot run yet
-explanation, findings      the same for people
+explanation, findings      the same for people; trees: drawn
 state_warnings    what grows for ever, what is forgotten too early
 diff, ttl_edit    what a change of a plan means for state; changing a time to live
 restore           tables of which a plan has only the names, from a catalogue

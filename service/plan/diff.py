@@ -13,11 +13,13 @@ more, and the difference says that they look the same.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
+from service.plan.deadline import check_time
 from service.plan.state_ttl import state_ttls
 from state.types import format_type
 
@@ -128,6 +130,7 @@ def diff(
     fates: list[StateFate] = []
     ttls: list[TtlChange] = []
     for first, second in both:
+        check_time()
         entries = (
             state_ttls(first, len(before.input_edges(first.id)), default_ttl_ms=before_ttl_ms),
             state_ttls(second, len(after.input_edges(second.id)), default_ttl_ms=after_ttl_ms),
@@ -238,15 +241,16 @@ def _renumbered(
     removed: Sequence[ExecNode], added: Sequence[ExecNode]
 ) -> tuple[tuple[int, int], ...]:
     """Removed and added nodes that are equal but for their ids, in order; each is used once."""
-    waiting: dict[bytes, list[int]] = {}
+    waiting: dict[bytes, deque[int]] = {}
     for node in added:
-        waiting.setdefault(_look(node), []).append(node.id)
+        waiting.setdefault(_look(node), deque()).append(node.id)
     return tuple(
-        (node.id, found.pop(0)) for node in removed if (found := waiting.get(_look(node), []))
+        (node.id, found.popleft()) for node in removed if (found := waiting.get(_look(node)))
     )
 
 
 def _look(node: ExecNode) -> bytes:
+    check_time()
     look = {name: value for name, value in node.raw.items() if name not in ("id", "description")}
     return orjson.dumps(look, option=orjson.OPT_SORT_KEYS)
 

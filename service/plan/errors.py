@@ -13,6 +13,7 @@ PlanError                  asked wrongly: the document, a node or a value in it
 ├── UnresolvedTable        a table of which the plan has only the name
 └── SchemaMismatch         a table that is another one in the catalogue
 DurationError              the text is no duration; a plan error gives it a place
+PlanTimeout                the plan may be right, but takes longer than a request may
 """
 
 from __future__ import annotations
@@ -115,3 +116,14 @@ class SchemaMismatch(PlanError):
 
 class DurationError(ValueError):
     """The text is not a duration, or one that no 64-bit count of milliseconds can hold."""
+
+
+class PlanTimeout(Exception):
+    """Work on a plan takes longer than one request may; says nothing about the plan itself."""
+
+    code = "plan.timeout"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from service.plan.changelog_modes import node_modes
+from service.plan.deadline import check_time
 from service.plan.findings import Finding, validate
 from service.plan.keys import upsert_keys
 from service.plan.state_ttl import StateTtl, state_ttls
 from service.plan.support import Unsupported, unsupported
+from service.plan.trees import draw_trees
 from state.types import format_type
 
 if TYPE_CHECKING:
@@ -103,29 +105,18 @@ def _facts(plan: CompiledPlan, default_ttl_ms: int) -> dict[int, _Facts]:
 
 
 def _tree(facts: dict[int, _Facts], plan: CompiledPlan, line: Callable[[_Facts], str]) -> str:
-    """The trees of all sinks, as Flink draws them; a node that is used twice is drawn once.
+    """The trees of all sinks."""
 
-    Without recursion: a plan may be as deep as it has nodes.
-    """
-    lines: list[str] = []
-    drawn: set[int] = set()
-    for sink in plan.sinks:
-        if lines:
-            lines.append("")
-        pending = [(sink.id, "", "")]
-        while pending:
-            node_id, lead, below = pending.pop()
-            if node_id in drawn:
-                lines.append(f"{lead}Reused(node={node_id})")
-                continue
-            drawn.add(node_id)
-            lines.append(lead + line(facts[node_id]))
-            inputs = facts[node_id].inputs
-            last = len(inputs) - 1
-            for at, each in reversed(list(enumerate(inputs))):
-                arm, stem = ("+- ", "   ") if at == last else (":- ", ":  ")
-                pending.append((each, below + arm, below + stem))
-    return "\n".join(lines)
+    def timed_line(node_id: int) -> str:
+        check_time()
+        return line(facts[node_id])
+
+    return draw_trees(
+        (sink.id for sink in plan.sinks),
+        {node_id: each.inputs for node_id, each in facts.items()},
+        timed_line,
+        lambda node_id: f"Reused(node={node_id})",
+    )
 
 
 def _plain(facts: _Facts) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from operators.changelog import RowKind
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from service.plan.document import CompiledPlan
     from service.plan.errors import PlanError
     from service.plan.nodes import ExecNode
+
+
+WARNINGS_MAX = 1_000
+"""Doubts about times to live that are listed: each may be about any two nodes of a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Finding:
 def validate(plan: CompiledPlan, *, default_ttl_ms: int = 0) -> list[Finding]:
     """What is doubtful about a plan that loads: warnings; those about times to live come last.
 
+    Of the latter at most `WARNINGS_MAX` are given.
+
     Errors are found while loading: `check_document` has them all.
 
     Args:
@@ -56,7 +63,7 @@ def validate(plan: CompiledPlan, *, default_ttl_ms: int = 0) -> list[Finding]:
         if isinstance(node.view, Sink):
             findings.extend(_of_sink(node, node.view, keys[node.id], modes[node.id].kinds))
     doubts = state_warnings(plan, modes, default_ttl_ms=default_ttl_ms)
-    findings.extend(_warning(*doubt) for doubt in doubts)
+    findings.extend(_warning(*doubt) for doubt in islice(doubts, WARNINGS_MAX))
     return findings
 
 

@@ -33,7 +33,7 @@ def read_edge(value: Any, index: int) -> Edge:
     return Edge(
         source=edge.integer("source"),
         target=edge.integer("target"),
-        shuffle=edge.object("shuffle").choice("type", _SHUFFLES),
+        shuffle=edge.object("shuffle").choice("type", _SHUFFLES, any_case=True),
         shuffle_mode=edge.choice("shuffleMode", _SHUFFLE_MODES),
         index=index,
     )

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from service.plan.deadline import check_time
 from service.plan.errors import InvalidExpression, InvalidProperty, InvalidStateMetadata, PlanError
+from service.plan.node_shapes import check_columns, same_kind
 from service.plan.nodes import Calc, Exchange, Sink, TableScan, WatermarkAssigner
 from service.plan.rex import FieldAccess, InputRef, walk
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 def check_node(node: ExecNode, inputs: Sequence[ExecNode]) -> Iterator[PlanError]:
     """Everything that does not fit between a node and the nodes before it."""
+    check_time()
     if node.has_state and node.state:
         yield from _check_state(node, len(inputs))
     for problem in _check_view(node, inputs):
@@ -53,6 +56,7 @@ def _check_view(node: ExecNode, inputs: Sequence[ExecNode]) -> Iterator[PlanErro
         case Calc(projection, condition):
             for rex in (*projection, *([condition] if condition is not None else [])):
                 yield from _check_rex(rex, inputs[0].output_type)
+            yield from _check_types(projection, node, inputs[0].output_type)
         case WatermarkAssigner(expression, _):
             yield from _check_rex(expression, inputs[0].output_type)
         case Exchange(_, keys):
@@ -62,7 +66,22 @@ def _check_view(node: ExecNode, inputs: Sequence[ExecNode]) -> Iterator[PlanErro
         case Sink(table=table):
             yield from _check_connector(table.options, table.identifier, table.path)
         case _:
-            pass
+            yield from check_columns(node, inputs)
+
+
+def _check_types(
+    projection: Sequence[Rex], node: ExecNode, row: LogicalType
+) -> Iterator[PlanError]:
+    """Columns that are passed on as another type; what a call gives is found when it is built."""
+    for rex, output in zip(projection, node.output_type.children, strict=True):
+        if not isinstance(rex, InputRef) or rex.index >= len(row.children):
+            continue
+        column = row.children[rex.index]
+        if not same_kind(column, output):
+            yield InvalidExpression(
+                f"the column is {column.root.value}, but the output {output.root.value}",
+                path=rex.path,
+            )
 
 
 def _check_rex(rex: Rex, row: LogicalType) -> Iterator[PlanError]:

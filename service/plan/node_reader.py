@@ -7,9 +7,10 @@ into typed views. Properties that nobody knows are ignored, as Flink ignores the
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from service.plan.changelog_mode import ChangelogMode
+from service.plan.deadline import check_time
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import (
     DurationError,
@@ -19,6 +20,7 @@ from service.plan.errors import (
     PlanError,
     UnknownNodeType,
 )
+from service.plan.node_shapes import check_shape
 from service.plan.node_types import NODE_TYPES
 from service.plan.nodes import (
     Ability,
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from service.plan.rex import Rex
 
 _VERSION = re.compile(r"[0-9]{1,9}", re.ASCII)
+_STRATEGIES: tuple[MaterializeStrategy, ...] = get_args(MaterializeStrategy)
+_CONFLICTS: tuple[ConflictBehavior, ...] = get_args(ConflictBehavior)
 _DISTRIBUTIONS = ("ANY", "SINGLETON", "BROADCAST", "HASH", "UNKNOWN", "KEEP_INPUT_AS_IS")
 
 SOURCE_ABILITIES = (
@@ -68,6 +72,7 @@ def read_node(value: Any, path: str, catalog: Mapping[str, Mapping[str, Any]] | 
     Raises:
         PlanError: It is malformed, or has a type, version or table that is not known.
     """
+    check_time()
     node = JsonObject.of(value, path, "a node")
     node_id = node.integer("id")
     node = JsonObject(node.value, path, node_id)
@@ -89,6 +94,7 @@ def _read(
     for key in node_type.required:
         _required(node, key)
     _read_input_properties(node, node_type)
+    check_shape(node, node_type.short)
     read_view = _VIEWS.get(node_type.name)
     return ExecNode(
         id=node_id,
@@ -147,15 +153,14 @@ def _read_input_properties(node: JsonObject, node_type: NodeType) -> None:
         )
     for entry, path in node.items("inputProperties", is_optional=True):
         properties = JsonObject.of(entry, path, "an input property", node.node_id)
-        if properties.has("requiredDistribution"):
-            _read_distribution(properties)
-        if properties.has("damBehavior"):
-            properties.choice("damBehavior", ("PIPELINED", "END_INPUT", "BLOCKING"))
+        _read_distribution(properties)
+        properties.choice("damBehavior", ("PIPELINED", "END_INPUT", "BLOCKING"))
+        properties.integer("priority", default=0)
 
 
 def _read_distribution(properties: JsonObject) -> tuple[str, tuple[int, ...]]:
     required = properties.object("requiredDistribution")
-    kind = required.choice("type", _DISTRIBUTIONS)
+    kind = required.choice("type", _DISTRIBUTIONS, any_case=True)
     keys = required.indexes("keys") if kind == "HASH" else ()
     if kind == "HASH" and not keys:
         raise required.fail("keys", "a HASH distribution needs keys")
@@ -246,11 +251,13 @@ def _read_values(
             raise InvalidExpression(
                 f"a row must be a list of {len(output.children)} literals", path=path
             )
-        literals = [parse_rex(cell, f"{path}/{index}") for index, cell in enumerate(entry)]
-        for literal in literals:
+        literals = []
+        for index, cell in enumerate(entry):
+            literal = parse_rex(cell, f"{path}/{index}")
             if not isinstance(literal, Literal):
                 raise InvalidExpression("a row of values holds literals only", path=literal.path)
-        rows.append(tuple(cast("list[Literal]", literals)))
+            literals.append(literal)
+        rows.append(tuple(literals))
     return Values(tuple(rows))
 
 
@@ -343,14 +350,14 @@ def _read_strategy(node: JsonObject) -> MaterializeStrategy:
     key = "upsertMaterializeStrategy"
     if not node.has(key):
         return "LEGACY"
-    return cast("MaterializeStrategy", node.choice(key, get_args(MaterializeStrategy)))
+    return node.choice(key, _STRATEGIES)
 
 
 def _read_conflict(node: JsonObject) -> ConflictBehavior | None:
     if not node.has("conflictStrategy"):
         return None
     strategy = node.object("conflictStrategy")
-    return cast("ConflictBehavior", strategy.choice("behavior", get_args(ConflictBehavior)))
+    return strategy.choice("behavior", _CONFLICTS)
 
 
 _VIEWS: dict[

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from service.plan.errors import InvalidProperty
 from service.plan.json_names import json_name
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _INTEGER = re.compile(r"\s*[-+]?[0-9]{1,10}\s*", re.ASCII)
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+
+Chosen = TypeVar("Chosen", bound=str)
 
 
 def pointer_token(key: str) -> str:
@@ -122,23 +124,24 @@ class JsonObject:
         return found
 
     def flag(self, key: str) -> bool:
-        """The boolean under a key; false where it is missing or null."""
+        """The boolean under a key, or a number that is not 0; false where it is missing or null."""
         match self.value.get(key):
             case None:
                 return False
-            case bool() as flag:
-                return flag
+            case int() as number:
+                return number != 0
             case str() as text if text.strip().lower() in ("true", "false"):
                 return text.strip().lower() == "true"
             case other:
                 raise self.fail(key, f"{key} must be true or false, not {json_name(other)}")
 
-    def choice(self, key: str, allowed: tuple[str, ...]) -> str:
-        """The text under a key, one of a closed set."""
-        text = self.text(key)
-        if text not in allowed:
-            raise self.fail(key, f"no such {key}: {text!r}", f"one of {', '.join(allowed)}")
-        return text
+    def choice(self, key: str, allowed: tuple[Chosen, ...], *, any_case: bool = False) -> Chosen:
+        """The text under a key, one of a closed set; in capitals where its case is free."""
+        text = self.text(key).upper() if any_case else self.text(key)
+        for each in allowed:
+            if each == text:
+                return each
+        raise self.fail(key, f"no such {key}: {text!r}", f"one of {', '.join(allowed)}")
 
     def _require(self, key: str) -> None:
         if not self.has(key):

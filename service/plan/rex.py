@@ -30,6 +30,7 @@ from operators.expressions.rex import (
     TableArgument,
     walk,
 )
+from service.plan.deadline import check_time
 from service.plan.errors import InvalidExpression
 from service.plan.rex_values import check_value
 from service.plan.type_json import parse_type_json
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from state.types import LogicalType
 
 __all__ = [
+    "SYNTAXES",
     "Bound",
     "Call",
     "CorrelVariable",
@@ -59,6 +61,11 @@ __all__ = [
     "walk",
 ]
 
+SYNTAXES = (
+    "FUNCTION", "FUNCTION_STAR", "ORDERED_FUNCTION", "BINARY", "PREFIX", "POSTFIX", "SPECIAL",
+    "FUNCTION_ID", "INTERNAL",
+)  # fmt: skip
+"""How SQL writes a function; Calcite's `SqlSyntax`."""
 _INTERNAL_NAME = re.compile(r"\$(.+)\$([0-9]{1,9})", re.DOTALL)
 
 
@@ -69,6 +76,7 @@ def parse_rex(value: Any, path: str) -> Rex:
         InvalidExpression: It is none; the error's path is that of the innermost expression.
         InvalidType: A type in it is none.
     """
+    check_time()
     if not isinstance(value, dict):
         raise InvalidExpression("an expression must be an object with a kind", path=path)
     kind = value.get("kind")
@@ -152,17 +160,34 @@ def _call(value: Mapping[str, Any], path: str) -> Call:
             parse_rex(operand, f"{path}/operands/{index}") for index, operand in enumerate(operands)
         ),
         type=_type(value, path) if "type" in value else None,
-        syntax=_text(value, "syntax", path) if "syntax" in value else "FUNCTION",
+        syntax=_syntax(value, path),
         sql_kind=_text(value, "sqlKind", path) if "sqlKind" in value else None,
         path=path,
     )
+
+
+def _syntax(value: Mapping[str, Any], path: str) -> str:
+    syntax = value.get("syntax", "FUNCTION")
+    if syntax not in SYNTAXES:
+        raise InvalidExpression(
+            f"no such syntax: {syntax!r}",
+            hint=f"one of {', '.join(SYNTAXES)}",
+            path=f"{path}/syntax",
+        )
+    return str(syntax)
 
 
 def _function(value: Mapping[str, Any], path: str) -> tuple[str, int | None, FunctionOrigin]:
     if "internalName" in value:
         internal = _text(value, "internalName", path)
         found = _INTERNAL_NAME.fullmatch(internal)
-        return (found[1], int(found[2]), "built-in") if found else (internal, None, "built-in")
+        if found is None:
+            raise InvalidExpression(
+                f"no such function: {internal!r}",
+                hint="an internal name is a name and a version: $CONCAT$1",
+                path=f"{path}/internalName",
+            )
+        return found[1], int(found[2]), "built-in"
     if "catalogName" in value:
         return _text(value, "catalogName", path), None, "catalog"
     if "class" in value:

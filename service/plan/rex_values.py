@@ -13,13 +13,18 @@ from base64 import b64decode
 from typing import TYPE_CHECKING
 
 from service.plan.errors import InvalidExpression
-from state.types import BINARY_ROOTS, INTEGER_BITS, INTERVAL_ROOTS, TypeRoot, format_type
+from state.types import (
+    BINARY_ROOTS,
+    INTERVAL_ROOTS,
+    NUMBER_ROOTS,
+    TypeRoot,
+    format_type,
+)
 
 if TYPE_CHECKING:
     from service.plan.rex import PlanValue
     from state.types import LogicalType
 
-_NUMBERS = frozenset(INTEGER_BITS) | {TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.DECIMAL}
 _DATE = r"(\d{4}-\d{2}-\d{2})"
 _TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d*[1-9])?"
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,10})?", re.ASCII)
@@ -51,7 +56,7 @@ _HINTS = (
 
 
 def _is_value(value: bool | float | str, root: TypeRoot) -> bool:
-    if root in _NUMBERS or root in INTERVAL_ROOTS:
+    if root in NUMBER_ROOTS or root in INTERVAL_ROOTS:
         return _is_number(value)
     if root in _PATTERNS:
         found = _PATTERNS[root].fullmatch(value) if isinstance(value, str) else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from service.plan.deadline import check_time
 from service.plan.durations import format_duration_ms
 from service.plan.state_ttl import state_ttls
 
@@ -46,10 +47,12 @@ def state_warnings(
     }
     behind: dict[int, frozenset[int]] = {}
     for node in plan.nodes:
+        check_time()
         sources = [source.id for source in plan.inputs(node.id)]
         # The nearest nodes with state that changes of each input come from.
         nearest = [frozenset({each}) if states[each] else behind[each] for each in sources]
-        behind[node.id] = frozenset().union(*nearest)
+        # One input's set is kept as it is: a long chain behind many sources shares it.
+        behind[node.id] = nearest[0] if len(nearest) == 1 else frozenset().union(*nearest)
         yield from _unbounded(node, states[node.id])
         for state in states[node.id]:
             if state.index < len(sources) and not modes[sources[state.index]].is_insert_only:

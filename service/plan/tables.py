@@ -126,8 +126,9 @@ def parse_table(spec: JsonObject, catalog: Mapping[str, Mapping[str, Any]] | Non
         PlanError: The description is malformed.
     """
     reference = spec.object("table")
-    identifier = reference.text("identifier") if reference.has("identifier") else ""
-    names = parse_identifier(identifier) if identifier else ("*anonymous*",)
+    is_named = reference.has("identifier")
+    identifier = reference.text("identifier") if is_named else ""
+    names = parse_identifier(identifier) if is_named else ("*anonymous*",)
     if names is None:
         raise reference.fail(
             "identifier",
@@ -161,6 +162,9 @@ def parse_schema(schema: JsonObject) -> Schema:
         _parse_column(JsonObject.of(entry, path, "a column", schema.node_id))
         for entry, path in schema.items("columns")
     )
+    names = [column.name for column in columns]
+    if len(set(names)) < len(names):
+        raise schema.fail("columns", f"a column stands twice: {names}")
     watermarks = tuple(
         _parse_watermark(JsonObject.of(entry, path, "a watermark", schema.node_id))
         for entry, path in schema.items("watermarkSpecs", is_optional=True)
@@ -169,7 +173,12 @@ def parse_schema(schema: JsonObject) -> Schema:
     if schema.has("primaryKey"):
         declared = schema.object("primaryKey")
         key = tuple(str(name) for name in declared.list("columns"))
-        unknown = set(key) - {column.name for column in columns}
+        if not key:
+            raise declared.fail("columns", "a primary key has no columns")
+        if not declared.text("name"):
+            raise declared.fail("name", "a primary key has no name")
+        declared.choice("type", ("PRIMARY_KEY",))
+        unknown = set(key) - set(names)
         if unknown:
             raise declared.fail("columns", f"primary key names no column: {sorted(unknown)}")
     return Schema(columns, key, watermarks)
@@ -177,6 +186,8 @@ def parse_schema(schema: JsonObject) -> Schema:
 
 def _parse_column(column: JsonObject) -> Column:
     name = column.text("name")
+    if not name.strip():
+        raise column.fail("name", "a column has no name")
     kind = column.text("kind") if column.has("kind") else "PHYSICAL"
     if kind == "COMPUTED":
         expression = column.object("expression")

@@ -1,1 +1,30 @@
-"""Tailrace."""
+"""Plans as streaming queries on Spark Connect, and their pipelines, kept running.
+
+What is wanted, and what is done about it:
+    registry, records         the pipelines that exist; transactions, pipeline_names
+    supervisor, keeper        brings each pipeline's query to what is wanted; keeper_ports, status
+    query_starter             what keepers work with; admission: what may become a pipeline
+    gateway                   our session of Spark Connect; spark_errors, spark_configuration
+    savepoints                state, slot and checkpoint in one folder; savepoint_store, checkpoints
+    sql_sessions              named sessions of SQL
+    redis_health, collector   whether Redis may hold state; progress for `/metrics`
+
+A plan as a query:
+    dataflow, lowering        checked, built, started; from nodes to one DataFrame
+    operators, specs/         stateful nodes, and the specs of their operators
+    frames, expressions/      nodes without state, and expressions, as columns on the JVM
+    map_tasks, wire_columns   stages that run in Python; what crosses between them
+    event_time                where operators have their event time from
+    sources/, sinks/          tables read and written; kafka_stream, connectors, connections
+    table_options, node_options     options known by name; csv_dialect, constraints, files
+
+What is kept, for people:
+    contents                  operators, sources and sinks of a pipeline, by name
+    inspection                histories; state_inspection: any state; explanation: in words;
+                              what_if: under another TTL
+    key_listing, key_text     keys a page at a time, and as clients write them
+    table_reader, slot_keys   tables, dead letters, progress; intake: changes over HTTP
+
+launcher, guard, daemon, helpers    servers of our own; Spark's Python processes
+errors, dataflow_errors, inspection_errors
+"""

@@ -13,6 +13,7 @@ exchange by key group; all sinks are one writer, whose commit closes the epoch.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from operators.compacting_materializer import CompactingSpec
 from operators.join.lookup import LookupJoinSpec
 from operators.spec import OperatorSpec
 from service.plan import unsupported
+from service.plan.deadline import check_time
 from service.plan.nodes import (
     Calc,
     Exchange,
@@ -123,9 +125,10 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
 
 def _check_operators(plan: CompiledPlan, operators: Sequence[OperatorInfo]) -> None:
     """See that what operators emit can cross from one stage to the next, and goes where it may."""
+    ways = Counter(edge.source for edge in plan.edges)
     for each in operators:
         if isinstance(each.spec, LookupJoinSpec):
-            _check_one_way(plan, plan.node(each.node_id))
+            _check_one_way(plan, plan.node(each.node_id), ways)
         if isinstance(each.spec, OperatorSpec):
             for kind in each.spec.output.types:
                 try:
@@ -136,17 +139,18 @@ def _check_operators(plan: CompiledPlan, operators: Sequence[OperatorInfo]) -> N
                     raise UnsupportedNode(str(error), node_id=place.id, path=path) from error
 
 
-def _check_one_way(plan: CompiledPlan, node: ExecNode) -> None:
+def _check_one_way(plan: CompiledPlan, node: ExecNode, ways: Mapping[int, int]) -> None:
     """See that what a look-up join emits goes one way only.
 
     What goes several ways is computed once a way, and a table may change in between.
     """
     following = {node.id}
+    check_time()
     for later in plan.nodes:
         if following.intersection(each.id for each in plan.inputs(later.id)):
             following.add(later.id)
     for each in sorted(following):
-        if sum(edge.source == each for edge in plan.edges) > 1:
+        if ways[each] > 1:
             raise UnsupportedNode(
                 f"{node.type_text} is not supported where its rows go several ways",
                 hint="make a pipeline for each sink",
@@ -251,6 +255,7 @@ def _check_nodes(plan: CompiledPlan, files_root: str, *, allow_testing: bool) ->
     names = table_names(plan)
     identities = identity_nodes(plan)
     for node in plan.nodes:
+        check_time()
         try:
             is_passing = node.id in identities or isinstance(node.view, Exchange)
             if not is_passing and not is_run(node):

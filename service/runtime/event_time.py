@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from operators.join.interval import IntervalJoinSpec
 from operators.upsert_materializer import MaterializerSpec
+from service.plan.deadline import check_time
 from service.plan.nodes import TableScan, WatermarkAssigner
 
 if TYPE_CHECKING:
@@ -52,8 +53,12 @@ def event_times(plan: CompiledPlan, operators: Iterable[OperatorInfo]) -> EventT
     sources: dict[str, tuple[ExecNode, ...]] = {}
     for node in plan.nodes:
         inputs = plan.inputs(node.id)
-        behind = {root.id: root for each in inputs for root in roots[each.id]}
-        roots[node.id] = tuple(behind.values()) or (node,)
+        check_time()
+        if len(inputs) == 1:
+            roots[node.id] = roots[inputs[0].id]
+        else:
+            behind = {root.id: root for each in inputs for root in roots[each.id]}
+            roots[node.id] = tuple(behind.values()) or (node,)
         if _is_assigner(node):
             reached[node.id] = {assigner_name(node): 0}
             sources[assigner_name(node)] = roots[node.id]

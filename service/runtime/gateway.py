@@ -196,6 +196,7 @@ class SparkGateway:
             SparkUnavailable: the server does not answer; the query may go on.
             QueryStillRunning: it had not ended after `timeout_ms`.
         """
+        # The queries of a session end with it.
         with contextlib.suppress(SessionLost):
             look = await self._for_query(handle, partial(_stop, timeout_ms=timeout_ms), None)
             if look.state is QueryState.ACTIVE:
@@ -209,6 +210,7 @@ class SparkGateway:
         Raises:
             SparkUnavailable: the server does not answer.
         """
+        # The queries of a session end with it.
         with contextlib.suppress(SessionLost):
             await self.call(partial(_stop_named, name=name))
 
@@ -252,6 +254,7 @@ class SparkGateway:
     async def _connect(self) -> _Session:
         stored = await self._thread(self._store.session_id)
         if stored is not None:
+            # A server that was started anew does not know it: then one of our own begins.
             with contextlib.suppress(SessionLost):
                 return await self._connect_as(stored)
         fresh = str(uuid.uuid4())
@@ -387,6 +390,7 @@ def _stop(spark: Any, query_id: str, run_id: str, *, timeout_ms: int) -> QueryLo
         return look
     # The server answers once the query's thread has ended, within its own limit.
     spark.conf.set("spark.sql.streaming.stopTimeout", str(timeout_ms))
+    # One that fails while it is stopped is over, too; the look behind it tells why.
     with contextlib.suppress(QueryFailed), translated():
         _query(spark, query_id, run_id).stop()
     return _look(spark, query_id, run_id)

@@ -21,7 +21,7 @@ import uuid
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -161,7 +161,7 @@ def take(
     ]
     # Cluster mode wants every key named; without a record the stream's own name fills the place.
     keys.append(record_key or keys[0])
-    reply = cast("list[Any] | None", client.eval(_script(), len(keys), *keys, *values))
+    reply: list[Any] | None = client.eval(_script(), len(keys), *keys, *values)
     if reply is None:
         raise not_found(name)
     return Taken(reply[0].decode() or None, int(reply[1]))

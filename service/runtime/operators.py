@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from operators.spec import RowSpec
 from operators.upsert_materializer import MaterializerSpec
+from service.plan.deadline import check_time
 from service.plan.nodes import Sink
 from service.runtime.node_options import HIGH_OPTION, LOW_OPTION, threshold
 from service.runtime.specs import BUILDERS, StatefulNode
@@ -80,6 +81,7 @@ def stateful_nodes(
     """
     found: list[OperatorInfo] = []
     for node in plan.nodes:
+        check_time()
         builder = BUILDERS.get(node.node_type.short)
         if isinstance(node.view, Sink) and node.view.conflict_behavior in ("ERROR", "NOTHING"):
             settling = compacting_spec(StatefulNode(node, plan, options))

@@ -144,6 +144,7 @@ class DataflowStarter:
 
     def discard(self, record: PipelineRecord) -> None:
         """Remove the record's checkpoint."""
+        # A pipeline that never ran has none.
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.checkpoint(record))
 

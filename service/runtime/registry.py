@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -43,12 +43,14 @@ from service.runtime.records import (
     to_hash,
 )
 from service.runtime.transactions import transact, translated
+from state.backends.byte_client import byte_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import redis
-    from redis.client import Pipeline
+
+    from state.backends.byte_client import Pipeline
 
 
 PIPELINES = "tailrace:pipelines"
@@ -82,7 +84,7 @@ class Registry:
     def __init__(
         self, client: redis.Redis, pipelines_max: int, clock: Callable[[], int] = now_ms
     ) -> None:
-        self._redis = client
+        self._redis = byte_client(client)
         self._pipelines_max = pipelines_max
         self._clock = clock
 
@@ -135,7 +137,7 @@ class Registry:
                     hint="delete one, or raise limits.pipelines_max",
                 )
             transaction.multi()
-            transaction.hset(pipeline_key(name), mapping=cast("Any", fields))
+            transaction.hset(pipeline_key(name), mapping=fields)
             transaction.zadd(PIPELINES, {name: 0})
             return record
 
@@ -150,7 +152,7 @@ class Registry:
             RegistryUnavailable: Redis does not answer.
         """
         with translated():
-            stored = cast("dict[bytes, bytes]", self._redis.hgetall(pipeline_key(name)))
+            stored = self._redis.hgetall(pipeline_key(name))
         if not stored:
             raise not_found(name)
         return from_hash(name, stored)
@@ -164,7 +166,7 @@ class Registry:
         start = "-" if cursor is None else f"({cursor}"
         with translated():
             found = self._redis.zrangebylex(PIPELINES, start, "+", start=0, num=limit + 1)
-            names = [each.decode() for each in cast("list[bytes]", found)]
+            names = [each.decode() for each in found]
             with self._redis.pipeline(transaction=False) as batch:
                 for name in names[:limit]:
                     batch.hgetall(pipeline_key(name))
@@ -176,8 +178,8 @@ class Registry:
     def names(self) -> frozenset[str]:
         """All names that the supervisor has something to do for, those being deleted among them."""
         with translated():
-            found = cast("list[bytes]", self._redis.zrange(PIPELINES, 0, -1))
-            found += cast("list[bytes]", self._redis.zrange(DELETIONS, 0, -1))
+            found = self._redis.zrange(PIPELINES, 0, -1)
+            found += self._redis.zrange(DELETIONS, 0, -1)
         return frozenset(each.decode() for each in found)
 
     def update(
@@ -212,7 +214,7 @@ class Registry:
             if wanted.plan != record.plan:
                 wanted = replace(wanted, plan_version=wanted.version, run_plan=record.plan_in_force)
             transaction.multi()
-            transaction.hset(pipeline_key(name), mapping=cast("Any", to_hash(wanted)))
+            transaction.hset(pipeline_key(name), mapping=to_hash(wanted))
             return wanted
 
         return transact(self._redis, change, pipeline_key(name))
@@ -243,7 +245,7 @@ class Registry:
                 version = record.version + 1
                 wanted = replace(wanted, desired=Desired.STOPPED, version=version, updated_ms=now)
             transaction.multi()
-            transaction.hset(pipeline_key(name), mapping=cast("Any", to_hash(wanted)))
+            transaction.hset(pipeline_key(name), mapping=to_hash(wanted))
             return wanted
 
         return transact(self._redis, change, pipeline_key(name))
@@ -274,7 +276,7 @@ class Registry:
         """
 
         def remove(transaction: Pipeline) -> PipelineRecord:
-            going = cast("dict[bytes, bytes]", transaction.hgetall(deleted_key(name)))
+            going = transaction.hgetall(deleted_key(name))
             if keep is None and b"savepoint" in going:
                 transaction.multi()
                 transaction.hdel(deleted_key(name), "savepoint")
@@ -285,7 +287,7 @@ class Registry:
             wanted = replace(record, savepoint=keep)
             transaction.multi()
             transaction.hdel(pipeline_key(name), "savepoint")
-            transaction.hset(pipeline_key(name), mapping=cast("Any", to_hash(wanted)))
+            transaction.hset(pipeline_key(name), mapping=to_hash(wanted))
             transaction.rename(pipeline_key(name), deleted_key(name))
             transaction.zrem(PIPELINES, name)
             transaction.zadd(DELETIONS, {name: 0})
@@ -300,7 +302,7 @@ class Registry:
             RegistryUnavailable: Redis does not answer.
         """
         with translated():
-            stored = cast("dict[bytes, bytes]", self._redis.hgetall(deleted_key(name)))
+            stored = self._redis.hgetall(deleted_key(name))
         return from_hash(name, stored) if stored else None
 
     def is_deleting(self, name: str) -> bool:
@@ -337,7 +339,7 @@ class Registry:
         def write(transaction: Pipeline) -> None:
             held = transaction.hget(pipeline_key(name), "savepoint")
             transaction.multi()
-            if held is not None and orjson.loads(cast("bytes", held)).get("id") == order.id:
+            if held is not None and orjson.loads(held).get("id") == order.id:
                 transaction.hdel(pipeline_key(name), "savepoint")
 
         transact(self._redis, write, pipeline_key(name))
@@ -354,15 +356,15 @@ class Registry:
             held = transaction.hget(pipeline_key(name), "restore")
             transaction.multi()
             if held is not None:
-                done = {**orjson.loads(cast("bytes", held)), "done": True}
-                transaction.hset(pipeline_key(name), "restore", cast("Any", orjson.dumps(done)))
+                done = {**orjson.loads(held), "done": True}
+                transaction.hset(pipeline_key(name), "restore", orjson.dumps(done))
 
         transact(self._redis, write, pipeline_key(name))
 
     def session_id(self) -> str | None:
         """The Spark Connect session that the service used last."""
         with translated():
-            found = cast("bytes | None", self._redis.get(SESSION))
+            found = self._redis.get(SESSION)
         return None if found is None else found.decode("ascii", "replace")
 
     def note_session_id(self, session_id: str) -> None:
@@ -378,13 +380,13 @@ class Registry:
                 if value is None:
                     transaction.hdel(pipeline_key(name), field)
                 else:
-                    transaction.hset(pipeline_key(name), field, cast("Any", orjson.dumps(value)))
+                    transaction.hset(pipeline_key(name), field, orjson.dumps(value))
 
         transact(self._redis, write, pipeline_key(name))
 
 
 def _read(transaction: Pipeline, name: str, expected_version: int | None) -> PipelineRecord:
-    stored = cast("dict[bytes, bytes]", transaction.hgetall(pipeline_key(name)))
+    stored = transaction.hgetall(pipeline_key(name))
     if not stored:
         raise not_found(name)
     record = from_hash(name, stored)

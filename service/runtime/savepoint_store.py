@@ -92,6 +92,7 @@ class SavepointStore:
             SavepointCorrupt, FormatVersionMismatch: Its manifest cannot be used.
         """
         folder = self.folder(pipeline, savepoint)
+        # Not failed, or the note of it was cut off: then the manifest decides.
         with contextlib.suppress(FileNotFoundError, orjson.JSONDecodeError):
             told = orjson.loads((folder / _FAILED).read_bytes())
             return StoredSavepoint(pipeline, savepoint, None, told)

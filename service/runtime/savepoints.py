@@ -106,6 +106,7 @@ class Savepoints:
             raise
         except (StateError, LifecycleError, PlanError, OSError) as error:
             failure = _failure(error)
+            # The disk that failed may refuse this file, too; the failure is told all the same.
             with contextlib.suppress(OSError):
                 self.store.fail(record.name, order.id, failure)
             raise failure from error

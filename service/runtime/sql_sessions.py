@@ -11,13 +11,14 @@ of each other but where both set the same thing. Calls block: the service makes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from service.runtime.errors import RegistryCorrupt, SqlSessionFull, TooManySqlSessions
 from service.runtime.registry import now_ms
 from service.sql.named_session import SavedSession, text_size_bytes
+from state.backends.byte_client import byte_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,7 +53,7 @@ class SqlSessions:
     def __init__(
         self, client: redis.Redis, limits: LimitSettings, clock: Callable[[], int] = now_ms
     ) -> None:
-        self._redis = client
+        self._redis = byte_client(client)
         self._limits = limits
         self._clock = clock
 
@@ -62,7 +63,7 @@ class SqlSessions:
         Raises:
             RegistryCorrupt: What is stored is none of ours.
         """
-        stored = cast("dict[bytes, bytes]", self._redis.hgetall(session_key(name)))
+        stored = self._redis.hgetall(session_key(name))
         if not stored:
             return None
         try:
@@ -105,9 +106,9 @@ class SqlSessions:
         key, expires_ms = session_key(name), now + self._limits.session_ttl_ms
         with self._redis.pipeline(transaction=True) as batch:
             if gone:
-                batch.hdel(key, *cast("Any", gone))
+                batch.hdel(key, *gone)
             if puts:
-                batch.hset(key, mapping=cast("Any", puts))
+                batch.hset(key, mapping=puts)
             if after.declarations or after.options:
                 batch.pexpireat(key, expires_ms)
                 batch.zadd(SESSIONS, {name: expires_ms})

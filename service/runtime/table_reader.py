@@ -6,7 +6,7 @@ epoch. Tables are `canonical primary key -> row` hashes (`slot_keys`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -23,15 +23,16 @@ from service.runtime.slot_keys import (
     slot_key,
     table_name,
 )
+from state.backends.byte_client import byte_client
 from state.backends.names import REGISTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import redis
-    from redis.client import Pipeline
 
     from service.runtime.key_text import KeyText
+    from state.backends.byte_client import Entry, Pipeline
 
 INGRESS_DEAD_NAME = "dead:ingress"
 """The stream of lines that were rejected at the door."""
@@ -49,7 +50,7 @@ class SlotReader:
     """Reads what lies in one pipeline's slot; blocks for a round trip each call."""
 
     def __init__(self, client: redis.Redis, pipeline: str) -> None:
-        self._client = client
+        self._client = byte_client(client)
         self._pipeline = pipeline
 
     def epoch(self) -> int:
@@ -58,9 +59,7 @@ class SlotReader:
 
     def marker(self) -> tuple[int, dict[str, Any]]:
         """The last closed epoch, and where each source's reading had come by its end."""
-        held = cast(
-            "list[bytes | None]", self._client.hmget(self._key("marker"), ["epoch", "offsets"])
-        )
+        held = self._client.hmget(self._key("marker"), ["epoch", "offsets"])
         return int(held[0] or 0), orjson.loads(held[1] or b"{}")
 
     def table_row(self, table: str, canonical: bytes) -> tuple[int, dict[str, Any]]:
@@ -70,9 +69,7 @@ class SlotReader:
             KeyNotFound: the table has none.
         """
         name = self._key(table_name(table))
-        # redis-py's stub asks for text where bytes are as good.
-        field = cast("str", canonical)
-        epoch, found = self._with_epoch(lambda transaction: transaction.hget(name, field))
+        epoch, found = self._with_epoch(lambda transaction: transaction.hget(name, canonical))
         if found is None:
             raise KeyNotFound(f"the table has no row of this key in epoch {epoch}")
         return epoch, orjson.loads(found)
@@ -121,11 +118,11 @@ class SlotReader:
 
     def print_size(self, sink: str) -> int:
         """Changes that a print sink keeps."""
-        return int(self._client.xlen(self._key(print_name(sink))))
+        return self._client.xlen(self._key(print_name(sink)))
 
     def table_size(self, table: str) -> int:
         """Rows of a table."""
-        return int(self._client.hlen(self._key(table_name(table))))
+        return self._client.hlen(self._key(table_name(table)))
 
     def progress(self, before: int | None, limit: int) -> tuple[int, list[dict[str, Any]]]:
         """The epoch, and records of closed epochs, newest first, from before one of them.
@@ -149,21 +146,18 @@ class SlotReader:
 
     def registered(self) -> dict[bytes, bytes]:
         """What is registered with the pipeline; see `state.registry`."""
-        held: Any = self._client.hgetall(self._key(REGISTRY.decode()))
-        return cast("dict[bytes, bytes]", held)
+        return self._client.hgetall(self._key(REGISTRY.decode()))
 
     def add_registered(self, field: bytes, by: int) -> int:
         """Add to an entry of it that holds an integer; its new value."""
-        added: Any = self._client.hincrby(self._key(REGISTRY.decode()), cast("str", field), by)
-        return int(added)
+        return self._client.hincrby(self._key(REGISTRY.decode()), field, by)
 
     def progress_after(self, epoch: int, limit: int) -> list[dict[str, Any]]:
         """Records of epochs after one, oldest first."""
         found = self._client.xrange(self._key(PROGRESS_NAME), f"({epoch}-0", "+", count=limit)
-        entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", found)
-        return self._records(entries)
+        return self._records(found)
 
-    def _records(self, entries: Sequence[tuple[bytes, dict[bytes, bytes]]]) -> list[dict[str, Any]]:
+    def _records(self, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         """Progress records, each with what closing its epoch took; None where nobody noted it."""
         if not entries:
             return []
@@ -171,7 +165,7 @@ class SlotReader:
             (entries[0][0], entries[-1][0]), key=lambda each: int(each.partition(b"-")[0])
         )
         noted = self._client.xrange(self._key(CLOSES_NAME), ends[0].decode(), ends[1].decode())
-        closes = dict(cast("list[tuple[bytes, dict[bytes, bytes]]]", noted))
+        closes = dict(noted)
         return [
             {
                 **orjson.loads(fields[b"progress"]),
@@ -190,7 +184,7 @@ class SlotReader:
         """
         streams = (self._key(DEAD_NAME), self._key(INGRESS_DEAD_NAME))
         counters = (self._key(DEAD_COUNT_NAME), self._key(INGRESS_DEAD_COUNT_NAME))
-        counts = cast("list[bytes | None]", self._client.mget(counters))
+        counts = self._client.mget(counters)
         number, after = start or (0, "")
         found: list[dict[str, Any]] = []
         position: tuple[int, str] | None = None
@@ -198,11 +192,10 @@ class SlotReader:
             low = f"({after}" if after else "-"
             room = limit - len(found)
             page = self._client.xrange(streams[number], low, "+", count=room + 1)
-            entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", page)
-            for identity, fields in entries[:room]:
+            for identity, fields in page[:room]:
                 found.append(_letter(number, identity, fields))
                 position = (number, identity.decode())
-            if len(entries) > room:
+            if len(page) > room:
                 return _sum(counts), found, position or (number, after)
             number, after = number + 1, ""
         return _sum(counts), found, None

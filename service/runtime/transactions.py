@@ -12,7 +12,7 @@ from service.runtime.errors import RegistryCorrupt, RegistryUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from redis.client import Pipeline
+    from state.backends.byte_client import ByteClient, Pipeline
 
 _TRIES_MAX = 100
 """A transaction is tried again when another one changed what it read; far above any real rate."""
@@ -20,7 +20,7 @@ _TRIES_MAX = 100
 T = TypeVar("T")
 
 
-def transact(client: redis.Redis, change: Callable[[Pipeline], T], *watched: str) -> T:
+def transact(client: ByteClient, change: Callable[[Pipeline], T], *watched: str) -> T:
     """What `change` gives, whose writes take effect as one, over what it read of these keys.
 
     Raises:
@@ -30,7 +30,7 @@ def transact(client: redis.Redis, change: Callable[[Pipeline], T], *watched: str
     with translated(), client.pipeline(transaction=True) as transaction:
         for _ in range(_TRIES_MAX):
             try:
-                transaction.watch(*watched)  # type: ignore[no-untyped-call]  # redis-py has none here
+                transaction.watch(*watched)
                 result = change(transaction)
                 transaction.execute()
             except redis.WatchError:
@@ -41,7 +41,12 @@ def transact(client: redis.Redis, change: Callable[[Pipeline], T], *watched: str
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Turn Redis' errors into ours."""
+    """Turn Redis' errors into ours.
+
+    Raises:
+        RegistryCorrupt: a key holds another type of value.
+        RegistryUnavailable: Redis does not answer, or refuses.
+    """
     try:
         yield
     except redis.ResponseError as error:

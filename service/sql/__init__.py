@@ -4,13 +4,13 @@ script, statements                  reading a script; what its statements are
 cursor, source_text                 where they stand in it
 dialect, grammar, foreign, sql_text Flink's grammar on sqlglot; expressions written back as SQL
 catalogue, ddl                      tables and views; CREATE TABLE
-types, literals, functions          what expressions are made of
+types, literals, functions          what expressions are made of; type_names
 expressions, scope                  names and expressions bound to typed ones
 coercion, rex                       casts that nobody wrote; expressions made and rewritten
 binder/                             queries to the algebra: FROM, WHERE, GROUP BY, OVER, hints
 algebra, terms                      relational operators, and what they are described with
 rules/                              one rewriting a file, in the order of `RULES`
-join_keys, logical_keys, intervals  what rules ask about relations
+join_keys, logical_keys, intervals, window_columns     what rules ask about relations
 physical/                           nodes for relations; changes, phases, sinks; their JSON
 to_plan, to_json                    the document: ids, edges, types
 options                             what SET may change about a plan

@@ -168,7 +168,11 @@ class MultiJoin:
         return row
 
     def place(self, column: int) -> tuple[int, int]:
-        """The input of a column of the row, and its column there."""
+        """The input of a column of the row, and its column there.
+
+        Raises:
+            IndexError: The row has no such column.
+        """
         for index, each in enumerate(self.inputs):
             if column < len(each.row):
                 return index, column

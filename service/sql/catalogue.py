@@ -87,10 +87,6 @@ class CatalogTable:
         """The columns that a sink takes."""
         return tuple(column for column in self.columns if column.is_persisted)
 
-    def index_of(self, name: str) -> int:
-        """The position of a column among all columns."""
-        return [column.name for column in self.columns].index(name)
-
 
 @dataclass(frozen=True, slots=True)
 class View:

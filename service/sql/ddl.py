@@ -44,6 +44,7 @@ def create_table(statement: CreateTable, catalogue: Catalogue) -> CatalogTable:
     Raises:
         SqlSyntaxError: The statement is malformed.
         ValidationError: A column, type or expression in it means nothing.
+        UnsupportedSql: It is CREATE TABLE .. LIKE or .. AS.
     """
     cursor = statement.body
     draft = _Draft()

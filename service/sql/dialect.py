@@ -35,6 +35,10 @@ DEPTH_MAX = 200
 """Brackets inside each other; Python's own limit on calls may come first."""
 
 
+class JsonAggregate(exp.Anonymous):  # type: ignore[misc]  # sqlglot has no types
+    """JSON_OBJECTAGG or JSON_ARRAYAGG, by the name that it has with what it does with NULL."""
+
+
 class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
     """The part of Flink's grammar that stands in queries and expressions."""
 
@@ -61,7 +65,33 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
             name: parse
             for name, parse in parser.Parser.FUNCTION_PARSERS.items()
             if name in _OWN_SYNTAX
+        } | {
+            "JSON_OBJECTAGG": lambda self: self._parse_json_objectagg(),
+            "JSON_ARRAYAGG": lambda self: self._parse_json_arrayagg(),
         }
+
+        def _parse_json_objectagg(self) -> exp.Expression:
+            """`JSON_OBJECTAGG([KEY] k VALUE v [NULL | ABSENT ON NULL])`."""
+            self._match_text_seq("KEY")
+            key = self._parse_bitwise()
+            if not self._match_text_seq("VALUE"):
+                self.raise_error("VALUE is expected in JSON_OBJECTAGG")
+            return self._json_aggregate("JSON_OBJECTAGG", [key, self._parse_bitwise()], "NULL")
+
+        def _parse_json_arrayagg(self) -> exp.Expression:
+            """`JSON_ARRAYAGG(v [NULL | ABSENT ON NULL])`."""
+            return self._json_aggregate("JSON_ARRAYAGG", [self._parse_bitwise()], "ABSENT")
+
+        def _json_aggregate(
+            self, name: str, arguments: list[exp.Expression | None], nulls: str
+        ) -> exp.Expression:
+            if self._curr is not None and self._curr.token_type is TokenType.ORDER_BY:
+                self.raise_error(f"ORDER BY in {name} is not supported")
+            for each in ("NULL", "ABSENT"):
+                if self._match_text_seq(each, "ON", "NULL"):
+                    nulls = each
+            given = [each for each in arguments if each is not None]
+            return self.expression(JsonAggregate(this=f"{name}_{nulls}_ON_NULL", expressions=given))
 
         def _retreat(self, index: int) -> None:
             # Reading forward ends with the text; only reading again may not.

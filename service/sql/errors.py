@@ -90,7 +90,7 @@ def placed(position: Position) -> Iterator[None]:
     """Give an error that knows no place this one; too deep a recursion is one, too.
 
     Raises:
-        SqlError: As from inside, with a place.
+        SqlError: As from inside, with a place; `SqlTooLarge` for too deep a recursion.
     """
     try:
         yield

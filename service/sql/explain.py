@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from service.plan.trees import draw_trees
 from service.sql.errors import placed
 from service.sql.logical_text import logical_tree
 from service.sql.options import Options
@@ -90,8 +91,6 @@ def draw(
 ) -> str:
     """The trees of a plan's sinks, as Flink draws them; a node used twice is drawn once.
 
-    Without recursion: a plan may be as deep as it has nodes.
-
     Args:
         nodes: Of the document.
         edges: Of the document.
@@ -102,24 +101,12 @@ def draw(
     for edge in edges:
         inputs[edge["target"]].append(edge["source"])
     sources = {edge["source"] for edge in edges}
-    lines: list[str] = []
-    drawn: set[int] = set()
-    for sink in (node_id for node_id in by_id if node_id not in sources):
-        if lines:
-            lines.append("")
-        pending = [(sink, "", "")]
-        while pending:
-            node_id, lead, below = pending.pop()
-            if node_id in drawn:
-                lines.append(f"{lead}Reused(reference_id=[{node_id}])")
-                continue
-            drawn.add(node_id)
-            lines.append(lead + _marked(by_id[node_id]["description"], marks.get(node_id, ())))
-            last = len(inputs[node_id]) - 1
-            for at, each in reversed(list(enumerate(inputs[node_id]))):
-                arm, stem = ("+- ", "   ") if at == last else (":- ", ":  ")
-                pending.append((each, below + arm, below + stem))
-    return "\n".join(lines)
+    return draw_trees(
+        (node_id for node_id in by_id if node_id not in sources),
+        inputs,
+        lambda node_id: _marked(by_id[node_id]["description"], marks.get(node_id, ())),
+        lambda node_id: f"Reused(reference_id=[{node_id}])",
+    )
 
 
 def _marked(description: str, marks: Sequence[str]) -> str:

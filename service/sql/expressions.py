@@ -13,7 +13,7 @@ from service.plan.rex import Bound, Call, Literal, Rex, SargLiteral, SargRange, 
 from service.sql import literals, types
 from service.sql.coercion import TIMES, as_branch, as_comparable
 from service.sql.deadline import check_time
-from service.sql.dialect import position_of
+from service.sql.dialect import JsonAggregate, position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.functions import (
     AGGREGATE_FUNCTIONS,
@@ -22,6 +22,7 @@ from service.sql.functions import (
     WINDOW_TABLE_FUNCTIONS,
 )
 from service.sql.rex import as_operand, call, type_of
+from service.sql.time_units import timestamp_difference, timestamp_sum
 from service.sql.type_names import written_type
 from state.types import INTERVAL_ROOTS, LogicalType, TypeParseError, TypeRoot, parse_type
 
@@ -284,8 +285,10 @@ class ExpressionBinder:
             constant = literals.time_constant(operand.value, target, self.position(node))
             if constant is not None:
                 return constant
-        is_try = isinstance(node, exp.TryCast) and not isinstance(node, exp.Cast)
+        is_try = isinstance(node, exp.TryCast)
         nullable = type_of(operand).nullable or is_try
+        if is_try and type_of(operand) == target.with_nullable(True):
+            return operand
         name = "TRY_CAST" if is_try else "CAST"
         return call(name, [operand], target.with_nullable(nullable), syntax="SPECIAL")
 
@@ -347,12 +350,22 @@ class ExpressionBinder:
         name = node.name.upper()
         if name in AGGREGATE_FUNCTIONS or name in RANK_FUNCTIONS:
             raise ValidationError(f"{name} is not allowed here", self.position(node))
+        if name in _OF_UNITS:
+            return self._of_unit(name, node)
         return self._scalar(name, node.expressions, node)
+
+    def _of_unit(self, name: str, node: exp.Expression) -> Rex:
+        """TIMESTAMPDIFF and TIMESTAMPADD, whose first argument is a unit of time."""
+        position = self.position(node)
+        if len(node.expressions) != 3 or not isinstance(node.expressions[0], (exp.Column, exp.Var)):
+            raise ValidationError(f"{name} needs a unit of time and two values", position)
+        unit, first, second = node.expressions
+        return _OF_UNITS[name](unit.name, self.rex(first), self.rex(second), position)
 
     def _scalar(self, name: str, nodes: Sequence[exp.Expression], node: exp.Expression) -> Rex:
         function = SCALAR_FUNCTIONS.get(name)
         if function is None:
-            known = [*SCALAR_FUNCTIONS, *AGGREGATE_FUNCTIONS, *WINDOW_TABLE_FUNCTIONS]
+            known = [*SCALAR_FUNCTIONS, *_OF_UNITS, *AGGREGATE_FUNCTIONS, *WINDOW_TABLE_FUNCTIONS]
             raise UnsupportedSql(
                 f"function {name} is not supported", self.position(node), hint=nearest(name, known)
             )
@@ -380,6 +393,7 @@ def _search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) ->
     return call("SEARCH", [value, argument], made)
 
 
+_OF_UNITS = {"TIMESTAMPDIFF": timestamp_difference, "TIMESTAMPADD": timestamp_sum}
 _EXTRACTED = (
     "EPOCH", "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "ISOYEAR", "QUARTER", "MONTH", "WEEK",
     "DAY", "DOY", "DOW", "ISODOW", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND",
@@ -421,4 +435,5 @@ _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] =
     exp.Floor: ExpressionBinder._named,
     exp.Ceil: ExpressionBinder._named,
     exp.Anonymous: ExpressionBinder._function,
+    JsonAggregate: ExpressionBinder._function,
 }

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from service.sql.terms import WindowKind
 
-Result = "Callable[[Sequence[LogicalType]], LogicalType]"
-
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
@@ -38,7 +36,9 @@ class AggregateFunction:
 
     name: str
     arguments: tuple[int, int]
-    kind: Literal["count", "argument", "sum", "average", "string", "rank", "collection"]
+    kind: Literal[
+        "count", "argument", "sum", "average", "deviation", "string", "rank", "collection", "json"
+    ]
     syntax: str = "FUNCTION"
 
 
@@ -193,8 +193,20 @@ _AGGREGATES = [
     AggregateFunction("LISTAGG", (1, 2), "string"),
     AggregateFunction("ARRAY_AGG", (1, 1), "collection"),
     AggregateFunction("COLLECT", (1, 1), "collection"),
+    *(
+        AggregateFunction(name, (1, 1), "deviation")
+        for name in ("STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP", "VAR_SAMP", "VARIANCE")
+    ),
+    *(
+        AggregateFunction(f"{name}_{nulls}_ON_NULL", (count, count), "json")
+        for name, count in (("JSON_OBJECTAGG", 2), ("JSON_ARRAYAGG", 1))
+        for nulls in ("NULL", "ABSENT")
+    ),
 ]
 AGGREGATE_FUNCTIONS = {function.name: function for function in _AGGREGATES}
+SYNONYMS = {"STDDEV": "STDDEV_SAMP", "VARIANCE": "VAR_SAMP"}
+SQUARES = "$WELFORD_M2$1"
+"""The sum of squared distances from the mean, of which deviations and variances are computed."""
 RANK_FUNCTIONS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 WINDOW_TABLE_FUNCTIONS: tuple[WindowKind, ...] = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
@@ -209,6 +221,8 @@ def aggregate_type(
     given = types.regular(arguments[0])
     if function.kind == "string":
         return types.STRING
+    if function.kind == "json":
+        return LogicalType(TypeRoot.VARCHAR, nullable=False, length=2_000)
     if name == "ARRAY_AGG":
         nullable = given.nullable or may_be_empty
         return LogicalType(TypeRoot.ARRAY, nullable=nullable, children=(given,))
@@ -222,7 +236,7 @@ def aggregate_type(
     made = given
     if function.kind == "sum":
         made = _sum_type(given)
-    elif function.kind == "average" and given.root is TypeRoot.DECIMAL:
+    elif function.kind in ("average", "deviation") and given.root is TypeRoot.DECIMAL:
         made = types.decimal(38, max(6, given.scale or 0))
     return made.with_nullable(nullable)
 

@@ -45,7 +45,7 @@ _UNDERSTOOD: dict[type, frozenset[str]] = {
     exp.In: frozenset({"this", "expressions", "query"}),
     exp.Between: frozenset({"this", "low", "high"}),
     exp.Cast: frozenset({"this", "to"}),
-    exp.TryCast: frozenset({"this", "to", "requires_string"}),
+    exp.TryCast: frozenset({"this", "to", "safe", "requires_string"}),
     exp.Case: frozenset({"this", "ifs", "default"}),
     exp.Trim: frozenset({"this", "expression", "position"}),
     exp.Substring: frozenset({"this", "start", "length"}),

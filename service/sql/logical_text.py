@@ -67,7 +67,7 @@ def _without_renaming(relation: Relation) -> Relation:
         return relation
     below = relation.input
     is_same = isinstance(below, algebra.Aggregate) and relation.names == below.row.names
-    columns = [getattr(each, "index", None) for each in relation.expressions]
+    columns = [each.index if isinstance(each, InputRef) else None for each in relation.expressions]
     return below if is_same and columns == list(range(len(relation.names))) else relation
 
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from service.plan.rex import CorrelVariable, FieldAccess, Rex
+from service.plan.rex import CorrelVariable, FieldAccess, InputRef, Rex
+from service.sql.coercion import as_branch
 from service.sql.errors import ValidationError, nearest
-from service.sql.rex import ref
+from service.sql.rex import call, ref, type_of
+from service.sql.types import common_type
 from state.types import row_type
 
 if TYPE_CHECKING:
@@ -29,7 +31,16 @@ class Source:
     offset: int
     """Position of its first column in the row of the whole FROM."""
     hidden: frozenset[int] = frozenset()
-    """Columns that USING merged into those of another source: only a qualified name finds them."""
+    """Columns that USING or NATURAL merged: only a qualified name finds them here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """One column made of those of the same name of both sides of a join."""
+
+    name: str
+    places: tuple[int, ...]
+    """Positions in the row of the whole FROM: the first of them that is not NULL counts."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,8 @@ class Scope:
 
     sources: tuple[Source, ...]
     outer: Scope | None = None
+    merged: tuple[Merged, ...] = ()
+    """In the order in which `*` shows them, before all other columns."""
 
     @cached_property
     def _columns(self) -> dict[str, list[tuple[Source, int]]]:
@@ -63,8 +76,8 @@ class Scope:
                 return self._correlated(around, self.outer)
         raise self._unknown(parts, position)
 
-    def star(self, alias: str | None, position: Position) -> list[tuple[int, str]]:
-        """What `*` or `alias.*` stands for: positions and names.
+    def star(self, alias: str | None, position: Position) -> list[tuple[Rex, str]]:
+        """What `*` or `alias.*` stands for: columns and names.
 
         Raises:
             ValidationError: There is no source of this alias.
@@ -72,12 +85,25 @@ class Scope:
         chosen = [each for each in self.sources if alias is None or each.alias == alias]
         if not chosen:
             raise self._unknown((alias or "*", "*"), position)
-        return [
-            (source.offset + index, name)
+        merged = () if alias is not None else self.merged
+        return [(self._merged(each), each.name) for each in merged] + [
+            (ref(source.offset + index, source.row.types[index]), name)
             for source in chosen
             for index, name in enumerate(source.row.names)
             if alias is not None or index not in source.hidden
         ]
+
+    def _merged(self, merged: Merged) -> Rex:
+        """A merged column, of the type that its parts have by now: joins above may add NULL."""
+        row = [each for source in self.sources for each in source.row.types]
+        begin = self.sources[0].offset
+        parts: list[Rex] = [ref(place, row[place - begin]) for place in merged.places]
+        if len(parts) == 1:
+            return parts[0]
+        made = common_type([type_of(each) for each in parts])
+        assert made is not None, "columns that are merged were compared"
+        kept = made.with_nullable(all(type_of(each).nullable for each in parts))
+        return call("COALESCE", [as_branch(each, made) for each in parts], kept)
 
     def _find(self, parts: tuple[str, ...], position: Position) -> Rex | None:
         """The column by its own name, by `alias.name`, or a field of one of these."""
@@ -92,21 +118,24 @@ class Scope:
                 if (alias is None or source.alias == alias)
                 and (qualified or index not in source.hidden)
             ]
-            if len(matches) > 1:
+            merged = [each for each in self.merged if not qualified and each.name == path[0]]
+            if len(matches) + len(merged) > 1:
                 raise ValidationError(f"column {'.'.join(parts)!r} is ambiguous", position)
+            if merged:
+                column = self._merged(merged[0])
+                return _fields(column, type_of(column), path[1:], position)
             if matches:
                 source, index = matches[0]
-                column: Rex = ref(source.offset + index, source.row.types[index])
+                column = ref(source.offset + index, source.row.types[index])
                 return _fields(column, source.row.types[index], path[1:], position)
         return None
 
     def _correlated(self, around: Rex, outer: Scope) -> Rex:
-        index = getattr(around, "index", None)
-        assert isinstance(index, int), "only whole columns are correlated"
+        assert isinstance(around, InputRef), "only whole columns are correlated"
         names = [str(place) for place in range(sum(len(each.row) for each in outer.sources))]
         types = [each for source in outer.sources for each in source.row.types]
         variable = CorrelVariable(OUTER, row_type(tuple(names), tuple(types)), "")
-        return FieldAccess(str(index), variable, "")
+        return FieldAccess(str(around.index), variable, "")
 
     def _unknown(self, parts: tuple[str, ...], position: Position) -> ValidationError:
         known = [name for source in self.sources for name in source.row.names]

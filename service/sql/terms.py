@@ -5,11 +5,11 @@ Columns are known by position; names are kept because a plan shows them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from state.types import LogicalType
 
@@ -88,6 +88,13 @@ class AggregateCall:
         """What makes two calls one."""
         how = (self.is_distinct, self.ignores_nulls)
         return (self.function, self.arguments, self.filter, how)
+
+    def over(self, place: Callable[[int], int]) -> AggregateCall:
+        """The same call where each column that it reads has another place."""
+        arguments = tuple(map(place, self.arguments))
+        return replace(
+            self, arguments=arguments, filter=None if self.filter is None else place(self.filter)
+        )
 
 
 def aggregate_row(row: Row, grouping: tuple[int, ...], calls: tuple[AggregateCall, ...]) -> Row:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from service.sql.terms import Ordering, Row
 
-_OBJECT_ONLY = frozenset({TypeRoot.SYMBOL, TypeRoot.DESCRIPTOR, TypeRoot.RAW})
+_OBJECT_ONLY = frozenset({TypeRoot.SYMBOL, TypeRoot.DESCRIPTOR})
 
 
 def type_to_json(logical: LogicalType) -> str | dict[str, Any]:
@@ -46,6 +46,8 @@ def type_to_json(logical: LogicalType) -> str | dict[str, Any]:
 
 def _needs_object(logical: LogicalType) -> bool:
     if logical.time_attribute is not None or logical.root in _OBJECT_ONLY:
+        return True
+    if logical.root is TypeRoot.RAW and logical.children:
         return True
     if logical.length == 0:
         return True
@@ -105,6 +107,8 @@ def _view(view: LogicalType) -> dict[str, Any]:
     if is_map and view.children[1].root is TypeRoot.ARRAY:
         numbers = {"conversionClass": "[J", "elementClass": {"conversionClass": "long"}}
         described["valueClass"] = numbers
+    elif is_map and view.children[1].root in _INTERNAL_CLASSES:
+        described["valueClass"] = {"conversionClass": _INTERNAL_CLASSES[view.children[1].root]}
     if len(described) == 1:
         return value | {"externalDataType": text}
     return value | {"externalDataType": {"logicalType": text, "fields": [described]}}

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from state.types import (
     BINARY_ROOTS,
     DECIMAL_PRECISION_MAX,
+    FLOAT_ROOTS,
     INTEGER_BITS,
     LENGTH_MAX,
+    NUMBER_ROOTS,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
     LogicalType,
@@ -38,14 +40,6 @@ STRING = LogicalType(TypeRoot.VARCHAR, length=LENGTH_MAX)
 PROCTIME = LogicalType(
     TypeRoot.TIMESTAMP_LTZ, nullable=False, precision=3, time_attribute="PROCTIME"
 )
-DAY_TIME = LogicalType(
-    TypeRoot.INTERVAL_DAY_TIME, nullable=False, precision=2, scale=6, resolution="SECOND"
-)
-YEAR_MONTH = LogicalType(
-    TypeRoot.INTERVAL_YEAR_MONTH, nullable=False, precision=2, resolution="MONTH"
-)
-_APPROXIMATE = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
-NUMERIC = frozenset({*INTEGER_BITS, *_APPROXIMATE, TypeRoot.DECIMAL})
 _DECIMAL_DIGITS = {
     TypeRoot.TINYINT: 3,
     TypeRoot.SMALLINT: 5,
@@ -100,7 +94,7 @@ def _common_pair(left: LogicalType, right: LogicalType) -> LogicalType | None:
     if regular(left).with_nullable(True) == regular(right).with_nullable(True):
         return left if left.time_attribute == right.time_attribute else regular(left)
     roots = {left.root, right.root}
-    if roots <= NUMERIC:
+    if roots <= NUMBER_ROOTS:
         return _common_number(left, right)
     if roots <= STRING_ROOTS:
         return LogicalType(TypeRoot.VARCHAR, length=max(left.length or 0, right.length or 0))
@@ -114,9 +108,9 @@ def _common_pair(left: LogicalType, right: LogicalType) -> LogicalType | None:
 
 def _common_number(left: LogicalType, right: LogicalType) -> LogicalType:
     roots = {left.root, right.root}
-    if roots & _APPROXIMATE:
+    if roots & FLOAT_ROOTS:
         # Flink gives FLOAT and DOUBLE one precision, so the first of two stays.
-        approximate = left.root if left.root in _APPROXIMATE else right.root
+        approximate = left.root if left.root in FLOAT_ROOTS else right.root
         return DOUBLE if TypeRoot.DECIMAL in roots else LogicalType(approximate)
     if TypeRoot.DECIMAL not in roots:
         widest = max(roots, key=lambda root: INTEGER_BITS[root])
@@ -137,10 +131,10 @@ def _digits(number: LogicalType) -> tuple[int, int]:
 def arithmetic_type(operator: str, left: LogicalType, right: LogicalType) -> LogicalType | None:
     """The type of `left operator right` for numbers; None if one is no number."""
     roots = {left.root, right.root}
-    if not roots <= NUMERIC:
+    if not roots <= NUMBER_ROOTS:
         return None
     nullable = left.nullable or right.nullable
-    if TypeRoot.DECIMAL not in roots or roots & _APPROXIMATE:
+    if TypeRoot.DECIMAL not in roots or roots & FLOAT_ROOTS:
         return _common_number(left, right).with_nullable(nullable)
     (left_whole, left_scale), (right_whole, right_scale) = _digits(left), _digits(right)
     match operator:
@@ -192,7 +186,7 @@ def can_cast_implicitly(source: LogicalType, target: LogicalType) -> bool:
         return True
     if source.root in BINARY_ROOTS and target.root in BINARY_ROOTS:
         return True
-    if source.root in NUMERIC and target.root in NUMERIC:
+    if source.root in NUMBER_ROOTS and target.root in NUMBER_ROOTS:
         return _RANK.index(source.root) <= _RANK.index(target.root)
     if source.root in _TIMES and target.root in _TIMES:
         return source.root is not TypeRoot.DATE or target.root is not TypeRoot.TIME

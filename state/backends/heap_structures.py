@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from state.backends.interface import (
     CounterAdd,
@@ -41,6 +41,14 @@ _BULK = 16
 """From one change in so many members on, sorting again beats inserting one by one."""
 
 
+def _are_members(values: Sequence[float | bytes]) -> TypeGuard[Sequence[bytes]]:
+    return {*map(type, values)} <= {bytes}
+
+
+def _are_scores(values: Sequence[float | bytes]) -> TypeGuard[Sequence[float]]:
+    return bytes not in map(type, values)
+
+
 class SortedMembers:
     """Members by score, then by their bytes."""
 
@@ -54,9 +62,9 @@ class SortedMembers:
     def put(self, pairs: Sequence[float | bytes]) -> None:
         """Set scores: `[score, member, ...]`; O(log n) each, or O(n) for many at once."""
         scores, members = pairs[0::2], pairs[1::2]
-        if {*map(type, members)} - {bytes} or bytes in map(type, scores):
+        if not (_are_members(members) and _are_scores(scores)):
             raise StateCorrupt("a sorted set takes a score, then a member in bytes")
-        fresh = cast("dict[bytes, float]", dict(zip(members, map(float, scores), strict=True)))
+        fresh = dict(zip(members, map(float, scores), strict=True))
         self._forget([each for each in fresh if each in self.scores])
         self.scores.update(fresh)
         entries = [*zip(fresh.values(), fresh, strict=True)]

@@ -83,7 +83,11 @@ def named_in_slot(effect: Effect, prefix: bytes) -> Effect:
 
 
 def slot_name(name: bytes, prefix: bytes) -> bytes:
-    """A name in the slot without the prefix, whether it was given with it or not."""
+    """A name in the slot without the prefix, whether it was given with it or not.
+
+    Raises:
+        InvariantViolation: The name belongs to the protocol.
+    """
     short = name.removeprefix(prefix)
     if short in RESERVED or not short:
         raise InvariantViolation(f"{short!r} is no name that a sink may have")

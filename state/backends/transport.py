@@ -153,7 +153,11 @@ class RedisTransport:
 
     @property
     def incarnation(self) -> str:
-        """The server's run id."""
+        """The server's run id.
+
+        Raises:
+            StateUnavailable: It does not tell, or does not answer.
+        """
         if self._expected is None:
             self.exchange([("PING",)], is_repeatable=True)
         if self._expected is None:
@@ -221,9 +225,10 @@ class RedisTransport:
                     self._give_back(connection)
             if is_ready:
                 return connection
-        return cast("_Connection", self._pool.get_connection())
+        return self._pool.get_connection()
 
     def _give_back(self, connection: _Connection) -> None:
+        # The pool made it; its signature asks for one of the three classes that it makes.
         self._pool.release(cast("redis.Connection", connection))
 
     def _spared(self) -> _Connection | None:

@@ -202,6 +202,9 @@ class Controller(RecordEngine):
         """Close every coroutine in flight and end the controller; calling it twice is allowed.
 
         A process sees it as `GeneratorExit` at the place where it waits.
+
+        Raises:
+            InvariantViolation: A process that it runs calls it.
         """
         if self._current is not None and self._current is not ENDED:
             raise InvariantViolation("a process cancels the controller that runs it")

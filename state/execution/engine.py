@@ -272,7 +272,11 @@ class RecordEngine:
             self.dispose(context)
 
     def dispose(self, context: RecordContext) -> None:
-        """Count a record as done and let the next of its key go on."""
+        """Count a record as done and let the next of its key go on.
+
+        Raises:
+            InvariantViolation: It is done already.
+        """
         if context.phase is _DISPOSED or context.stretch is None:
             raise InvariantViolation(f"a record of key {hashed(context.key)} is disposed twice")
         context.phase = _DISPOSED
@@ -399,13 +403,14 @@ class RecordEngine:
     def _fail(self, error: BaseException, context: RecordContext | None = None) -> NoReturn:
         """End the controller with its first error.
 
-        Errors of state stay what they are, since their code is acted on; they get a note of where.
+        Errors of state stay what they are, since their code is acted on; they learn where.
         """
         if self._current is ENDED:
             raise error
         self._dispose_all()
         where = self._site.where(None if context is None else context.key)
         if isinstance(error, StateError):
+            error.where = where
             error.add_note(f"in {where}")
             raise error
         if isinstance(error, Exception):
@@ -427,7 +432,8 @@ class RecordEngine:
 
 
 def _close(context: RecordContext) -> None:
-    """End a coroutine where it waits; what it raises meanwhile has no one to go to."""
+    """End a coroutine where it waits."""
     if context.coroutine is not None:
+        # What it raises meanwhile has no one to go to: the epoch has failed already.
         with suppress(Exception):
             context.coroutine.close()

@@ -26,7 +26,7 @@ import json
 import types
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from state.errors import FormatVersionMismatch, StateCorrupt
 from state.execution.sync_point import SYNC_POINT
@@ -103,18 +103,18 @@ class DeclaredProcess:
     def _resume(
         self, record: Any, block: str, variables: Mapping[str, Any]
     ) -> Coroutine[Any, None, None]:
-        return cast("Coroutine[Any, None, None]", self._run(record, block, dict(variables)))
+        return self._run(record, block, dict(variables))
 
-    @types.coroutine
-    def _run(self, record: Any, block: str, variables: Variables) -> Generator[Any, None, None]:
+    async def _run(self, record: Any, block: str, variables: Variables) -> None:
         following: str | None = block
         while following is not None:
             position = Position(self.name, following, dict(variables))
             if following not in self._blocks:
                 raise ValueError(f"process {self.name!r} has no block {following!r}")
-            following = yield from _run_block(self._blocks[following](record, variables), position)
+            following = await _run_block(self._blocks[following](record, variables), position)
 
 
+@types.coroutine
 def _run_block(
     block: Coroutine[Any, None, str | None], position: Position
 ) -> Generator[Any, None, str | None]:
@@ -128,7 +128,8 @@ def _run_block(
         while True:
             yield block.send(None)
     except StopIteration as end:
-        return cast("str | None", end.value)
+        following: str | None = end.value
+        return following
     finally:
         block.close()
 

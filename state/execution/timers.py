@@ -13,20 +13,10 @@ moment. What is still due when all turns are over gets another round, before the
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-class TimeDomain(Enum):
-    """What a timer waits for."""
-
-    EVENT = "event"
-    """The watermark."""
-    PROCESSING = "processing"
-    """The epoch time."""
 
 
 class Timer(NamedTuple):

@@ -5,10 +5,11 @@
     kernel      the same for an epoch of many keys at once: changes, lives, timeline
     strategy    which layout a history is kept in
     text        the packed layout: parse and write
-    spread      the spread layout: names and fields
-    loading     what an epoch reads; probing: of spread histories
+    spread      the spread layout: names and fields; index: which of its entries match
+    loading     what an epoch reads; probing: of spread histories; matching: which changes it is for
     writing     what it writes; spread_writing: of spread histories
     history     what people are shown
+    registered  what a pipeline remembers of them; walk: when TTL was switched on late
     vectors     Arrow's bytes to Python's
 
 Rows, keys and match columns are canonical bytes here, or codes; kinds of changes are unknown: a

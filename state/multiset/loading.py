@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from state.backends.interface import HashGet, SortedRange
 from state.multiset.changes import LoadedEntries
+from state.multiset.matching import EntriesToMatch, groups_of_entries
 from state.multiset.probing import EVER, Matching, SpreadHistory, SpreadProber, Touched
 from state.multiset.spread import BLOCK_ENTRIES, EXPIRY, STATE
 from state.multiset.strategy import HistoryPolicy, Strategy
@@ -33,11 +32,11 @@ from state.multiset.text import (
     is_spread,
     parse_packed,
 )
-from state.multiset.vectors import bytes_of, is_among, order_of
+from state.multiset.vectors import is_among, order_of
 from state.multiset.walk import IndexWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -45,10 +44,6 @@ if TYPE_CHECKING:
     from state.backends.interface import EpochTransaction, Read, Write
 
     Integers = NDArray[np.int64]
-
-
-_FEW_MATCHES = 256
-"""Up to so many entries are compared one by one: starting Arrow's kernels would take longer."""
 
 
 @dataclass(slots=True)
@@ -170,9 +165,7 @@ class HistoryLoader:
     ) -> tuple[list[bytes | None], dict[int, SpreadHistory]]:
         """Round trips 1 to 3: values of all keys, and what is needed of spread ones."""
         by_group = self._by_key_group(range(len(self._keys)))
-        reads: list[Read] = [
-            HashGet(each, STATE, [self._keys[i] for i in members]) for each, members in by_group
-        ]
+        reads = self._value_reads(by_group)
         first_due = len(reads)
         if self._until_ms is not None:
             limit = self._policy.due_keys_max
@@ -184,9 +177,7 @@ class HistoryLoader:
         reads += self._walk.reads()
         replies = self._transaction.fetch(reads)
         values: list[bytes | None] = [None] * len(self._keys)
-        for (_, members), reply in zip(by_group, replies, strict=False):
-            for index, value in zip(members, reply, strict=True):
-                values[index] = value
+        _take_values(values, by_group, replies)
         due = self._add_due_keys(key_groups, replies[first_due:first_walk])
         due += self._add_walked_keys(replies[first_walk:])
         values += [None] * len(due)
@@ -198,9 +189,7 @@ class HistoryLoader:
         """Round trips 2 and 3: values of due keys, and blocks of spread histories."""
         open_ = [i for i, value in enumerate(values) if value is not None and is_spread(value)]
         by_group = self._by_key_group(due)
-        reads: list[Read] = [
-            HashGet(each, STATE, [self._keys[i] for i in members]) for each, members in by_group
-        ]
+        reads = self._value_reads(by_group)
         prober = self._prober()
         # A due key may be spread: with its value comes what is needed then.
         probes = prober.probes([*open_, *due], values, self._until_ms)
@@ -209,9 +198,7 @@ class HistoryLoader:
         if not reads:
             return {}
         replies = self._transaction.fetch(reads)
-        for (_, members), reply in zip(by_group, replies, strict=False):
-            for index, value in zip(members, reply, strict=True):
-                values[index] = value
+        _take_values(values, by_group, replies)
         spread = prober.take(probes, values, replies[first_probe:])
         if reads := prober.block_reads(spread):
             prober.take_blocks(spread, self._transaction.fetch(reads))
@@ -223,29 +210,32 @@ class HistoryLoader:
         """Append keys that are due and not touched; their indices."""
         if not any(replies):
             return []
-        known = set(self._keys)
-        first, groups = len(self._keys), []
-        for key_group, reply in zip(key_groups, replies, strict=True):
-            for key, _ in reply:
-                if key not in known:
-                    self._keys.append(key)
-                    groups.append(key_group)
-        self._key_groups = np.append(self._key_groups, np.array(groups, np.int64))
-        return list(range(first, len(self._keys)))
+        due = ([key for key, _ in reply] for reply in replies)
+        return self._append_keys(zip(key_groups, due, strict=True))
 
     def _add_walked_keys(self, replies: Sequence[Any]) -> list[int]:
         """Append keys of key groups that are walked, as if they were due; their indices."""
         scans = self._walk.scans(replies)
         if not scans:
             return []
+        return self._append_keys(self._walk.keys(self._transaction.fetch(scans)))
+
+    def _append_keys(self, found: Iterable[tuple[int, Iterable[bytes]]]) -> list[int]:
+        """Append those of the keys, by key group, that are not there yet; their indices."""
         known = set(self._keys)
         first, groups = len(self._keys), []
-        for key_group, keys in self._walk.keys(self._transaction.fetch(scans)):
+        for key_group, keys in found:
             news = [key for key in keys if key not in known]
             self._keys += news
             groups += [key_group] * len(news)
         self._key_groups = np.append(self._key_groups, np.array(groups, np.int64))
         return list(range(first, len(self._keys)))
+
+    def _value_reads(self, by_group: Sequence[tuple[int, Sequence[int]]]) -> list[Read]:
+        """The values of keys, one read a key group."""
+        return [
+            HashGet(each, STATE, [self._keys[i] for i in members]) for each, members in by_group
+        ]
 
     def _by_key_group(self, indices: Sequence[int]) -> list[tuple[int, list[int]]]:
         """Indices of keys by key group."""
@@ -307,7 +297,11 @@ class HistoryLoader:
             shown[remains] = sequence[entry_key.searchsorted(remains, side="right") - 1]
         entries = LoadedEntries(
             key=entry_key,
-            group=self._groups_of(entry_key, sequence, packed, packed_entry),
+            group=groups_of_entries(
+                self._touched,
+                self._matching,
+                EntriesToMatch(count, entry_key, sequence, packed, packed_entry, spread),
+            ),
             sequence=sequence,
             size=size,
             following=following,
@@ -358,89 +352,16 @@ class HistoryLoader:
             written_ms = np.where(is_whole, _whole_written_ms(packed)[packed.owner], written_ms)
         return written_ms > self._until_ms
 
-    def _groups_of(
-        self,
-        entry_key: Integers,
-        sequence: Integers,
-        packed: PackedHistories,
-        packed_entry: Integers,
-    ) -> Integers:
-        """The group of changes that matches each loaded entry, -1 where none does."""
-        group = np.full(entry_key.size, -1, np.int64)
-        is_packed = np.ones(len(self._keys) + 1, np.bool_)
-        for key, history in self._spread.items():
-            is_packed[key] = False
-            low, high = entry_key.searchsorted([key, key + 1])
-            found = is_among(history.found, sequence[low:high]).nonzero()[0]
-            place = low + np.searchsorted(sequence[low:high], history.found[found])
-            group[place] = history.found_group[found]
-        groups = self._groups_in_question(entry_key[is_packed[entry_key]])
-        if not groups.size:
-            return group
-        wanted = np.zeros(len(self._keys), np.bool_)
-        wanted[self._touched.group_key[groups]] = True
-        candidates = (is_packed[entry_key] & wanted[entry_key]).nonzero()[0]
-        rows = packed.rows(packed_entry[candidates])
-        matches = self._matching.of_rows(rows)
-        owner = entry_key[candidates]
-        if 2 * candidates.size <= groups.size:
-            groups = self._matching.narrow(groups, rows)
-            if not groups.size:
-                return group
-        match = self._match_few if candidates.size <= _FEW_MATCHES else self._match_many
-        match(group, candidates, owner, matches, groups)
-        return group
 
-    def _match_few(
-        self,
-        group: Integers,
-        candidates: Integers,
-        owner: Integers,
-        matches: pa.BinaryArray,
-        groups: Integers,
-    ) -> None:
-        """Write the groups of candidates into `group`, one by one."""
-        wanted = set(bytes_of(matches))
-        keys = self._touched.group_key[groups].tolist()
-        probes = bytes_of(self._matching.of_groups(groups))
-        known = {
-            pair: number
-            for pair, number in zip(zip(keys, probes, strict=True), groups.tolist(), strict=True)
-            if pair[1] in wanted
-        }
-        pairs = zip(owner.tolist(), bytes_of(matches), strict=True)
-        group[candidates] = [known.get(pair, -1) for pair in pairs]
-
-    def _match_many(
-        self,
-        group: Integers,
-        candidates: Integers,
-        owner: Integers,
-        matches: pa.BinaryArray,
-        groups: Integers,
-    ) -> None:
-        """Write the groups of candidates into `group`, all at once."""
-        probes = self._matching.of_groups(groups).dictionary_encode()
-        code = pc.index_in(matches, value_set=probes.dictionary).fill_null(-1).to_numpy()
-        hit = (code >= 0).nonzero()[0]
-        # The same upsert key may be in question for several keys: compare (key, code) pairs.
-        width = len(probes.dictionary)
-        pairs = self._touched.group_key[groups] * width + probes.indices.to_numpy()
-        by_pair = np.argsort(pairs)
-        wanted_pairs = owner[hit] * width + code[hit]
-        place = np.minimum(np.searchsorted(pairs[by_pair], wanted_pairs), pairs.size - 1)
-        same = pairs[by_pair[place]] == wanted_pairs
-        group[candidates[hit[same]]] = groups[by_pair[place[same]]]
-
-    def _groups_in_question(self, keys: Integers) -> Integers:
-        """Groups that an entry of these keys could match to any effect."""
-        has_entries = np.zeros(len(self._keys) + 1, np.bool_)
-        has_entries[keys] = True
-        asked = has_entries[self._touched.group_key]
-        if not self._touched.replace:
-            # Where every addition is a new entry, an old one matters only to a retraction.
-            asked = asked & self._touched.group_retracts
-        return asked.nonzero()[0]
+def _take_values(
+    values: list[bytes | None],
+    by_group: Sequence[tuple[int, Sequence[int]]],
+    replies: Sequence[Sequence[bytes | None]],
+) -> None:
+    """Put the replies to the reads of values, which come first, where their keys are."""
+    for (_, members), reply in zip(by_group, replies, strict=False):
+        for index, value in zip(members, reply, strict=True):
+            values[index] = value
 
 
 def _whole_written_ms(packed: PackedHistories) -> Integers:

@@ -18,5 +18,5 @@ multisets.py   sequenced multiset, in the layout of state.multiset
                (multiset_cell.py, multiset_history.py: one key; multiset_look.py,
                multiset_order.py: what is read of it; multiset_text.py)
 expiry.py      clean-up of what is expired
-inspection.py  what people see of a key, without what is expired
+inspection.py  what people see of a key, without what is expired; listing.py: which keys there are
 """

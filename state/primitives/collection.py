@@ -22,6 +22,7 @@ from state.primitives.layout import expired_lines, judged_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from state.primitives.write_batch import WriteBatch
     from state.ttl import TtlClock
 
 
@@ -59,6 +60,23 @@ class CollectionHandle(StateHandle[CollectionCell]):
             return super().settle(key_group, keys, texts, elements_max)
         self.cleaned[key_group].gone.update(gone)
         return removed
+
+    def write_all(self, cells: Iterable[CollectionCell], batch: WriteBatch) -> None:
+        """Give what must be stored of all cells, and of the index: of most, nothing."""
+        for cell in cells:
+            if cell.is_changed:
+                cell.write(batch)
+                if self.may_have_stamps:
+                    cell.write_index(self.expiry, batch)
+            elif cell.is_due:
+                cell.write_index(self.expiry, batch)
+
+    def split(self, text: bytes, head: bytes) -> Sequence[bytes]:
+        """The JSON of the elements of a packed text that begin with a stamp; fewer, or none.
+
+        For a kind whose lines are elements.
+        """
+        return ()
 
     @abstractmethod
     def parse(self, next_number: int, lines: Sequence[bytes]) -> dict[bytes, bytes]:

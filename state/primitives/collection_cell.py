@@ -25,7 +25,7 @@ from state.primitives.layout import (
     spread_text,
     stamps_name,
 )
-from state.ttl import STAMP_SIZE, is_usual_stamp, oldest_stamp, stamp_of
+from state.ttl import STAMP_SIZE, oldest_stamp, stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,8 +121,8 @@ class CollectionCell(Cell):
             self._floor_ms = self.indexed_ms = header.oldest_ms
             return
         self.elements = self._handle.parse(header.next_number, lines)
-        if len(self.elements) != len(lines) or not lines:
-            raise StateCorrupt("a packed collection is empty or has a field twice")
+        if len(self.elements) != len(lines):
+            raise StateCorrupt("a packed collection has a field twice")
         self.size = len(self.elements)
         self.is_complete = True
         # A truncated text ends in a truncated element; others are looked at when they are needed.
@@ -145,6 +145,8 @@ class CollectionCell(Cell):
 
     def plain_jsons(self) -> Sequence[bytes] | None:
         """The JSON of all elements of a complete cell, if a read takes them all as they are."""
+        if self._jsons is None and self._start is None and self.is_complete:
+            self._split()
         if self._jsons is None:
             start, texts = self.plain_start(), self.elements.values()
             if start < 0:
@@ -247,7 +249,7 @@ class CollectionCell(Cell):
         """The oldest stamp, or a bound below it where not all stamps are known."""
         if not self._handle.may_have_stamps:
             return None
-        if not self._is_changed and self._was_spread:
+        if not self.is_changed and self._was_spread:
             return self.indexed_ms if isinstance(self.indexed_ms, int) else None
         known = oldest_stamp(
             self.elements.values()
@@ -261,7 +263,7 @@ class CollectionCell(Cell):
     def index_scores(self) -> tuple[int | None, MaybeKnown]:
         """The score that the expiry index is to have for the key, and what it has at most."""
         handle, stored = self._handle, self._stored
-        if not self._is_changed or not handle.may_have_stamps:
+        if not self.is_changed or not handle.may_have_stamps:
             return None, None
         if self._was_spread or stored is None:
             return self.oldest_ms(), self.indexed_ms
@@ -271,7 +273,7 @@ class CollectionCell(Cell):
             return None, UNKNOWN if at else None
         if at and handle.has_usual_stamps and not self._has_adopted:
             head = stored[at : at + STAMP_SIZE]
-            if is_usual_stamp(head) and head <= handle.stamp_text:
+            if handle.is_usual(head) and head <= handle.stamp_text:
                 # All that was put is no older than this element was, nor than the index says.
                 return None, None
         _, lines = read_collection(stored)
@@ -279,7 +281,7 @@ class CollectionCell(Cell):
 
     def write(self, batch: WriteBatch) -> None:
         """What changed, in the layout that the size asks for now."""
-        if not self._is_changed:
+        if not self.is_changed:
             return
         key_group, state = self.key_group, self._handle.state
         is_spread_now = self._was_spread and not self._is_wiped
@@ -315,7 +317,7 @@ class CollectionCell(Cell):
         self._remove_expired(elements_max)
         if self.should_complete:
             await handle.answered(WholeCollection(self))
-        if self.is_complete and self._was_spread and not self._is_changed:
+        if self.is_complete and self._was_spread and not self.is_changed:
             # The bound in the header may lag behind; the index must not be ahead of it.
             self._moved_floor = oldest_stamp(self.elements.values()) != self.indexed_ms
         return before - self.size
@@ -357,6 +359,19 @@ class CollectionCell(Cell):
                 return handle.plain_from((head,))
         return handle.plain_from(elements.values())
 
+    def _split(self) -> None:
+        """Know the JSON of all stored elements at once, where they share a stamp that lives."""
+        handle, stored, elements = self._handle, self._stored, self.elements
+        if not handle.may_have_stamps or stored is None or not elements:
+            return
+        if self._before or self._was_spread:
+            return
+        head = next(iter(elements.values()))[:STAMP_SIZE]
+        if handle.is_plain_head(head):
+            jsons = handle.split(stored, head)
+            if len(jsons) == len(elements):
+                self._start, self._jsons = STAMP_SIZE, jsons
+
     def _remove_unseen(self, fields: Sequence[bytes]) -> None:
         """Remove stored elements that have a stamp and were not touched."""
         if len(fields) == self.size:
@@ -379,7 +394,8 @@ class CollectionCell(Cell):
         return len(self._before)
 
     @property
-    def _is_changed(self) -> bool:
+    def is_changed(self) -> bool:
+        """Whether something must be stored."""
         return bool(self._before) or self._is_wiped or self._moved_floor
 
     def _spreads(self, is_spread_now: bool) -> bool:

@@ -7,7 +7,8 @@ gets its true score: a timer that fires too early and is set anew, as FLIP-25 ha
 costs the index one write a TTL and not one a change. An epoch removes some of them at its end,
 before its writes are made:
 
-    incremental     so many keys for each access of the epoch
+    incremental     so many keys for each access of the epoch, and if asked for each record, in the
+                    key group of its key: what a key group loses is its own epoch's doing
     background      so many keys in each key group, also of an epoch that has no record
     by timer        all of them
 
@@ -104,7 +105,7 @@ class _Look:
     def __init__(self, handle: StateHandle[Any], key_group: int) -> None:
         self.handle = handle
         self.key_group = key_group
-        self.limit = _limit(handle)
+        self.limit = _limit(handle, key_group)
         self.due: list[bytes] = []
         self.cut_ms = 0
         """The index has no other keys with scores up to this one."""
@@ -220,13 +221,13 @@ def swept_name(state: bytes) -> bytes:
     return state + b":swept"
 
 
-def _limit(handle: StateHandle[Any]) -> int | None:
+def _limit(handle: StateHandle[Any], key_group: int) -> int | None:
     """Keys of a key group that may be visited; None is all."""
     cleanup = handle.rules.config.cleanup
     if cleanup.by_timer:
         return None
     background = cleanup.background_keys_max if cleanup.background else 0
-    return background + cleanup.incremental_entries * handle.accesses
+    return background + handle.paid_keys(key_group)
 
 
 def _affordable(walks: Sequence[_Walk]) -> list[_Walk]:

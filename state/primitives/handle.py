@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from state.execution.requests import wait_for
@@ -79,8 +80,10 @@ class StateHandle(ABC, Generic[C]):
         self.cleaned: dict[int, Cleaned] = {}
         """By key group: what clean-up settled; a key has a cell or is here."""
         self.session = session
-        self.accesses = 0
-        """Operations of the epoch; incremental clean-up is paid for by them."""
+        cleanup = descriptor.ttl.cleanup
+        self.accesses: Counter[int] | None = Counter() if cleanup.incremental_entries else None
+        """Operations of the epoch, by key group; None where nothing is paid for by them."""
+        self._records = session.counted_records() if cleanup.incremental_on_record else None
         self.set_clock(session.clock)
 
     def set_clock(self, clock: TtlClock) -> None:
@@ -98,6 +101,7 @@ class StateHandle(ABC, Generic[C]):
         self.expired_before = before if len(before) == STAMP_SIZE else b""
         """Stored elements with a stamp of the usual length that are below this are expired."""
         self._live_after = self._least_live()
+        self._plain_heads: dict[bytes, bool] = {}
         self.has_usual_stamps = (
             self._live_after < _NEVER
             and self._writes_alike
@@ -245,10 +249,25 @@ class StateHandle(ABC, Generic[C]):
         return cell
 
     def cell(self) -> C:
-        """The cell of the current key and namespace."""
+        """The cell of the current key and namespace, for an access."""
         session = self.session
-        self.accesses += 1
+        if self.accesses is not None:
+            self.accesses[session.key_group] += 1
         return self.cell_of(session.stored_key, session.key_group)
+
+    def count_access(self) -> None:
+        """Count an access that did not ask for its cell, where `accesses` are counted."""
+        if self.accesses is not None:
+            self.accesses[self.session.key_group] += 1
+
+    def paid_keys(self, key_group: int) -> int:
+        """How many due keys of a key group the epoch's accesses and records pay for."""
+        if self.accesses is None:
+            return 0
+        payers = self.accesses[key_group]
+        if self._records is not None:
+            payers += self._records[key_group]
+        return payers * self.rules.config.cleanup.incremental_entries
 
     async def loaded(self) -> C:
         """The cell of the current key and namespace, loaded; at most one request."""
@@ -312,9 +331,24 @@ class StateHandle(ABC, Generic[C]):
             return -1
         # Elements that were written together share their stamp.
         for head in {text[:STAMP_SIZE] for text in texts}:
-            if not (is_usual_stamp(head) and head + b"\xff" > live_after):
+            if not self.is_plain_head(head):
                 return -1
         return STAMP_SIZE
+
+    def is_plain_head(self, head: bytes) -> bool:
+        """Whether elements that begin with a stamp, of `STAMP_SIZE` bytes, are read as they are.
+
+        Few stamps are met in an epoch, each many times.
+        """
+        found = self._plain_heads.get(head)
+        if found is None:
+            found = is_usual_stamp(head) and head + b"\xff" > self._live_after
+            self._plain_heads[head] = found
+        return found
+
+    def is_usual(self, head: bytes) -> bool:
+        """Whether the first `STAMP_SIZE` bytes of an element are a stamp of the usual length."""
+        return self.is_plain_head(head) or is_usual_stamp(head)
 
     def live_jsons(self, texts: Collection[bytes]) -> Sequence[bytes] | None:
         """The JSON of stored elements that a read takes as they are.

@@ -92,6 +92,8 @@ def read_collection(text: bytes) -> tuple[Header, list[bytes]]:
             hint="run the version of the software that wrote it, and move by a savepoint",
         )
     if layout == b"packed":
+        if not lines:
+            raise StateCorrupt("a packed collection is empty")
         (next_number,) = numbers
         return Header(is_spread=False, next_number=next_number or 0), lines
     size, next_number, oldest_ms = numbers

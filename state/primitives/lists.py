@@ -115,6 +115,10 @@ class ListHandle(CollectionHandle, Generic[T]):
         first = next_number - len(lines)
         return {b"%d" % (first + at): line for at, line in enumerate(lines)}
 
+    def split(self, text: bytes, head: bytes) -> Sequence[bytes]:
+        """See `CollectionHandle.split`."""
+        return text.split(b"\n" + head)[1:]
+
     def lines(self, elements: dict[bytes, bytes]) -> Iterable[bytes]:
         """An element a line."""
         return elements.values()

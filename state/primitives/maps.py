@@ -52,15 +52,14 @@ class MapHandle(CollectionHandle, Generic[K, T]):
     async def get(self, user_key: K) -> T | None:
         """The value of a user key; None if it is absent, or has the value None."""
         cell = self.cells.get(self.session.stored_key)
-        if cell is None or not cell.is_complete or (start := cell.plain_start()) < 0:
-            element = await self._read(user_key)
-            return None if element is None else self.value_of(element)
-        self.accesses += 1
-        element = cell.elements.get(self._keys.encode(user_key))
-        if element is None:
-            return None
-        json = element[start:]
-        return None if json == _NULL else self._codec.decode(json)
+        if cell is not None and cell.is_complete:
+            element = cell.elements.get(self._keys.encode(user_key))
+            json = None if element is None else self.plain_json(element)
+            if json is not None or element is None:
+                self.count_access()
+                return None if json is None or json == _NULL else self._codec.decode(json)
+        element = await self._read(user_key)
+        return None if element is None else self.value_of(element)
 
     async def get_all(self, user_keys: Sequence[K]) -> list[T | None]:
         """What `get` gives of each user key. Cost: one round trip at most for all of them."""

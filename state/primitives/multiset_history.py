@@ -177,7 +177,11 @@ class KnownHistory(Cell):
         return self._is_stamped and self._handle.descriptor.enabled_ms is not None
 
     def learn_block(self, number: int, text: bytes | None) -> None:
-        """Take what is stored of a block, unless it is known."""
+        """Take what is stored of a block, unless it is known.
+
+        Raises:
+            StateCorrupt: It is none of ours, or another block.
+        """
         if number in self.blocks:
             return
         block = {} if text is None else read_block(number, text, self.following)
@@ -204,7 +208,11 @@ class KnownHistory(Cell):
             raise StateCorrupt(f"a history has {found} entries, its header says {self.size}")
 
     def learn_bucket(self, number: int, text: bytes | None) -> None:
-        """Take a stored bucket of the index, unless it is known."""
+        """Take a stored bucket of the index, unless it is known.
+
+        Raises:
+            StateCorrupt: It is none of ours, or has a line of another bucket.
+        """
         if number in self._known_buckets or self._has_all_digests:
             return
         self._known_buckets.add(number)
@@ -362,7 +370,11 @@ class KnownHistory(Cell):
         self._lower_floor((entry[0],))
 
     def remove(self, sequence: int, digest: bytes) -> None:
-        """Remove an entry; its bucket and block are known."""
+        """Remove an entry; its bucket and block are known.
+
+        Raises:
+            StateCorrupt: The index lacks it.
+        """
         numbers = self.numbers_of(digest)
         self._touch_digest(digest)
         number = sequence // BLOCK_ENTRIES

@@ -35,6 +35,7 @@ index and cleans up.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -144,6 +145,7 @@ class StateSession:
         self._requests = 0
         self._cleaned = 0
         self._notes: list[tuple[int, Write]] = []
+        self._records: Counter[int] | None = None
 
     @property
     def clock(self) -> TtlClock:
@@ -170,6 +172,14 @@ class StateSession:
         self.key = self.stored_key = key
         self.key_group = key_group
         self.event_ms = event_ms
+        if self._records is not None:
+            self._records[key_group] += 1
+
+    def counted_records(self) -> Counter[int]:
+        """How often `set_key` is called from now on, by key group: for clean-up by records."""
+        if self._records is None:
+            self._records = Counter()
+        return self._records
 
     def set_namespace(self, namespace: bytes) -> None:
         """Let operations be about this namespace of the current key (Flink: windows)."""

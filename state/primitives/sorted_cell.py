@@ -18,6 +18,8 @@ what is written: the difference between what was and what is, or all of it where
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from state.primitives.intervals import BOTTOM, TOP
@@ -121,6 +123,8 @@ class SortedCell(KnownOrder):
         self._has_unstamped = stamped_count < self._stored_size
         knows_some = not known.is_empty
         unseen: list[tuple[Cut, Cut]] = []
+        if not (knows_some or self._entries or self.touched_count):
+            return self._oldest_unseen(oldest, elements_max)
         for member, score in oldest:
             low = tuple(member.split(b"\t"))
             high = (*low, LAST)
@@ -130,11 +134,31 @@ class SortedCell(KnownOrder):
                 floor = int(score)
                 break
             unseen.append((low, high))
+            self._unstamped.append(member)
         expired = [e for e in self._in_order() if handle.has_expired(e[2])]
         self.remove(expired[: elements_max - len(unseen)])
         rest = self._oldest_known()
         self._set_floor(min((each for each in (floor, rest) if each is not None), default=None))
         return sorted(unseen)
+
+    def _oldest_unseen(
+        self, oldest: Sequence[tuple[bytes, float]], elements_max: int
+    ) -> list[tuple[Cut, Cut]]:
+        """The same where nothing is known of any: these are all that clean-up may remove.
+
+        Their stamps go by one cut through the scores, unless the next element has the last one's.
+        """
+        newest_ms = self._handle.expired_until_ms
+        count = min(bisect_right(oldest, newest_ms, key=itemgetter(1)), elements_max)
+        floor = int(oldest[count][1]) if count < len(oldest) else None
+        # A tab ends the key in a member: they are in the order of what they name.
+        members = sorted(member for member, _ in oldest[:count])
+        self._unstamped += members
+        if members and oldest[count - 1][1] != floor:
+            self._cut_ms, self._cut_count = int(oldest[count - 1][1]), count
+        self._set_floor(floor)
+        lows = [tuple(member.split(b"\t")) for member in members]
+        return [(low, (*low, LAST)) for low in lows]
 
     @property
     def touched_count(self) -> int:
@@ -174,7 +198,6 @@ class SortedCell(KnownOrder):
             await handle.answered(runs)
             self._known.add_all(runs.intervals)
             self._cleared += runs.intervals
-            self._unstamped += [b"\t".join(low) for low, _ in expired.unseen]
             self._shrink(len(expired.unseen))
 
     def _write_removed(self, batch: WriteBatch) -> None:
@@ -186,7 +209,11 @@ class SortedCell(KnownOrder):
             batch.unscore(key_group, order, b"\t".join(entry))
             if entry[2][:1] == b"@":
                 batch.unscore(key_group, stamps, b"\t".join(entry[:2]))
-        batch.unscore_all(key_group, stamps, self._unstamped)
+        if self._cut_ms is None:
+            batch.unscore_all(key_group, stamps, self._unstamped)
+        else:
+            batch.unscore_until(key_group, stamps, self._cut_ms)
+            batch.unscore_all(key_group, stamps, self._unstamped[self._cut_count :])
         for place, text in self._rewritten.items():
             batch.unscore(key_group, order, b"\t".join((*place, text)))
 

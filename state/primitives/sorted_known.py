@@ -44,6 +44,8 @@ class KnownOrder(Cell):
 
     __slots__ = (
         "_cleared",
+        "_cut_count",
+        "_cut_ms",
         "_entries",
         "_first_new",
         "_floor_ms",
@@ -89,6 +91,9 @@ class KnownOrder(Cell):
         """What elements were stored as that have another stamp now."""
         self._unstamped: list[bytes] = []
         """Members of the stamps that go with cleared intervals."""
+        self._cut_ms: int | None = None
+        """All stored stamps up to this one go; the first `_cut_count` of `_unstamped` are these."""
+        self._cut_count = 0
         self._floor_ms: int | None = None
         """At most the oldest stamp of a spread map; of a packed one, of what was added to it."""
         self._has_unstamped = False
@@ -105,11 +110,14 @@ class KnownOrder(Cell):
         if self.is_loaded:
             return
         ((text,),) = replies
-        self.is_loaded = True
-        self._stored = text
         if text is None:
             self._known.add(BOTTOM, TOP)
-            return
+        else:
+            self._load(text)
+        self._stored = text
+        self.is_loaded = True
+
+    def _load(self, text: bytes) -> None:
         header, lines = read_collection(text)
         if header.is_spread:
             self._was_spread = True
@@ -243,6 +251,7 @@ class KnownOrder(Cell):
         self._first_new = b""
         self._known.add(BOTTOM, TOP)
         self._cleared, self._removed, self._rewritten, self._unstamped = [], [], {}, []
+        self._cut_ms, self._cut_count = None, 0
         self._floor_ms = None
         self._start = self._judged()
 

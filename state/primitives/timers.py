@@ -50,7 +50,11 @@ class TimersCell(Cell):
         """Members that are to be removed, whether they are there or not."""
 
     def wanted_until(self, until_ms: int) -> bool:
-        """Ask for what is due by then; whether that is more than was read."""
+        """Ask for what is due by then; whether that is more than was read.
+
+        Raises:
+            InvariantViolation: They were read already.
+        """
         if until_ms <= self._until_ms:
             return False
         if self.is_loaded:

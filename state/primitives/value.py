@@ -41,6 +41,8 @@ R = TypeVar("R")
 
 _BARE: Final = b"A"
 """Elements with a stamp are below this, as '@' is."""
+_STAMP_END: Final = STAMP_SIZE - 1
+"""Where the space behind a usual stamp is."""
 
 
 class FieldCell(Cell):
@@ -136,14 +138,19 @@ class FieldHandle(StateHandle[FieldCell]):
             cell.judge_again()
 
     def load_all(self, cells: Iterable[FieldCell], texts: Iterable[bytes | None]) -> None:
-        """Load many cells, unless they are settled."""
-        is_bare = not self.may_have_stamps
+        """Load many cells, unless they are settled; what is loaded is mostly read, too."""
+        is_bare, live_after = not self.may_have_stamps, self._live_after
         for cell, text in zip(cells, texts, strict=True):
-            if not cell.is_loaded:
-                cell.is_loaded = True
-                cell.stored = text
-                if is_bare:
-                    cell.plain = text
+            if cell.is_loaded:
+                continue
+            cell.is_loaded = True
+            cell.stored = text
+            if is_bare:
+                cell.plain = text
+            # As `plain_json`, for there is nothing that is done more often. Its first space: behind
+            # a shorter stamp there may be one in a string here.
+            elif text is not None and live_after < text < _BARE and text.find(b" ") == _STAMP_END:
+                cell.plain = text[STAMP_SIZE:]
 
     def write_all(self, cells: Iterable[FieldCell], batch: WriteBatch) -> None:
         """Give what must be stored of all cells, and what the expiry index must be told.
@@ -220,25 +227,12 @@ class FieldHandle(StateHandle[FieldCell]):
         cell = self.cells.get(self.session.stored_key)
         if cell is None or not cell.is_loaded:
             cell = await self.loaded()
-        else:
-            self.accesses += 1
+        elif self.accesses is not None:
+            self.count_access()
         return cell.plain or self._shown(cell)
 
     def _shown(self, cell: FieldCell) -> bytes | None:
         """The element's JSON, where it is not known to be read as it is."""
-        if not cell.is_put:
-            text = cell.stored
-            if text is None:
-                return None
-            # As `plain_json`, for there is nothing that is done more often.
-            if (
-                isinstance(text, bytes)
-                and self._live_after < text < _BARE
-                # Its first space: behind a shorter stamp there may be one in a string here.
-                and text.find(b" ") == STAMP_SIZE - 1
-            ):
-                json = cell.plain = text[STAMP_SIZE:]
-                return json
         element = cell.element
         if element is None:
             return None
@@ -295,8 +289,8 @@ class ValueHandle(FieldHandle, Generic[T]):
         cell = self.cells.get(self.session.stored_key)
         if cell is None or not cell.is_loaded:
             cell = await self.loaded()
-        else:
-            self.accesses += 1
+        elif self.accesses is not None:
+            self.count_access()
         json = cell.plain or self._shown(cell)
         return None if json is None else self._codec.decode(json)
 
@@ -310,15 +304,21 @@ class ValueHandle(FieldHandle, Generic[T]):
 
     def read_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """What `value` shows of many stored keys, as JSON; all of them are loaded. Cost: none."""
-        self.accesses += len(keys)
-        cells = map(self.cells.__getitem__, keys)
+        cells = [self.cells[key] for key in keys]
+        self._count(cells)
         return [each.plain or self._shown(each) for each in cells]
 
     def write_all_json(self, keys: Sequence[bytes], jsons: Iterable[bytes]) -> None:
         """As `update` of each of these stored keys, which are loaded. Cost: none."""
-        self.accesses += len(keys)
-        for key, json in zip(keys, jsons, strict=True):
-            self._put(self.cells[key], json)
+        cells = [self.cells[key] for key in keys]
+        self._count(cells)
+        for cell, json in zip(cells, jsons, strict=True):
+            self._put(cell, json)
+
+    def _count(self, cells: Sequence[FieldCell]) -> None:
+        """Note an access to each."""
+        if self.accesses is not None:
+            self.accesses.update(each.key_group for each in cells)
 
 
 class MergingHandle(FieldHandle, Generic[A]):

@@ -3,7 +3,7 @@
 files       the format: a manifest, and parts of compressed lines, each with its checksum
 pages       structures of Redis read in pieces of bounded size
 expired     what is left out of a savepoint because it is past its life
-saving      `StateSaver`: from Redis into a folder
+saving      `StateSaver`: from Redis into a folder; spread_keys: of keys that are spread
 restoring   `restore_state`: from a folder into a pipeline that has nothing
 
 What is hard is that all of it must be of one epoch, though state is far too large to read at once.

@@ -263,6 +263,7 @@ class PartWriter:
         """Let go of the file that is being written, after an error; it is of no use any more."""
         if self._file is None:
             return
+        # What it still holds may not go to a disk that is full; the error that led here counts.
         with contextlib.suppress(OSError):
             self._stream.close()
         self._file.close()

@@ -182,7 +182,11 @@ class _Target:
         return True
 
     def begin(self, nodes: Sequence[str]) -> None:
-        """Remove what an unfinished restore left, and make the pipeline unusable until `end`."""
+        """Remove what an unfinished restore left, and make the pipeline unusable until `end`.
+
+        Raises:
+            SavepointTargetInUse: The pipeline was started already.
+        """
         key = self._prefix + RESTORING
         ((unfinished,), (registered,)) = (
             self._ask(("GET", key)),

@@ -8,6 +8,9 @@
     sessions.py             epochs of state sessions, for tests of the primitives
     primitive_models.py     what value, list, map, reducing and aggregating state mean
     primitive_machine.py    a Hypothesis machine that holds the handles to the models
+    sorted_machine.py, multiset_machine.py, timers_machine.py
+                            the same for sorted maps, sequenced multisets and timers
+    attempts.py             epochs that die anywhere and are tried again, as Spark does
     faults.py               transports and backends that die before, during or after a command
     execution.py            a clock, answers and cells that the controller's tests move by hand
     proxy.py                a wire with a round-trip time, which fails as it is told

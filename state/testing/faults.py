@@ -68,6 +68,11 @@ class FaultPlan:
         """Call somebody else before the command of this number."""
         self._visits[number] = visitor
 
+    @property
+    def unspent(self) -> bool:
+        """Whether something that was to happen has not happened."""
+        return bool(self._faults or self._visits)
+
     @contextmanager
     def resting(self) -> Iterator[None]:
         """Let commands pass uncounted, and unharmed."""

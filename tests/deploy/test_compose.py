@@ -149,7 +149,7 @@ def test_redis_refuses_writes_before_its_container_is_killed_for_memory() -> Non
     units = {"mb": 2**20, "gb": 2**30, "g": 2**30}
 
     def bytes_of(text: str) -> int:
-        number, unit = re.fullmatch(r"(\d+)([a-z]+)", text).groups()  # type: ignore[union-attr] # matches
+        number, unit = re.fullmatch(r"(\d+)([a-z]+)", text).groups()
         return int(number) * units[unit]
 
     limit = bytes_of(SERVICES["redis"]["deploy"]["resources"]["limits"]["memory"])

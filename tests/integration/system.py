@@ -43,7 +43,7 @@ class System:
             self.redis.wait()
             self.spark.wait(90)
             self.start_service()
-        except BaseException:
+        except BaseException:  # an interrupt, too, must not leave servers behind
             self._end()
             raise
         return self

@@ -273,7 +273,7 @@ def _java_chain(start: int | None, operands: list[int | None], bits: int) -> int
         return None
     half = 1 << (bits - 1)
     for step, operand in enumerate(operands):
-        joined = start * operand if step == PRODUCT else start + operand  # type: ignore[operator]
+        joined = start * operand if step == PRODUCT else start + operand
         start = (joined + half) % (1 << bits) - half
     return start
 

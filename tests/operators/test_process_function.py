@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs import BUILDERS, StatefulNode
 from state.descriptors import JSON, MatchColumns
 from state.lexicographic import lexicographic_codec
+from state.ttl import Cleanup, TimeCharacteristic, UpdateType
 from state.types import parse_type
 from tests.operators.laws import emits_the_same_any_way
 from tests.service.plan.builders import recorded_plan
@@ -133,6 +135,42 @@ class Mean:
         return [one[0] + other[0], one[1] + other[1]]
 
 
+class Stamped(ProcessFunction):
+    """Counts the rows of a key in a state whose TTL says all that a TTL can say."""
+
+    @classmethod
+    def result(cls, setting: FunctionSetting) -> RowSpec:
+        return RowSpec(types=(BIGINT,), names=("n",))
+
+    def __init__(self, setting: FunctionSetting) -> None:
+        cleanup = Cleanup(1, incremental_on_record=True, background=False)
+        time = TimeCharacteristic.EVENT_BY_WATERMARK
+        ttl = replace(setting.ttl, update=UpdateType.ON_CREATE, time=time, cleanup=cleanup)
+        self._count = setting.value("count", JSON, ttl=ttl)
+        self.states = (self._count,)
+
+    def open(self, epoch: FunctionEpoch) -> None:
+        self.count, self.timers = epoch.session.value(self._count), epoch.event_timers
+
+    async def process(self, change: FunctionChange) -> None:
+        await self.add_one()
+        self.timers.register(100)
+        change.emit(RowKind.INSERT, (await self.count.value(),))
+
+    async def on_event_timer(self, timer: FunctionTimer) -> None:
+        await self.add_one()
+
+    async def add_one(self) -> None:
+        await self.count.update((await self.count.value() or 0) + 1)
+
+
+class Doubtful(Stamped):
+    """Says twice how long a state lives."""
+
+    def __init__(self, setting: FunctionSetting) -> None:
+        setting.value("count", JSON, 5, setting.ttl)
+
+
 NOT_A_FUNCTION = 7
 
 
@@ -145,6 +183,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (metadata / "entry_points.txt").write_text(
         "[tailrace.functions]\n"
         f"Everything = {__name__}:Everything\n"
+        f"Stamped = {__name__}:Stamped\n"
+        f"Doubtful = {__name__}:Doubtful\n"
         "CustomWindow = custom_window:CustomWindow\n"
         f"NoFunction = {__name__}:NOT_A_FUNCTION\n"
         "Missing = no_such_module:Missing\n"
@@ -192,6 +232,62 @@ def test_a_function_has_the_ttl_of_the_plan_unless_it_says_otherwise() -> None:
     harness = OperatorHarness.on_heap(everything(ttl_ms=(5,)))
     emitted = harness.run([insert("a", 3), At(6), insert("a", 1)])
     assert emitted[-1].row[2] == "[2,[3,1],[1],[1],1,1.0]"
+
+
+def at(ms: int) -> Any:
+    return from_ms(ms, TIME)
+
+
+def stamped(function: str = "stamped") -> ProcessFunctionSpec:
+    types, names = (STRING, TIME), ("k", "ts")
+    return ProcessFunctionSpec.build(
+        inputs=(InputSpec(types=types, names=names, key=(0,)),),
+        output=RowSpec(types=(STRING, BIGINT, TIME), names=("k", "n", "rowtime")),
+        function=function,
+        time_columns=(1,),
+        ttl_ms=(50,),
+    )
+
+
+def test_a_function_may_count_event_time_from_the_first_row_on() -> None:
+    """OnCreate at 20 with TTL 50: it lives while the watermark is below 70, whatever came since."""
+    harness = OperatorHarness.on_heap(stamped())
+
+    steps = [("a", 20), ("a", 60), Watermark(69), ("a", 69), Watermark(70), ("a", 71)]
+    emitted = harness.run(
+        [each if isinstance(each, Watermark) else insert(each[0], at(each[1])) for each in steps]
+    )
+
+    assert [each.row[1] for each in emitted] == [1, 2, 3, 1]
+
+
+def test_a_timer_of_event_time_stamps_what_it_writes() -> None:
+    """The count of 20 is gone at 80; the timer of 100 counts anew, and that lives until 150."""
+    harness = OperatorHarness.on_heap(stamped())
+
+    first = harness.run(
+        [insert("a", at(20)), *map(Watermark, (80, 100, 149)), insert("a", at(149))]
+    )
+    later = harness.run([Watermark(150), insert("a", at(150))])
+
+    assert [each.row[1] for each in (*first, *later)] == [1, 2, 1]
+
+
+def test_records_and_accesses_of_a_function_pay_for_clean_up() -> None:
+    """One record that accesses state three times lets four of five keys go, though none of them is
+    touched again."""
+    harness = OperatorHarness.on_heap(stamped(), max_parallelism=1)
+    harness.run([*(insert(f"k{each}", at(0)) for each in range(5)), Watermark(60)])
+
+    for _ in range(3):
+        harness.run([insert("other", at(60))])
+
+    assert [each["expired"] for each in harness.statistics[1:]] == [4, 1, 0]
+
+
+def test_a_function_says_a_ttl_once() -> None:
+    with pytest.raises(InvalidSpec, match="given both ttl_ms and ttl"):
+        stamped("doubtful").operator()
 
 
 @pytest.mark.parametrize(

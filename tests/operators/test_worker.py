@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import orjson
@@ -21,7 +21,7 @@ from operators.worker import OperatorTask, Places, TaskSettings, installed_versi
 from state.backends.interface import EpochStamp
 from state.descriptors import JSON
 from state.epochs import EpochLedger
-from state.errors import StateCorrupt
+from state.errors import StateCorrupt, StateUnavailable
 from state.execution.key_accounting import hashed
 from state.key_groups import key_group
 from state.testing.proxy import Proxy
@@ -46,7 +46,7 @@ def spec(**changes: object) -> MaterializerSpec:
         names=("k", "v"),
         key=(0,),
         upsert_key=None,
-        **changes,  # type: ignore[arg-type]
+        **changes,
     )
 
 
@@ -62,7 +62,7 @@ def settings(client: redis.Redis, run: int, **changes: object) -> TaskSettings:
         "max_parallelism": KEY_GROUPS,
         "version": installed_version(),
     }
-    return TaskSettings(**{**values, **changes})  # type: ignore[arg-type]
+    return TaskSettings(**{**values, **changes})
 
 
 def batch(changes: list[tuple[str, str, int]], *, first: int = 0, time_ms: int = 1) -> pa.Table:
@@ -118,7 +118,7 @@ def test_epochs_build_on_each_other(redis_client: redis.Redis, ledger: EpochLedg
 
     assert first[:3] == [("+I", "a", 1), ("+U", "a", 2), ("+I", "b", 5)]
     assert second[:2] == [("+U", "a", 1), ("-D", "b", 5)]
-    assert second[2]["rows_in"] == 2  # type: ignore[index]
+    assert second[2]["rows_in"] == 2
 
 
 def test_batches_are_gathered_and_sorted(redis_client: redis.Redis, ledger: EpochLedger) -> None:
@@ -198,7 +198,7 @@ def test_with_a_ttl_a_tick_cleans_what_is_due(
     (statistics,) = run(task, ttl, 2, batch([], time_ms=11_000))
     close(ledger, task.run, 2)
 
-    assert statistics["expired"] == 1  # type: ignore[index]
+    assert statistics["expired"] == 1
     out = run(task, ttl, 3, batch([("+I", "a", 2)], time_ms=11_001))
     assert out[0] == ("+I", "a", 2)
 
@@ -291,6 +291,23 @@ def test_an_error_of_state_says_where_it_happened(
 
     ledger.open_run([NODE], KEY_GROUPS)
     with pytest.raises(WorkerError, match=rf"state-fenced\] .* \(in .*{NODE}, epoch 1\)$"):
+        run(task, counting, 1, batch([("+I", "N14228", 1)]))
+
+
+def test_notes_of_others_are_not_told(
+    redis_client: redis.Redis,
+    ledger: EpochLedger,
+    counting: ProcessFunctionSpec,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away(_: EpochLedger) -> NoReturn:
+        error = StateUnavailable("redis does not answer")
+        error.add_note("what a library knows")
+        raise error
+
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+    monkeypatch.setattr(EpochLedger, "marker", away)
+    with pytest.raises(WorkerError, match=rf"not answer \(in node {NODE}, epoch 1\)$"):
         run(task, counting, 1, batch([("+I", "N14228", 1)]))
 
 

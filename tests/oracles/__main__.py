@@ -73,7 +73,7 @@ def _compile(cases: Sequence[Case]) -> int:
             continue
         try:
             outcome = compile_case(case)
-        except Exception as problem:
+        except Exception as problem:  # one case that breaks us must not hide those after it
             outcome = Outcome(case.name, f"{type(problem).__name__}: {problem}")
         if outcome.unsupported is not None:
             counts["unsupported"] += 1
@@ -93,7 +93,7 @@ def _outcomes(case: Case, options: argparse.Namespace, engines: Engines) -> Iter
     """The outcomes of a case; one that breaks us fails, and must not hide those after it."""
     try:
         yield from _run(case, options, engines)
-    except Exception as problem:
+    except Exception as problem:  # as the docstring says
         lines = str(problem).splitlines() or [""]
         yield Outcome(case.name, f"{type(problem).__name__}: {lines[0]}")
 

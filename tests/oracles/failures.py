@@ -32,9 +32,13 @@ _MEANINGS = (
     ),
     (r"[Ll]ength of .*column|LengthEnforcer", r".*\[tailrace:sink-refused\].* length"),
     (r"[Dd]eserialize|[Ff]ailed to parse|parse error", r".*\[tailrace:malformed-change\]"),
-    (r"by zero", r".*DIVIDE_BY_ZERO"),
+    (r"by zero", r".*(DIVIDE_BY_ZERO|division by zero)"),
+    (r"more than one element", r".*AggregateFailed"),
     (r"ArithmeticException|overflow|out of range", r".*(OVERFLOW|OUT_OF_RANGE|DIVIDE_BY_ZERO)"),
-    (r"NumberFormatException|DateTimeException|[Cc]ast", r".*(CAST_|CANNOT_PARSE|INVALID_)"),
+    (
+        r"NumberFormatException|DateTimeException|[Cc]ast|Cannot parse",
+        r".*(CAST_|CANNOT_PARSE|INVALID_|EvaluationFailed: a text is no )",
+    ),
 )
 """What the recorded text holds, and how our failure, as class and message, begins; first wins."""
 _PARTICULAR = re.compile(r"[A-Za-z][A-Za-z_-]{3,}")

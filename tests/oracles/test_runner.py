@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from operators.expressions.errors import EvaluationFailed
 from service.sql import compile_script
 from state.types import parse_type
 from tests.integration.pipelines import PlanBuilder, call, ref
@@ -240,6 +241,8 @@ VIOLATION = (
     "Caused by: org.apache.flink.table.api.TableRuntimeException: Primary key constraint "
     "violation: multiple distinct records with the same primary key detected.\n"
 )
+ZERO = "division by zero"
+NO_INT = EvaluationFailed("a text is no INT")
 NOT_NULL = "Caused by: org.apache.flink.table.api.TableRuntimeException: Column 'k' is NOT NULL"
 
 
@@ -253,6 +256,10 @@ NOT_NULL = "Caused by: org.apache.flink.table.api.TableRuntimeException: Column 
         (NOT_NULL, NULL, True),
         (NOT_NULL, CONFLICT, False),
         (VIOLATION, FileNotFoundError("no such file"), False),
+        ("Caused by: java.lang.ArithmeticException: / by zero", EvaluationFailed(ZERO), True),
+        ("Caused by: java.lang.NumberFormatException: For input string: 'a'", NO_INT, True),
+        ("Caused by: java.lang.NumberFormatException: For input string: 'a'", CONFLICT, False),
+        ("Caused by: java.lang.ArithmeticException: / by zero", NO_INT, False),
     ],
 )
 def test_a_failure_is_the_recorded_one_by_class_or_by_what_it_says(

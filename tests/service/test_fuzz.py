@@ -178,7 +178,7 @@ def address(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory)
 
 def operations() -> list[Any]:
     """All operations of the document, which needs no server."""
-    app = create_app(settings_for_document(), None)  # type: ignore[arg-type]
+    app = create_app(settings_for_document(), None)
     schema = schemathesis.openapi.from_dict(app.openapi())
     return [each.ok() for each in schema.get_all_operations()]
 

@@ -114,12 +114,12 @@ def test_secrets_show_neither_in_text_nor_in_errors(monkeypatch: pytest.MonkeyPa
 )
 def test_an_api_key_of_another_form_is_refused(key: str) -> None:
     with pytest.raises(ValidationError):
-        AuthSettings(keys=(key,))  # type: ignore[arg-type]
+        AuthSettings(keys=(key,))
 
 
 def test_two_api_keys_of_one_name_are_refused() -> None:
     with pytest.raises(ValidationError):
-        AuthSettings(keys=(f"a:read:{ENTIRELY}", f"a:operate:{'b' * 64}"))  # type: ignore[arg-type]
+        AuthSettings(keys=(f"a:read:{ENTIRELY}", f"a:operate:{'b' * 64}"))
 
 
 def test_pairs_of_limits_that_contradict_each_other_are_refused() -> None:

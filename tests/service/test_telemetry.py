@@ -37,7 +37,7 @@ def fail_with(secret: str) -> None:
 def test_a_traceback_shows_places_and_no_variables(
     form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    configure_logging(LoggingSettings(format=form))  # type: ignore[arg-type]
+    configure_logging(LoggingSettings(format=form))
     secret = "N" + str(14_228)
 
     try:

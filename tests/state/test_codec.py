@@ -26,7 +26,7 @@ def codec_of(*texts: str) -> RowCodec:
 
 def at(*parts: int) -> dt.datetime:
     """A time without a zone, as TIMESTAMP has it."""
-    return dt.datetime(*parts, tzinfo=dt.UTC).replace(tzinfo=None)  # type: ignore[arg-type]
+    return dt.datetime(*parts, tzinfo=dt.UTC).replace(tzinfo=None)
 
 
 @st.composite

@@ -22,7 +22,7 @@ def codec_of(*texts: str) -> RowCodec:
 
 
 def at(*parts: int, zone: dt.tzinfo | None = None) -> dt.datetime:
-    return dt.datetime(*parts, tzinfo=dt.UTC).replace(tzinfo=zone)  # type: ignore[arg-type, misc]
+    return dt.datetime(*parts, tzinfo=dt.UTC).replace(tzinfo=zone)
 
 
 TAKEN: list[tuple[str, Any, Any]] = [

@@ -27,7 +27,7 @@ from tests.state.codec_strategies import types, values
 
 
 def at(*parts: int, zone: dt.tzinfo | None = None) -> dt.datetime:
-    return dt.datetime(*parts, tzinfo=dt.UTC).replace(tzinfo=zone)  # type: ignore[arg-type, misc]
+    return dt.datetime(*parts, tzinfo=dt.UTC).replace(tzinfo=zone)
 
 
 INT_1 = -6698625589789238999

@@ -173,7 +173,7 @@ def text(type_text: str, value: Any, order: Order = ASCENDING) -> bytes:
         ("BOOLEAN", True, b"true", b"TRUE"),
         ("DATE", dt.date(2020, 1, 31), b"2020-01-31", b"7979-98-68"),
         ("TIME(3)", dt.time(10, 0, 0, 500_000), b"10:00:00.500", b"89:99:99.499"),
-        ("TIMESTAMP(0)", dt.datetime(1, 1, 1), b"0001-01-01T00:00:00", b"9998-98-98T99:99:99"),  # noqa: DTZ001
+        ("TIMESTAMP(0)", dt.datetime(1, 1, 1), b"0001-01-01T00:00:00", b"9998-98-98T99:99:99"),  # noqa: DTZ001 - no zone
         (
             "TIMESTAMP_LTZ(3)",
             dt.datetime(2020, 1, 31, 11, tzinfo=dt.timezone(dt.timedelta(hours=1))),

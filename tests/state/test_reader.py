@@ -68,7 +68,7 @@ def _before_each_exchange(reader: CommittedReader, act: Callable[[], None], time
             act()
         return send(commands)
 
-    reader.exchange = exchange  # type: ignore[method-assign]
+    reader.exchange = exchange
 
 
 def test_a_pipeline_without_epochs_is_at_zero(reader: CommittedReader) -> None:

@@ -46,6 +46,8 @@ def test_a_ttl_that_is_not_positive_is_refused(ttl_ms: int) -> None:
 def test_limits_of_clean_up_are_checked() -> None:
     with pytest.raises(InvalidTtl, match="incrementally cleaned up state entries"):
         Cleanup(incremental_entries=-1)
+    with pytest.raises(InvalidTtl, match="a record cleans up 0 entries"):
+        Cleanup(incremental_on_record=True)
     with pytest.raises(InvalidTtl, match="background_keys_max"):
         Cleanup(background_keys_max=0)
 

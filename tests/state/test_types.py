@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-import state.type_text
+from state import type_format, type_parse
 from state.types import (
     LogicalType,
     LogicalTypeError,
@@ -190,4 +190,7 @@ def test_a_type_that_contradicts_itself_cannot_be_made() -> None:
 
 
 def test_the_examples_in_the_documentation_hold() -> None:
-    assert doctest.testmod(state.type_text).failed == 0
+    for module in (type_format, type_parse):
+        found = doctest.testmod(module)
+        assert found.attempted
+        assert not found.failed

@@ -8,7 +8,6 @@ from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
 from operators.expressions import cast_rules
-from operators.expressions.families import FLOATING
 from operators.expressions.integers import INTEGER
 from service.runtime.expressions import instants, parsing
 from service.runtime.expressions.integers import LONG, wrapped, wrapped_decimal
@@ -16,6 +15,7 @@ from service.runtime.expressions.site import Column, Site, Value, bind, failing,
 from service.runtime.expressions.spark_types import inner_type, spark_type
 from state.types import (
     BINARY_ROOTS,
+    FLOAT_ROOTS,
     INTEGER_BITS,
     INTERVAL_ROOTS,
     LENGTH_MAX,
@@ -88,7 +88,7 @@ def _converted(x: Column, source: LogicalType, target: LogicalType) -> Column:
         return _from_text(x, target)
     if root in INTEGER_BITS:
         return _to_integer(x, source, target)
-    if root in FLOATING:
+    if root in FLOAT_ROOTS:
         return _to_floating(x, source, target)
     if root is TypeRoot.DECIMAL:
         return _to_decimal(x, source, target)
@@ -106,7 +106,7 @@ def _to_integer(x: Column, source: LogicalType, target: LogicalType) -> Column:
         return x.cast(spark_type(target))
     if source.root in INTEGER_BITS:
         return wrapped(x.cast(LONG), target)
-    if source.root in FLOATING:
+    if source.root in FLOAT_ROOTS:
         wide = target if target.root in _LIMITS else INTEGER
         return wrapped(_saturated(x.cast(_DOUBLE), wide).cast(LONG), target)
     return wrapped(_decimal_to_long(x, source), target)
@@ -135,7 +135,7 @@ def _to_floating(x: Column, source: LogicalType, target: LogicalType) -> Column:
 
 
 def _to_decimal(x: Column, source: LogicalType, target: LogicalType) -> Column:
-    if source.root in FLOATING:
+    if source.root in FLOAT_ROOTS:
         x = x.cast(_DOUBLE)
     elif source.root is TypeRoot.BOOLEAN:
         x = x.cast(spark.IntegerType())
@@ -160,7 +160,7 @@ def _from_text(x: Column, target: LogicalType) -> Column:
     root = target.root
     if root in INTEGER_BITS:
         return parsing.to_integer(x, target)
-    if root in FLOATING:
+    if root in FLOAT_ROOTS:
         return parsing.to_floating(x, target)
     if root is TypeRoot.DECIMAL:
         return parsing.to_decimal(x, target)

@@ -12,7 +12,7 @@ from operators.expressions.operand_rules import check_row, map_entries
 from service.runtime.expressions.casts import convert
 from service.runtime.expressions.site import Column, Site, bind_all
 from service.runtime.expressions.spark_types import spark_type
-from state.types import INTEGER_BITS, TypeRoot
+from state.types import FLOAT_ROOTS, INTEGER_BITS, TypeRoot
 
 
 def array(site: Site) -> Column:
@@ -59,7 +59,7 @@ def cardinality(site: Site) -> Column:
 def array_contains(site: Site) -> Column:
     """ARRAY_CONTAINS(array, x), x not NULL."""
     element = site[0].type.children[0]
-    if site[1].type.nullable or element.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE):
+    if site[1].type.nullable or element.root in FLOAT_ROOTS:
         site.refuse("the element looked for may be NULL, or is not exact")
     found = sf.array_contains(site[0].column, convert(site, site[1], element))
     # Spark has NULL where an element is NULL and none matches.

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
-from operators.expressions.families import FLOATING, NUMERIC, check_comparable
+from operators.expressions.families import check_comparable
 from service.runtime.expressions.decimals import as_decimal, widened
 from service.runtime.expressions.site import Column, Site, Value, bind_all
-from state.types import TIMESTAMP_ROOTS, LogicalType, TypeRoot
+from state.types import FLOAT_ROOTS, NUMBER_ROOTS, TIMESTAMP_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ def align(site: Site, left: Value, right: Value) -> tuple[Value, Value]:
     check_comparable(site, left, right)
     if len(roots) == 1 and TypeRoot.DECIMAL not in roots:
         return left, right
-    if not roots <= NUMERIC:
+    if not roots <= NUMBER_ROOTS:
         # CHAR with VARCHAR, and so on; of the two kinds of timestamp both are instants in UTC.
         return (left, right) if roots != TIMESTAMP_ROOTS else _instants(left, right)
     if TypeRoot.DOUBLE in roots or (TypeRoot.FLOAT in roots and TypeRoot.DECIMAL in roots):
@@ -73,7 +73,7 @@ def _instants(left: Value, right: Value) -> tuple[Value, Value]:
 
 def may_be_nan(value: Value) -> bool:
     """Whether NaN is possible; a literal's value is known."""
-    if value.type.root not in FLOATING:
+    if value.type.root not in FLOAT_ROOTS:
         return False
     return not (isinstance(value.literal, float) and not math.isnan(value.literal))
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.connect import functions as sf
 
-from operators.expressions.families import FLOATING, is_ordered
+from operators.expressions.families import is_ordered
 from operators.expressions.operand_rules import case_branches
 from service.runtime.expressions.casts import convert
 from service.runtime.expressions.comparison import align, compared
 from service.runtime.expressions.site import Column, Site, Value, bind_all, null_of
-from state.types import TypeRoot
+from state.types import FLOAT_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ def extreme(*, greatest: bool) -> Callable[[Site], Column]:
             Value(convert(site, value, site.type), site.type, value.weight)
             for value in site.operands
         ]
-        if site.type.root in FLOATING:
+        if site.type.root in FLOAT_ROOTS:
             return _extreme_float(values, greatest=greatest)
         choose = sf.greatest if greatest else sf.least
         if len(values) == 1:

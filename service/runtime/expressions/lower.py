@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # it has no types
+from google.protobuf.message import DecodeError
 from pyspark.sql.connect import functions as sf
 
 from operators.expressions.tree_walk import TreeWalk, check_result, refuse
+from service.plan.deadline import check_time
 from service.runtime.expressions.builders import BUILDERS
 from service.runtime.expressions.literals import literal
 from service.runtime.expressions.search import search
@@ -55,6 +56,7 @@ def check(rex: Rex) -> None:
         UnsupportedExpression: as `to_column`.
         MalformedExpression: as `to_column`.
     """
+    check_time()
     _lowered(rex, None, lambda index: sf.col(f"f{index}"))
 
 

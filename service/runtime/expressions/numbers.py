@@ -21,7 +21,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
 from operators.expressions.decimals import decimal_type
-from operators.expressions.families import DOUBLE, FLOATING
+from operators.expressions.families import DOUBLE
 from operators.expressions.integers import BIGINT
 from operators.expressions.operand_rules import digits, rounded_digits
 from service.runtime.expressions import decimals, integers
@@ -29,7 +29,7 @@ from service.runtime.expressions.casts import convert
 from service.runtime.expressions.comparison import is_negative_zero
 from service.runtime.expressions.integers import LONG, wrapped, wrapped_decimal
 from service.runtime.expressions.site import Column, Site, Value, bind, bind_all
-from state.types import INTEGER_BITS, INTERVAL_ROOTS, LogicalType, TypeRoot
+from state.types import FLOAT_ROOTS, INTEGER_BITS, INTERVAL_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def operator(symbol: str) -> Callable[[Site], Column | Value]:
             return _INTEGER_OPERATORS[symbol](left, right, site.type)
         if root is TypeRoot.DECIMAL:
             return decimals.arithmetic(site, symbol)
-        if root in FLOATING and symbol != "%":
+        if root in FLOAT_ROOTS and symbol != "%":
             left, right = (_as(site, value, site.type) for value in site.operands)
             return _floating(symbol, left, right)
         if root in INTERVAL_ROOTS and symbol == "*":
@@ -212,7 +212,7 @@ def _round_integer(site: Site, value: Value, places: int) -> Column:
 def truncate(site: Site) -> Column:
     """TRUNCATE(x[, digits]), towards zero; a FLOAT or DOUBLE through DECIMAL(38, 18)."""
     value, places = site[0], digits(site)
-    if value.type.root in FLOATING:
+    if value.type.root in FLOAT_ROOTS:
         # Out of the range of that DECIMAL Flink fails, and so does this cast.
         wide = value.column.cast(_DOUBLE).cast(spark.DecimalType(38, 18))
         inner = Value(wide, decimal_type(38, 18), value.weight)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.connect import functions as sf
 
-from operators.expressions.families import FLOATING
 from operators.expressions.search_ranges import bound_value, comparisons, points_of
 from service.runtime.expressions.comparison import align, compared, is_negative_zero
 from service.runtime.expressions.literals import literal
 from service.runtime.expressions.site import Column, Site, Value, bind
+from state.types import FLOAT_ROOTS
 
 if TYPE_CHECKING:
     from operators.expressions.rex import SargLiteral, SargRange
@@ -49,7 +49,7 @@ def _in_set(site: Site, value: Value, argument: SargLiteral, points: tuple[objec
     pairs = [align(site, value, _bound(site, argument, point)) for point in points]
     left = pairs[0][0].column
     members = [right for _, right in pairs]
-    if value.type.root in FLOATING:
+    if value.type.root in FLOAT_ROOTS:
         return _any([_same_float(left, member) for member in members])
     if len(members) < _SET_MIN:
         return left == members[0].column

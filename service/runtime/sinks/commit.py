@@ -147,6 +147,7 @@ def _note_close(spec: WriterSpec, epoch: int, took_ms: float) -> None:
     """Keep what closing an epoch took; the epoch is closed, whether that works or not."""
     key = slot_key(spec.pipeline, CLOSES_NAME)
     limit = ("MAXLEN", "=", spec.progress_max)
+    # Nothing depends on it: readers show null where it was not noted.
     with contextlib.suppress(StateError):
         transport_of(spec).exchange([("XADD", key, *limit, f"{epoch}-0", "ms", f"{took_ms:.3f}")])
 

@@ -29,8 +29,7 @@ from service.runtime.csv_dialect import CsvDialect
 from service.runtime.files import path_below
 from state.arrow_values import python_values
 from state.codec import RowCodec
-from state.text_columns import FLOAT_ROOTS
-from state.types import BINARY_ROOTS, TypeRoot, parse_type
+from state.types import BINARY_ROOTS, FLOAT_ROOTS, TypeRoot, parse_type
 from state.values import shown_encoder
 
 if TYPE_CHECKING:

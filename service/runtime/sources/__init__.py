@@ -9,5 +9,5 @@ datagen        made-up rows, a function of their position
 values         the rows of a VALUES node
 ticks          ticks alone, beside a stream of Spark's own that has none
 kafka          records of Spark's Kafka source into changes; kafka_options belongs to it
-formats        lines of JSON and CSV into columns
+formats        lines of JSON and CSV into columns; csv_lines, timed_lines
 """

@@ -226,7 +226,11 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
 
 @contextlib.contextmanager
 def redis_errors() -> Iterator[None]:
-    """Errors of Redis in our words: Spark carries them on as text."""
+    """Errors of Redis in our words: Spark carries them on as text.
+
+    Raises:
+        SourceUnavailable: Redis does not answer, or refuses.
+    """
     try:
         yield
     except redis.RedisError as error:

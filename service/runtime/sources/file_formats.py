@@ -145,7 +145,11 @@ class ParquetFormat(FileFormat):
         self._types = [arrow_type(parse_type(each)) for each in spec.types]
 
     def length(self, path: str, size: int) -> int:
-        """The file's row count."""
+        """The file's row count.
+
+        Raises:
+            SourceChanged: It is not Parquet.
+        """
         try:
             return int(pq.read_metadata(path).num_rows)
         except pa.ArrowInvalid as error:

@@ -14,6 +14,7 @@ import orjson
 import redis
 
 from service.runtime.dataflow_errors import SourceChanged
+from state.backends.byte_client import byte_client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ class FileLog:
     """An append-only list in Redis, cached; entries never change, so the cache is always right."""
 
     def __init__(self, client: redis.Redis, key: str) -> None:
-        self._client = client
+        self._client = byte_client(client)
         self._key = key
         self._files: list[LoggedFile] = []
         self._sizes: dict[str, int] = {}
@@ -70,10 +71,11 @@ class FileLog:
         reads those of the other, and finds what is still missing at its next look.
         """
         with self._client.pipeline() as pipe:
-            pipe.watch(self._key)  # type: ignore[no-untyped-call]  # redis-py has none here
+            pipe.watch(self._key)
             if pipe.llen(self._key) == len(self._files):
                 pipe.multi()
                 pipe.rpush(self._key, *(orjson.dumps(astuple(each)) for each in files))
+                # Another reader came first; `refresh` reads what it found.
                 with contextlib.suppress(redis.WatchError):
                     pipe.execute()
         self.refresh()

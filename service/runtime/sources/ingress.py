@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from service.runtime.dataflow_errors import SourceChanged
 from service.runtime.slot_keys import ingress_key
 from service.runtime.sources.base import ChangeReader, Chunk, Offset, Rejected
 from service.runtime.sources.formats import LineDecoder
+from state.backends.byte_client import byte_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,14 +71,11 @@ class IngressReader(ChangeReader):
 
     def read_cut(self, cut: Any) -> Iterator[Chunk]:
         """The lines of a run, some hundred entries at a time."""
-        client = redis_of(self.spec)
+        client = byte_client(redis_of(self.spec))
         key = ingress_key(self.spec.pipeline, self.spec.table)
         decoder = LineDecoder(self.spec, with_op=True)
         behind, before, seen = cut.behind, cut.rows_before, 0
-        while entries := cast(
-            "list[tuple[bytes, dict[bytes, bytes]]]",
-            client.xrange(key, f"({behind}", cut.last, _ENTRIES_PER_READ),
-        ):
+        while entries := client.xrange(key, f"({behind}", cut.last, _ENTRIES_PER_READ):
             counts = [int(fields[b"n"]) for _, fields in entries]
             ids = [identity.decode() for identity, _ in entries]
             yield self._chunk(decoder, ids, counts, [each[b"d"] for _, each in entries], before)

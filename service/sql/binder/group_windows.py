@@ -119,14 +119,7 @@ def in_table_order(made: GroupWindows) -> GroupWindows:
         tuple(project.scalars[old] for old in order),
         tuple(row.names[columns[old]] for old in order),
     )
-    calls = tuple(
-        replace(
-            each,
-            arguments=tuple(places[column] for column in each.arguments),
-            filter=None if each.filter is None else places[each.filter],
-        )
-        for each in made.calls
-    )
+    calls = tuple(each.over(places.__getitem__) for each in made.calls)
     return replace(
         made,
         input=below,

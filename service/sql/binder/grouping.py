@@ -26,12 +26,12 @@ from service.sql.binder.group_windows import (
     window_kind,
 )
 from service.sql.binder.grouping_sets import grouping_sets
-from service.sql.dialect import position_of
+from service.sql.dialect import JsonAggregate, position_of
 from service.sql.errors import UnsupportedSql, ValidationError
-from service.sql.functions import AGGREGATE_FUNCTIONS, aggregate_type
+from service.sql.functions import AGGREGATE_FUNCTIONS, SYNONYMS, aggregate_type
 from service.sql.rex import call, cast, inputs_of, literal, ref, type_of
 from service.sql.terms import GROUPING, AggregateCall
-from state.types import TypeRoot
+from state.types import NUMBER_ROOTS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,7 +95,11 @@ class Grouping:
         self._made: Relation | None = None
 
     def group_by(self, group: exp.Expression | None) -> None:
-        """Take over GROUP BY."""
+        """Take over GROUP BY.
+
+        Raises:
+            SqlError: A group means nothing, or is none that we plan.
+        """
         if group is None:
             return
         nodes = list(group.expressions)
@@ -150,10 +154,14 @@ class Grouping:
         if is_aggregate(node):
             index = len(self._groups) + self._call(node)
             return ref(index, row.types[index])
+        if _is_group_id(node):
+            return self._group_id(node)
         told = auxiliary(node)
         if told is not None:
             return self._told(node, *told)
         if has_aggregates([node]) or has_auxiliary([node]) or isinstance(node, exp.Window):
+            return None
+        if any(map(_is_group_id, node.find_all(exp.Anonymous))):
             return None
         if isinstance(node, (exp.Literal, exp.Null, exp.Boolean, exp.Interval)):
             return None
@@ -168,6 +176,12 @@ class Grouping:
                 hint="group by it, or aggregate it",
             )
         return None
+
+    def _group_id(self, node: exp.Expression) -> Rex:
+        """Which of equal grouping sets a row is of: the first, since none may come twice."""
+        if node.expressions:
+            raise ValidationError("GROUP_ID takes no arguments", self._at(node))
+        return literal(0, types.BIGINT.with_nullable(False))
 
     def _told(self, node: exp.Expression, kind: WindowKind, what: str) -> Rex:
         """What TUMBLE_START and its like say of the window."""
@@ -236,7 +250,7 @@ class Grouping:
             function, condition = node.this, node.expression.this
         if not isinstance(function, exp.Anonymous):
             raise UnsupportedSql(f"{function.key.upper()} is not supported", self._at(node))
-        name = function.name.upper()
+        name = SYNONYMS.get(function.name.upper(), function.name.upper())
         if name in GROUPING_FUNCTIONS:
             return self._added(self._grouping_call(name, function))
         arguments, is_distinct = self._arguments(function)
@@ -278,8 +292,13 @@ class Grouping:
             raise ValidationError(
                 f"{name} does not take {len(arguments)} arguments", self._at(node)
             )
-        if name in ("SUM", "AVG") and given[0].root not in types.NUMERIC:
+        kind = AGGREGATE_FUNCTIONS[name].kind
+        if kind in _OF_NUMBERS and given[0].root not in NUMBER_ROOTS:
             raise ValidationError(f"{name} needs a number", self._at(node))
+        if kind == "json" and condition is not None:
+            raise UnsupportedSql("FILTER of an aggregate to JSON is not supported", self._at(node))
+        if len(given) == 2 and kind == "json" and given[0].root not in STRING_ROOTS:
+            raise ValidationError("a key of JSON must be a text", self._at(node))
         if name == "COUNT" and not is_distinct and not types.any_nullable(given):
             arguments = []
         columns = tuple(self._columns.add(each, None, self._below) for each in arguments)
@@ -316,6 +335,7 @@ class Grouping:
 
 
 _NULLS = (exp.IgnoreNulls, exp.RespectNulls)
+_OF_NUMBERS = frozenset({"sum", "average", "deviation"})
 GROUPING_FUNCTIONS = ("GROUPING", "GROUPING_ID")
 _FOUR_BYTES = frozenset(
     {
@@ -337,8 +357,16 @@ def is_aggregate(node: exp.Expression) -> bool:
     """Whether a node is a call of an aggregate function, or one with FILTER."""
     if isinstance(node, exp.Filter):
         return True
-    is_named = isinstance(node, exp.Anonymous)
-    return is_named and node.name.upper() in (*AGGREGATE_FUNCTIONS, *GROUPING_FUNCTIONS)
+    if not isinstance(node, exp.Anonymous):
+        return False
+    function = AGGREGATE_FUNCTIONS.get(node.name.upper())
+    if function is None:
+        return node.name.upper() in GROUPING_FUNCTIONS
+    return function.kind != "json" or isinstance(node, JsonAggregate)
+
+
+def _is_group_id(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.upper() == "GROUP_ID"
 
 
 def has_aggregates(nodes: list[exp.Expression]) -> bool:

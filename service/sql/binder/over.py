@@ -62,6 +62,7 @@ class OverBinder:
         Raises:
             ValidationError: The window is not declared, or its bounds mean nothing.
             UnsupportedSql: A function or frame that we do not plan.
+            PlanningError: A function that streams do not have: it needs the rows that come later.
         """
         function, window = node.this, self._window(node)
         position = position_of(node, self._fragment)
@@ -82,7 +83,7 @@ class OverBinder:
         if name == "LAG":
             lagged = self._lag(function, binder)
             return OverCall(name, lagged[0], partition, order, _RUNNING[False], lagged[1])
-        if name not in AGGREGATE_FUNCTIONS:
+        if name not in AGGREGATE_FUNCTIONS or AGGREGATE_FUNCTIONS[name].kind in _GROUPS_ONLY:
             raise UnsupportedSql(f"{name} .. OVER is not supported", position)
         given = list(function.expressions)
         is_distinct = bool(given) and isinstance(given[0], exp.Distinct)
@@ -143,6 +144,9 @@ class OverBinder:
                 "the bound of a window must be a constant", position_of(spec, self._fragment)
             )
         return FrameBound("BOUNDED", is_preceding, offset)
+
+
+_GROUPS_ONLY = frozenset({"deviation", "json"})
 
 
 def _aggregate(base: OverCall) -> Expression:

@@ -11,10 +11,11 @@ from service.sql import types
 from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, Sort, Union, Values
 from service.sql.binder.grouping import Grouping, has_aggregates
 from service.sql.binder.hints import read_hints
+from service.sql.binder.merging import Bound
 from service.sql.binder.over import OverBinder
-from service.sql.binder.scalar_subqueries import ScalarSubqueries, subqueries
+from service.sql.binder.scalar_subqueries import ScalarSubqueries, conditions, subqueries
 from service.sql.binder.subqueries import SubqueryBinder, is_subquery
-from service.sql.binder.tables import Bound, TableBinder, table_relation
+from service.sql.binder.tables import TableBinder, table_relation
 from service.sql.catalogue import COLUMNS_MAX, CatalogTable
 from service.sql.dialect import parse_query, position_of
 from service.sql.errors import SqlTooLarge, UnsupportedSql, ValidationError
@@ -71,6 +72,7 @@ class QueryBinder:
 
         Raises:
             ValidationError: There is none.
+            SqlTooLarge: Views are nested too deep.
         """
         if len(parts) == 1 and parts[0] in self._common:
             return self._common[parts[0]]
@@ -109,7 +111,7 @@ class QueryBinder:
     def _select(self, node: exp.Select) -> Relation:
         self._refuse(node)
         bound = self._from(node)
-        scope = Scope(bound.sources, self._outer)
+        scope = Scope(bound.sources, self._outer, bound.merged)
         relation = self._where(bound.relation, node, scope)
         hints = read_hints(node, self._fragment)
         ttl = hints.ttl.get(bound.alias) if bound.alias is not None else None
@@ -133,7 +135,7 @@ class QueryBinder:
         where = node.args.get("where")
         if where is None:
             return relation
-        parts = _parts(where.this)
+        parts = conditions(where.this)
         binder = ExpressionBinder(scope, self._fragment)
         joined = [part for part in parts if is_subquery(part)]
         valued = [part for part in parts if part not in joined and any(subqueries(part))]
@@ -153,8 +155,8 @@ class QueryBinder:
         if not parts:
             return relation
         values = ScalarSubqueries(self, self._fragment, scope)
-        relation = values.join(relation, parts, is_grouped=False)
         binder = ExpressionBinder(scope, self._fragment, values.meaning)
+        relation = values.join(relation, parts, binder, how="TRUE")
         condition = conjunction([binder.condition(part) for part in parts])
         assert condition is not None, "there is a condition at least"
         return Filter(relation, condition)
@@ -171,17 +173,14 @@ class QueryBinder:
         over = OverBinder(self._fragment, _named_windows(node))
         if node.args.get("group") is None and having is None and not has_aggregates(places):
             values = ScalarSubqueries(self, self._fragment, scope)
-            relation = values.join(relation, node.expressions, is_grouped=False)
             binder = self._with_over(scope, over, values)
-            return relation, binder
+            return values.join(relation, node.expressions, binder, how="VALUE"), binder
         inner = ExpressionBinder(scope, self._fragment)
         grouping = Grouping(relation, inner, self._fragment, _select_names(node))
         grouping.group_by(node.args.get("group"))
         grouping.aggregate(places)
         relation = grouping.relation(ttl)
         values = ScalarSubqueries(self, self._fragment, scope)
-        above_groups = [*node.expressions, *([having.this] if having is not None else [])]
-        relation = values.join(relation, above_groups, is_grouped=True)
 
         def special(part: exp.Expression) -> Expression | None:
             if isinstance(part, exp.Window):
@@ -191,7 +190,9 @@ class QueryBinder:
             return grouping.meaning(part)
 
         above = ExpressionBinder(scope, self._fragment, special)
+        relation = values.join(relation, node.expressions, above, how="VALUE", is_grouped=True)
         if having is not None:
+            relation = values.join(relation, [having.this], above, how="TRUE", is_grouped=True)
             relation = Filter(relation, above.condition(having.this))
         return relation, above
 
@@ -214,8 +215,8 @@ class QueryBinder:
         for item in node.expressions:
             star = _star(item)
             if star is not None:
-                for index, name in scope.star(star or None, self._at(item)):
-                    expressions.append(ref(index, _type_at(scope, index)))
+                for column, name in scope.star(star or None, self._at(item)):
+                    expressions.append(column)
                     names.append(name)
                 continue
             inner = item.this if isinstance(item, exp.Alias) else item
@@ -401,19 +402,6 @@ def _cast_row(side: Relation, wanted: tuple[LogicalType, ...]) -> Relation:
     return Project(side, expressions, side.row.names)
 
 
-def _parts(node: exp.Expression) -> list[exp.Expression]:
-    """What AND joins."""
-    found, pending = [], [node]
-    while pending:
-        part = pending.pop()
-        inner = part.this if isinstance(part, exp.Paren) else part
-        if isinstance(inner, exp.And):
-            pending += [inner.expression, inner.this]
-        else:
-            found.append(part)
-    return found
-
-
 def _star(item: exp.Expression) -> str | None:
     """The alias of `alias.*`, empty for `*`; None for anything else."""
     if isinstance(item, exp.Star):
@@ -445,11 +433,3 @@ def _named_windows(node: exp.Select) -> dict[str, exp.Expression]:
 
 def _ordering(at: int, key: exp.Expression) -> Ordering:
     return Ordering(at, not key.args.get("desc"), not key.args.get("nulls_first"))
-
-
-def _type_at(scope: Scope, index: int) -> LogicalType:
-    return next(
-        source.row.types[index - source.offset]
-        for source in scope.sources
-        if source.offset <= index < source.offset + len(source.row)
-    )

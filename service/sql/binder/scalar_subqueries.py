@@ -10,25 +10,29 @@ Source: Calcite `SubQueryRemoveRule`, `RelDecorrelator`; Flink `FlinkSubQueryRem
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from service.plan.rex import Call, CorrelVariable, FieldAccess, InputRef, Rex
+from service.plan.rex import InputRef, Rex
 from service.sql import types
-from service.sql.algebra import Aggregate, Filter, Join, Project, Relation
+from service.sql.algebra import Aggregate, Join, Project, Relation
+from service.sql.binder.correlated import correlated_keys
+from service.sql.binder.marked_subqueries import MarkedSubqueries, asked, is_marked
 from service.sql.binder.subqueries import correlates, has_outer
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
-from service.sql.rex import call, conjunction, conjuncts, literal, ref, type_of
+from service.sql.rex import call, conjunction, literal, ref, type_of
 from service.sql.terms import AggregateCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from service.sql.binder.marked_subqueries import Asked
     from service.sql.binder.query import QueryBinder
     from service.sql.errors import Position
+    from service.sql.expressions import ExpressionBinder
     from service.sql.rex import Expression
     from service.sql.scope import Scope
     from service.sql.source_text import Fragment
@@ -53,22 +57,48 @@ class ScalarSubqueries:
         self._queries = queries
         self._fragment = fragment
         self._scope = scope
+        self._marks = MarkedSubqueries(queries, fragment, scope)
         self._values: dict[int, Rex] = {}
 
     def join(
-        self, relation: Relation, nodes: list[exp.Expression], *, is_grouped: bool
+        self,
+        relation: Relation,
+        nodes: list[exp.Expression],
+        binder: ExpressionBinder,
+        *,
+        how: Asked,
+        is_grouped: bool = False,
     ) -> Relation:
-        """The relation with a column more for each subquery in these expressions.
+        """The relation with columns more for each subquery in these expressions.
 
         Args:
             relation: What the expressions are over.
             nodes: The expressions.
+            binder: Binds what is compared with the rows of a subquery.
+            how: What is asked of the expressions.
             is_grouped: Whether the relation no longer has the columns around the subqueries.
         """
         for node in nodes:
             for found in subqueries(node):
-                relation = self._joined(relation, found, is_grouped=is_grouped)
+                if is_marked(found):
+                    own = asked(found, node, how)
+                    relation = self._marked(relation, found, binder, own, is_grouped=is_grouped)
+                else:
+                    relation = self._joined(relation, found, is_grouped=is_grouped)
         return relation
+
+    def _marked(
+        self,
+        left: Relation,
+        node: exp.Expression,
+        binder: ExpressionBinder,
+        how: Asked,
+        *,
+        is_grouped: bool,
+    ) -> Relation:
+        joined, value = self._marks.join(left, node, binder, how, is_grouped=is_grouped)
+        self._values[id(node)] = value
+        return joined
 
     def meaning(self, node: exp.Expression) -> Expression | None:
         """The column of a subquery that was joined; None for anything else."""
@@ -113,28 +143,13 @@ class ScalarSubqueries:
         arguments = aggregate.input
         if aggregate.grouping or not isinstance(shown, InputRef):
             raise refusal
-        if not isinstance(arguments, Project) or not isinstance(arguments.input, Filter):
+        if not isinstance(arguments, Project) or any(map(has_outer, arguments.expressions)):
             raise refusal
-        if any(map(has_outer, arguments.expressions)) or correlates(arguments.input.input):
+        found = correlated_keys(arguments.input)
+        if found is None:
             raise refusal
-        pairs: dict[InputRef, Rex] = {}
-        kept: list[Rex] = []
-        for part in conjuncts(arguments.input.condition):
-            pair = _correlated_pair(part)
-            if pair is not None and pairs.setdefault(*pair) == pair[1]:
-                continue
-            if has_outer(part):
-                raise refusal
-            kept.append(part)
-        keys = sorted(pairs, key=lambda each: each.index)
-        made = types.BOOLEAN.with_nullable(False)
-        kept += [call("IS NOT NULL", [each], made) for each in keys if each.type.nullable]
-        below: Relation = arguments.input.input
-        condition = conjunction(kept)
-        if condition is not None:
-            below = Filter(below, condition)
         return _grouped(
-            aggregate, arguments, below, keys, tuple(pairs[each] for each in keys), shown.index
+            aggregate, arguments, found.relation, list(found.own), found.outer, shown.index
         )
 
     def _at(self, node: exp.Expression) -> Position:
@@ -142,11 +157,11 @@ class ScalarSubqueries:
 
 
 def subqueries(node: exp.Expression) -> Iterator[exp.Expression]:
-    """The subqueries that stand as values in an expression; not those of IN and EXISTS."""
-    if isinstance(node, exp.Subquery):
+    """The subqueries in an expression: as values, and IN and EXISTS with what they ask."""
+    if isinstance(node, (exp.Subquery, exp.Exists)):
         yield node
         return
-    if isinstance(node, (exp.Exists, exp.Select)):
+    if isinstance(node, exp.Select):
         return
     for name, part in node.args.items():
         if isinstance(node, exp.In) and name == "query":
@@ -154,6 +169,30 @@ def subqueries(node: exp.Expression) -> Iterator[exp.Expression]:
         for each in part if isinstance(part, list) else [part]:
             if isinstance(each, exp.Expression):
                 yield from subqueries(each)
+    if is_marked(node):
+        yield node
+
+
+def conditions(node: exp.Expression) -> list[exp.Expression]:
+    """What AND joins, also behind NOT, where a subquery would then stand alone."""
+    found, pending = [], [node]
+    while pending:
+        part = pending.pop()
+        inner = part.this if isinstance(part, exp.Paren) else part
+        negated = _without_brackets(inner.this) if isinstance(inner, exp.Not) else None
+        if isinstance(inner, exp.And):
+            pending += [inner.expression, inner.this]
+        elif isinstance(negated, exp.Or) and any(subqueries(negated)):
+            pending += [exp.Not(this=each) for each in (negated.expression, negated.this)]
+        else:
+            found.append(part)
+    return found
+
+
+def _without_brackets(node: exp.Expression) -> exp.Expression:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
 
 
 def _single(right: Relation) -> _Value:
@@ -187,14 +226,7 @@ def _grouped(
             columns.append(arguments.scalars[at])
             names.append(arguments.names[at])
         places[at] = columns.index(arguments.scalars[at])
-    calls = tuple(
-        replace(
-            each,
-            arguments=tuple(places[column] for column in each.arguments),
-            filter=None if each.filter is None else places[each.filter],
-        )
-        for each in aggregate.calls
-    )
+    calls = tuple(each.over(places.__getitem__) for each in aggregate.calls)
     count = len(keys)
     made = Aggregate(
         Project(below, tuple(columns), tuple(names)),
@@ -204,17 +236,6 @@ def _grouped(
     )
     counts = calls[shown].function == "COUNT"
     return _Value(made, outer, count + shown, counts=counts)
-
-
-def _correlated_pair(part: Rex) -> tuple[InputRef, Rex] | None:
-    """A column of the subquery, and the one around it that it is equal to."""
-    if not isinstance(part, Call) or part.name != "=":
-        return None
-    for own, other in (part.operands, part.operands[::-1]):
-        is_outer = isinstance(other, FieldAccess) and isinstance(other.expression, CorrelVariable)
-        if isinstance(own, InputRef) and is_outer and isinstance(other, FieldAccess):
-            return own, ref(int(other.name), type_of(other))
-    return None
 
 
 def _equal(first: Rex, second: Rex) -> Rex:

@@ -43,7 +43,7 @@ def _plain(node: exp.Expression) -> exp.Expression:
     return node
 
 
-def _compared(node: exp.Expression) -> list[exp.Expression]:
+def compared(node: exp.Expression) -> list[exp.Expression]:
     """The values on the left of IN."""
     return list(node.this.expressions) if isinstance(node.this, exp.Tuple) else [node.this]
 
@@ -87,7 +87,7 @@ class SubqueryBinder:
         is_negated: bool,
     ) -> list[Rex]:
         """The conditions that IN stands for; NOT IN fails where either side is NULL."""
-        values = _compared(node)
+        values = compared(node)
         parts: list[Rex] = []
         for index, value in enumerate(values):
             own, other = binder.rex(value), ref(width + index, right.row.types[index])
@@ -105,9 +105,9 @@ class SubqueryBinder:
 
     def _check_width(self, node: exp.Expression, width: int) -> None:
         """Refuse IN whose query has not as many columns as there are values."""
-        if len(_compared(node)) != width:
+        if len(compared(node)) != width:
             raise ValidationError(
-                f"{len(_compared(node))} values cannot be IN rows of {width} columns",
+                f"{len(compared(node))} values cannot be IN rows of {width} columns",
                 position_of(node, self._fragment),
             )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -18,16 +18,16 @@ from service.sql.algebra import (
     Watermark,
     WindowTable,
 )
+from service.sql.binder.merging import Bound, merge
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.expressions import ExpressionBinder
 from service.sql.functions import WINDOW_TABLE_FUNCTIONS
 from service.sql.literals import window_interval_ms, window_length_ms
-from service.sql.rex import call, conjunction, ref, remap, type_of
+from service.sql.rex import ref, remap, type_of
 from service.sql.scope import Scope, Source
 from service.sql.sql_text import to_sql
 from service.sql.terms import JoinKind, Row, WindowSpec
-from service.sql.types import BOOLEAN
 
 if TYPE_CHECKING:
     from service.sql.binder.hints import Hints
@@ -39,24 +39,6 @@ if TYPE_CHECKING:
 
 
 _OUTER_SIDES: dict[str, JoinKind] = {"LEFT": "LEFT", "RIGHT": "RIGHT", "FULL": "FULL"}
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What FROM gives: a relation, and the names of its columns."""
-
-    relation: Relation
-    sources: tuple[Source, ...]
-
-    @property
-    def alias(self) -> str | None:
-        """The one name of it; None for a join."""
-        return self.sources[0].alias if len(self.sources) == 1 else None
-
-    @property
-    def aliases(self) -> frozenset[str]:
-        """All names in it."""
-        return frozenset(source.alias for source in self.sources)
 
 
 def table_relation(table: CatalogTable) -> Relation:
@@ -94,7 +76,11 @@ class TableBinder:
         self._hints = hints
 
     def bind(self, select: exp.Expression) -> Bound:
-        """The relation that FROM and the joins after it describe."""
+        """The relation that FROM and the joins after it describe.
+
+        Raises:
+            SqlError: A table or condition means nothing, or is none that we plan.
+        """
         bound = self._item(select.args["from_"].this, 0)
         for join in select.args.get("joins") or ():
             bound = self._join(bound, join)
@@ -145,22 +131,24 @@ class TableBinder:
     def _join(self, left: Bound, join: exp.Expression) -> Bound:
         position = position_of(join, self._fragment)
         width = len(left.relation.row)
-        if isinstance(join.this, (exp.Lateral, exp.Unnest)) or join.args.get("method"):
-            what = join.args.get("method") or join.this.key
-            raise UnsupportedSql(f"{str(what).upper()} JOIN is not supported", position)
+        method = str(join.args.get("method") or "").upper()
+        if isinstance(join.this, (exp.Lateral, exp.Unnest)) or method not in ("", "NATURAL"):
+            raise UnsupportedSql(
+                f"{method or join.this.key.upper()} JOIN is not supported", position
+            )
         right = self._item(join.this, width, is_joined=True)
-        sources = left.sources + right.sources
-        condition = None
-        if join.args.get("using"):
-            condition, sources = self._using(left, right, join, position)
-        elif join.args.get("on") is not None:
-            binder = ExpressionBinder(Scope(sources), self._fragment)
-            condition = binder.condition(join.args["on"])
+        sources, merged = left.sources + right.sources, left.merged + right.merged
         kind = _join_kind(join, position)
+        condition = None
+        if method or join.args.get("using"):
+            condition, sources, merged = merge(left, right, join, kind, position)
+        elif join.args.get("on") is not None:
+            binder = ExpressionBinder(Scope(sources, merged=merged), self._fragment)
+            condition = binder.condition(join.args["on"])
         version = join.this.args.get("version")
         if version is not None:
             relation = self._version_join(left, right, kind, condition, version)
-            return Bound(relation, _adjusted(sources, relation.row))
+            return Bound(relation, _adjusted(sources, relation.row), merged)
         ttl = tuple(
             self._hints.ttl.get(side.alias) if side.alias else None for side in (left, right)
         )
@@ -173,7 +161,7 @@ class TableBinder:
             (ttl[0], ttl[1]),
             bool(self._hints.multi_join) and named <= self._hints.multi_join,
         )
-        return Bound(made, _adjusted(sources, made.row))
+        return Bound(made, _adjusted(sources, made.row), merged)
 
     def _version_join(
         self,
@@ -188,7 +176,9 @@ class TableBinder:
             raise UnsupportedSql("a join FOR anything but SYSTEM_TIME AS OF", position)
         if kind not in ("INNER", "LEFT"):
             raise ValidationError(f"a {kind} join cannot be FOR SYSTEM_TIME AS OF", position)
-        time = ExpressionBinder(Scope(left.sources), self._fragment).rex(version.expression)
+        time = ExpressionBinder(Scope(left.sources, merged=left.merged), self._fragment).rex(
+            version.expression
+        )
         if not isinstance(time, InputRef):
             raise ValidationError(
                 f"Unsupported time travel expression: {to_sql(version.expression)} for the "
@@ -200,28 +190,6 @@ class TableBinder:
                 "FOR SYSTEM_TIME AS OF needs a time attribute of the left table", position
             )
         return VersionJoin(left.relation, right.relation, kind, condition, time)
-
-    def _using(
-        self, left: Bound, right: Bound, join: exp.Expression, position: Position
-    ) -> tuple[Rex | None, tuple[Source, ...]]:
-        """The condition of USING, and the sources with the merged columns hidden."""
-        parts: list[Rex] = []
-        hidden: set[str] = set()
-        for name in (column.name for column in join.args["using"]):
-            sides = [Scope(side.sources).resolve((name,), position) for side in (left, right)]
-            nullable = any(type_of(side).nullable for side in sides)
-            parts.append(call("=", sides, BOOLEAN.with_nullable(nullable)))
-            hidden.add(name)
-        merged = tuple(
-            replace(
-                source,
-                hidden=frozenset(
-                    index for index, name in enumerate(source.row.names) if name in hidden
-                ),
-            )
-            for source in right.sources
-        )
-        return conjunction(parts), left.sources + merged
 
     def _function(self, node: exp.Anonymous, position: Position) -> Relation:
         """TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ..))."""
@@ -298,7 +266,11 @@ def _aliased_row(row: Row, node: exp.Expression, position: Position) -> Row:
 def _moved(bound: Bound, offset: int) -> Bound:
     """The same relation, whose columns begin further right."""
     sources = tuple(replace(each, offset=each.offset + offset) for each in bound.sources)
-    return Bound(bound.relation, sources)
+    merged = tuple(
+        replace(each, places=tuple(place + offset for place in each.places))
+        for each in bound.merged
+    )
+    return Bound(bound.relation, sources, merged)
 
 
 def _renamed(inner: Bound, node: exp.Expression) -> Bound:

@@ -1,12 +1,12 @@
 """From the algebra to the nodes of a plan.
 
 nodes                     what a node is before it is JSON
-convert, calc, lookup, windows      nodes for relations
+convert, calc, lookup, windows, attached      nodes for relations
 keys, monotonicity, ranks           what is known of a node's rows
 changelog                 what each node sends: change_kinds, updates, deletes
 phases, accumulators      mini-batches, local and global aggregation
 sinks, lookup_materialize           what is kept so that changes can be taken back
 connectors                what sources send and sinks take
 node_json                 the JSON of nodes: aggregate_json, join_json, window_json
-schema_json, descriptions the JSON of tables; nodes in words
+schema_json, descriptions the JSON of tables; nodes in words (expression_text)
 """

@@ -10,36 +10,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.sql.errors import UnsupportedSql
+from service.sql.functions import SQUARES
+from service.sql.physical.serializers import knows_serializer, list_snapshot
 from service.sql.terms import AggregateCall, Row
-from service.sql.types import BIGINT, DOUBLE, NUMERIC, STRING
-from state.types import INTEGER_BITS, LogicalType, TypeRoot
+from service.sql.types import BIGINT, DOUBLE, INT, STRING
+from state.types import INTEGER_BITS, NUMBER_ROOTS, LogicalType, TypeRoot, format_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MERGEABLE = frozenset({"COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", "LISTAGG"})
+_OBJECTS = frozenset({"JSON_OBJECTAGG_NULL_ON_NULL", "JSON_OBJECTAGG_ABSENT_ON_NULL"})
+_MERGEABLE = _OBJECTS | {
+    "COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", "LISTAGG", "ARRAY_AGG", "COLLECT", SQUARES,
+}  # fmt: skip
 _BITS = 64
+_CLASSES = "org.apache.flink.table.runtime.functions.aggregate."
+_MAP_VIEW = "org.apache.flink.table.api.dataview.MapView"
 
 
-_COLLECTING = frozenset({"ARRAY_AGG", "COLLECT"})
-
-
-def is_mergeable(call: AggregateCall, *, retracts: bool) -> bool:
+def is_mergeable(call: AggregateCall) -> bool:
     """Whether two accumulators of an aggregate can become one."""
-    del retracts
     return call.function in _MERGEABLE
 
 
-def refuse_phases(calls: Sequence[AggregateCall]) -> None:
+def check_phases(row: Row, calls: Sequence[AggregateCall]) -> None:
     """Refuse two phases where we do not know what the first one sends.
 
     Raises:
-        UnsupportedSql: An aggregate keeps all values, in a class of Flink's own.
+        UnsupportedSql: An aggregate keeps values of a type whose form in Java is not known here.
     """
     for each in calls:
-        if each.function in _COLLECTING:
+        if each.function != "ARRAY_AGG":
+            continue
+        element = row.types[each.arguments[0]]
+        if not knows_serializer(element):
             raise UnsupportedSql(
-                f"{each.function} in two phases is not supported",
+                f"ARRAY_AGG of {format_type(element)} in two phases is not supported",
                 hint="SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'",
             )
 
@@ -130,8 +136,49 @@ def _accumulator(
             return [("listagg", _list_with_retract())]
         case "LISTAGG":
             return [("accDelimiter", STRING), ("concatAcc", STRING)]
+        case "ARRAY_AGG":
+            return [("array_agg", _linked_lists(value))]
+        case "COLLECT":
+            return [("collect", _structured("CollectAggFunction$CollectAccumulator", value, INT))]
+        case function if function in _OBJECTS:
+            kept = _structured("JsonObjectAggFunction$Accumulator", STRING, STRING)
+            return [(function.lower(), kept)]
+        case function if function == SQUARES:
+            return [(function.lower(), _WELFORD)]
         case _:
             return [(call.function.lower(), value)]
+
+
+_WELFORD = LogicalType(
+    TypeRoot.STRUCTURED,
+    children=(BIGINT.with_nullable(False), *[DOUBLE.with_nullable(False)] * 2),
+    field_names=("n", "mean", "m2"),
+    arguments=(f"{_CLASSES}WelfordM2AggFunction$WelfordM2Accumulator",),
+)
+
+
+def _structured(name: str, key: LogicalType, value: LogicalType) -> LogicalType:
+    """An accumulator that is a view of a map."""
+    view = LogicalType(
+        TypeRoot.RAW, children=(key.with_nullable(False), value), arguments=(_MAP_VIEW,)
+    )
+    return LogicalType(
+        TypeRoot.STRUCTURED,
+        children=(view,),
+        field_names=("map",),
+        arguments=(f"{_CLASSES}{name}",),
+    )
+
+
+def _linked_lists(value: LogicalType) -> LogicalType:
+    """An accumulator that is a list of values, and one of those taken back too early."""
+    kept = LogicalType(TypeRoot.RAW, arguments=("java.util.LinkedList", list_snapshot(value)))
+    return LogicalType(
+        TypeRoot.STRUCTURED,
+        children=(kept, kept),
+        field_names=("list", "retractList"),
+        arguments=(f"{_CLASSES}ArrayAggFunction$ArrayAggAccumulator",),
+    )
 
 
 def _average_sum(value: LogicalType) -> LogicalType:
@@ -139,7 +186,7 @@ def _average_sum(value: LogicalType) -> LogicalType:
         return BIGINT
     if value.root is TypeRoot.DECIMAL:
         return LogicalType(TypeRoot.DECIMAL, precision=38, scale=value.scale)
-    assert value.root in NUMERIC, "an average is of numbers"
+    assert value.root in NUMBER_ROOTS, "an average is of numbers"
     return DOUBLE
 
 
@@ -155,7 +202,7 @@ def _map_view(key: LogicalType, *, calls: int, retracts: bool) -> LogicalType:
     return LogicalType(
         TypeRoot.RAW,
         children=(key, value),
-        arguments=("org.apache.flink.table.api.dataview.MapView",),
+        arguments=(_MAP_VIEW,),
     )
 
 
@@ -165,7 +212,7 @@ def _extreme(function: str, value: LogicalType) -> LogicalType:
     view = LogicalType(
         TypeRoot.RAW,
         children=(value.with_nullable(False), BIGINT),
-        arguments=("org.apache.flink.table.api.dataview.MapView",),
+        arguments=(_MAP_VIEW,),
     )
     return LogicalType(
         TypeRoot.STRUCTURED,

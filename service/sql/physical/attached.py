@@ -80,6 +80,9 @@ def window_join(relation: Join, keys: JoinKeys, convert: Convert) -> Node | None
         relation: The join.
         keys: What it compares, the edges of windows among it.
         convert: Gives the nodes of a side.
+
+    Raises:
+        PlanningError: The windows are of processing time.
     """
     windows = joined_windows(relation)
     if windows is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from operators.changelog import RowKind
 from service.sql.errors import PlanningError
-from service.sql.physical.connectors import source_mode
+from service.sql.physical.connectors import could_insert_only, source_mode
 from service.sql.physical.descriptions import describe
 from service.sql.physical.nodes import (
     INSERT_ONLY,
@@ -53,7 +53,11 @@ def with_kinds(node: Node, options: Options) -> Node:
 
 
 def require_inserts(node: Node, requester: str) -> None:
-    """Refuse updates and deletes that reach a node that takes none."""
+    """Refuse updates and deletes that reach a node that takes none.
+
+    Raises:
+        PlanningError: Some do; the hint names the option of a source that could do without.
+    """
     changes = node.changes
     if changes.is_insert_only:
         return
@@ -67,8 +71,16 @@ def require_inserts(node: Node, requester: str) -> None:
         source = next(each for each in source.inputs if not each.changes.is_insert_only)
     raise PlanningError(
         f"{requester} doesn't support consuming {' and '.join(kinds)} changes which is produced "
-        f"by node {describe(source)}"
+        f"by node {describe(source)}",
+        hint=_hint(source),
     )
+
+
+def _hint(source: Node) -> str:
+    """What the user may do where a node is given changes that it does not take."""
+    if not isinstance(source.spec, ScanSpec) or not could_insert_only(source.spec.table):
+        return ""
+    return f"if {source.spec.table.names[-1]} has inserts only, give it 'changelog-mode' = 'I'"
 
 
 def _kinds_of(node: Node, options: Options) -> Changes:

@@ -25,6 +25,18 @@ def source_mode(table: CatalogTable) -> ChangelogMode:
     return options_mode(table.options)
 
 
+def could_insert_only(table: CatalogTable) -> bool:
+    """Whether a source carries all kinds only because its option `changelog-mode` is not given."""
+    is_declared = bool(table.options.get("changelog-mode"))
+    return not is_declared and _is_ours(table) and not source_mode(table).is_insert_only
+
+
+def _is_ours(table: CatalogTable) -> bool:
+    """Whether the lines say their kinds, in our format; those of others carry what they carry."""
+    is_changelog = table.options.get("format", "").startswith("changelog-json")
+    return is_changelog or table.options.get("connector") == "ingress"
+
+
 def is_upsert_source(table: CatalogTable) -> bool:
     """Whether a source sends what a row becomes, and never what it was."""
     kinds = source_mode(table).kinds

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from service.plan.rex import InputRef
+from service.plan.rex import Call, InputRef
 from service.sql.algebra import (
     Aggregate,
     Expand,
@@ -289,10 +289,10 @@ def exchange(below: Node, keys: tuple[int, ...]) -> Node:
 def join_keys(kind: JoinKind, parts: list[Rex], width: int) -> JoinKeys:
     """What a join compares, of its condition's parts."""
     pairs, rest = equal_columns(parts, width)
-    distinct = [part for part in parts if getattr(part, "name", "") == "IS NOT DISTINCT FROM"]
+    null_safe = any(isinstance(p, Call) and p.name == "IS NOT DISTINCT FROM" for p in parts)
     left = tuple(pair[0] for pair in pairs)
     right = tuple(pair[1] for pair in pairs)
-    filters = tuple(not distinct for _ in pairs)
+    filters = tuple(not null_safe for _ in pairs)
     return JoinKeys(kind, left, right, filters, conjunction(rest))
 
 

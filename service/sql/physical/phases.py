@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from service.sql.physical.accumulators import (
     buffer_columns,
+    check_phases,
     count_star_at,
     is_mergeable,
     local_columns,
-    refuse_phases,
 )
 from service.sql.physical.monotonicity import retractions
 from service.sql.physical.nodes import (
@@ -84,9 +84,9 @@ def _two_phases(node: Node) -> Node:
         return made
     below = made.input.input
     retracts = not below.changes.is_insert_only
-    refuse_phases(spec.calls)
-    if not all(is_mergeable(call, retracts=retracts) for call in spec.calls):
+    if not all(map(is_mergeable, spec.calls)):
         return made
+    check_phases(below.row, spec.calls)
     # Asked of the plan as it was: phases below hide what only grows.
     own = retractions(node, spec)
     row = local_columns(below.row, spec.grouping, spec.calls, retracts=retracts, call_retracts=own)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from service.plan.rex import InputRef, Rex
 from service.sql.algebra import Aggregate, Filter, Project, Relation, WindowTable
-from service.sql.physical.accumulators import is_mergeable, local_columns, refuse_phases
+from service.sql.physical.accumulators import check_phases, is_mergeable, local_columns
 from service.sql.physical.calc import calc
 from service.sql.physical.nodes import ExchangeSpec, Node, WindowAggregateSpec, rebuilt
 from service.sql.rex import column_of, conjunction, conjuncts, inputs_of_all, ref, substitute
@@ -51,10 +51,8 @@ def window_aggregate(
     grouping = tuple(_place(outputs[position], places) for position in plain)
     calls = tuple(
         replace(
-            call,
-            name=name,
-            arguments=tuple(_place(outputs[each], places) for each in call.arguments),
-            filter=None if call.filter is None else _place(outputs[call.filter], places),
+            call.over(lambda each: _place(outputs[each], places)),
+            name=None if call.name is None else name,
         )
         for call, name in zip(
             relation.calls, relation.row.names[len(relation.grouping) :], strict=True
@@ -65,7 +63,7 @@ def window_aggregate(
     made_row = Row(
         (
             *(below.row.names[column] for column in grouping),
-            *(call.name or "" for call in calls),
+            *(call.name or f"$f{len(grouping) + at}" for at, call in enumerate(calls)),
             *properties,
         ),
         (
@@ -152,11 +150,10 @@ def phases(single: WindowAggregateSpec, below: Node, row: Row, options: Options)
         and single.window.kind != "SESSION"
         and options.text("table.optimizer.agg-phase-strategy", "AUTO") != "ONE_PHASE"
     )
-    if is_two:
-        refuse_phases(single.calls)
-    if not is_two or not all(is_mergeable(call, retracts=False) for call in single.calls):
+    if not is_two or not all(map(is_mergeable, single.calls)):
         sent = Node(ExchangeSpec(single.grouping), (below,), below.row)
         return Node(single, (sent,), row)
+    check_phases(below.row, single.calls)
     local_row = _local_row(below.row, single)
     local = Node(replace(single, phase="local"), (below,), local_row)
     keys = tuple(range(len(single.grouping)))

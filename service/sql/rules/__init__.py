@@ -17,13 +17,16 @@ from service.sql.rules.merge_joins import merge_joins
 from service.sql.rules.merge_projections import merge_projections
 from service.sql.rules.propagate_constants import propagate_constants
 from service.sql.rules.prune_columns import prune_columns
+from service.sql.rules.prune_empty import prune_empty
 from service.sql.rules.push_aggregates import push_aggregates
 from service.sql.rules.push_filters import push_filters
 from service.sql.rules.push_join_expressions import push_join_expressions
 from service.sql.rules.recognize_rank import recognize_rank
 from service.sql.rules.reduce_averages import reduce_averages
+from service.sql.rules.reduce_deviations import reduce_deviations
 from service.sql.rules.remove_joins import remove_joins
 from service.sql.rules.split_distinct import split_distinct
+from service.sql.rules.wrap_json_arguments import wrap_json_arguments
 
 if TYPE_CHECKING:
     from service.sql.algebra import Relation
@@ -40,6 +43,7 @@ class Rule(Protocol):
 BEFORE: tuple[Rule, ...] = (
     merge_projections,  # first: what only renames is no operator, and hides none
     push_filters,  # early: a condition must stand right above what it can turn into something else
+    prune_empty,  # needs conditions where they are asked; what has no rows is nobody's concern
     recognize_rank,  # needs the condition above ROW_NUMBER; else the function becomes an Over
     push_filters,  # conditions that waited above ROW_NUMBER
     extract_over,  # what is left of OVER; from here on projections are plain
@@ -57,7 +61,10 @@ NARROWING: tuple[Rule, ...] = (
     prune_columns,  # projections appear below joins and ranks
     merge_projections,  # those that pruning put above others
     lift_projections,  # after pruning: it takes back what pruning put below sorts
+    reduce_deviations,  # before averages: it takes them along
     reduce_averages,  # looks at the calls that are left
+    wrap_json_arguments,  # adds columns, which pruning would take back
+    merge_projections,  # what was added above projections
 )
 AFTER: tuple[Rule, ...] = (
     materialize_time,  # last of those that add expressions

@@ -79,14 +79,7 @@ def _expanded(aggregate: Aggregate, sets: tuple[frozenset[int], ...]) -> Aggrega
     expanded = Expand(aggregate.input, aggregate.grouping, sets, copies)
     number = len(aggregate.input.row)
     places = {each: number + 1 + at for at, each in enumerate(copies)}
-    calls = tuple(
-        replace(
-            each,
-            arguments=tuple(places.get(column, column) for column in each.arguments),
-            filter=None if each.filter is None else places.get(each.filter, each.filter),
-        )
-        for each in aggregate.calls
-    )
+    calls = tuple(each.over(lambda at: places.get(at, at)) for each in aggregate.calls)
     grouping = (*aggregate.grouping, number)
     return replace(aggregate, input=expanded, grouping=grouping, calls=calls, sets=())
 

@@ -67,12 +67,7 @@ def _above_aggregate(aggregate: Aggregate, project: Project) -> Relation:
         return aggregate
     grouping = tuple(sorted(columns[each] for each in aggregate.grouping))
     calls = tuple(
-        replace(
-            call,
-            name=name,
-            arguments=tuple(columns[each] for each in call.arguments),
-            filter=None if call.filter is None else columns[call.filter],
-        )
+        replace(call.over(columns.__getitem__), name=name)
         for call, name in zip(
             aggregate.calls, aggregate.row.names[len(aggregate.grouping) :], strict=True
         )

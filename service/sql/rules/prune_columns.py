@@ -230,8 +230,7 @@ def _prune_version_join(
 
 
 def _is_proctime(join: VersionJoin) -> bool:
-    kind = getattr(join.time, "type", None)
-    return kind is not None and kind.time_attribute == PROCTIME.time_attribute
+    return type_of(join.time).time_attribute == PROCTIME.time_attribute
 
 
 def _versioned(relation: Relation) -> set[int]:

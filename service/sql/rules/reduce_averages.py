@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.sql import types
-from service.sql.algebra import Aggregate, Project, Relation, inputs, with_inputs
+from service.sql.algebra import Aggregate, GroupWindows, Project, Relation, inputs, with_inputs
 from service.sql.functions import aggregate_type
 from service.sql.rex import call, literal, ref, type_of
 from service.sql.terms import AggregateCall
@@ -49,11 +49,11 @@ def _reduced(aggregate: Aggregate) -> Relation:
         if each.function not in ("AVG", "SUM"):
             parts.append((each, place(each), -1))
             continue
-        total = place(_sum(each, aggregate))
+        total = place(sum_call(each, aggregate))
         count = (
             -1
             if each.function == "SUM" and not each.type.nullable
-            else place(_count(each, aggregate))
+            else place(count_call(each, aggregate))
         )
         parts.append((each, total, count))
     if len(calls) >= len(aggregate.calls):
@@ -65,26 +65,28 @@ def _reduced(aggregate: Aggregate) -> Relation:
         value: Rex = ref(width + first, row.types[width + first])
         if old.function in ("AVG", "SUM"):
             counted = None if second < 0 else ref(width + second, row.types[width + second])
-            value = _value(old, value, counted)
+            value = value_of(old, value, counted)
         outputs.append(value)
     return Project(inner, tuple(outputs), aggregate.row.names)
 
 
-def _sum(average: AggregateCall, aggregate: Aggregate) -> AggregateCall:
+def sum_call(average: AggregateCall, aggregate: Aggregate | GroupWindows) -> AggregateCall:
+    """The sum of what a call adds up, which is 0 for no values."""
     given = [aggregate.input.row.types[each] for each in average.arguments]
     made = aggregate_type("$SUM0", given, may_be_empty=False)
     name = average.name if average.function == "SUM" else None
     return replace(average, function="$SUM0", type=made, name=name)
 
 
-def _count(average: AggregateCall, aggregate: Aggregate) -> AggregateCall:
+def count_call(average: AggregateCall, aggregate: Aggregate | GroupWindows) -> AggregateCall:
+    """How many values a call adds up."""
     given = [aggregate.input.row.types[each] for each in average.arguments]
     arguments = average.arguments if types.any_nullable(given) or average.is_distinct else ()
     made = types.BIGINT.with_nullable(False)
     return AggregateCall("COUNT", arguments, made, None, average.filter, average.is_distinct)
 
 
-def _value(old: AggregateCall, total: Rex, count: Rex | None) -> Rex:
+def value_of(old: AggregateCall, total: Rex, count: Rex | None) -> Rex:
     """NULL for no values, else the sum, or the sum by the count."""
     summed = total
     if count is not None and old.type.nullable:

@@ -222,7 +222,7 @@ def test_a_year_that_rows_cannot_hold_ends_the_query() -> None:
 TIMES = {
     "DATE": (dt.date(2020, 2, 29), "2020-02-29"),
     "TIME(3)": (dt.time(13, 14, 15, 678_000), "13:14:15.678"),
-    "TIMESTAMP(6)": (dt.datetime(2020, 2, 29, 13, 14, 15, 678_901), "2020-02-29 13:14:15.678901"),  # noqa: DTZ001
+    "TIMESTAMP(6)": (dt.datetime(2020, 2, 29, 13, 14, 15, 678_901), "2020-02-29 13:14:15.678901"),  # noqa: DTZ001 - it has no zone
     "TIMESTAMP_LTZ(6)": (
         dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC),
         "1969-12-31 23:59:59.999999",

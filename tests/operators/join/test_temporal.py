@@ -88,7 +88,8 @@ def test_a_version_may_say_that_there_is_none() -> None:
     harness = OperatorHarness.on_heap(spec())
     steps: Steps = [rate(100, 2), rate(100, 4, RowKind.DELETE), order(1, 3), order(2, 4)]
     assert shown(harness.run([*steps, Watermark(5)])) == [("+I", 1, 100), ("+I", 2, None)]
-    assert harness.stored_names() == set()
+    late: Steps = [rate(90, 3), order(3, 6), Watermark(6)]
+    assert shown(harness.run(late)) == [("+I", 3, None)], "an older version came too late"
 
 
 def test_a_later_version_of_the_same_time_replaces_it() -> None:
@@ -116,6 +117,14 @@ def test_a_late_row_waits_for_the_next_watermark() -> None:
     assert harness.run([order(1, 3), order(2, 5)]) == []
     assert harness.run([rate(120, 4)]) == []
     assert shown(harness.run([Watermark(7)])) == [("+I", 1, None), ("+I", 2, 110)]
+
+
+def test_a_late_row_meets_the_version_before_while_no_row_was_released_since() -> None:
+    harness = OperatorHarness.on_heap(spec())
+    steps: Steps = [rate(100, 8), order(1, 8), rate(110, 13), Watermark(10)]
+    assert shown(harness.run(steps)) == [("+I", 1, 100)]
+    assert harness.run([Watermark(15), order(2, 12)]) == []
+    assert shown(harness.run([Watermark(17)])) == [("+I", 2, 100)]
 
 
 def test_rows_without_a_key_meet_nothing_in_their_time() -> None:
@@ -196,8 +205,8 @@ def expected(steps: Steps, join_type: str) -> list[tuple[str, object, object]]:
         if not isinstance(each, Of) or each.input == 1:
             continue
         number, cur, time = each.change.row
-        times = [v for k, v in versions if k == cur and v <= time and cur]  # type: ignore[operator]
-        version = versions[cur, max(times)] if times else None  # type: ignore[type-var]
+        times = [v for k, v in versions if k == cur and v <= time and cur]
+        version = versions[cur, max(times)] if times else None
         if version is not None and not version.kind.is_retraction:
             found.append((each.change.kind.short, number, version.row[0]))
         elif join_type == "LEFT":

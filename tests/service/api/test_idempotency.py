@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
+from service.api.errors import PlannerBusy, StatementFailed
+from service.api.idempotency import Idempotency
 from service.settings import LimitSettings
 from tests.service.api.test_pipelines import PATH, body
 from tests.service.test_app import assert_problem
 
 if TYPE_CHECKING:
     import redis
+    from starlette.responses import Response
 
     from tests.service.app_client import AppClient
 
@@ -86,3 +90,27 @@ def test_a_key_of_another_form_is_refused(app: AppClient, key: Any) -> None:
     answer = app.post(PATH, body(), headers={"Idempotency-Key": key})
 
     assert_problem(answer, 422, "invalid-request")
+
+
+def test_an_answer_that_is_kept_says_when_to_come_again(redis_client: redis.Redis) -> None:
+    """A script may have done something before a statement found the planner busy."""
+
+    async def fails() -> Response:
+        failure = StatementFailed("a statement failed", statement=2, results=[])
+        failure.took_effect = True
+        raise failure from PlannerBusy("too much is planned")
+
+    async def main() -> Response:
+        limits = LimitSettings(retry_after_ms=7_000)
+        key = Idempotency(
+            redis_client, limits, "k", "tailrace:idempotency:k", fingerprint="f", request_id="r"
+        )
+        with pytest.raises(StatementFailed):
+            await key.run(fails)
+        return await key.run(fails)
+
+    again = anyio.run(main)
+
+    assert again.status_code == 503
+    assert again.headers["retry-after"] == "7"
+    assert again.headers["idempotency-replayed"] == "true"

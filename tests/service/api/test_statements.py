@@ -398,7 +398,7 @@ def test_a_session_is_forgotten_when_nobody_uses_it(
     run(app, TABLES, session="a")
 
     left_ms = redis_client.pttl("tailrace:sql-session:{a}")
-    assert 50_000 < left_ms <= 60_000  # type: ignore[operator]  # redis-py types sync and async as one
+    assert 50_000 < left_ms <= 60_000
 
 
 def test_secrets_of_a_session_are_masked(app: AppClient) -> None:

@@ -186,7 +186,7 @@ def test_a_mode_knows_its_kinds() -> None:
     with pytest.raises(ValueError, match="'X' is none"):
         ChangelogMode.of("I,X")
     with pytest.raises(ValueError, match="none of INSERT"):
-        ChangelogMode.named([["INSERT"]])  # type: ignore[list-item]
+        ChangelogMode.named([["INSERT"]])
 
 
 def truncated(document: dict[str, Any]) -> list[Finding]:

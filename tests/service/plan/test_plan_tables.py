@@ -154,7 +154,7 @@ def test_identifiers(text: str, names: tuple[str, ...] | None) -> None:
                 "resolvedTable": {
                     "schema": {
                         "columns": [{"name": "a", "dataType": "INT"}],
-                        "primaryKey": {"name": "PK", "columns": ["b"]},
+                        "primaryKey": {"name": "PK", "type": "PRIMARY_KEY", "columns": ["b"]},
                     }
                 },
             },

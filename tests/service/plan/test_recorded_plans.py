@@ -67,12 +67,12 @@ def test_the_changelog_modes_are_those_that_flink_infers(entry: dict[str, Any]) 
     plan = load_plan(entry["plan"])
     section = entry["explain"].partition("== Optimized Physical Plan With Advice ==")[2]
     theirs = [
-        (_ROOT.match(line)[1], mode[1].replace("PD", "D"))  # type: ignore[index]
+        (_ROOT.match(line)[1], mode[1].replace("PD", "D"))
         for line in re.split(r"\n(?:No available|advice\[|==)", section)[0].splitlines()
         if (mode := re.search(r"changelogMode=\[([^\]]*)\]", line))
     ]
     ours = [
-        (_ROOT.match(line)[1], re.search(r"(?:emits|takes)=\[([^\]]*)\]", line)[1])  # type: ignore[index]
+        (_ROOT.match(line)[1], re.search(r"(?:emits|takes)=\[([^\]]*)\]", line)[1])
         for line in _tree(explain(plan).text)
         if "Reused(" not in line
     ]
@@ -81,7 +81,7 @@ def test_the_changelog_modes_are_those_that_flink_infers(entry: dict[str, Any]) 
         return
 
     for node in plan.sinks:
-        assert modes[node.id] == node.view.input_changelog_mode  # type: ignore[union-attr]
+        assert modes[node.id] == node.view.input_changelog_mode
     if "Reused(" not in explain(plan).text:
         # Flink gives a sink no mode, since it emits nothing.
         assert [mode for _, mode in ours[1:]] == [mode for _, mode in theirs[1:]]

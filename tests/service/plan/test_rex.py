@@ -53,7 +53,6 @@ def test_a_call_keeps_name_version_syntax_and_places() -> None:
     [
         ({"internalName": "$IS NOT NULL$1"}, "IS NOT NULL", 1, "built-in"),
         ({"internalName": "$$SCALAR_QUERY$1"}, "$SCALAR_QUERY", 1, "built-in"),
-        ({"internalName": "odd"}, "odd", None, "built-in"),
         ({"catalogName": "`c`.`d`.`f`"}, "`c`.`d`.`f`", None, "catalog"),
         ({"catalogName": "`c`.`d`.`f`", "class": "a.F"}, "`c`.`d`.`f`", None, "catalog"),
         ({"class": "a.F"}, "a.F", None, "class"),
@@ -110,7 +109,7 @@ def test_older_plans_say_whether_null_is_contained(more: dict[str, Any], null_as
 
 def test_the_other_kinds_are_read() -> None:
     symbol = {"kind": "LITERAL", "symbol": "TRIM", "value": "BOTH"}
-    symbol["type"] = {"type": "SYMBOL", "nullable": False}  # type: ignore[assignment]
+    symbol["type"] = {"type": "SYMBOL", "nullable": False}
     argument = {"kind": "TABLE_ARG_CALL", "inputIndex": 0, "partitionKeys": [1], "type": "INT"}
     pattern = {"kind": "PATTERN_INPUT_REF", "alpha": "A", "inputIndex": 1, "type": "INT"}
     correl = {"kind": "CORREL_VARIABLE", "correl": "$cor0", "type": "ROW<`a` INT>"}
@@ -172,6 +171,8 @@ def test_a_value_of_another_type_is_refused(value: Any, type_text: str) -> None:
 
 
 BROKEN = [
+    ({"kind": "CALL", "internalName": "odd", "operands": []}, "/x/internalName"),
+    ({"kind": "CALL", "syntax": "binary", "internalName": "$=$1"}, "/x/syntax"),
     (5, "/x"),
     ({}, "/x/kind"),
     ({"kind": "RANGE_REF"}, "/x/kind"),

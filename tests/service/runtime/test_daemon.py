@@ -31,7 +31,7 @@ def _preloaded() -> dict[str, object]:
 def test_preload_imports_all_that_workers_need_and_freezes_it() -> None:
     found = _preloaded()
 
-    modules = set(found["modules"])  # type: ignore[call-overload]
+    modules = set(found["modules"])
     assert found["failed"] == []
     assert {"numpy", "pyarrow.compute", "redis", "pyspark.worker"} <= modules
     assert {"state.backends", "operators.wire", "operators.worker"} <= modules

@@ -76,9 +76,9 @@ SHOWN: list[tuple[str, Any]] = [
     ("TIME(3)", dt.time(5, 15, 0, 250_000)),
     ("TIMESTAMP(6)", dt.datetime(2013, 1, 1, 5, 15, 0, 1)),  # noqa: DTZ001 - it has no zone
     ("TIMESTAMP_LTZ(3)", dt.datetime(2013, 1, 1, 5, 15, tzinfo=dt.UTC)),
-    ("ARRAY<TIMESTAMP(0)>", [dt.datetime(2013, 1, 1), None]),  # noqa: DTZ001
+    ("ARRAY<TIMESTAMP(0)>", [dt.datetime(2013, 1, 1), None]),  # noqa: DTZ001 - it has no zone
     ("MAP<STRING, DATE>", [("T", dt.date(2013, 1, 1))]),
-    ("ROW<`a` INT, `b` TIMESTAMP(0)>", (1, dt.datetime(2013, 1, 1))),  # noqa: DTZ001
+    ("ROW<`a` INT, `b` TIMESTAMP(0)>", (1, dt.datetime(2013, 1, 1))),  # noqa: DTZ001 - it has no zone
     ("INT", None),
 ]
 

@@ -125,7 +125,7 @@ def test_there_is_room_again_when_sessions_have_gone(
 def test_what_is_not_ours_is_told(sessions: SqlSessions, redis_client: redis.Redis) -> None:
     for field, value in ((b"object:x", b"{}"), (b'object:["a"]', b"{}"), (b"object:", b"")):
         redis_client.delete(session_key("s"))
-        redis_client.hset(session_key("s"), field, value)  # type: ignore[arg-type]  # bytes will do
+        redis_client.hset(session_key("s"), field, value)
         with pytest.raises(RegistryCorrupt):
             sessions.load("s")
 

@@ -6,10 +6,10 @@ import orjson
 import pytest
 
 from service.api.body_guard import json_depth
+from service.deadline import time_limit
 from service.settings import LimitSettings
 from service.sql import SqlTimeout, SqlTooLarge, UnsupportedSql, compile_script
 from service.sql.binder.grouping_sets import SETS_MAX
-from service.sql.deadline import time_limit
 from service.sql.dialect import DEPTH_MAX, TOKENS_MAX
 from service.sql.rex import PARTS_MAX
 from service.sql.script import parse_with_text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.sql import UnsupportedSql, ValidationError
-from service.sql.deadline import time_limit
+from service.deadline import time_limit
+from service.sql import PlanningError, UnsupportedSql, ValidationError, compile_script
 from tests.service.sql.scripts import WITH, plan
 
 TIMED = (
@@ -81,3 +81,25 @@ def test_a_cube_of_many_columns_is_refused_at_once() -> None:
     table = f"CREATE TABLE wide ({columns}) WITH ({WITH} = 'I');"
     with time_limit(5), pytest.raises(UnsupportedSql, match="more than 64 sets"):
         plan(table + f"INSERT INTO snk SELECT c0 FROM wide GROUP BY CUBE({', '.join(names)})")
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ("'connector' = 'ingress', 'format' = 'changelog-json'", "live has inserts only"),
+        ("'connector' = 'ingress', 'format' = 'changelog-json', 'changelog-mode' = 'I,UB,UA'", ""),
+        ("'connector' = 'kafka', 'format' = 'debezium-json'", ""),
+    ],
+)
+def test_a_source_that_could_do_without_updates_is_told_the_option(options: str, hint: str) -> None:
+    top = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY id) AS n"
+    windows = "TUMBLE(TABLE live, DESCRIPTOR(at), INTERVAL '1' MINUTE)"
+    declared = f"""
+    CREATE TABLE live (id INT, at TIMESTAMP(3), WATERMARK FOR at AS at) WITH ({options});
+    CREATE TABLE gone (id INT) WITH ('connector' = 'blackhole');
+    INSERT INTO gone SELECT id FROM (SELECT id, {top} FROM TABLE({windows})) WHERE n <= 3;
+    """
+    with pytest.raises(PlanningError, match="doesn't support consuming update") as caught:
+        compile_script(declared)
+    assert hint in caught.value.hint
+    assert ("'changelog-mode' = 'I'" in caught.value.hint) is bool(hint)

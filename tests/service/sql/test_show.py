@@ -100,7 +100,7 @@ def test_a_table_is_shown_as_the_statement_that_makes_it() -> None:
     first.run_script(SCRIPT)
     name = ("default_catalog", "default_database", "Orders")
     made, given_table = again.catalogue.objects[name], first.catalogue.objects[name]
-    assert create_table_text(made) == create_table_text(given_table) == text  # type: ignore[arg-type]  # both are tables
+    assert create_table_text(made) == create_table_text(given_table) == text
 
 
 def test_secrets_are_masked() -> None:

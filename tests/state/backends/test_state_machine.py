@@ -130,12 +130,12 @@ class Model:
             case HashAdd(name, field, by):
                 self.hashes[name][field] = b"%d" % (int(self.hashes[name].get(field, 0)) + by)
             case SortedPut(name, pairs) if name == L:
-                self.members.update(pairs[1::2])  # type: ignore[arg-type]
+                self.members.update(pairs[1::2])
             case LexRemove(_, low, high):
                 self.members = {m for m in self.members if not within(m, low, high)}
             case SortedPut(_, pairs):
                 for at in range(0, len(pairs), 2):
-                    self.scores[pairs[at + 1]] = float(pairs[at])  # type: ignore[index]
+                    self.scores[pairs[at + 1]] = float(pairs[at])
             case ScoreRemove(_, most):
                 self.scores = {k: v for k, v in self.scores.items() if v > most}
             case SortedRemove(_, members):

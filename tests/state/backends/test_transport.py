@@ -377,7 +377,7 @@ def test_settings_hide_the_password() -> None:
 @pytest.mark.parametrize("name", ["connect_timeout_ms", "socket_timeout_ms", "attempts_max"])
 def test_limits_begin_at_one(name: str) -> None:
     with pytest.raises(ValueError, match="begin at 1"):
-        ClientSettings("redis://localhost", **{name: 0})  # type: ignore[arg-type]
+        ClientSettings("redis://localhost", **{name: 0})
 
 
 def test_a_process_shares_a_transport_for_each_incarnation(redis_server: RedisServer) -> None:

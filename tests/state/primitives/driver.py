@@ -10,15 +10,19 @@ from state.descriptors import (
     AggregatingDescriptor,
     ListDescriptor,
     MapDescriptor,
+    MultisetDescriptor,
     ReducingDescriptor,
+    SortedMapDescriptor,
     StateDescriptor,
     ValueDescriptor,
 )
 from state.execution.sync import run_now
+from state.lexicographic import LexicographicCodec
 from state.registry import register_states
 from state.testing.sessions import SessionStand
 from state.testing.stand import NODE
 from state.ttl import DISABLED, TtlClock
+from state.types import parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -53,6 +57,8 @@ def add(one: int, other: int) -> int:
 
 
 FROM_THREE = FromThree()
+ORDERED = LexicographicCodec([parse_type("BIGINT NOT NULL")])
+"""User keys of sorted maps: tuples of one integer."""
 
 
 def descriptor(kind: str, ttl: TtlConfig = DISABLED, name: str = "state") -> StateDescriptor:
@@ -63,6 +69,10 @@ def descriptor(kind: str, ttl: TtlConfig = DISABLED, name: str = "state") -> Sta
             return ListDescriptor(name=name, codec=JSON, ttl=ttl)
         case "map":
             return MapDescriptor(name=name, key_codec=JSON, codec=JSON, ttl=ttl)
+        case "sorted_map":
+            return SortedMapDescriptor(name=name, key_codec=ORDERED, codec=JSON, ttl=ttl)
+        case "multiset":
+            return MultisetDescriptor(name=name, codec=JSON, ttl=ttl)
         case "reducing":
             return ReducingDescriptor(name=name, codec=JSON, reduce=add, ttl=ttl)
         case _:

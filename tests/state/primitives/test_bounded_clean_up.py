@@ -12,19 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from state.descriptors import JSON, MultisetDescriptor, SortedMapDescriptor
 from state.execution.sync import run_now
-from state.lexicographic import LexicographicCodec
 from state.testing.sessions import LAYOUTS
 from state.testing.stand import heap_stand
 from state.ttl import Cleanup, TimeCharacteristic, TtlConfig, UpdateType, Visibility
-from state.types import parse_type
 from tests.state.primitives.driver import Driver, descriptor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-
-    from state.descriptors import StateDescriptor
 
 TODAY_MS = 1_767_225_600_000
 TTL_MS = 50
@@ -62,16 +57,8 @@ OPERATIONS: dict[str, list[Operation]] = {
 }
 
 
-def described(kind: str, ttl: TtlConfig) -> StateDescriptor:
-    if kind == "sorted_map":
-        keys = LexicographicCodec([parse_type("BIGINT NOT NULL")])
-        return SortedMapDescriptor(name="state", key_codec=keys, codec=JSON, ttl=ttl)
-    if kind == "multiset":
-        return MultisetDescriptor(name="state", codec=JSON, ttl=ttl)
-    return descriptor(kind, ttl)
-
-
 def any_ttl(chance: random.Random) -> TtlConfig:
+    incremental = chance.choice([0, 1, 3])
     return TtlConfig(
         TTL_MS,
         chance.choice([each for each in UpdateType if each is not UpdateType.DISABLED]),
@@ -79,7 +66,8 @@ def any_ttl(chance: random.Random) -> TtlConfig:
         chance.choice([TimeCharacteristic.PROCESSING, TimeCharacteristic.EVENT_BY_PROCESSING]),
         Cleanup(
             background_keys_max=chance.choice([5, 17, 25, 100]),
-            incremental_entries=chance.choice([0, 1, 3]),
+            incremental_entries=incremental,
+            incremental_on_record=incremental > 0 and chance.random() < 0.5,
             by_timer=chance.random() < 0.2,
         ),
     )
@@ -91,7 +79,7 @@ def any_ttl(chance: random.Random) -> TtlConfig:
 def test_all_that_is_expired_leaves(kind: str, layout: str, seed: int) -> None:
     chance = random.Random(seed)
     ttl = any_ttl(chance)
-    state = Driver(heap_stand(), described(kind, ttl), LAYOUTS[layout])
+    state = Driver(heap_stand(), descriptor(kind, ttl), LAYOUTS[layout])
     now_ms = TODAY_MS
     for _ in range(EPOCHS):
         now_ms += chance.choice([0, 1, 5, 10, 20, 60])

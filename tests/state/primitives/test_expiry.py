@@ -10,11 +10,17 @@ from state.backends.interface import HashScan, SortedRange
 from state.descriptors import JSON
 from state.execution.sync import run_now
 from state.testing.sessions import LAYOUTS
-from state.ttl import Cleanup, TimeCharacteristic, TtlClock, TtlConfig, UpdateType, Visibility
+from state.ttl import Cleanup, TimeCharacteristic, TtlClock, TtlConfig, Visibility
 from tests.state.primitives.driver import Driver, Operation, descriptor
 
 if TYPE_CHECKING:
     from state.testing.stand import Stand
+
+
+async def fill_multiset(state: Any) -> None:
+    for row in (1, 2, 3):
+        await state.append(row)
+
 
 FILL: dict[str, Operation] = {
     "value": lambda s: s.update(1),
@@ -22,7 +28,11 @@ FILL: dict[str, Operation] = {
     "aggregating": lambda s: s.add(1),
     "list": lambda s: s.add_all([1, 2, 3]),
     "map": lambda s: s.put_all({1: 1, 2: 2, 3: None}),
+    "sorted_map": lambda s: s.put((1,), [1, 2, 3]),
+    "multiset": lambda s: fill_multiset(s),
 }
+ELEMENTS = {kind: 1 if kind in ("value", "reducing", "aggregating") else 3 for kind in FILL}
+"""How many elements that gives a key."""
 KINDS = pytest.mark.parametrize("kind", FILL)
 BOTH = pytest.mark.parametrize("layout", LAYOUTS)
 
@@ -44,7 +54,7 @@ def test_an_epoch_without_a_record_removes_what_is_due(
     state = driver(stand, kind, layout)
     for ms, key in ((0, "a"), (10, "b"), (20, "c")):
         state.at(ms, FILL[kind], key=key)
-    elements = 1 if kind not in ("list", "map") else 3
+    elements = ELEMENTS[kind]
 
     assert state.clean(99) == 0
     assert state.clean(110) == 2 * elements
@@ -99,12 +109,12 @@ def test_what_an_epoch_refreshed_stays(stand: Stand, layout: str) -> None:
     assert due(state) == [(b'["k"]', 100.0)]
 
 
-@pytest.mark.parametrize("kind", ["value", "map"])
+@KINDS
 def test_the_background_is_bounded_and_takes_the_oldest_first(stand: Stand, kind: str) -> None:
     state = driver(stand, kind, "packed", cleanup=Cleanup(background_keys_max=4))
     for ms in range(10):
         state.at(ms, FILL[kind], key=f"k{ms}")
-    elements = 1 if kind == "value" else 3
+    elements = ELEMENTS[kind]
 
     assert [state.clean(500) for _ in range(4)] == [4 * elements, 4 * elements, 2 * elements, 0]
     assert state.names() == []
@@ -160,6 +170,87 @@ def test_incremental_clean_up_is_paid_for_by_accesses(stand: Stand) -> None:
         return session.statistics().cleaned
 
     assert [access(0), access(1), access(3), access(9)] == [0, 2, 6, 2]
+    assert state.names() == []
+
+
+def paid_for(state: Driver, records: list[int], accesses: list[int]) -> int:
+    """What an epoch removes, which makes keys of these groups current, and accesses in these."""
+    session = state.session(500)
+    handle = state.handle(session)
+    for key_group in records:
+        session.set_key(b"[-1]", key_group)
+    for key_group in accesses:
+        session.stored_key, session.key_group = b"[-2]", key_group
+        run_now(handle.clear(), session)
+    session.clean_up(state.sessions.key_groups)
+    state.sessions.end(session)
+    return session.statistics().cleaned
+
+
+@pytest.mark.parametrize(
+    ("on_record", "records", "accesses", "cleaned"),
+    [
+        (True, [], [], 0),
+        (True, [0], [], 3),
+        (True, [0, 0, 1], [], 9),
+        (True, [], [0], 3),
+        (True, [0], [0], 6),
+        (True, [2, 2, 2, 2], [], 10),
+        (True, [0, 1, 2] * 4, [0, 1, 2] * 4, 30),
+        (False, [0, 1, 2], [], 0),
+        (False, [0], [0], 3),
+        (False, [1], [0, 0], 6),
+        (False, [], [0, 1, 1], 9),
+    ],
+)
+def test_a_record_or_an_access_pays_for_so_many_keys_of_its_key_group(
+    stand: Stand, on_record: bool, records: list[int], accesses: list[int], cleaned: int
+) -> None:
+    """Three a time, of ten that are due in each of three key groups."""
+    cleanup = Cleanup(3, incremental_on_record=on_record, background=False)
+    state = Driver(stand, descriptor("map", TtlConfig(100, cleanup=cleanup)), LAYOUTS["packed"])
+    state.sessions.key_groups = (0, 1, 2)
+    session = state.session(0)
+    handle = state.handle(session)
+    for each in range(30):
+        session.set_key(b"[%d]" % each, each % 3)
+        run_now(handle.put(1, 1), session)
+    state.sessions.end(session)
+
+    assert paid_for(state, records, accesses) == cleaned
+
+
+@pytest.mark.parametrize("kind", FILL)
+def test_every_kind_is_cleaned_by_records_alone(stand: Stand, kind: str) -> None:
+    """An epoch of records that access another state, or none, still pays; until nothing is left."""
+    cleanup = Cleanup(1, incremental_on_record=True, background=False)
+    state = driver(stand, kind, "packed", cleanup=cleanup)
+    for each in range(3):
+        state.at(0, FILL[kind], key=f"k{each}")
+    elements = ELEMENTS[kind]
+
+    removed = [paid_for(state, [0] * each, []) // elements for each in (0, 1, 2)]
+
+    assert removed == [0, 1, 2]
+    assert state.names() == []
+
+
+def test_the_background_and_what_is_paid_for_add_up(stand: Stand) -> None:
+    cleanup = Cleanup(2, incremental_on_record=True, background_keys_max=4)
+    state = driver(stand, "value", "packed", cleanup=cleanup)
+    for each in range(20):
+        state.at(0, FILL["value"], key=f"k{each}")
+
+    def epoch(records: int) -> int:
+        session = state.session(500)
+        state.handle(session)
+        for _ in range(records):
+            session.set_key(b"[-1]", 0)
+        session.clean_up((0,))
+        state.sessions.end(session)
+        return session.statistics().cleaned
+
+    assert [epoch(0), epoch(3), epoch(1)] == [4, 4 + 6, 4 + 2]
     assert state.names() == []
 
 
@@ -234,37 +325,3 @@ def test_event_time_expires_by_the_record(
 
     assert look(early) == (1, 0)
     assert look(late) == (None, 1)
-
-
-def test_the_worked_example_of_flip_25(stand: Stand) -> None:
-    """Key K, TTL 16, onReadWrite, with exact clean-up by timer.
-
-    The example's own times are not in our sheets. This timeline follows from the FLIP's rules: an
-    access sets the time of the last access; a timer stands at that time plus TTL; where it fires
-    for an element that was accessed meanwhile, it moves to the newer time plus TTL.
-    """
-    state = driver(
-        stand,
-        "value",
-        "packed",
-        ttl_ms=16,
-        update=UpdateType.ON_READ_AND_WRITE,
-        cleanup=Cleanup(by_timer=True, background=False),
-    )
-
-    def timer(ms: int) -> list[Any]:
-        """What is left when the timers up to this time have fired: when K is looked at next."""
-        state.clean(ms)
-        return [(key, accessed + 16) for key, accessed in due(state)]
-
-    state.at(0, lambda s: s.update("v"), key="K")
-    assert timer(0) == [(b'["K"]', 16)]
-    assert state.at(10, lambda s: s.value(), key="K") == "v"
-    assert timer(16) == [(b'["K"]', 26)]
-    state.at(20, lambda s: s.update("w"), key="K")
-    assert timer(26) == [(b'["K"]', 36)]
-    assert state.at(35, lambda s: s.value(), key="K") == "w"
-    assert timer(50) == [(b'["K"]', 51)]
-    assert timer(51) == []
-    assert state.names() == []
-    assert state.at(51, lambda s: s.value(), key="K") is None

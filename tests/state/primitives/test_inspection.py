@@ -13,12 +13,12 @@ from state.lexicographic import lexicographic_codec
 from state.multiset.spread import SpreadNames
 from state.primitives.inspection import Expired, StateContent, read_state
 from state.registry import registered_states
+from state.testing.multisets import multiset
 from state.testing.sessions import LAYOUTS
 from state.testing.stand import NODE
 from state.ttl import DISABLED, TtlClock, TtlConfig
 from state.types import parse_type
 from tests.state.primitives.driver import Driver, descriptor
-from tests.state.primitives.multisets import multiset
 
 if TYPE_CHECKING:
     from state.testing.stand import Stand

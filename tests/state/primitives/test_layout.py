@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from state.errors import FormatVersionMismatch, StateCorrupt
 from state.primitives.layout import Header, packed_text, read_collection, spread_text
 
-LINES = st.lists(st.binary(min_size=1).map(lambda b: b.replace(b"\n", b" ")), max_size=5)
+LINES = st.lists(
+    st.binary(min_size=1).map(lambda b: b.replace(b"\n", b" ")), min_size=1, max_size=5
+)
 
 
 @given(next_number=st.integers(0), lines=LINES)
@@ -34,6 +36,7 @@ def test_a_spread_header_comes_back(size: int, next_number: int, oldest: int | N
         b"packed",
         b"packed\t1",
         b"packed\t1\t2\t3",
+        b"packed\t1\t2",
         b"packed\tone\t2",
         b"heaped\t1\t2",
         b"spread\t1\t5\t7",

@@ -29,10 +29,10 @@ from state.multiset.packed import PackedMultiSet
 from state.multiset.spread import STATE
 from state.multiset.strategy import Strategy, Thresholds
 from state.primitives.session import StateSession
+from state.testing.multisets import Committed
 from state.testing.sessions import PACKED, SPREAD
 from state.ttl import DISABLED, Cleanup, TtlClock, TtlConfig
 from state.types import parse_type
-from tests.state.primitives.multisets import Committed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,11 +21,11 @@ from state.multiset.index import (
     origin_of,
 )
 from state.primitives.multiset_text import match_digest
+from state.testing.multisets import multiset
 from state.testing.sessions import LAYOUTS
 from state.testing.stand import heap_stand
 from state.ttl import DISABLED, TtlConfig, UpdateType
 from tests.state.primitives.driver import Driver
-from tests.state.primitives.multisets import multiset
 
 if TYPE_CHECKING:
     from state.primitives.session import Writes

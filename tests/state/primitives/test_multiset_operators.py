@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from state.primitives.multisets import NotFound
+from state.testing.multisets import multiset
 from state.testing.sessions import LAYOUTS
 from tests.state.primitives.driver import Driver
-from tests.state.primitives.multisets import multiset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

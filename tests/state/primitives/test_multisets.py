@@ -23,11 +23,11 @@ from state.primitives.multisets import (
     SequencedRow,
 )
 from state.registry import register_states
+from state.testing.multisets import ON_KEY, Committed, multiset
 from state.testing.sessions import LAYOUTS, PACKED, SPREAD
 from state.testing.stand import NODE
 from state.ttl import DISABLED, Cleanup, TtlClock, TtlConfig, UpdateType, Visibility
 from tests.state.primitives.driver import Driver
-from tests.state.primitives.multisets import ON_KEY, Committed, multiset
 
 if TYPE_CHECKING:
     from state.testing.stand import Stand

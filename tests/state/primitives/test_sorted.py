@@ -12,9 +12,9 @@ from state.errors import FormatVersionMismatch, StateCorrupt
 from state.lexicographic import DESCENDING, lexicographic_codec
 from state.multiset.strategy import Thresholds
 from state.testing.sessions import PACKED, SPREAD
+from state.testing.sorted_epochs import KEY, Epochs
 from state.ttl import TtlConfig, UpdateType, Visibility
 from state.types import parse_type
-from tests.state.primitives.epochs import KEY, Epochs
 
 if TYPE_CHECKING:
     from state.testing.stand import Stand

@@ -14,10 +14,10 @@ from state.descriptors import JSON, SortedMapDescriptor
 from state.lexicographic import lexicographic_codec
 from state.multiset.strategy import Thresholds
 from state.testing.sessions import PACKED, SPREAD
+from state.testing.sorted_epochs import Epochs
 from state.testing.stand import heap_stand
 from state.ttl import TtlConfig
 from state.types import parse_type
-from tests.state.primitives.epochs import Epochs
 
 if TYPE_CHECKING:
     from state.testing.stand import Stand

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from state.backends.interface import SortedPut
 from state.descriptors import TimersDescriptor
 from state.errors import InvariantViolation, StateCorrupt
 from state.execution.timers import Timer
 from state.testing.sessions import SessionStand
-from state.testing.stand import heap_stand
+from state.testing.stand import heap_stand, redis_stand
+from state.testing.timers_machine import TimersMachine
 from state.ttl import TtlClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    import redis
+
     from state.primitives.session import StateSession
     from state.primitives.timers import TimersHandle
     from state.testing.stand import Stand
@@ -120,44 +127,27 @@ def test_a_member_of_something_else_is_refused_without_its_text(stand: Stand) ->
     assert "secret" not in str(caught.value)
 
 
-KEYS = st.sampled_from([b"a", b"b", b"c"])
-TIMES = st.integers(0, 12)
-NAMESPACES = st.sampled_from([b"", b"n"])
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("register"), KEYS, TIMES, NAMESPACES),
-        st.tuples(st.just("remove"), KEYS, TIMES, NAMESPACES),
-        st.tuples(st.just("take"), KEYS, TIMES, st.just(b"")),
-        st.tuples(st.just("end"), KEYS, TIMES, st.just(b"")),
-    ),
-    max_size=40,
-)
+def run(open_stand: Callable[[], AbstractContextManager[Stand]], examples: int) -> None:
+    machine: Any = type("Machine", (TimersMachine,), {"open_stand": staticmethod(open_stand)})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
 
 
-@settings(deadline=None)
-@given(STEPS)
-def test_timers_are_a_set_wherever_epochs_end(steps: list[tuple[str, bytes, int, bytes]]) -> None:
-    epochs = Epochs(heap_stand())
-    session, timers = epochs.begin(12)
-    model: set[tuple[int, bytes, bytes]] = set()
-    for what, key, time_ms, namespace in steps:
-        match what:
-            case "register":
-                timers.register(key, group_of(key), time_ms, namespace)
-                model.add((time_ms, key, namespace))
-            case "remove":
-                timers.remove(key, group_of(key), time_ms, namespace)
-                model.discard((time_ms, key, namespace))
-            case "take":
-                mine = sorted((t, n) for t, k, n in model if k == key and t <= time_ms)
-                taken = timers.take(key, group_of(key), time_ms)
-                assert taken == (
-                    Timer(mine[0][0], key, group_of(key), mine[0][1]) if mine else None
-                )
-                model -= {(mine[0][0], key, mine[0][1])} if mine else set()
-            case _:
-                epochs.stand.end(session)
-                session, timers = epochs.begin(12)
-        assert timers.due(12) == [(k, group_of(k)) for _, k, _ in sorted(model)]
-    epochs.stand.end(session)
-    assert bool(epochs.stand.names()) == bool(model)
+def test_timers_are_a_set_wherever_epochs_end_on_heap() -> None:
+    run(lambda: contextlib.nullcontext(heap_stand()), settings.default.max_examples)
+
+
+def test_timers_are_a_set_wherever_epochs_end_on_redis(redis_client: redis.Redis) -> None:
+    """A quarter of the examples: the server writes its file at every commit."""
+
+    @contextlib.contextmanager
+    def fresh() -> Iterator[Stand]:
+        redis_client.flushall()
+        with redis_stand(redis_client) as stand:
+            yield stand
+
+    run(fresh, settings.default.max_examples // 4)

@@ -17,12 +17,21 @@ if TYPE_CHECKING:
     from state.testing.stand import Stand
 
 TTL = TtlConfig(100)
+
+
+async def row_of(state: Any) -> Any:
+    found = await state.last()
+    return None if found is None else found.row
+
+
 FILL: dict[str, Operation] = {
     "value": lambda s: s.update(1),
     "reducing": lambda s: s.add(1),
     "aggregating": lambda s: s.add(1),
     "list": lambda s: s.add(1),
     "map": lambda s: s.put(1, 1),
+    "sorted_map": lambda s: s.put((1,), [1]),
+    "multiset": lambda s: s.add("row"),
 }
 READ: dict[str, Operation] = {
     "value": lambda s: s.value(),
@@ -30,8 +39,18 @@ READ: dict[str, Operation] = {
     "aggregating": lambda s: s.get(),
     "list": lambda s: s.get(),
     "map": lambda s: s.get(1),
+    "sorted_map": lambda s: s.values_at((1,)),
+    "multiset": lambda s: row_of(s),
 }
-VISIBLE = {"value": 1, "reducing": 1, "aggregating": "4", "list": [1], "map": 1}
+VISIBLE = {
+    "value": 1,
+    "reducing": 1,
+    "aggregating": "4",
+    "list": [1],
+    "map": 1,
+    "sorted_map": [1],
+    "multiset": "row",
+}
 
 
 class World:
@@ -49,6 +68,13 @@ class World:
         assert found in (None, VISIBLE[self.kind])
         return found is not None
 
+    def counts_from(self, *, written_ms: int, enabled_ms: int) -> int:
+        """Since when what was written without a TTL is judged, once there is one.
+
+        Entries of a multiset have their times always; all else has none, and gets "now".
+        """
+        return written_ms if self.kind == "multiset" else enabled_ms
+
 
 @pytest.fixture(params=[(kind, layout) for kind in FILL for layout in LAYOUTS], ids="-".join)
 def world(request: pytest.FixtureRequest, stand: Stand) -> Any:
@@ -58,12 +84,13 @@ def world(request: pytest.FixtureRequest, stand: Stand) -> Any:
 
 def test_switched_on_everything_lives_from_then(world: Any) -> None:
     it = world(DISABLED)
-    it.fill(0)
+    it.fill(950)
 
     it.state.change(TTL, 1000)
 
-    assert it.lives(1099)
-    assert not it.lives(1100)
+    since_ms = it.counts_from(written_ms=950, enabled_ms=1000)
+    assert it.lives(since_ms + 99)
+    assert not it.lives(since_ms + 100)
     assert it.state.names() == []
 
 
@@ -115,8 +142,9 @@ def test_switched_off_and_on_stamps_count_again(world: Any) -> None:
 
     assert it.lives(99, "stamped")
     assert not it.lives(100, "stamped")
-    assert it.lives(179, "not stamped")
-    assert not it.lives(180, "not stamped")
+    since_ms = it.counts_from(written_ms=60, enabled_ms=80)
+    assert it.lives(since_ms + 99, "not stamped")
+    assert not it.lives(since_ms + 100, "not stamped")
     assert it.state.names() == []
 
 
@@ -166,6 +194,25 @@ def test_another_update_type_counts_from_its_first_access(world: Any) -> None:
     assert it.lives(250)
 
     assert not it.lives(289)
+    assert it.state.names() == []
+
+
+@pytest.mark.parametrize("before", [each for each in UpdateType if each is not UpdateType.DISABLED])
+@pytest.mark.parametrize("after", [each for each in UpdateType if each is not UpdateType.DISABLED])
+def test_from_any_update_type_to_any_other_nothing_is_lost(
+    world: Any, before: UpdateType, after: UpdateType
+) -> None:
+    """What is stored keeps its stamp, whichever accesses counted before and count from now on."""
+    it = world(TtlConfig(100, before))
+    it.fill(0)
+
+    it.state.change(TtlConfig(100, after), 50)
+
+    assert it.state.clean(99) == 0
+    assert it.lives(99)
+    expires_ms = 199 if after is UpdateType.ON_READ_AND_WRITE else 100
+    assert it.state.clean(expires_ms - 1) == 0
+    assert it.state.clean(expires_ms) == 1
     assert it.state.names() == []
 
 

@@ -23,11 +23,11 @@ from state.key_groups import key_group
 from state.lexicographic import lexicographic_codec
 from state.registry import register_states
 from state.savepoint import SaveOptions, StateSaver, restore_state
+from state.testing.multisets import ON_KEY, multiset
 from state.testing.sessions import SessionStand
 from state.testing.stand import NODE, PARALLELISM, redis_stand
 from state.ttl import DISABLED, TtlClock, TtlConfig
 from state.types import parse_type
-from tests.state.primitives.multisets import ON_KEY, multiset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -48,7 +48,7 @@ def sink(connector: str, mode: str = "upsert", **options: str) -> SinkSpec:
         names=("k", "v"),
         types=("STRING", "INT"),
         primary_key=(0,),
-        mode=mode,  # type: ignore[arg-type]
+        mode=mode,
         options=options,
     )
 

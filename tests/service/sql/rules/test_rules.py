@@ -43,8 +43,7 @@ def steps(session: Session) -> list[tuple[str, Rule]]:
         ("split_distinct", partial(split_distinct, options=options)),
     ]
     before, narrowing, after = (
-        [(rule.__name__, rule) for rule in rules]  # type: ignore[attr-defined]
-        for rules in (BEFORE, NARROWING, AFTER)
+        [(rule.__name__, rule) for rule in rules] for rules in (BEFORE, NARROWING, AFTER)
     )
     return [*before, with_options[0], *narrowing, with_options[1], *after]
 

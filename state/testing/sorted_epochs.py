@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from state.backends.heap import HeapBackend
 from state.backends.interface import HashGet, HashPut
 from state.execution.sync import run_now
+from state.registry import register_states
 from state.testing.sessions import SessionStand
+from state.testing.stand import NODE
 from state.ttl import TtlClock
 
 if TYPE_CHECKING:
@@ -58,6 +60,18 @@ class Epochs:
         self.session.clean_up(KEY_GROUPS)
         assert self.session.writes() == self.session.writes()
         self._stand.end(self.session)
+
+    def register(
+        self, descriptor: SortedMapDescriptor[Any, Any], at_ms: int
+    ) -> list[SortedMapDescriptor[Any, Any]]:
+        """What is known of a state's past, for a run that begins at this time."""
+        clock = TtlClock(at_ms, at_ms)
+        return register_states(self._stand.stand.ledger, NODE, [descriptor], clock)
+
+    def lose(self) -> None:
+        """Commit the epoch, and begin another run without closing it."""
+        self._stand.commit_only(self.session.writes())
+        self._stand.reopen()
 
     @contextmanager
     def epoch(self, descriptor: SortedMapDescriptor[Any, Any], at_ms: int = 0) -> Iterator[Now]:

@@ -29,13 +29,15 @@ def multiset(
     name: str = NAME,
     is_stamped: bool = False,
 ) -> MultisetDescriptor[Any]:
+    """A multiset of rows that are JSON arrays."""
     return MultisetDescriptor(name=name, codec=JSON, match=match, ttl=ttl, is_stamped=is_stamped)
 
 
 class Reader(Protocol):
     """What gives committed state."""
 
-    def fetch(self, *reads: Read) -> list[Any]: ...
+    def fetch(self, *reads: Read) -> list[Any]:
+        """What these reads give."""
 
 
 Line = tuple[int, int, bytes]

@@ -1,5 +1,7 @@
 """What a sequenced multiset with TTL means: a list of entries, no layouts, no index, no cache."""
 
+# ruff: noqa: D102 - a model's operations are those of the handle
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Held:
+    """An entry."""
+
     sequence: int
     row: Any
     ms: int
