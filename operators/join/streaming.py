@@ -52,6 +52,7 @@ from typing import TYPE_CHECKING, Literal
 from operators.changelog import RowKind
 from operators.join.binary import BinaryJoin, BinaryJoinSpec
 from operators.join.bundles import is_update
+from operators.join.side_state import OneRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,11 @@ class StreamingJoin(BinaryJoin):
                     may have expired
     """
 
-    takes_bundles = True
+    def __init__(self, spec: StreamingJoinSpec) -> None:
+        super().__init__(spec)
+        # Where each change alters both sides, or a side is one row, there is nothing to save.
+        has_one_row = all(isinstance(each.state, OneRow) for each in self.sides)
+        self.takes_bundles = True not in spec.is_outer and not has_one_row
 
     async def process(self, change: InputChange) -> None:
         """Join a change with the rows of the other side."""
@@ -177,11 +182,8 @@ class StreamingJoin(BinaryJoin):
                 await self._process_group(group)
 
     async def _process_each(self, changes: Sequence[InputChange]) -> None:
-        """Join change by change. Rows of a side are looked at again only once they have changed.
-
-        Where associations are kept, each change alters both sides.
-        """
-        if True in self.spec.is_outer or len(changes) == 1:
+        """Join change by change. Rows of a side are looked at again only once they have changed."""
+        if len(changes) == 1:
             for change in changes:
                 await self.process(change)
             return

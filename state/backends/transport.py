@@ -185,7 +185,7 @@ class RedisTransport:
         if not commands:
             return []
         replies = self._attempted(commands, is_repeatable=is_repeatable)
-        if any(map(misses_function, replies)):
+        if misses_function(commands, replies):
             # All our functions may be called twice: what went through the first time stays so.
             self._attempted([("FUNCTION", "LOAD", "REPLACE", library()[0])], is_repeatable=True)
             replies = self._attempted(commands, is_repeatable=is_repeatable)

@@ -73,9 +73,13 @@ def exchanged(connection: Connection, commands: Sequence[Command]) -> list[Any]:
         raise
 
 
-def misses_function(reply: Any) -> bool:
-    """Whether a reply says that our functions are not loaded."""
-    return isinstance(reply, ResponseError) and _MISSING_FUNCTION in str(reply)
+def misses_function(commands: Sequence[Command], replies: Sequence[Any]) -> bool:
+    """Whether a reply, or one in that of a transaction, says that our functions are not loaded."""
+    return any(
+        isinstance(each, ResponseError) and _MISSING_FUNCTION in str(each)
+        for command, reply in zip(commands, replies, strict=True)
+        for each in (reply if command[0] == "EXEC" and isinstance(reply, list) else (reply,))
+    )
 
 
 class SentAhead:
@@ -108,7 +112,7 @@ class SentAhead:
             return None
         self._connection = None
         self._lender.keep(connection)
-        return None if any(map(misses_function, replies)) else replies
+        return None if misses_function(self._commands, replies) else replies
 
     def _break_off(self) -> None:
         """Replies that were not read must never be read as those of others."""

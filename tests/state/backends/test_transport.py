@@ -191,6 +191,19 @@ def test_functions_that_are_missing_ahead_are_loaded_by_the_exchange(
     assert waiting() == []
 
 
+def test_functions_that_a_transaction_misses_are_loaded(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    """A reader of a pipeline that never ran may be the first to call one."""
+    redis_client.function_flush("SYNC")
+    call = ("FCALL", function("promote"), 2, b"{t}meta", b"{t}pending", 0)
+
+    *_, replies = transport.exchange([("MULTI",), call, ("PING",), ("EXEC",)])
+
+    assert not isinstance(replies[0], redis.ResponseError)
+    assert replies[1] == b"PONG"
+
+
 def test_an_error_does_not_hide_the_other_replies(transport: RedisTransport) -> None:
     first, refused, last = transport.exchange(
         [("SET", "a", "1"), ("LPUSH", "a", "1"), ("GET", "a")]
