@@ -177,18 +177,18 @@ class ColumnarAggregate:
         self, changes: KeyedColumns, begins: Sequence[Parts], ends: Sequence[Parts]
     ) -> tuple[list[Values], list[Values], Integers]:
         """Results before and after each emission that may be, and the place of its cause."""
-        befores, afters = [], []
+        begun, ended = [], []
         for call, begin, end in zip(self._calls, begins, ends, strict=True):
             first = call.values(begin)
             after = call.values(end)
             if self._spec.bundles:
-                befores.append(first)
-                afters.append(_at(after, changes.last))
+                begun.append(first)
+                ended.append(_at(after, changes.last))
             else:
-                befores.append(_shifted(after, first, changes.first))
-                afters.append(after)
+                begun.append(_shifted(after, first, changes.first))
+                ended.append(after)
         places = changes.last if self._spec.bundles else np.arange(changes.key_of.size)
-        return befores, afters, places
+        return begun, ended, places
 
 
 def _signs(changes: KeyedColumns) -> Integers:

@@ -194,8 +194,7 @@ class KnownOrder(Cell):
             self._start = -1
         self.size += 1
         self._is_changed = True
-        if stamp_ms is not None and (self._floor_ms is None or stamp_ms < self._floor_ms):
-            self._floor_ms = stamp_ms
+        self._lower_floor(stamp_ms)
 
     def rewrite(self, entry: Entry, element: Element) -> None:
         """Give a known element another stamp."""
@@ -206,6 +205,12 @@ class KnownOrder(Cell):
             self._rewritten.setdefault(place, entry[2])
         self._is_changed = True
         self._start = -1
+        # It may be the first stamp of a state that had no TTL.
+        self._lower_floor(element[0])
+
+    def _lower_floor(self, stamp_ms: int | None) -> None:
+        if stamp_ms is not None and (self._floor_ms is None or stamp_ms < self._floor_ms):
+            self._floor_ms = stamp_ms
 
     def remove(self, entries: Sequence[Entry]) -> None:
         """Remove some known elements."""

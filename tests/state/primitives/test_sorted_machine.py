@@ -11,7 +11,7 @@ from state.testing.sessions import SPREAD
 from state.testing.sorted_epochs import Epochs
 from state.testing.sorted_machine import TTL_MS, SortedMachine
 from state.testing.stand import heap_stand, redis_stand
-from state.ttl import TtlConfig
+from state.ttl import DISABLED, TtlConfig, UpdateType
 
 if TYPE_CHECKING:
     import redis
@@ -61,3 +61,20 @@ def test_the_machine_finds_a_model_that_is_wrong(later_ms: int) -> None:
             machine.values_at(("a",))
     else:
         machine.values_at(("a",))
+
+
+def test_the_first_stamps_that_reads_give_are_in_the_index() -> None:
+    """Found by the machine: nothing would have cleaned them up."""
+
+    class Machine(SortedMachine):
+        def worlds(self) -> list[Epochs]:
+            return [Epochs(heap_stand())]
+
+    machine = Machine()
+    machine.start(SPREAD, DISABLED)
+    machine.add_many(("",), 3)
+    machine.change_the_ttl(TtlConfig(TTL_MS, UpdateType.ON_READ_AND_WRITE))
+    machine.entries()
+    machine.end_epoch(TTL_MS)
+    machine.end_epoch(0)
+    assert not any(machine.held().values())
