@@ -266,9 +266,11 @@ class RunningAverage(_SumAndCount):
         total, count, is_there = parts
         is_null = (count == 0) | (is_there == 0)
         divisor = np.where(count == 0, 1, count)
-        quotient = total // divisor
-        # What is rounded down below zero is one too low, unless nothing was left over.
-        quotient += (quotient < 0) & (quotient * divisor != total)
+        # The least number by -1 wraps around, as in Java; numpy does so, too, and warns.
+        with np.errstate(over="ignore"):
+            quotient = total // divisor
+            # What is rounded down below zero is one too low, unless nothing was left over.
+            quotient += (quotient < 0) & (quotient * divisor != total)
         half, mask = 1 << (self._result_bits - 1), (1 << self._result_bits) - 1
         if self._result_bits < 64:
             quotient = ((quotient + half) & mask) - half

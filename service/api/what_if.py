@@ -26,6 +26,7 @@ from service.api.etags import reply
 from service.api.keys import KeyDep, NamespaceQuery
 from service.api.keys import router as keys
 from service.api.plan_models import Duration, StateName
+from service.api.planning import Planning
 from service.api.state_models import KeyTtlWhatIf
 from service.api.times import iso
 from service.plan import load_plan, with_ttls
@@ -67,6 +68,8 @@ StateQuery = Annotated[
         problem.KEY_EXPIRED,
         problem.KEY_MALFORMED,
         problem.PLAN_INVALID,
+        problem.PLAN_TIMEOUT,
+        problem.PLANNER_BUSY,
     ),
 )
 async def get(
@@ -88,7 +91,9 @@ async def get(
     `PATCH .../ttl` and a restart.
     """
     node_id = (await contents_of(services, record)).operator(operator).node_id
-    other = await in_thread(_edited, services, record, operator, node_id, ttl, state)
+    other = await Planning(services.settings.limits).run(
+        _edited, services, record, operator, node_id, ttl, state
+    )
     if isinstance(other.spec, MaterializerSpec):
         found = await in_thread(inspector.compare, key, other.spec, limit=limit)
     else:

@@ -213,6 +213,9 @@ def _life(ttl_ms: int) -> str:
 def _current(row: CurrentWhatIf) -> list[str]:
     """What would become of the current row."""
     now, then = row.now, row.then
+    if then is not None and (now is None or then.sequence_number > now.sequence_number):
+        number = then.sequence_number
+        return [f"Entry {number} would be live again, and the newest; nothing would be emitted."]
     if now is None:
         return []
     number = now.sequence_number

@@ -281,11 +281,11 @@ class ExpressionBinder:
     def _cast(self, node: exp.Expression) -> Rex:
         operand = self.rex(node.this)
         target = self._type(node.args["to"])
-        if isinstance(operand, Literal) and isinstance(operand.value, str):
+        is_try = isinstance(node, exp.TryCast)
+        if isinstance(operand, Literal) and isinstance(operand.value, str) and not is_try:
             constant = literals.time_constant(operand.value, target, self.position(node))
             if constant is not None:
                 return constant
-        is_try = isinstance(node, exp.TryCast)
         nullable = type_of(operand).nullable or is_try
         if is_try and type_of(operand) == target.with_nullable(True):
             return operand

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from service.plan.rex import CorrelVariable, FieldAccess, InputRef, Rex
 from service.sql.coercion import as_branch
-from service.sql.errors import ValidationError, nearest
+from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.rex import call, ref, type_of
 from service.sql.types import common_type
 from state.types import row_type
@@ -73,7 +73,7 @@ class Scope:
         if self.outer is not None:
             around = self.outer._find(parts, position)
             if around is not None:
-                return self._correlated(around, self.outer)
+                return self._correlated(around, self.outer, position)
         raise self._unknown(parts, position)
 
     def star(self, alias: str | None, position: Position) -> list[tuple[Rex, str]]:
@@ -130,8 +130,13 @@ class Scope:
                 return _fields(column, source.row.types[index], path[1:], position)
         return None
 
-    def _correlated(self, around: Rex, outer: Scope) -> Rex:
-        assert isinstance(around, InputRef), "only whole columns are correlated"
+    def _correlated(self, around: Rex, outer: Scope, position: Position) -> Rex:
+        if not isinstance(around, InputRef):
+            raise UnsupportedSql(
+                "a subquery may name whole columns of the query around it, no field of a row and "
+                "no column that USING or NATURAL made of two",
+                position,
+            )
         names = [str(place) for place in range(sum(len(each.row) for each in outer.sources))]
         types = [each for source in outer.sources for each in source.row.types]
         variable = CorrelVariable(OUTER, row_type(tuple(names), tuple(types)), "")

@@ -111,7 +111,7 @@ class TableBinder:
                 relation = self._queries.named(_parts(node), position)
             case exp.Subquery() if isinstance(node.this, exp.Table):
                 inner = self._item(node.this, 0)
-                return _renamed(inner, node) if node.alias else inner
+                return self._renamed(inner, node) if node.alias else inner
             case exp.Subquery():
                 relation = self._queries.query(node.this)
             case exp.Values():
@@ -122,6 +122,16 @@ class TableBinder:
         if isinstance(relation, Values):
             relation = replace(relation, row=row)
         return Bound(relation, (Source(node.alias_or_name, row, 0),))
+
+    def _renamed(self, inner: Bound, node: exp.Expression) -> Bound:
+        if inner.merged:
+            raise UnsupportedSql(
+                "an alias of a join with USING or NATURAL is not supported",
+                position_of(node, self._fragment),
+                hint="select from the join in a subquery, and give that one the alias",
+            )
+        row = inner.relation.row
+        return Bound(inner.relation, (Source(node.alias, row, inner.sources[0].offset),))
 
     def _refuse(self, node: exp.Expression, position: Position) -> None:
         for clause in ("pivots", "sample", "laterals", "match_recognize", "hints"):
@@ -271,11 +281,6 @@ def _moved(bound: Bound, offset: int) -> Bound:
         for each in bound.merged
     )
     return Bound(bound.relation, sources, merged)
-
-
-def _renamed(inner: Bound, node: exp.Expression) -> Bound:
-    row = inner.relation.row
-    return Bound(inner.relation, (Source(node.alias, row, inner.sources[0].offset),))
 
 
 def _adjusted(sources: tuple[Source, ...], row: Row) -> tuple[Source, ...]:

@@ -123,6 +123,14 @@ def test_both_paths_emit_and_store_the_same(data: st.DataObject) -> None:
     assert ran(operator, steps, 1) == ran(operator, steps, NEVER)
 
 
+def test_the_least_sum_by_a_count_below_zero_wraps_around() -> None:
+    """Found by a reviewer: numpy warns of it."""
+    calls = [call("AVG", 2, retracts=True)]
+    rows = [("a", 0, None, True), ("a", 0, None, True)]
+    steps = [*(insert(*each) for each in rows), delete("a", 0, -(2**63), True)]
+    assert ran(spec(calls), steps, 1) == ran(spec(calls), steps, NEVER)
+
+
 def test_groups_that_end_within_an_epoch_go_the_other_way_beside_those_that_do_not() -> None:
     calls = [call("COUNT", 2, retracts=True), call("SUM", 1, retracts=True)]
     steps = [

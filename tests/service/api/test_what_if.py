@@ -102,6 +102,7 @@ def test_a_longer_life_gives_back_what_is_not_cleaned_up_yet(
     assert (live(found, "live"), live(found, "live_then")) == ([], [1])
     assert (found["current_sequence_number"], found["current_sequence_number_then"]) == (None, 1)
     assert "would be live again, beside 0" in found["text"]
+    assert "Entry 1 would be live again, and the newest" in found["text"]
     gone = app.get(f"{KEY}/what-if", params={"ttl": "5 min"})
     assert_problem(gone, 410, "key-expired")
 

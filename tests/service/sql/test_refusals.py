@@ -103,3 +103,43 @@ def test_a_source_that_could_do_without_updates_is_told_the_option(options: str,
         compile_script(declared)
     assert hint in caught.value.hint
     assert ("'changelog-mode' = 'I'" in caught.value.hint) is bool(hint)
+
+
+INGRESS = "WITH ('connector' = 'ingress', 'format' = 'changelog-json')"
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT z.id FROM (a FULL JOIN b USING (id)) AS z", "alias of a join with USING"),
+        (
+            "SELECT id FROM a FULL JOIN b USING (id) WHERE EXISTS (SELECT 1 FROM c WHERE c.x = id)",
+            "whole columns of the query around it",
+        ),
+        (
+            "SELECT 1 AS id FROM r WHERE EXISTS (SELECT 1 FROM c WHERE c.x = r.f.x)",
+            "whole columns of the query around it",
+        ),
+    ],
+)
+def test_what_a_join_made_of_two_columns_has_no_other_name(query: str, message: str) -> None:
+    tables = f"""
+    CREATE TABLE a (id INT, v INT) {INGRESS};
+    CREATE TABLE b (id INT, w INT) {INGRESS};
+    CREATE TABLE c (x INT) {INGRESS};
+    CREATE TABLE r (f ROW<x INT>) {INGRESS};
+    CREATE TABLE gone (id INT) WITH ('connector' = 'blackhole');
+    """
+    with pytest.raises(UnsupportedSql, match=message):
+        compile_script(f"{tables} INSERT INTO gone {query};")
+
+
+def test_a_constant_that_is_no_time_is_tried() -> None:
+    """As a cast it is refused; as a try it is NULL when the row comes."""
+    tables = f"""
+    CREATE TABLE a (id INT) {INGRESS};
+    CREATE TABLE gone (d DATE) WITH ('connector' = 'blackhole');
+    """
+    compile_script(f"{tables} INSERT INTO gone SELECT TRY_CAST('abc' AS DATE) FROM a;")
+    with pytest.raises(ValidationError, match="no DATE"):
+        compile_script(f"{tables} INSERT INTO gone SELECT CAST('abc' AS DATE) FROM a;")

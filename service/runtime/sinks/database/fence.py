@@ -26,12 +26,13 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from service.runtime.dataflow_errors import InvalidTableOption
+from service.runtime.sinks.database.options import FENCE_TABLE
 from state.errors import Fenced, SavepointMismatch, StateLost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NAME: Final = "tailrace_epochs"
+NAME: Final = FENCE_TABLE
 RETIRED: Final = 2**63 - 1
 """In the place of a run: another pipeline has the table."""
 
@@ -175,12 +176,14 @@ def adopt(connection: sa.Connection, owner: Owner, table: str, *, epoch: int, or
     if not epoch or _held(connection, owner, table) is not None:
         return
     held = _held(connection, Owner(origin, "", 0), table)
-    if held is None or held[1] != epoch:
+    if held is None or held[1] != epoch or held[0] == RETIRED:
         found = "not known to be of any" if held is None else f"of epoch {held[1]}"
+        if held is not None and held[0] == RETIRED:
+            found = "written by another pipeline since"
         raise SavepointMismatch(
             f"the savepoint is of epoch {epoch}, table {table} is {found}",
             hint=f"bring the table back to what it was, with its row in {NAME} "
-            f"(pipeline_id {origin}, epoch {epoch}), for example from a backup of the database",
+            f"(pipeline_id {origin}, run 0, epoch {epoch}), for example from a backup of the database",
         )
     _add(connection, owner, table, epoch=epoch)
     retired: Mapping[str, str] = Owner(origin, "", 0).key(table)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from service.plan.durations import parse_duration_ms
@@ -54,6 +54,8 @@ _ENCRYPTION: Mapping[Dialect, tuple[str, frozenset[str]]] = {
 """The one parameter of an address that is honoured, and its values."""
 _TIMEOUT = "connection.max-retry-timeout"
 _TIMEOUT_DEFAULT_MS = 60_000
+FENCE_TABLE: Final = "tailrace_epochs"
+"""Where each database keeps which epoch its tables are of; see `fence`."""
 _NAME_MAX = 255
 
 
@@ -112,6 +114,11 @@ def table_of(options: Mapping[str, str]) -> tuple[str | None, str]:
     """
     text = options.get("table-name", "")
     schema, dot, name = text.rpartition(".")
+    if name.casefold() == FENCE_TABLE:
+        raise InvalidTableOption(
+            f'option "table-name" names {FENCE_TABLE}, which tells what was written',
+            hint="another table",
+        )
     if not name or (dot and not schema) or "." in schema or len(text) > _NAME_MAX:
         raise InvalidTableOption(
             'option "table-name" names no table' if text else 'option "table-name" is missing',

@@ -89,7 +89,8 @@ def _connect_arguments(address: Address) -> dict[str, Any]:
                 # A value that does not fit is an error, whatever the server's default is.
                 "init_command": "SET time_zone = '+00:00', "
                 f"innodb_lock_wait_timeout = {LOCK_TIMEOUT_S}, "
-                "sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ENGINE_SUBSTITUTION'",
+                "sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ENGINE_SUBSTITUTION,"
+                "NO_AUTO_VALUE_ON_ZERO'",
                 "ssl": _encryption(address.encryption),
             }
         case "sqlite":

@@ -316,6 +316,9 @@ def test_a_restored_pipeline_goes_on_where_its_savepoint_and_the_table_stand(
         pipeline.write(3, [("+I", "twice", 3)])
     with pytest.raises(Fenced, match="another pipeline"):
         pipeline.start()
+    again = Pipeline(pipeline.database, redis_client, name="r", sinks=pipeline.sinks)
+    with pytest.raises(SavepointMismatch, match="written by another pipeline since"):
+        _adopt(again, pipeline, 2)
 
 
 @pytest.mark.parametrize(("epoch", "found"), [(1, "of epoch 2"), (7, "of epoch 2")])

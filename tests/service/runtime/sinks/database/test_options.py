@@ -103,6 +103,7 @@ def test_a_file_lies_below_the_files_root(tmp_path: Path) -> None:
         ({"table-name": ""}, InvalidTableOption, '"table-name" is missing'),
         ({"table-name": "a.b.c"}, InvalidTableOption, "names no table"),
         ({"table-name": ".b"}, InvalidTableOption, "names no table"),
+        ({"table-name": "s.Tailrace_Epochs"}, InvalidTableOption, "what was written"),
         ({"changelog-mode": "retract"}, InvalidTableOption, '"changelog-mode" is not honoured'),
         ({"sink.max-retries": "3"}, InvalidTableOption, '"sink.max-retries" is not honoured'),
         ({"driver": "com.example.Driver"}, InvalidTableOption, '"driver" is not honoured'),
