@@ -64,6 +64,8 @@ def keeps(logical: LogicalType, column: TypeEngine[Any], dialect: Dialect) -> bo
         return _keeps_integers(INTEGER_BITS[root], column, is_sqlite=is_sqlite)
     if root in FLOAT_ROOTS:
         needs_double = root is TypeRoot.DOUBLE and not is_sqlite
+        if getattr(column, "scale", None) is not None:
+            return False  # MySQL's DOUBLE(10, 2) rounds
         return isinstance(column, sa.Double if needs_double else sa.Float)
     if root is TypeRoot.DECIMAL:
         return _keeps_decimals(logical, column, is_sqlite=is_sqlite)

@@ -183,7 +183,7 @@ def adopt(connection: sa.Connection, owner: Owner, table: str, *, epoch: int, or
         raise SavepointMismatch(
             f"the savepoint is of epoch {epoch}, table {table} is {found}",
             hint=f"bring the table back to what it was, with its row in {NAME} "
-            f"(pipeline_id {origin}, run 0, epoch {epoch}), for example from a backup of the database",
+            f"(pipeline_id {origin}, run 0, epoch {epoch}), as from a backup of the database",
         )
     _add(connection, owner, table, epoch=epoch)
     retired: Mapping[str, str] = Owner(origin, "", 0).key(table)

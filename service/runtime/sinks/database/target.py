@@ -141,12 +141,26 @@ class Target:
             raise InvalidTableOption(
                 f'column "{name}" of table {self.full_name} is computed by the database'
             )
+        if logical.nullable and self._makes_values(column, columns):
+            raise InvalidTableOption(
+                f'column "{name}" of table {self.full_name} makes a value of its own of NULL, and '
+                f"sink {self.spec.table} may have NULL there",
+                hint="declare the sink's column NOT NULL",
+            )
         if not keeps(logical, column["type"], self.dialect):
             raise InvalidTableOption(
                 f'column "{name}" of table {self.full_name} is {_type_text(column["type"])}, which '
                 f"does not keep every {format_type(logical.with_nullable(True))} as it is",
                 hint="docs/semantics.md lists the types that do",
             )
+
+    def _makes_values(self, column: Mapping[str, Any], columns: Mapping[str, Any]) -> bool:
+        """Whether NULL is stored as a number, or a time, that the database makes."""
+        if self.dialect == "sqlite":
+            key = [each for each in columns.values() if each.get("primary_key")]
+            return key == [column] and str(column["type"]).upper() == "INTEGER"
+        is_now = isinstance(column["type"], mysql.TIMESTAMP) and not column["nullable"]
+        return column.get("autoincrement") is True or (self.dialect == "mysql" and is_now)
 
     def _check_key(self, inspector: sa.Inspector) -> None:
         key = self._key_names()
@@ -167,7 +181,8 @@ class Target:
         found |= {frozenset(each["column_names"]) for each in inspector.get_unique_constraints(*at)}
         for index in inspector.get_indexes(*at):
             options = index.get("dialect_options", {})
-            is_partial = any(name.endswith("_where") for name in options)
+            # Of some rows only, or of the beginnings of texts only.
+            is_partial = any(name.endswith(("_where", "_length")) for name in options)
             if index["unique"] and not is_partial:
                 found.add(frozenset(each for each in index["column_names"] if each is not None))
         return found - {frozenset()}

@@ -46,6 +46,16 @@ def test_a_table_that_does_not_take_what_will_be_written(
     assert pipeline.database.fence(pipeline.id) == {}
 
 
+def test_a_key_that_makes_numbers_of_null_is_refused(pipeline: Pipeline) -> None:
+    if pipeline.database.dialect != "sqlite":
+        pytest.skip("how SQLite counts rows")
+    table = pipeline.database.table("t", "k INTEGER PRIMARY KEY, v INTEGER")
+    pipeline.sink(table, {"k": "BIGINT", "v": "INT"})
+
+    with pytest.raises(InvalidTableOption, match='"k" of table .* makes a value of its own'):
+        pipeline.start()
+
+
 def test_a_table_that_is_not_there(pipeline: Pipeline) -> None:
     pipeline.sink("no_such_table", COLUMNS, key=["k"])
 
