@@ -52,7 +52,7 @@ def test_a_key_that_makes_numbers_of_null_is_refused(pipeline: Pipeline) -> None
     table = pipeline.database.table("t", "k INTEGER PRIMARY KEY, v INTEGER")
     pipeline.sink(table, {"k": "BIGINT", "v": "INT"})
 
-    with pytest.raises(InvalidTableOption, match='"k" of table .* makes a value of its own'):
+    with pytest.raises(InvalidTableOption, match=r'"k" of table .* makes a value of its own'):
         pipeline.start()
 
 
