@@ -46,10 +46,14 @@ def test_a_table_that_does_not_take_what_will_be_written(
     assert pipeline.database.fence(pipeline.id) == {}
 
 
+NUMBERED = {"sqlite": "k INTEGER PRIMARY KEY", "mysql": "k BIGINT AUTO_INCREMENT PRIMARY KEY"}
+"""Keys that make a number of NULL."""
+
+
+@pytest.mark.on(*NUMBERED)
 def test_a_key_that_makes_numbers_of_null_is_refused(pipeline: Pipeline) -> None:
-    if pipeline.database.dialect != "sqlite":
-        pytest.skip("how SQLite counts rows")
-    table = pipeline.database.table("t", "k INTEGER PRIMARY KEY, v INTEGER")
+    columns = f"{NUMBERED[pipeline.database.dialect]}, v INTEGER"
+    table = pipeline.database.table("t", columns)
     pipeline.sink(table, {"k": "BIGINT", "v": "INT"})
 
     with pytest.raises(InvalidTableOption, match=r'"k" of table .* makes a value of its own'):
@@ -109,9 +113,8 @@ def test_a_row_that_breaks_a_constraint_is_refused_without_its_values(pipeline: 
     assert pipeline.database.rows(table) == []
 
 
+@pytest.mark.on("postgresql", "mysql")  # SQLite keeps texts of any length
 def test_a_text_that_is_too_long_is_refused_aloud(pipeline: Pipeline) -> None:
-    if pipeline.database.dialect == "sqlite":
-        pytest.skip("SQLite keeps texts of any length")
     table = pipeline.database.table("t", "k VARCHAR(3)")
     pipeline.sink(table, {"k": "STRING"})
     pipeline.start()
@@ -169,9 +172,8 @@ def test_a_server_that_does_not_answer_is_unavailable_and_its_password_is_not_to
     assert "hunter-2" not in repr(pipeline.sinks)
 
 
+@pytest.mark.on("postgresql", "mysql")  # files have no users
 def test_a_wrong_password_is_not_told(database: Database, redis_client: redis.Redis) -> None:
-    if not database.address.host:
-        pytest.skip("files have no users")
     pipeline = Pipeline(database, redis_client)
     pipeline.sink("t", COLUMNS, password="hunter-2")
 
@@ -210,12 +212,11 @@ MYSQL_TABLES = [
 ]
 
 
+@pytest.mark.on("mysql")
 @pytest.mark.parametrize(("columns", "types", "words"), MYSQL_TABLES)
 def test_tables_in_which_mysql_would_take_rows_for_each_other(
     pipeline: Pipeline, columns: str, types: dict[str, str], words: str
 ) -> None:
-    if pipeline.database.dialect != "mysql":
-        pytest.skip("a matter of MySQL")
     shown = types if "v%" in types else COLUMNS | types
     pipeline.sink(pipeline.database.table("t", columns), shown, key=["k"])
 
@@ -223,9 +224,8 @@ def test_tables_in_which_mysql_would_take_rows_for_each_other(
         pipeline.start()
 
 
+@pytest.mark.on("mysql")
 def test_a_table_without_transactions_is_refused(pipeline: Pipeline) -> None:
-    if pipeline.database.dialect != "mysql":
-        pytest.skip("a matter of MySQL")
     table = pipeline.database.table("t", "k BIGINT PRIMARY KEY, v INTEGER")
     pipeline.database.execute(f"ALTER TABLE {table} ENGINE = MyISAM")
     pipeline.sink(table, COLUMNS, key=["k"])
@@ -234,10 +234,9 @@ def test_a_table_without_transactions_is_refused(pipeline: Pipeline) -> None:
         pipeline.start()
 
 
+@pytest.mark.on("postgresql")
 @pytest.mark.parametrize("more", ["GENERATED ALWAYS AS IDENTITY", "GENERATED ALWAYS AS (k) STORED"])
 def test_a_column_that_the_database_computes_is_refused(pipeline: Pipeline, more: str) -> None:
-    if pipeline.database.dialect != "postgresql":
-        pytest.skip("asked of PostgreSQL")
     table = pipeline.database.table("t", f"k BIGINT PRIMARY KEY, v INTEGER {more}")
     pipeline.sink(table, COLUMNS, key=["k"])
 
