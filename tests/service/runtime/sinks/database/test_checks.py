@@ -224,6 +224,92 @@ def test_tables_in_which_mysql_would_take_rows_for_each_other(
         pipeline.start()
 
 
+IN_SQLITE = [
+    ("k TEXT COLLATE NOCASE PRIMARY KEY", "has a collation"),
+    ("k TEXT COLLATE RTRIM, UNIQUE (k)", "has a collation"),
+    ("k TEXT PRIMARY KEY ON CONFLICT REPLACE", "says ON CONFLICT REPLACE"),
+    ("k TEXT PRIMARY KEY, v TEXT UNIQUE on conflict ignore", "says ON CONFLICT IGNORE"),
+]
+IN_POSTGRESQL = [
+    ("k TEXT COLLATE loose PRIMARY KEY", "has collation loose"),
+    ("k citext PRIMARY KEY", "has type citext"),
+    ("k NAME PRIMARY KEY", "is NAME, which keeps 63 bytes"),
+    ("k TEXT PRIMARY KEY, v NAME", "is NAME, which keeps 63 bytes"),
+    ("k TEXT, UNIQUE (k) DEFERRABLE", "no primary key or unique index"),
+    ("k TEXT PRIMARY KEY DEFERRABLE", "no primary key or unique index"),
+]
+
+
+def texts_by_key(pipeline: Pipeline, columns: str) -> None:
+    """Give the pipeline a sink of texts, on a table with these columns."""
+    table = pipeline.database.table("t", columns)
+    types = {"k": "STRING NOT NULL"} | ({"v": "STRING"} if ", v " in columns else {})
+    pipeline.sink(table, types, key=["k"])
+
+
+@pytest.mark.on("sqlite")
+@pytest.mark.parametrize(("columns", "words"), IN_SQLITE)
+def test_tables_in_which_sqlite_would_lose_rows(
+    pipeline: Pipeline, columns: str, words: str
+) -> None:
+    texts_by_key(pipeline, columns)
+
+    with pytest.raises(InvalidTableOption, match=words):
+        pipeline.start()
+
+
+@pytest.mark.on("sqlite")
+@pytest.mark.parametrize(
+    ("of_column", "of_index", "words"),
+    [("NOCASE", "BINARY", "has a collation"), ("BINARY", "NOCASE", "has collation NOCASE")],
+)
+def test_an_index_of_sqlite_with_a_collation_of_its_own(
+    pipeline: Pipeline, of_column: str, of_index: str, words: str
+) -> None:
+    """Deletes go by the column's, upserts by the index's."""
+    texts_by_key(pipeline, f"k TEXT COLLATE {of_column}")
+    table = pipeline.sinks[0].options["table-name"]
+    pipeline.database.execute(f"CREATE UNIQUE INDEX {table}_k ON {table} (k COLLATE {of_index})")
+
+    with pytest.raises(InvalidTableOption, match=words):
+        pipeline.start()
+
+
+def loose_collation(database: Database) -> None:
+    """Make collation `loose` of PostgreSQL: without regard to case."""
+    database.execute(
+        "CREATE COLLATION IF NOT EXISTS loose "
+        "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+    )
+
+
+@pytest.mark.on("postgresql")
+@pytest.mark.parametrize(("columns", "words"), IN_POSTGRESQL)
+def test_tables_in_which_postgresql_would_lose_rows(
+    pipeline: Pipeline, columns: str, words: str
+) -> None:
+    loose_collation(pipeline.database)
+    pipeline.database.execute("CREATE EXTENSION IF NOT EXISTS citext")
+    texts_by_key(pipeline, columns)
+
+    with pytest.raises(InvalidTableOption, match=words):
+        pipeline.start()
+
+
+@pytest.mark.on("sqlite", "postgresql")
+def test_a_collation_of_a_column_that_is_no_key_does_not_matter(pipeline: Pipeline) -> None:
+    if pipeline.database.dialect == "postgresql":
+        loose_collation(pipeline.database)
+    collations = {"sqlite": ("BINARY", "NOCASE"), "postgresql": ('"C"', "loose")}
+    of_key, of_value = collations[pipeline.database.dialect]
+    texts_by_key(pipeline, f"k TEXT COLLATE {of_key} PRIMARY KEY, v TEXT COLLATE {of_value}")
+    pipeline.start()
+    pipeline.write(1, [("+I", "a", "x"), ("+I", "A", "X")])
+
+    table = pipeline.sinks[0].options["table-name"]
+    assert pipeline.database.rows(table) == [("A", "X"), ("a", "x")]
+
+
 @pytest.mark.on("mysql")
 def test_a_table_without_transactions_is_refused(pipeline: Pipeline) -> None:
     table = pipeline.database.table("t", "k BIGINT PRIMARY KEY, v INTEGER")
