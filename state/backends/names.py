@@ -15,6 +15,8 @@ RESTORING = b"restoring"
 """What an unfinished restore left in the pipeline's slot: see `state.savepoint`."""
 STATE_FORMAT = 2
 """Format of what is stored; `tailrace.lua` has the same, and refuses others."""
+STATE_FORMAT_WITH_PARTS = 3
+"""Format of a key group while parts of a commit wait, so that versions without them refuse it."""
 OFFERED = b"offered"
 """What a commit brings; it is there inside the transaction of the commit only."""
 PART = b"#"

@@ -79,7 +79,13 @@ _DENIED = (AuthenticationError, AuthorizationError, NoPermissionError)
 _PASSING = ("MISCONF", "BUSY", "NOREPLICAS", "LOADING", "MASTERDOWN")
 _ADDRESS = {"host", "port", "path", "db", "username", "password", "credential_provider"}
 _CODE = re.compile(r"[A-Z]+")
-_FORMATS = re.compile(r"FORMAT (\d+) (\d+)")
+_FORMATS = re.compile(r"FORMAT (\d+) (\d+) (\d+)")
+_UNKNOWN = re.compile(r"UNKNOWN ([A-Z]{1,32})")
+_CORRUPT = re.compile(r"CORRUPT ([a-z][a-z ,]{1,80})")
+_OF_ANOTHER_VERSION = (
+    "nothing was overwritten: go on with the version that wrote it, or take a savepoint with that "
+    "one and restore it with this one"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,10 +356,22 @@ def translate(error: RedisError) -> StateError:
     if isinstance(error, _DENIED):
         return StateAccessDenied(f"redis denies access ({kind_of(error)})")
     if formats := _FORMATS.fullmatch(str(error)):
+        found, least, most = map(int, formats.groups())
+        whose = "an older" if found < least else "a newer"
         return FormatVersionMismatch(
-            f"state in redis has format {formats[1]}, this version reads format {formats[2]}",
-            hint="go on with the version that wrote it, or drop the pipeline and create it anew",
+            f"state in redis has format {found}, written by {whose} version; this version reads "
+            f"formats {least} and {most}",
+            hint=_OF_ANOTHER_VERSION,
         )
+    if unknown := _UNKNOWN.fullmatch(str(error)):
+        return FormatVersionMismatch(
+            f"writes that wait in redis hold a command {unknown[1]}, which this version does not "
+            "know",
+            hint=_OF_ANOTHER_VERSION,
+        )
+    if corrupt := _CORRUPT.fullmatch(str(error)):
+        # Words of our own functions, which name types at most.
+        return StateCorrupt(f"what is stored in redis is not what we write: {corrupt[1]}")
     if isinstance(error, _AWAY) or str(error).startswith(_PASSING):
         return StateUnavailable(f"redis does not answer ({kind_of(error)})")
     return StateCorrupt(f"redis refuses a command ({kind_of(error)})")
