@@ -50,6 +50,13 @@ def offered_names(prefix: bytes) -> list[bytes]:
     return [offered, *(part_name(offered, number) for number in range(1, PARTS_MAX + 1))]
 
 
+def waiting_names(prefix: bytes) -> list[bytes]:
+    """All names in a key group that tell of a commit or hold one."""
+    pending = prefix + b"pending"
+    parts = (part_name(pending, number) for number in range(1, PARTS_MAX + 1))
+    return [prefix + b"meta", pending, *parts, *offered_names(prefix)]
+
+
 def key_group_prefix(pipeline: str, node: str, key_group: int) -> bytes:
     """What the names of a key group's state begin with, the last colon included.
 

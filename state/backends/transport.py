@@ -306,15 +306,22 @@ class RedisTransport:
 
     def _greet(self, connection: Connection) -> None:
         """Log in, and see that the server is the one that the run began with."""
-        connection.on_connect()
-        connection.send_command("INFO", "server")
-        told = re.search(rb"^run_id:(\w+)", connection.read_response(), re.MULTILINE)
+        try:
+            connection.on_connect()
+            connection.send_command("INFO", "server")
+            self._recognize(connection.read_response())
+        except BaseException:
+            # The pool would hand it out again as a good one, with replies that nobody has read.
+            connection.disconnect()
+            raise
+
+    def _recognize(self, server: bytes) -> None:
+        """See that what a server tells of itself is what the first one told."""
+        told = re.search(rb"^run_id:(\w+)", server, re.MULTILINE)
         found = told[1].decode() if told else "unknown"
         if self._expected is None:
             self._expected = found
         elif found != self._expected:
-            # The pool would hand it out again as a good one.
-            connection.disconnect()
             raise IncarnationChanged(self._expected, found)
 
 
