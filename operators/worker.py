@@ -148,9 +148,7 @@ class OperatorTask:
             # What an operator raised may hold values of rows: its words stay here.
             raise _told(error) from None
         except (StateError, OperatorError) as error:
-            hint = getattr(error, "hint", "")
-            text = f"{error} ({self._where(error, epoch)})"
-            raise WorkerError(error.code, f"{text}; {hint}" if hint else text) from None
+            raise WorkerError(error.code, _hinted(error, self._where(error, epoch))) from None
 
     def _where(self, error: Exception, epoch: int) -> str:
         """Where an error happened: what the controller told, or else what is known here."""
@@ -171,11 +169,17 @@ class OperatorTask:
         return cls(TaskSettings(**values["settings"]), values["spec"], assigners)
 
 
+def _hinted(error: Exception, where: str) -> str:
+    """What happened, where, and what to do if the error says it."""
+    hint = getattr(error, "hint", "")
+    return f"{error} ({where}); {hint}" if hint else f"{error} ({where})"
+
+
 def _told(error: OperatorFailed) -> WorkerError:
     """An operator's failure: our own words for it, or else where in the code it was raised."""
     cause = error.__cause__
     if isinstance(cause, OperatorError):
-        return WorkerError(cause.code, f"{cause} ({error})")
+        return WorkerError(cause.code, _hinted(cause, str(error)))
     frames = traceback.extract_tb(cause.__traceback__) if cause else []
     place = f", at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return WorkerError(error.code, f"{error}{place}")

@@ -42,7 +42,7 @@ from state.backends.transport import checked, function, translate, transport_of
 from state.errors import Fenced, StagedWritesGone, StateCorrupt, StateLost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import redis
 
@@ -55,6 +55,8 @@ __all__ = ["ApplyStaged", "EpochCheck", "EpochLedger", "EpochStamp", "Ledger", "
 _CALLS_PER_TRIP = 1_000
 _KEYS_PER_SCAN = 1_000
 _CHUNKS_PER_PUSH = 64
+_OF_COMMITS = (b":meta", b":pending")
+"""How names end without which nothing can be promoted."""
 
 
 class EpochLedger(Ledger):
@@ -244,12 +246,18 @@ class EpochLedger(Ledger):
         """
         kept = self._key(b"run")
         self._ask(("INCR", kept))
+        # What waits goes first: an orphan that begins could promote it into state that is gone.
+        self._drop(lambda key: key.endswith(_OF_COMMITS))
+        self._drop(lambda key: key != kept)
+
+    def _drop(self, is_wanted: Callable[[bytes], bool]) -> None:
+        """Remove those keys of the pipeline that are wanted, in bounded batches."""
         pattern = every_key_pattern(self._pipeline)
         cursor: Any = 0
         while True:
             cursor, keys = self._ask(("SCAN", cursor, "MATCH", pattern, "COUNT", _KEYS_PER_SCAN))
             # A command for each key: they lie in many slots of a cluster.
-            gone = [("UNLINK", each) for each in keys if each != kept]
+            gone = [("UNLINK", each) for each in keys if is_wanted(each)]
             checked(self._transport.exchange(gone, is_repeatable=True))
             if int(cursor) == 0:
                 return

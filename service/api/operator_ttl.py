@@ -26,7 +26,7 @@ from service.api.errors import PreconditionFailed
 from service.api.etags import expected_version, reply
 from service.api.plan_models import OperatorTtl, OperatorTtlPatch
 from service.api.planning import Planning
-from service.plan import format_duration_ms, load_plan, with_ttls
+from service.plan import edited_plan, format_duration_ms, load_plan
 from service.plan.state_ttl import state_ttls
 
 if TYPE_CHECKING:
@@ -80,7 +80,10 @@ async def patch(
             raise PreconditionFailed(f"the pipeline has version {record.version}, not {expected}")
         node_id = (await contents_of(services, record)).operator(operator).node_id
         planning = Planning(services.settings.limits)
-        plan = await planning.run(_edited, services, record, node_id, body.states)
+        options = record.options.resolved(services.settings.execution)
+        plan = await planning.run(
+            _edited, record.plan, node_id, body.states, default_ttl_ms=options.default_ttl_ms
+        )
         changed = await in_thread(
             services.registry.update,
             record.name,
@@ -95,14 +98,10 @@ async def patch(
 
 
 def _edited(
-    services: Services, record: PipelineRecord, node_id: int, ttls: Mapping[str, str]
+    document: dict[str, Any], node_id: int, ttls: Mapping[str, str], *, default_ttl_ms: int
 ) -> dict[str, Any]:
-    options = record.options.resolved(services.settings.execution)
-    plan = load_plan(record.plan)
-    edited = with_ttls(plan, node_id, ttls, default_ttl_ms=options.default_ttl_ms)
-    # What is kept must load: nobody would look at it again before the next start.
-    load_plan(edited)
-    return edited
+    plan = edited_plan(load_plan(document), node_id, ttls, default_ttl_ms=default_ttl_ms)
+    return dict(plan.document)
 
 
 def _shown(

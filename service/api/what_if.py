@@ -29,7 +29,7 @@ from service.api.plan_models import Duration, StateName
 from service.api.planning import Planning
 from service.api.state_models import KeyTtlWhatIf
 from service.api.times import iso
-from service.plan import load_plan, with_ttls
+from service.plan import edited_plan, load_plan
 from service.plan.state_ttl import state_ttls
 from service.runtime.inspection_errors import StateNotFound
 from service.runtime.operators import stateful_nodes
@@ -92,7 +92,7 @@ async def get(
     """
     node_id = (await contents_of(services, record)).operator(operator).node_id
     other = await Planning(services.settings.limits).run(
-        _edited, services, record, operator, node_id, ttl, state
+        _operator_with, services, record, operator, node_id, ttl, state
     )
     if isinstance(other.spec, MaterializerSpec):
         found = await in_thread(inspector.compare, key, other.spec, limit=limit)
@@ -110,7 +110,7 @@ async def get(
     return reply(request, body)
 
 
-def _edited(
+def _operator_with(
     services: Services,
     record: PipelineRecord,
     operator: str,
@@ -126,9 +126,8 @@ def _edited(
     if not kept:
         raise StateNotFound("this operator keeps no state that has a time to live")
     names = [each.name for each in kept] if state is None else [state]
-    edited = load_plan(
-        with_ttls(plan, node_id, dict.fromkeys(names, ttl), default_ttl_ms=options.default_ttl_ms)
-    )
+    ttls = dict.fromkeys(names, ttl)
+    edited = edited_plan(plan, node_id, ttls, default_ttl_ms=options.default_ttl_ms)
     return next(each for each in stateful_nodes(edited, options) if each.id == operator)
 
 

@@ -27,7 +27,7 @@ from service.plan.findings import Finding, validate
 from service.plan.keys import upsert_keys
 from service.plan.nodes import Edge, ExecNode, StateMetadata
 from service.plan.support import RUN_WITHOUT_VIEW, Unsupported, unsupported
-from service.plan.ttl_edit import with_ttls
+from service.plan.ttl_edit import edited_plan, with_ttls
 
 __all__ = [
     "RUN_WITHOUT_VIEW",
@@ -46,6 +46,7 @@ __all__ = [
     "changelog_modes",
     "check_document",
     "diff",
+    "edited_plan",
     "explain",
     "format_duration_ms",
     "load_plan",

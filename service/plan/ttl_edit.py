@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from service.plan.document import load_plan
 from service.plan.durations import format_duration_ms, parse_duration_ms
 from service.plan.errors import DurationError, InvalidProperty
 from service.plan.state_ttl import state_ttls
@@ -16,6 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from service.plan.document import CompiledPlan
+
+
+def edited_plan(
+    plan: CompiledPlan, node_id: int, ttls: Mapping[str, str], *, default_ttl_ms: int
+) -> CompiledPlan:
+    """The plan of the document that `with_ttls` gives: it loads, or it must not be kept.
+
+    Raises:
+        InvalidProperty: As `with_ttls`.
+        PlanError: The document is no plan any more.
+    """
+    return load_plan(with_ttls(plan, node_id, ttls, default_ttl_ms=default_ttl_ms))
 
 
 def with_ttls(

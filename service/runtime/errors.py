@@ -45,6 +45,15 @@ class LifecycleError(Exception):
         self.hint = hint
 
 
+def with_hint(message: str, hint: str) -> str:
+    """What happened and what to do, where there is one place for both.
+
+    >>> with_hint("the plan cannot run", "")
+    'the plan cannot run'
+    """
+    return f"{message}; {hint}" if hint else message
+
+
 class LaunchError(LifecycleError):
     """An embedded server cannot be started."""
 

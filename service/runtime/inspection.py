@@ -150,10 +150,10 @@ class OperatorInspector:
             KeyNotFound: it has none.
             KeyExpired: it had, and all of them are past their time.
         """
-        spec = self._spec()
+        spec, now_ms = self._spec(), self._clock()
 
         def look(view: StateView) -> ShownHistory:
-            found = self._read(view, spec, key, after, limit)
+            found = self._read(view, spec, key, after, limit, now_ms)
             if isinstance(found, Expired):
                 raise _all_expired(spec, found)
             return self._shown(spec, view.epoch, key, found)
@@ -172,10 +172,11 @@ class OperatorInspector:
             StateNotFound, KeyNotFound: as `history`.
             KeyExpired: all of its entries are past their time, with either.
         """
-        spec = self._spec()
+        # One time for both, or a row could be past it with the longer time to live alone.
+        spec, now_ms = self._spec(), self._clock()
 
         def look(view: StateView) -> KeyWhatIf:
-            found = [self._read(view, each, key, 0, limit) for each in (spec, other)]
+            found = [self._read(view, each, key, 0, limit, now_ms) for each in (spec, other)]
             now, then = (
                 None if isinstance(page, Expired) else self._shown(each, view.epoch, key, page)
                 for each, page in zip((spec, other), found, strict=True)
@@ -228,14 +229,20 @@ class OperatorInspector:
         return self._history
 
     def _read(
-        self, view: StateView, spec: MaterializerSpec, key: Sequence[Any], after: int, limit: int
+        self,
+        view: StateView,
+        spec: MaterializerSpec,
+        key: Sequence[Any],
+        after: int,
+        limit: int,
+        now_ms: int,
     ) -> HistoryPage | Expired:
         found = read_history(
             view,
             key_group(self.keys.codec.types, key, len(self._key_groups)),
             self.keys.codec.encode(key),
             policy=spec.policy,
-            now_ms=self._clock() - spec.ttl_extension_ms,
+            now_ms=now_ms - spec.ttl_extension_ms,
             after=after,
             limit=limit,
         )

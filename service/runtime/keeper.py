@@ -46,6 +46,7 @@ from service.runtime.errors import (
     SavepointFailed,
     SparkUnavailable,
     StartFailed,
+    with_hint,
 )
 from service.runtime.gateway import QueryState
 from service.runtime.launcher import package_version
@@ -105,7 +106,8 @@ class PipelineKeeper:
                 pause_ms = self._neighbour_away(error)
             except (LifecycleError, StateError) as error:
                 permanent = isinstance(error, StartFailed) or error.code in PERMANENT_CODES
-                pause_ms = await self._failed(error.code, error.message, permanent=permanent)
+                told = with_hint(error.message, error.hint)
+                pause_ms = await self._failed(error.code, told, permanent=permanent)
             except Exception:  # one of the two loops that own what they run
                 self._log.exception("keeper failed")
                 pause_ms = await self._failed("internal", "an unexpected error; see the log")
@@ -325,7 +327,7 @@ class PipelineKeeper:
 
     def _neighbour_away(self, error: LifecycleError | StateError) -> int:
         self._away_count += 1
-        shown = StatusError(error.code, error.message)
+        shown = StatusError(error.code, with_hint(error.message, error.hint))
         waiting = (PipelineState.STOPPING, PipelineState.RESTARTING, PipelineState.FAILED)
         if self.status.state in (*waiting, PipelineState.STOPPED):
             self.status = replace(self.status, error=shown)

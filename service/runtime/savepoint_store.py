@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from service.runtime.errors import SavepointFailed, SavepointNotFound, TooManySavepoints
+from service.runtime.errors import (
+    SavepointFailed,
+    SavepointNotFound,
+    TooManySavepoints,
+    with_hint,
+)
 from state.savepoint import MANIFEST, read_manifest, sync_folder
 
 if TYPE_CHECKING:
@@ -173,7 +178,7 @@ class SavepointStore:
             OSError: The disk does not take it.
         """
         hidden = self.begin(pipeline, savepoint)
-        told = {"code": failure.code, "message": failure.message}
+        told = {"code": failure.code, "message": with_hint(failure.message, failure.hint)}
         (hidden / _FAILED).write_bytes(orjson.dumps(told))
         self.end(pipeline, savepoint, hidden)
 

@@ -128,10 +128,10 @@ class StateInspector:
         state = self._state(name)
         if state.kind == HISTORY:
             raise StateNotFound("this state is a history of rows", hint="read it at .../keys/{key}")
-        canonical = self._keys.codec.encode(key)
+        canonical, clock = self._keys.codec.encode(key), self._ttl_clock()
 
         def look(view: StateView) -> ShownState:
-            found = self._read(view, state, key, namespace, after, limit)
+            found = self._read(view, clock, state, key, namespace, after, limit)
             if found is None:
                 raise KeyNotFound(f"the key has nothing in this state in epoch {view.epoch}")
             if isinstance(found, Expired):
@@ -150,11 +150,12 @@ class StateInspector:
             KeyExpired: there is, and all of it is past its life.
         """
         states = [each for each in self.states() if each.kind != HISTORY]
-        canonical = self._keys.codec.encode(key)
+        canonical, clock = self._keys.codec.encode(key), self._ttl_clock()
 
         def look(view: StateView) -> ShownKeyStates:
             contents = [
-                (state, self._read(view, state, key, namespace, "", limit)) for state in states
+                (state, self._read(view, clock, state, key, namespace, "", limit))
+                for state in states
             ]
             live = [(state, each) for state, each in contents if isinstance(each, StateContent)]
             expired = [each for _, each in contents if isinstance(each, Expired)]
@@ -187,6 +188,7 @@ class StateInspector:
             KeyNotFound: there is nothing of the key.
             KeyExpired: there is, and all of it is past its life, with either.
         """
+        # One time for both, or an element could be past it with the longer time to live alone.
         clock = self._ttl_clock()
         then = {each.name: each.ttl for each in others}
         pairs = [
@@ -198,7 +200,7 @@ class StateInspector:
         def look(view: StateView) -> KeyWhatIf:
             states: list[StateWhatIf] = []
             for both in pairs:
-                pages = [self._read(view, each, key, namespace, "", limit) for each in both]
+                pages = [self._read(view, clock, each, key, namespace, "", limit) for each in both]
                 if pages[0] is not None:
                     ttls = (_ttl_ms(both[0]), _ttl_ms(both[1]))
                     found = (_shown(pages[0]), _shown(pages[1]))
@@ -224,6 +226,7 @@ class StateInspector:
     def _read(
         self,
         view: StateView,
+        clock: TtlClock,
         state: RegisteredState,
         key: Sequence[Any],
         namespace: str,
@@ -237,7 +240,7 @@ class StateInspector:
             state,
             key_group(self._keys.codec.types, key, self._max_parallelism),
             stored_key(self._keys.codec.encode(key), space),
-            clock=self._ttl_clock(),
+            clock=clock,
             form=Form.of(self._descriptors.get(state.name), state),
             after=after,
             limit=limit,

@@ -54,6 +54,7 @@ class StatusError:
 
     code: str
     message: str
+    """What happened, then what to do about it where that is known."""
 
 
 @dataclass(frozen=True, slots=True)

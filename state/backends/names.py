@@ -15,6 +15,8 @@ RESTORING = b"restoring"
 """What an unfinished restore left in the pipeline's slot: see `state.savepoint`."""
 STATE_FORMAT = 2
 """Format of what is stored; `tailrace.lua` has the same, and refuses others."""
+STATE_FORMAT_WITH_PARTS = 3
+"""Format of a key group while parts of a commit wait, so that versions without them refuse it."""
 OFFERED = b"offered"
 """What a commit brings; it is there inside the transaction of the commit only."""
 PART = b"#"
@@ -46,6 +48,13 @@ def offered_names(prefix: bytes) -> list[bytes]:
     """All names that what is offered in a key group can have."""
     offered = prefix + OFFERED
     return [offered, *(part_name(offered, number) for number in range(1, PARTS_MAX + 1))]
+
+
+def waiting_names(prefix: bytes) -> list[bytes]:
+    """All names in a key group that tell of a commit or hold one."""
+    pending = prefix + b"pending"
+    parts = (part_name(pending, number) for number in range(1, PARTS_MAX + 1))
+    return [prefix + b"meta", pending, *parts, *offered_names(prefix)]
 
 
 def key_group_prefix(pipeline: str, node: str, key_group: int) -> bytes:

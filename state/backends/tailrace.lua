@@ -16,7 +16,8 @@
 --
 -- T:meta is a hash: format; epoch, the last applied one; pending, the epoch whose writes wait in
 -- the list T:pending, and chunks, the number of its items; parts, the number of the hashes
--- T:pending#1 and so on, where there are any; run, the newest run that was here.
+-- T:pending#1 and so on, where there are any; run, the newest run that was here. While parts wait,
+-- the format is another one: versions that know none must not take the list for all that waits.
 --
 -- Writes are items: a chunk of commands, packed, then the long values of its commands as they are
 -- (state/backends/chunks.py). Lua takes some two nanoseconds for each byte of each string that it
@@ -35,9 +36,11 @@
 --   CORRUPT <text>  what is stored is not ours    CLOSED <epoch>  the marker is elsewhere
 --   OFFSETS         closed with other offsets     RUN <run>       another run owns the pipeline
 --   STAGED <found>  a staged list is not whole    UNBEGUN         an earlier epoch still waits
---   FORMAT <found> <ours>   what is stored has another format
+--   FORMAT <found> <ours> <ours with parts>    what is stored has another format
+--   UNKNOWN <command>       what waits holds a command of another version
 
 local FORMAT = '2'
+local FORMAT_WITH_PARTS = '3'
 local PIECE = 4000
 
 -- Which type a command needs; UNLINK takes any.
@@ -56,11 +59,13 @@ local function read_meta(key)
   if held.err then return nil, fail('CORRUPT', 'meta is no hash') end
   if not held[1] then
     if redis.call('EXISTS', key) == 1 then return nil, fail('CORRUPT', 'meta has no format') end
-    return { epoch = 0, run = -1, parts = 0 }
+    return { format = FORMAT, epoch = 0, run = -1, parts = 0 }
   end
-  if held[1] ~= FORMAT then return nil, fail('FORMAT', held[1] .. ' ' .. FORMAT) end
+  if held[1] ~= FORMAT and held[1] ~= FORMAT_WITH_PARTS then
+    return nil, fail('FORMAT', held[1] .. ' ' .. FORMAT .. ' ' .. FORMAT_WITH_PARTS)
+  end
   local meta = {
-    epoch = tonumber(held[2]), pending = tonumber(held[3] or ''),
+    format = held[1], epoch = tonumber(held[2]), pending = tonumber(held[3] or ''),
     chunks = tonumber(held[4] or ''), run = tonumber(held[5]), parts = tonumber(held[6] or '0'),
   }
   if not meta.epoch or not meta.run or not meta.parts then return nil, fail('CORRUPT', 'meta is not whole') end
@@ -77,9 +82,11 @@ local function decode(items, commands)
     if type(held[1]) == 'string' then held = { held } end
     at = at + 1
     for _, command in ipairs(held) do
-      if type(command) ~= 'table' or not (TYPE_OF[command[1]] or command[1] == 'STAGED') then
-        return fail('CORRUPT', 'a chunk holds no such command')
+      local name = type(command) == 'table' and command[1]
+      if type(name) ~= 'string' or not string.match(name, '^%u+$') then
+        return fail('CORRUPT', 'a chunk holds something that is no command')
       end
+      if not TYPE_OF[name] and name ~= 'STAGED' then return fail('UNKNOWN', name) end
       if command[1] == 'HSET' then
         for place = 4, #command, 2 do
           if not command[place] then
@@ -186,6 +193,8 @@ end
 local function discard(keys, meta)
   forget(keys[2], meta.parts)
   redis.call('HDEL', keys[1], 'pending', 'chunks', 'parts')
+  redis.call('HSET', keys[1], 'format', FORMAT)
+  meta.format, meta.pending, meta.parts = FORMAT, nil, 0
 end
 
 local function promote_up_to(keys, meta, marker)
@@ -196,7 +205,8 @@ local function promote_up_to(keys, meta, marker)
   local problem = decode(held, commands) or verify(prefix, commands, meta.pending)
   if problem then return problem end
   carry_out(prefix, commands, meta.pending)
-  redis.call('HSET', keys[1], 'epoch', meta.pending)
+  meta.epoch = meta.pending
+  redis.call('HSET', keys[1], 'epoch', meta.epoch)
   discard(keys, meta)
 end
 
@@ -211,14 +221,12 @@ local function begin(keys, args)
   local meta, problem = read_meta(keys[1])
   problem = problem or fence(meta, epoch, run)
   if problem then return problem end
-  if run > meta.run then
-    if meta.pending == epoch then
-      discard(keys, meta)
-      meta.pending = nil
-    end
-    redis.call('HSET', keys[1], 'format', FORMAT, 'epoch', meta.epoch, 'run', run)
-  end
-  return promote_up_to(keys, meta, epoch - 1) or redis.status_reply('OK')
+  local is_new = run > meta.run
+  problem = promote_up_to(keys, meta, epoch - 1)
+  if problem then return problem end
+  if is_new and meta.pending == epoch then discard(keys, meta) end
+  if is_new then redis.call('HSET', keys[1], 'format', meta.format, 'epoch', meta.epoch, 'run', run) end
+  return redis.status_reply('OK')
 end
 
 -- Whether two hashes hold the same.
@@ -272,6 +280,8 @@ local function checked_commit(keys, args)
     return compare(keys, meta, items, parts)
   end
   if meta.pending then return fail('UNBEGUN') end
+  -- A version that knew no parts may have discarded a commit, and left its parts and their number.
+  if meta.parts > 0 then discard(keys, meta) end
   if not keys[3] then
     count = keep(keys, given(args))
   elseif redis.call('LLEN', keys[3]) ~= count then
@@ -281,7 +291,7 @@ local function checked_commit(keys, args)
       redis.call('RENAME', part(keys[3], number), part(keys[2], number))
     end
     redis.call('RENAME', keys[3], keys[2])
-    if parts > 0 then redis.call('HSET', keys[1], 'parts', parts) end
+    if parts > 0 then redis.call('HSET', keys[1], 'parts', parts, 'format', FORMAT_WITH_PARTS) end
   end
   redis.call('HSET', keys[1], 'pending', epoch, 'chunks', count)
   return redis.status_reply('OK')
@@ -304,12 +314,10 @@ local function own(keys, args)
   if problem then return problem end
   if meta.run > run then return fail('FENCED', meta.run) end
   if meta.epoch > marker then return fail('PASSED', meta.epoch) end
-  local pending = meta.pending
   problem = promote_up_to(keys, meta, marker)
   if problem then return problem end
-  if pending and pending > marker then discard(keys, meta) end
-  local epoch = (pending and pending <= marker) and pending or meta.epoch
-  redis.call('HSET', keys[1], 'format', FORMAT, 'epoch', epoch, 'run', run)
+  if meta.pending or meta.parts > 0 then discard(keys, meta) end
+  redis.call('HSET', keys[1], 'format', FORMAT, 'epoch', meta.epoch, 'run', run)
   return redis.status_reply('OK')
 end
 

@@ -79,7 +79,13 @@ _DENIED = (AuthenticationError, AuthorizationError, NoPermissionError)
 _PASSING = ("MISCONF", "BUSY", "NOREPLICAS", "LOADING", "MASTERDOWN")
 _ADDRESS = {"host", "port", "path", "db", "username", "password", "credential_provider"}
 _CODE = re.compile(r"[A-Z]+")
-_FORMATS = re.compile(r"FORMAT (\d+) (\d+)")
+_FORMATS = re.compile(r"FORMAT (\d+) (\d+) (\d+)")
+_UNKNOWN = re.compile(r"UNKNOWN ([A-Z]{1,32})")
+_CORRUPT = re.compile(r"CORRUPT ([a-z][a-z ,]{1,80})")
+_OF_ANOTHER_VERSION = (
+    "nothing was overwritten: go on with the version that wrote it, or take a savepoint with that "
+    "one and restore it with this one"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,15 +306,22 @@ class RedisTransport:
 
     def _greet(self, connection: Connection) -> None:
         """Log in, and see that the server is the one that the run began with."""
-        connection.on_connect()
-        connection.send_command("INFO", "server")
-        told = re.search(rb"^run_id:(\w+)", connection.read_response(), re.MULTILINE)
+        try:
+            connection.on_connect()
+            connection.send_command("INFO", "server")
+            self._recognize(connection.read_response())
+        except BaseException:
+            # The pool would hand it out again as a good one, with replies that nobody has read.
+            connection.disconnect()
+            raise
+
+    def _recognize(self, server: bytes) -> None:
+        """See that what a server tells of itself is what the first one told."""
+        told = re.search(rb"^run_id:(\w+)", server, re.MULTILINE)
         found = told[1].decode() if told else "unknown"
         if self._expected is None:
             self._expected = found
         elif found != self._expected:
-            # The pool would hand it out again as a good one.
-            connection.disconnect()
             raise IncarnationChanged(self._expected, found)
 
 
@@ -350,10 +363,22 @@ def translate(error: RedisError) -> StateError:
     if isinstance(error, _DENIED):
         return StateAccessDenied(f"redis denies access ({kind_of(error)})")
     if formats := _FORMATS.fullmatch(str(error)):
+        found, least, most = map(int, formats.groups())
+        whose = "an older" if found < least else "a newer"
         return FormatVersionMismatch(
-            f"state in redis has format {formats[1]}, this version reads format {formats[2]}",
-            hint="go on with the version that wrote it, or drop the pipeline and create it anew",
+            f"state in redis has format {found}, written by {whose} version; this version reads "
+            f"formats {least} and {most}",
+            hint=_OF_ANOTHER_VERSION,
         )
+    if unknown := _UNKNOWN.fullmatch(str(error)):
+        return FormatVersionMismatch(
+            f"writes that wait in redis hold a command {unknown[1]}, which this version does not "
+            "know",
+            hint=_OF_ANOTHER_VERSION,
+        )
+    if corrupt := _CORRUPT.fullmatch(str(error)):
+        # Words of our own functions, which name types at most.
+        return StateCorrupt(f"what is stored in redis is not what we write: {corrupt[1]}")
     if isinstance(error, _AWAY) or str(error).startswith(_PASSING):
         return StateUnavailable(f"redis does not answer ({kind_of(error)})")
     return StateCorrupt(f"redis refuses a command ({kind_of(error)})")

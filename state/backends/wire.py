@@ -96,8 +96,11 @@ class SentAhead:
             return
         try:
             _send(self._connection, commands)
-        except RedisError:
+        except BaseException as error:
+            # Whatever it was, half of it may have gone.
             self._break_off()
+            if not isinstance(error, RedisError):
+                raise
         self._commands += commands
 
     def replies(self) -> list[Any] | None:
@@ -107,8 +110,10 @@ class SentAhead:
             return None
         try:
             replies = [_reply_to(connection, each) for each in self._commands]
-        except RedisError:
+        except BaseException as error:
             self._break_off()
+            if not isinstance(error, RedisError):
+                raise
             return None
         self._connection = None
         self._lender.keep(connection)

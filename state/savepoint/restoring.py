@@ -13,8 +13,9 @@ from state.backends.names import (
     every_key_pattern,
     key_group_prefix,
     slot_prefix,
+    waiting_names,
 )
-from state.backends.transport import checked
+from state.backends.transport import as_one, checked
 from state.errors import (
     CodecMismatch,
     SavepointCorrupt,
@@ -200,11 +201,17 @@ class _Target:
                 hint="restore into a new pipeline, or delete this one first",
             )
         told = {"savepoint": self._manifest.id, "slot": self._manifest.slot}
-        self._ask(("SET", key, orjson.dumps(told)), ("INCR", self._prefix + b"run"))
-        # From here on no run can begin: key groups are ahead of the marker, which is not there.
-        meta = ("format", STATE_FORMAT, "epoch", self._manifest.epoch, "run", 0)
+        _, run = self._ask(("SET", key, orjson.dumps(told)), ("INCR", self._prefix + b"run"))
+        # From here on no run can begin: key groups are ahead of the marker, which is not there. Nor
+        # can what lives on of a pipeline that had this name, or what it left here be promoted.
+        meta = ("format", STATE_FORMAT, "epoch", self._manifest.epoch, "run", run)
         for prefixes in self._prefixes(nodes):
-            self._ask(*(("HSET", each + b"meta", *meta) for each in prefixes))
+            self._ask(
+                *(
+                    as_one(("UNLINK", *waiting_names(each)), ("HSET", each + b"meta", *meta))
+                    for each in prefixes
+                )
+            )
 
     def check(self, taken: Sequence[SavedState]) -> None:
         """See that there are as many keys as were saved.

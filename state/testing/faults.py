@@ -6,18 +6,23 @@ server that dies, or a connection that breaks, may have carried out any beginnin
 
     plan = FaultPlan({7: Fault.REPLY_LOST})
     transport = FaultyTransport(RedisTransport(client), plan)
+
+Of commands that are sent ahead it is not known when the server carries them out. A transport shows
+the two extremes, `Ahead.AT_ONCE` and `Ahead.WHEN_AWAITED`; with the second one, what nobody waits
+for is carried out all the same, later, as a dead process's bytes are. The wait is a moment of its
+own, at which a plan may strike.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from state.backends.interface import EpochTransaction, Ledger, StateBackend
-from state.errors import StateUnavailable
+from state.errors import IncarnationChanged, StateError, StateUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +52,9 @@ class Fault(Enum):
     """It is carried out, and the calling process ends before it does anything else."""
     REPEATED = "repeated"
     """Its reply is lost, and the transport sends a repeatable batch again, unseen by the caller."""
+    LATE = "late"
+    """The connection breaks, and the caller is told; but it is on its way, with what was sent
+    behind it, and the server carries it out some commands later."""
 
 
 class ProcessDied(Exception):
@@ -56,8 +64,19 @@ class ProcessDied(Exception):
 class FaultPlan:
     """Counts commands and knows at which ones something happens."""
 
-    def __init__(self, faults: Mapping[int, Fault] | None = None) -> None:
+    def __init__(
+        self, faults: Mapping[int, Fault] | None = None, *, late_by: int | None = None
+    ) -> None:
+        """Make one.
+
+        Args:
+            faults: By number of the command, from 1.
+            late_by: So many commands later comes what is late; None: when `deliver` is called.
+        """
         self._faults = dict(faults or {})
+        self._late_by = late_by
+        self._late: dict[int, tuple[int | None, Callable[[], object]]] = {}
+        """What is on its way, by when it was put off: before which command it comes, and it."""
         self._lock = threading.RLock()
         self._visits: dict[int, Callable[[], None]] = {}
         self.passed = 0
@@ -68,12 +87,34 @@ class FaultPlan:
         """Call somebody else before the command of this number."""
         self._visits[number] = visitor
 
+    def put_off(self, carry_out: Callable[[], object]) -> int:
+        """Let something happen later; what takes it back."""
+        due = None if self._late_by is None else self.passed + self._late_by
+        number = max(self._late, default=0) + 1
+        self._late[number] = (due, carry_out)
+        return number
+
+    def take_back(self, number: int) -> bool:
+        """Let what was put off not happen; False if it has."""
+        return self._late.pop(number, None) is not None
+
+    def deliver(self) -> None:
+        """Let everything that was put off happen now."""
+        for number in sorted(self._late):
+            self._arrive(number)
+
+    def _arrive(self, number: int) -> None:
+        _, carry_out = self._late.pop(number)
+        # Nobody is there who would be told.
+        with self.resting(), contextlib.suppress(StateError):
+            carry_out()
+
     @property
     def unspent(self) -> bool:
         """Whether something that was to happen has not happened."""
-        return bool(self._faults or self._visits)
+        return bool(self._faults or self._visits or self._late)
 
-    @contextmanager
+    @contextlib.contextmanager
     def resting(self) -> Iterator[None]:
         """Let commands pass uncounted, and unharmed."""
         was, self.is_counting = self.is_counting, False
@@ -84,7 +125,7 @@ class FaultPlan:
         """Whether nothing happens at the next so many commands."""
         if not self.is_counting:
             return True
-        struck = (*self._faults, *self._visits)
+        struck = (*self._faults, *self._visits, *(due or 0 for due, _ in self._late.values()))
         return not any(self.passed < each <= self.passed + commands for each in struck)
 
     def pass_quietly(self, commands: int, carry_out: Callable[[], T]) -> T:
@@ -100,16 +141,22 @@ class FaultPlan:
             StateUnavailable: `NOT_SENT` or `REPLY_LOST`.
             ProcessDied: `DEATH`.
             BatchBroken: `REPEATED`.
+            ArrivesLate: `LATE`; it is for the caller to put it off.
         """
         if not self.is_counting:
             return carry_out()
         self.passed += 1
+        for number, (due, _) in sorted(self._late.items()):
+            if due is not None and due <= self.passed:
+                self._arrive(number)
         if visitor := self._visits.pop(self.passed, None):
             with self.resting():
                 visitor()
         fault = self._faults.pop(self.passed, None)
         if fault is Fault.NOT_SENT:
             raise StateUnavailable("the connection broke, as planned")
+        if fault is Fault.LATE:
+            raise ArrivesLate("the connection broke, as planned")
         result = carry_out()
         if fault is Fault.REPLY_LOST:
             raise StateUnavailable("the reply is lost, as planned")
@@ -124,12 +171,25 @@ class BatchBroken(Exception):
     """A batch broke off in a way that its transport may hide by repeating it."""
 
 
+class ArrivesLate(StateUnavailable):
+    """A connection broke, and what was sent is on its way."""
+
+
+class Ahead(Enum):
+    """When a server carries out what is sent ahead."""
+
+    AT_ONCE = "at once"
+    WHEN_AWAITED = "when awaited"
+
+
 class FaultyTransport:
     """A transport whose commands pass a plan one by one."""
 
-    def __init__(self, inner: Transport, plan: FaultPlan) -> None:
+    def __init__(self, inner: Transport, plan: FaultPlan, ahead: Ahead | None = None) -> None:
+        """Make one; without `ahead` it sends nothing ahead."""
         self._inner = inner
         self._plan = plan
+        self._ahead = ahead
 
     @property
     def incarnation(self) -> str:
@@ -149,18 +209,84 @@ class FaultyTransport:
                 return self._one_by_one(commands)
             raise StateUnavailable("the reply is lost, as planned") from broken
 
-    def ahead(self) -> None:
-        """None: each command passes the plan when its reply is wanted, one way or another."""
+    def ahead(self) -> _FaultyAhead | None:
+        """Commands ahead, over a connection that could break at each of them."""
+        if self._ahead is None:
+            return None
+        return _FaultyAhead(self._inner, self._plan, is_slow=self._ahead is Ahead.WHEN_AWAITED)
 
     def close(self) -> None:
         """Close the inner one."""
         self._inner.close()
 
     def _one_by_one(self, commands: Sequence[Command]) -> list[Any]:
-        def send(command: Command) -> Any:
-            return self._inner.exchange([command])[0]
+        return _stepwise(self._plan, self._inner, commands, [])
 
-        return [self._plan.step(partial(send, each)) for each in commands]
+
+def _stepwise(
+    plan: FaultPlan, inner: Transport, commands: Sequence[Command], replies: list[Any]
+) -> list[Any]:
+    """The replies, with those to these commands; as many as there are when a fault strikes."""
+    for at, command in enumerate(commands):
+        try:
+            replies += plan.step(partial(inner.exchange, [command]))
+        except ArrivesLate:
+            plan.put_off(partial(inner.exchange, commands[at:]))
+            raise
+    return replies
+
+
+class _FaultyAhead:
+    """Commands ahead of their replies; see `state.backends.transport.Ahead`."""
+
+    def __init__(self, inner: Transport, plan: FaultPlan, *, is_slow: bool) -> None:
+        self._inner = inner
+        self._plan = plan
+        self._is_slow = is_slow
+        self._is_broken = False
+        self._replies: list[Any] = []
+        self._under_way: list[tuple[int, Sequence[Command]]] = []
+        """What a slow server has not carried out, and what takes it back from the plan."""
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Send commands; a connection that breaks shows in `replies`."""
+        if self._is_broken:
+            return
+        if not self._is_slow:
+            self._carry_out(commands)
+            return
+        # Whatever becomes of who sent them, they arrive.
+        number = self._plan.put_off(partial(self._inner.exchange, commands))
+        self._under_way.append((number, commands))
+        self._pass_moment()
+
+    def replies(self) -> list[Any] | None:
+        """All replies; None if the connection broke, or what was late came before the wait."""
+        for number, commands in self._under_way:
+            if self._plan.take_back(number) and not self._is_broken:
+                self._carry_out(commands)
+            else:
+                self._is_broken = True
+        self._pass_moment()
+        return None if self._is_broken else self._replies
+
+    def _carry_out(self, commands: Sequence[Command]) -> None:
+        count = len(commands)
+        if self._plan.is_quiet(count):
+            whole = partial(self._inner.exchange, commands)
+            self._guarded(lambda: self._replies.extend(self._plan.pass_quietly(count, whole)))
+        else:
+            self._guarded(lambda: _stepwise(self._plan, self._inner, commands, self._replies))
+
+    def _pass_moment(self) -> None:
+        """A moment at which no command is carried out; the connection may break at it."""
+        self._guarded(lambda: self._plan.step(lambda: None))
+
+    def _guarded(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except (StateUnavailable, IncarnationChanged, BatchBroken):
+            self._is_broken = True
 
 
 class FaultyBackend(StateBackend):
@@ -272,11 +398,12 @@ class Straggler:
         self._stands.acquire()
 
     def abandon(self) -> None:
-        """End it where it stands, as a process that is killed."""
+        """End it where it stands, as a process that is killed; what it has sent arrives."""
         self._is_abandoned = True
         if not self.has_ended:
             self._may_go.release()
         self._thread.join(timeout=30)
+        self._plan.deliver()
 
     def may_pass(self, commands: int) -> bool:
         """Whether it may carry out so many commands without standing still in between."""
@@ -321,13 +448,15 @@ class _Turnstile(FaultPlan):
 
     def step(self, carry_out: Callable[[], T]) -> T:
         self._straggler.wait_for_turn()
-        self.passed += 1
-        return carry_out()
+        return super().step(carry_out)
 
 
 def _passing(plan: FaultPlan, call: Callable[[], T]) -> T:
     """A call that passes as one command; what may be repeated is not known here."""
     try:
         return plan.step(call)
+    except ArrivesLate:
+        plan.put_off(call)
+        raise
     except BatchBroken as broken:
         raise StateUnavailable("the reply is lost, as planned") from broken

@@ -5,10 +5,10 @@ before it runs; epoch e + 1 runs only after e was recorded; a task that fails is
 the same input, at most four times; a query that fails is started again, and runs the epoch that was
 planned and not recorded once more, with the same input.
 
-The operator counts what it sees of each key, keeps an order by last touch, a journal, and in two
-key groups a long text, so that one commit of each task is a transaction, the other none; the sink
-keeps a table of the counts, prints each row and counts epochs: structures where doing something
-twice, or not at all, shows.
+The operator counts what it sees of each key, keeps an order by last touch, a journal, in two key
+groups a long text, so that one commit of each task is a transaction, the other none, and hashes
+that each epoch replaces, below and above what is copied; the sink keeps a table of the counts,
+prints each row and counts epochs: structures where doing something twice, or not at all, shows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from state.testing.faults import ProcessDied
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from state.backends.interface import Ledger, StateBackend, Write
+    from state.backends.interface import EpochTransaction, Ledger, StateBackend, Write
 
 NODE = "1_count"
 PARALLELISM = 4
@@ -59,13 +59,31 @@ TRANSIENT = (StateUnavailable, Fenced, IncarnationChanged, StagedWritesGone, Pro
 """What fails a task or a query and is answered by another attempt or run."""
 
 
-LONG = (0, 2)
-"""Key groups with so much to write that it does not go through a function's arguments."""
+@dataclass(frozen=True)
+class Work:
+    """How attempts go about it."""
+
+    long: tuple[int, ...] = (0, 2)
+    """Key groups with so much to write that it does not go through a function's arguments."""
+    parts: int = 1
+    """Hashes in each of them that are replaced as a whole; beyond 16 they are no parts."""
+    sends_ahead: bool = False
+    """Whether begins, reads and long commits are sent before they are waited for."""
+
+
+WORK = Work()
+AHEAD = Work(long=(0,), parts=2, sends_ahead=True)
+"""One task has a long commit, which is sent ahead, the other a short one, which is not."""
 
 
 def long_text(now: int) -> bytes:
     """A text that says a count, longer than what is committed by one function call."""
     return b"%06d" % now * 1_000
+
+
+def latest_names(work: Work) -> list[bytes]:
+    """Names of the hashes that each epoch replaces."""
+    return [b"latest%d" % number for number in range(work.parts)]
 
 
 def input_of(epoch: int) -> dict[int, int]:
@@ -90,6 +108,7 @@ class Run:
     worker: Ledger
     backend: StateBackend
     attempts: int = 0
+    work: Work = WORK
 
     def stamp(self, epoch: int) -> EpochStamp:
         return EpochStamp(epoch, self.number, 1_700_000_000_000 + epoch)
@@ -151,8 +170,7 @@ def run_attempt(run: Run, epoch: int, task: int) -> ApplyStaged | None:
         return None
     key_groups = [each for each in TASKS[task] if input_of(epoch)[each]]
     transaction = run.backend.begin(NODE, run.stamp(epoch), key_groups)
-    counts = transaction.fetch([HashGet(each, b"counts", [KEYS[each]]) for each in key_groups])
-    orders = transaction.fetch([SortedTop(each, b"order", 1) for each in key_groups])
+    counts, orders = _read(transaction, key_groups, run.work)
     writes: dict[int, list[Write]] = {}
     rows: list[Write] = []
     for number, (count,), order in zip(key_groups, counts, orders, strict=True):
@@ -165,15 +183,33 @@ def run_attempt(run: Run, epoch: int, task: int) -> ApplyStaged | None:
             HashAdd(b"totals", b"seen", seen),
             StreamAppend(b"journal", [[b"n", b"%d" % now]], 100),
         ]
-        if number in LONG:
+        writes[number].append(HashReplace(b"brief", [b"%d" % epoch, b"%d" % now]))
+        if number in run.work.long:
             writes[number].append(HashPut(b"long", [b"short", b"1", b"text", long_text(now)]))
-            writes[number].append(HashReplace(b"latest", [b"%d" % epoch, long_text(now)]))
+            pairs = [b"%d" % epoch, long_text(now)]
+            writes[number] += [HashReplace(name, pairs) for name in latest_names(run.work)]
         rows += [
             HashPut(b"table:counts", [key, b"%d" % now]),
             StreamAppend(b"print", [[key, b"%d" % now]], 100),
         ]
-    transaction.commit(writes)
+    if run.work.sends_ahead:
+        transaction.committing(writes)()
+    else:
+        transaction.commit(writes)
     return ApplyStaged(name, run.worker.stage(name, rows))
+
+
+def _read(
+    transaction: EpochTransaction, key_groups: list[int], work: Work
+) -> tuple[list[Any], list[Any]]:
+    """Counts and orders of keys."""
+    counts = [HashGet(each, b"counts", [KEYS[each]]) for each in key_groups]
+    orders = [SortedTop(each, b"order", 1) for each in key_groups]
+    if not work.sends_ahead:
+        return transaction.fetch(counts), transaction.fetch(orders)
+    transaction.expect([])
+    waiting = transaction.expect(counts)
+    return waiting(), transaction.expect(orders)()
 
 
 def close(run: Run, epoch: int, staged: list[ApplyStaged | None]) -> None:
@@ -186,17 +222,19 @@ def close(run: Run, epoch: int, staged: list[ApplyStaged | None]) -> None:
     run.driver.promote_all([NODE], PARALLELISM)
 
 
-def expected(epochs: int = EPOCHS) -> dict[str, Any]:
+def expected(epochs: int = EPOCHS, work: Work = WORK) -> dict[str, Any]:
     """What state and sinks hold after so many epochs, by definition."""
     counts: Counter[int] = Counter()
     journal: dict[int, list[tuple[bytes, list[bytes]]]] = {each: [] for each in KEYS}
     order: dict[int, list[tuple[bytes, float]]] = {each: [] for each in KEYS}
     printed: list[list[bytes]] = []
+    lasts: dict[int, int] = {}
     for epoch in range(1, epochs + 1):
         for number, seen in input_of(epoch).items():
             if not seen:
                 continue
             counts[number] += seen
+            lasts[number] = epoch
             now = b"%d" % counts[number]
             journal[number].append((b"%d-0" % epoch, [b"n", now]))
             order[number].insert(0, (b"%d" % epoch, float(len(order[number]) + 1)))
@@ -206,9 +244,14 @@ def expected(epochs: int = EPOCHS) -> dict[str, Any]:
         "totals": [{b"seen": b"%d" % counts[each]} if counts[each] else {} for each in KEYS],
         "long": [
             {b"short": b"1", b"text": long_text(counts[each])} if counts[each] else {}
-            for each in LONG
+            for each in work.long
         ],
-        "latest": [{b"%d" % epochs: long_text(counts[each])} if epochs else {} for each in LONG],
+        "latest": [
+            {b"%d" % epochs: long_text(counts[each])} if epochs else {}
+            for each in work.long
+            for _ in range(work.parts)
+        ],
+        "brief": [{b"%d" % last: b"%d" % counts[each]} for each, last in sorted(lasts.items())],
         "journal": list(journal.values()),
         "order": list(order.values()),
         "table": {KEYS[each]: b"%d" % counts[each] for each in KEYS if counts[each]},
@@ -220,7 +263,11 @@ def expected(epochs: int = EPOCHS) -> dict[str, Any]:
 
 
 def found(
-    fetch: Callable[[list[Any]], list[Any]], slot: Callable[[Any], Any], closed: int, ledger: Ledger
+    fetch: Callable[[list[Any]], list[Any]],
+    slot: Callable[[Any], Any],
+    closed: int,
+    ledger: Ledger,
+    work: Work = WORK,
 ) -> dict[str, Any]:
     """The same, as the backend has it."""
     groups = list(KEYS)
@@ -229,8 +276,11 @@ def found(
     return {
         "counts": {key: value for each in counts for key, value in each.items()},
         "totals": fetch([HashScan(each, b"totals") for each in groups]),
-        "long": fetch([HashScan(each, b"long") for each in LONG]),
-        "latest": fetch([HashScan(each, b"latest") for each in LONG]),
+        "long": fetch([HashScan(each, b"long") for each in work.long]),
+        "latest": fetch(
+            [HashScan(each, name) for each in work.long for name in latest_names(work)]
+        ),
+        "brief": [each for each in fetch([HashScan(n, b"brief") for n in groups]) if each],
         "journal": fetch([StreamScan(each, b"journal", None, 100) for each in groups]),
         "order": fetch([SortedTop(each, b"order", 100) for each in groups]),
         "table": slot(HashScan(0, b"table:counts")),

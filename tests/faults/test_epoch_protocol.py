@@ -12,6 +12,7 @@ has got to its m-th, for each m. State, sinks and marker must always be what the
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,16 @@ import redis
 
 from state.backends.interface import EpochCheck
 from state.errors import Fenced, StateLost
-from state.testing.faults import Fault, FaultPlan, ProcessDied, Straggler
+from state.testing.faults import Ahead, Fault, FaultPlan, ProcessDied, Straggler
 from tests.conftest import RedisServer
 from tests.faults.spark_rules import (
+    AHEAD,
     EPOCHS,
     TASKS,
+    WORK,
     Run,
     Spark,
+    Work,
     close,
     expected,
     run_attempt,
@@ -40,6 +44,9 @@ if TYPE_CHECKING:
 
 STRUCK = 2
 """The epoch in which things happen."""
+DELAYS = (1, 2, 3, 5, 8, 13, 21, 34)
+"""How many commands later something arrives: in the same attempt, in the next one, in a new run,
+after the close, in the next epoch."""
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +60,21 @@ def quick_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.Redi
     server.stop()
 
 
-@pytest.fixture(params=["heap", "redis"])
+WORLDS: dict[str, tuple[Work, Ahead | None, int]] = {
+    "redis": (WORK, None, 1),
+    "redis, ahead": (AHEAD, Ahead.AT_ONCE, 4),
+    "redis, slow ahead": (AHEAD, Ahead.WHEN_AWAITED, 8),
+    "redis, many parts": (replace(AHEAD, parts=18), Ahead.WHEN_AWAITED, 16),
+}
+"""What attempts do, when the server carries out what they send ahead, and the stride."""
+
+
+@pytest.fixture(params=["heap", *WORLDS])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "heap":
         yield HeapWorld()
         return
-    world = RedisWorld(request.getfixturevalue("quick_redis"))
+    world = RedisWorld(request.getfixturevalue("quick_redis"), *WORLDS[request.param])
     yield world
     world.close()
 
@@ -70,6 +86,7 @@ def play(world: World, plan: FaultPlan, epochs: int = EPOCHS) -> Spark:
     with plan.resting():
         spark.run_until(STRUCK - 1)
     spark.run_until(epochs)
+    plan.deliver()
     return spark
 
 
@@ -83,7 +100,7 @@ def struck_commands(world: World) -> range:
 def test_without_faults_the_result_is_the_definition(world: World) -> None:
     spark = play(world, FaultPlan())
 
-    assert world.contents() == expected()
+    assert world.contents() == expected(work=world.work)
     assert not spark.failures
 
 
@@ -91,7 +108,19 @@ def test_without_faults_the_result_is_the_definition(world: World) -> None:
 def test_any_single_fault_changes_nothing(world: World, fault: Fault) -> None:
     for number in struck_commands(world):
         spark = play(world, FaultPlan({number: fault}))
-        assert world.contents() == expected(), f"{fault} at command {number}: {spark.failures}"
+        assert world.contents() == expected(work=world.work), (
+            f"{fault} at command {number}: {spark.failures}"
+        )
+
+
+@pytest.mark.parametrize("fault", [Fault.LATE, Fault.DEATH])
+def test_what_arrives_later_changes_nothing(world: World, fault: Fault) -> None:
+    """What is on its way when a connection breaks, or a process dies, meets what followed it."""
+    for number in struck_commands(world):
+        for late_by in DELAYS[number % 2 :: 2]:
+            spark = play(world, FaultPlan({number: fault}, late_by=late_by))
+            words = f"{fault} at command {number}, by {late_by}: {spark.failures}"
+            assert world.contents() == expected(work=world.work), words
 
 
 def test_faults_strike(world: World) -> None:
@@ -113,10 +142,11 @@ def test_any_pair_of_faults_changes_nothing(world: World, first: Fault, second: 
     for one in struck_commands(world):
         probe = FaultPlan({one: first})
         play(world, probe)
-        for other in range(one + 1, probe.passed + 1):
+        # Another remainder for each, so that all distances come.
+        for other in range(one + 1 + one % world.stride, probe.passed + 1, world.stride):
             spark = play(world, FaultPlan({one: first, other: second}))
             words = f"{first} at {one}, {second} at {other}: {spark.failures}"
-            assert world.contents() == expected(), words
+            assert world.contents() == expected(work=world.work), words
 
 
 def test_failing_at_every_attempt_changes_nothing(world: World) -> None:
@@ -124,7 +154,7 @@ def test_failing_at_every_attempt_changes_nothing(world: World) -> None:
     for number in struck_commands(world):
         plan = FaultPlan(dict.fromkeys(range(number, number + 9), Fault.REPLY_LOST))
         spark = play(world, plan)
-        assert world.contents() == expected(), f"at {number}: {spark.failures}"
+        assert world.contents() == expected(work=world.work), f"at {number}: {spark.failures}"
 
 
 class _Stage:
@@ -160,7 +190,7 @@ def _play_late(
     rest = stage.plan.passed
     done = 0
     while True:
-        for moment in range(1, rest + 1):
+        for moment in range(1 + done % world.stride, rest + 1, world.stride):
             stage = _Stage(world, call, is_orphan=is_orphan)
             straggler = stage.straggler
             straggler.go_on(done)
@@ -169,7 +199,7 @@ def _play_late(
             stage.spark.run_until(EPOCHS)
             straggler.abandon()
             words = f"{done} before, goes on at {moment}: {stage.spark.failures}"
-            assert world.contents() == expected(), words
+            assert world.contents() == expected(work=world.work), words
             yield straggler, words
         if had_ended:
             return
@@ -218,7 +248,7 @@ def test_a_checkpoint_that_is_one_epoch_back_goes_on(world: World) -> None:
 
     spark.run_until(EPOCHS)
 
-    assert world.contents() == expected()
+    assert world.contents() == expected(work=world.work)
 
 
 @pytest.mark.parametrize("recorded", [0, EPOCHS - 2, EPOCHS + 1, EPOCHS + 9])
@@ -229,7 +259,7 @@ def test_a_checkpoint_that_is_elsewhere_is_refused(world: World, recorded: int) 
     with pytest.raises(StateLost, match=rf"epoch {EPOCHS}\b.*epoch {recorded + 1}\b"):
         spark.run_until(EPOCHS + 20)
 
-    assert world.contents() == expected()
+    assert world.contents() == expected(work=world.work)
 
 
 def test_an_epoch_that_was_closed_with_other_offsets_is_refused(world: World) -> None:
@@ -240,4 +270,4 @@ def test_an_epoch_that_was_closed_with_other_offsets_is_refused(world: World) ->
     with pytest.raises(StateLost, match="other offsets"):
         run.driver.close_epoch(run.stamp(EPOCHS), {"in": 99}, [])
 
-    assert world.contents() == expected()
+    assert world.contents() == expected(work=world.work)

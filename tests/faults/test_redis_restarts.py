@@ -14,18 +14,31 @@ import pytest
 import redis
 
 from state.backends.heap import HeapBackend
+from state.backends.interface import EpochStamp, HashGet, HashPut
 from state.backends.redis import RedisBackend
 from state.backends.transport import ClientSettings, RedisTransport
 from state.epochs import EpochLedger
 from state.errors import IncarnationChanged, StateLost
-from state.testing.faults import FaultPlan, FaultyTransport
+from state.testing.faults import Ahead, FaultPlan, FaultyTransport
 from tests.conftest import RedisServer
-from tests.faults.spark_rules import EPOCHS, NODE, PARALLELISM, Run, Spark, expected
+from tests.faults.spark_rules import (
+    AHEAD,
+    EPOCHS,
+    NODE,
+    PARALLELISM,
+    WORK,
+    Run,
+    Spark,
+    Work,
+    expected,
+)
 from tests.faults.worlds import PIPELINE, RedisWorld
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from state.backends.interface import EpochTransaction
 
 
 class Machine:
@@ -36,7 +49,13 @@ class Machine:
         self.server.start()
         self.plan = FaultPlan()
         """Counts what workers and drivers send that connect from now on."""
+        self.ahead: Ahead | None = None
+        """When the server carries out what they send ahead; None: they send nothing so."""
         self._open: list[RedisTransport] = []
+
+    @property
+    def work(self) -> Work:
+        return WORK if self.ahead is None else AHEAD
 
     @property
     def settings(self) -> ClientSettings:
@@ -47,7 +66,8 @@ class Machine:
 
     def open_run(self) -> Run:
         ledger = EpochLedger(self._transport(None), PIPELINE)
-        run = Run(ledger.open_run([NODE], PARALLELISM), ledger, ledger, HeapBackend())
+        number = ledger.open_run([NODE], PARALLELISM)
+        run = Run(number, ledger, ledger, HeapBackend(), work=self.work)
         self.connect_workers(run)
         return run
 
@@ -62,7 +82,7 @@ class Machine:
     def _transport(self, incarnation: str | None) -> FaultyTransport:
         transport = RedisTransport(self.settings, incarnation)
         self._open.append(transport)
-        return FaultyTransport(transport, self.plan)
+        return FaultyTransport(transport, self.plan, self.ahead)
 
     def log_length(self) -> int:
         """Bytes of the append-only file; `appendfsync always` has all that was replied to in it."""
@@ -82,7 +102,7 @@ class Machine:
 
     def contents(self) -> dict[str, object]:
         with redis.Redis(port=self.server.port) as client:
-            world = RedisWorld(client)
+            world = RedisWorld(client, self.work)
             seen = world.contents()
             world.close()
         return seen
@@ -145,14 +165,24 @@ def _struck(machine: Machine, command: int, tail: Callable[[Sizes], int | None])
     return spark
 
 
-@pytest.mark.parametrize("tail", TAILS)
-def test_a_restart_inside_an_epoch_is_answered_by_a_new_run(machine: Machine, tail: str) -> None:
+@pytest.mark.parametrize(
+    ("tail", "ahead"),
+    [
+        *((tail, None) for tail in TAILS),
+        ("nothing lost", Ahead.WHEN_AWAITED),
+        ("last command lost", Ahead.AT_ONCE),
+    ],
+)
+def test_a_restart_inside_an_epoch_is_answered_by_a_new_run(
+    machine: Machine, tail: str, ahead: Ahead | None
+) -> None:
     """At each command of an epoch, until there is none left to strike at."""
+    machine.ahead = ahead
     command = 1
     while True:
         spark = _struck(machine, command, TAILS[tail])
         words = f"at command {command}: {spark.failures}"
-        assert machine.contents() == expected(2), words
+        assert machine.contents() == expected(2, machine.work), words
         if machine.plan.passed < command:
             break
         # No attempt of the old run gets through: the new Redis is not the one that it began with.
@@ -165,6 +195,25 @@ def test_a_restart_inside_an_epoch_is_answered_by_a_new_run(machine: Machine, ta
         }, words
         command += 1
     assert command > 20
+
+
+def test_what_was_sent_ahead_of_a_restart_is_not_gone_on_with(machine: Machine) -> None:
+    """Over a real connection, whether its replies came before the server ended or not."""
+    transport = RedisTransport(machine.settings)
+    run = EpochLedger(transport, PIPELINE).open_run([NODE], PARALLELISM)
+    transaction = RedisBackend(transport, PIPELINE).begin(NODE, EpochStamp(1, run, 0), [0])
+    waiting = transaction.expect([HashGet(0, b"h", [b"a"])])
+
+    machine.power_cut()
+
+    with pytest.raises(IncarnationChanged):
+        _wait_and_commit(waiting, transaction)
+    transport.close()
+
+
+def _wait_and_commit(waiting: Callable[[], object], transaction: EpochTransaction) -> None:
+    waiting()
+    transaction.commit({0: [HashPut(b"h", [b"a", b"1"])]})
 
 
 def test_a_connection_to_another_incarnation_is_refused(machine: Machine) -> None:

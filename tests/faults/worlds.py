@@ -10,8 +10,8 @@ from state.backends.redis import RedisBackend
 from state.backends.transport import RedisTransport, checked
 from state.epochs import EpochLedger
 from state.reader import CommittedReader
-from state.testing.faults import FaultPlan, FaultyBackend, FaultyLedger, FaultyTransport
-from tests.faults.spark_rules import NODE, PARALLELISM, Run, Spark, found
+from state.testing.faults import Ahead, FaultPlan, FaultyBackend, FaultyLedger, FaultyTransport
+from tests.faults.spark_rules import NODE, PARALLELISM, WORK, Run, Spark, Work, found
 
 if TYPE_CHECKING:
     import redis
@@ -24,6 +24,10 @@ PIPELINE = "orders"
 
 class World(Protocol):
     """A backend with a pipeline on it."""
+
+    work: Work
+    stride: int
+    """Of the combinations of two events, each so manieth is played."""
 
     def reset(self) -> None:
         """Forget everything."""
@@ -41,7 +45,12 @@ class World(Protocol):
 class RedisWorld:
     """Each command of the real protocol counts."""
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(
+        self, client: redis.Redis, work: Work = WORK, ahead: Ahead | None = None, stride: int = 1
+    ) -> None:
+        self.work = work
+        self.stride = stride
+        self._ahead = ahead
         self._client = client
         self._transport = RedisTransport(client)
         self._reader = CommittedReader(client, PIPELINE)
@@ -51,16 +60,17 @@ class RedisWorld:
         self._client.flushall()
 
     def spark(self, plan: FaultPlan) -> Spark:
-        transport = FaultyTransport(self._transport, plan)
+        transport = FaultyTransport(self._transport, plan, self._ahead)
 
         def open_run() -> Run:
             ledger = EpochLedger(transport, PIPELINE)
-            return _run(ledger.open_run([NODE], PARALLELISM), transport)
+            return self._run(ledger.open_run([NODE], PARALLELISM), transport)
 
         return Spark(open_run)
 
     def straggling(self, run: Run, plan: FaultPlan) -> Run:
-        return _run(run.number, FaultyTransport(self._transport, plan), attempts=90)
+        transport = FaultyTransport(self._transport, plan, self._ahead)
+        return self._run(run.number, transport, attempts=90)
 
     def contents(self) -> dict[str, Any]:
         slot = f"tailrace:{{{PIPELINE}}}:".encode()
@@ -71,7 +81,12 @@ class RedisWorld:
 
         closed = int(self._client.get(slot + b"closed") or 0)
         ledger = EpochLedger(self._transport, PIPELINE)
-        return found(self._reader.view(NODE).fetch, read, closed, ledger)
+        return found(self._reader.view(NODE).fetch, read, closed, ledger, self.work)
+
+    def _run(self, number: int, transport: Transport, attempts: int = 0) -> Run:
+        ledger = EpochLedger(transport, PIPELINE)
+        backend = RedisBackend(transport, PIPELINE)
+        return Run(number, ledger, ledger, backend, attempts, self.work)
 
     def close(self) -> None:
         self._reader.close()
@@ -82,6 +97,8 @@ class HeapWorld:
     """Each call counts."""
 
     def __init__(self) -> None:
+        self.work = WORK
+        self.stride = 1
         self.reset()
 
     def reset(self) -> None:
@@ -109,8 +126,3 @@ class HeapWorld:
     def _run(self, number: int, plan: FaultPlan, attempts: int = 0) -> Run:
         ledger = FaultyLedger(self._ledger(), plan)
         return Run(number, ledger, ledger, FaultyBackend(self._backend, plan), attempts)
-
-
-def _run(number: int, transport: Transport, attempts: int = 0) -> Run:
-    ledger = EpochLedger(transport, PIPELINE)
-    return Run(number, ledger, ledger, RedisBackend(transport, PIPELINE), attempts)

@@ -20,6 +20,7 @@ import orjson
 from operators.keyed import WATERMARK_MAX, WATERMARK_MIN
 from operators.wire import ENDED, WATERMARKS, NoteSum, WorkerError, merged_offsets
 from service.runtime.connections import ledger_of, transport_of
+from service.runtime.errors import with_hint
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink
 from service.runtime.slot_keys import (
@@ -89,7 +90,7 @@ def close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
     try:
         _close(spec, epoch, parts)
     except StateError as error:
-        raise WorkerError(error.code, str(error)) from error
+        raise WorkerError(error.code, with_hint(error.message, error.hint)) from error
 
 
 def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:

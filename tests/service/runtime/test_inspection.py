@@ -28,7 +28,10 @@ class Look:
     """A pipeline and its inspector, with a clock that the test sets."""
 
     def __init__(self, client: redis.Redis, spec: MaterializerSpec) -> None:
+        self.spec = spec
         self.now_ms = 2_000
+        self.step_ms = 0
+        """How far the clock goes with each reading."""
         self.reader = CommittedReader(client, "p")
         self.pipeline = PreparedPipeline(client, "p", spec)
         self.inspector = OperatorInspector(
@@ -37,8 +40,12 @@ class Look:
             spec,
             MAX_PARALLELISM,
             descriptors=[spec.descriptor],
-            clock=lambda: self.now_ms,
+            clock=self.read_clock,
         )
+
+    def read_clock(self) -> int:
+        self.now_ms += self.step_ms
+        return self.now_ms
 
 
 @pytest.fixture
@@ -88,6 +95,19 @@ def test_pages_of_a_history_join_to_the_whole(looks: Any, strategy: str) -> None
         after = page.next_after
 
     assert seen == list(range(7))
+
+
+def test_what_if_looks_at_both_times_to_live_at_one_time(looks: Any) -> None:
+    look = looks(ttl_ms=1_000)
+    look.pipeline.run_epoch([("+I", (1, "a", None))], time_ms=1_000)
+    look.now_ms, look.step_ms = 1_989, 10
+
+    found = look.inspector.compare(("a",), look.spec, limit=10)
+
+    assert found.states[0].counts == (1, 1)
+    assert found.current is not None
+    assert found.current.then == found.current.now is not None
+    assert look.now_ms == 1_999
 
 
 def test_an_epoch_that_is_not_closed_is_not_seen(looks: Any) -> None:

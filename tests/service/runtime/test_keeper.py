@@ -13,9 +13,9 @@ import pytest
 from service.runtime.errors import QueryStillRunning
 from service.runtime.launcher import package_version
 from service.runtime.records import PipelineOptions, QueryHandle
-from service.runtime.status import PERMANENT_CODES
+from service.runtime.status import PERMANENT_CODES, StatusError
 from service.settings import ExecutionSettings
-from state.errors import StateLost, StateUnavailable
+from state.errors import FormatVersionMismatch, StateLost, StateUnavailable
 from tests.service.runtime.rig import LIMITS, PLAN, Rig, in_rig
 
 if TYPE_CHECKING:
@@ -281,6 +281,35 @@ async def test_lost_state_at_the_opening_of_a_run_fails(rig: Rig) -> None:
     await rig.order("RUNNING")
 
     assert (rig.status.state, rig.error_code) == ("FAILED", "state-lost")
+
+
+@in_rig
+async def test_what_is_to_be_done_about_a_failure_is_told_with_it(rig: Rig) -> None:
+    rig.registry.create("p", PLAN)
+    rig.ledgers.error = FormatVersionMismatch("format 4", hint="go on with the newer version")
+
+    await rig.order("RUNNING")
+
+    told = "format 4; go on with the newer version"
+    assert rig.status.state == "FAILED"
+    assert rig.status.error == StatusError("state-format-version-mismatch", told)
+    # A service that is started later tells it, too.
+    failure = rig.registry.get("p").failure
+    assert failure is not None
+    assert failure.message == told
+
+
+@in_rig
+async def test_what_is_to_be_done_about_a_silent_neighbour_is_told_with_it(rig: Rig) -> None:
+    rig.registry.create("p", PLAN)
+    rig.ledgers.error = StateUnavailable("redis is full", hint="give it more memory")
+
+    await rig.order("RUNNING")
+
+    assert rig.status.state == "RESTARTING"
+    assert rig.status.error == StatusError(
+        "state-unavailable", "redis is full; give it more memory"
+    )
 
 
 @in_rig

@@ -57,9 +57,11 @@ def test_one_appears_as_a_whole_and_what_dead_processes_left_goes(store: Savepoi
 def test_a_failed_one_tells_why_and_is_not_the_latest(store: SavepointStore) -> None:
     older, newer = new_id(1), new_id(2)
     _complete(store, older)
-    store.fail("p", newer, SavepointFailed("no room", code="savepoint.files"))
+    failure = SavepointFailed("no room", code="savepoint.files", hint="make some")
+    store.fail("p", newer, failure)
 
-    assert store.get("p", newer).failure == {"code": "savepoint.files", "message": "no room"}
+    told = {"code": "savepoint.files", "message": "no room; make some"}
+    assert store.get("p", newer).failure == told
     assert store.resolve("p", "latest") == older
     assert not store.is_there("p", newer)
     with pytest.raises(SavepointNotFound):

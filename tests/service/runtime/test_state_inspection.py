@@ -55,6 +55,8 @@ class Look:
             self.reader, NODE, SPEC, MAX_PARALLELISM, descriptors=states
         )
         self._slot = SlotReader(client, "p")
+        self.readings = 0
+        """How often the clock was looked at."""
         self.states = self.inspector_of(states)
         rows = [("N1", delay, from_ms(end, TIME)) for end in (10, 20) for delay in (3, 7)]
         self.harness.run_epoch([Of(0, insert(*each)) for each in rows])
@@ -63,8 +65,18 @@ class Look:
         """Looks into the states with what these know of them."""
         keys = self.operator.keys
         return StateInspector(
-            self.reader, self._slot, NODE, keys, MAX_PARALLELISM, descriptors=states
+            self.reader,
+            self._slot,
+            NODE,
+            keys,
+            MAX_PARALLELISM,
+            descriptors=states,
+            clock=self._read_clock,
         )
+
+    def _read_clock(self) -> int:
+        self.readings += 1
+        return 1_000 * self.readings
 
 
 @pytest.fixture
@@ -103,6 +115,15 @@ def test_a_namespace_has_states_of_its_own_and_timers_tell_of_all(look: Look) ->
     assert [(each.key, each.value["delay"]) for each in buffer.elements] == [([7], 7), ([3], 3)]
     assert [each.key for each in due.elements] == ["10", "20"]
     assert [state.name for state, _ in without.states] == ["event_timers"]
+
+
+def test_one_request_has_one_time(look: Look) -> None:
+    states = SPEC.operator().states
+
+    look.states.read_all(("N1",), namespace="20", limit=10)
+    assert look.readings == 1
+    look.states.compare(("N1",), states, namespace="20", limit=10)
+    assert look.readings == 2
 
 
 def test_what_is_not_there_is_told_apart(look: Look) -> None:

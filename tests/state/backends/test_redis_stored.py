@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from state.backends.names import (
     slot_prefix,
 )
 from state.backends.redis import RedisBackend
-from state.backends.transport import RedisTransport
+from state.backends.transport import RedisTransport, transport_of
 from state.epochs import EpochLedger
 from state.errors import (
     Fenced,
@@ -27,6 +26,7 @@ from state.errors import (
     StateCorrupt,
     StateLost,
 )
+from state.savepoint import StateSaver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,8 +63,8 @@ DAMAGES: dict[str, Callable[[redis.Redis], object]] = {
     "pending longer": lambda client: client.rpush(PENDING, "x"),
     "pending no msgpack": lambda client: client.lset(PENDING, 0, b"\xc1garbage"),
     "pending no commands": lambda client: client.lset(PENDING, 0, msgpack.packb([[1, 2]])),
-    "pending other commands": lambda client: client.lset(
-        PENDING, 0, msgpack.packb([[b"FLUSHALL", b""]], use_bin_type=False)
+    "pending nameless commands": lambda client: client.lset(
+        PENDING, 0, msgpack.packb([[b"flush all", b""]], use_bin_type=False)
     ),
     "pending lacks a value": lambda client: client.lset(
         PENDING, 0, msgpack.packb([[b"HSET", b"h", b"a", False]], use_bin_type=False)
@@ -94,22 +94,126 @@ def test_damaged_state_is_reported_and_left_alone(
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter() if T in key} == before
 
 
+@pytest.mark.parametrize(("number", "whose"), [(1, "an older"), (4, "a newer")])
 def test_another_format_is_refused_with_both_numbers(
+    redis_client: redis.Redis, transport: RedisTransport, number: int, whose: str
+) -> None:
+    ledger, backend = _pending_epoch(transport)
+    redis_client.hset(META, "format", number)
+
+    _assert_refused(
+        redis_client,
+        ledger,
+        backend,
+        f"has format {number}, written by {whose} version; this version reads formats 2 and 3",
+    )
+
+
+def test_a_command_of_another_version_is_refused_by_name(
     redis_client: redis.Redis, transport: RedisTransport
 ) -> None:
     ledger, backend = _pending_epoch(transport)
-    redis_client.hset(META, "format", "1")
-    refused = partial(
-        pytest.raises, FormatVersionMismatch, match="has format 1, this version reads format 2"
-    )
+    redis_client.lset(PENDING, 0, msgpack.packb([[b"HEXPIRE", b"h"]], use_bin_type=False))
 
-    with refused():
-        backend.begin(NODE, EpochStamp(2, 1, 0), [0]).fetch([])
-    with refused():
-        ledger.open_run([NODE], 1)
-    with refused():
-        ledger.promote_all([NODE], 1)
-    assert redis_client.exists(T + b"h") == 0
+    _assert_refused(redis_client, ledger, backend, "hold a command HEXPIRE, which this version")
+
+
+def _assert_refused(
+    client: redis.Redis, ledger: EpochLedger, backend: RedisBackend, told: str
+) -> None:
+    """Whoever would carry out what waits says what it found and what to do, and touches nothing."""
+    before = {key: client.dump(key) for key in client.scan_iter() if T in key}
+    for act in (
+        lambda: backend.begin(NODE, EpochStamp(2, 1, 0), [0]).fetch([]),
+        lambda: backend.begin(NODE, EpochStamp(2, 2, 0), [0]).fetch([]),
+        lambda: ledger.promote_all([NODE], 1),
+        lambda: ledger.open_run([NODE], 1),
+        lambda: StateSaver(transport_of(client), "orders", {NODE: []}, 1),
+    ):
+        with pytest.raises(FormatVersionMismatch, match=told) as caught:
+            act()
+        assert "nothing was overwritten: go on with the version that wrote it" in caught.value.hint
+    assert {key: client.dump(key) for key in client.scan_iter() if T in key} == before
+
+
+def test_a_version_without_parts_refuses_them_by_name(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    """Rolled back while parts wait: it knows their format by number only, and reads nothing else.
+
+    That version asks for one format, 2, and refuses any other; so a key group has another one for
+    as long as parts wait, whoever stores, promotes or discards them.
+    """
+    ledger, backend = EpochLedger(transport, "orders"), RedisBackend(transport, "orders")
+    stamp = EpochStamp(1, ledger.open_run([NODE], 1), 0)
+    assert redis_client.hget(META, "format") == b"2"
+    writes = {0: [HashReplace(b"h", [b"a", LONG])]}
+
+    backend.begin(NODE, stamp, [0]).commit(writes)
+    assert redis_client.hget(META, "format") == b"3"
+    stamp = EpochStamp(1, ledger.open_run([NODE], 1), 0)
+    assert redis_client.hget(META, "format") == b"2"
+    backend.begin(NODE, stamp, [0]).commit(writes)
+    ledger.close_epoch(stamp, {}, [])
+    assert redis_client.hget(META, "format") == b"3"
+    ledger.promote_all([NODE], 1)
+
+    assert redis_client.hget(META, "format") == b"2"
+    assert redis_client.hgetall(T + b"h") == {b"a": LONG}
+
+
+def test_parts_that_wait_in_the_earlier_format_are_carried_out(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    """So the version before this one left them."""
+    ledger, backend = EpochLedger(transport, "orders"), RedisBackend(transport, "orders")
+    stamp = EpochStamp(1, ledger.open_run([NODE], 1), 0)
+    backend.begin(NODE, stamp, [0]).commit({0: [HashReplace(b"h", [b"a", LONG])]})
+    ledger.close_epoch(stamp, {}, [])
+    redis_client.hset(META, "format", "2")
+
+    ledger.open_run([NODE], 1)
+
+    assert redis_client.hgetall(T + b"h") == {b"a": LONG}
+    assert redis_client.hgetall(META) == {b"format": b"2", b"epoch": b"1", b"run": b"2"}
+
+
+@pytest.mark.parametrize("parts", [0, 1])
+def test_parts_that_an_older_version_left_are_no_part_of_the_next_commit(
+    redis_client: redis.Redis, transport: RedisTransport, parts: int
+) -> None:
+    """It discards a commit by its list and number, so `parts` and the hashes may stay."""
+    ledger, backend = EpochLedger(transport, "orders"), RedisBackend(transport, "orders")
+    stamp = EpochStamp(1, ledger.open_run([NODE], 1), 0)
+    for number in (1, 2):
+        redis_client.hset(PENDING + b"#%d" % number, "old", LONG)
+    redis_client.hset(META, "parts", "2")
+    writes = {0: [HashPut(b"i", [b"a", b"1"]), *[HashReplace(b"h", [b"a", LONG])] * parts]}
+
+    for _ in range(2):
+        # The second one is compared with the first, and is the same.
+        backend.begin(NODE, stamp, [0]).commit(writes)
+    assert redis_client.exists(PENDING + b"#1", PENDING + b"#2") == parts
+    ledger.close_epoch(stamp, {}, [])
+    ledger.promote_all([NODE], 1)
+
+    assert redis_client.hgetall(T + b"h") == ({b"a": LONG} if parts else {})
+    assert redis_client.hgetall(META) == {b"format": b"2", b"epoch": b"1", b"run": b"1"}
+    assert redis_client.exists(PENDING, PENDING + b"#1", PENDING + b"#2") == 0
+
+
+def test_a_new_run_removes_parts_that_an_older_version_left(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    ledger = EpochLedger(transport, "orders")
+    ledger.open_run([NODE], 1)
+    redis_client.hset(PENDING + b"#1", "old", LONG)
+    redis_client.hset(META, "parts", "1")
+
+    ledger.open_run([NODE], 1)
+
+    assert redis_client.hgetall(META) == {b"format": b"2", b"epoch": b"0", b"run": b"2"}
+    assert redis_client.exists(PENDING + b"#1") == 0
 
 
 LONG = b"x" * 10_000
@@ -339,7 +443,8 @@ def test_state_is_readable_for_people(redis_client: redis.Redis, transport: Redi
     assert ledger.marker().epoch == 1
 
 
-def test_the_format_is_one_number() -> None:
+def test_the_formats_are_the_same_on_both_sides() -> None:
     source = (Path(names.__file__).parent / "tailrace.lua").read_text()
 
     assert f"local FORMAT = '{names.STATE_FORMAT}'" in source
+    assert f"local FORMAT_WITH_PARTS = '{names.STATE_FORMAT_WITH_PARTS}'" in source
