@@ -197,6 +197,7 @@ local function promote_up_to(keys, meta, marker)
   if problem then return problem end
   carry_out(prefix, commands, meta.pending)
   redis.call('HSET', keys[1], 'epoch', meta.pending)
+  meta.epoch = meta.pending
   discard(keys, meta)
 end
 
@@ -218,7 +219,7 @@ local function begin(keys, args)
     end
     redis.call('HSET', keys[1], 'format', FORMAT, 'epoch', meta.epoch, 'run', run)
   end
-  return promote_up_to(keys, meta, epoch - 1) or redis.status_reply('OK')
+  return promote_up_to(keys, meta, epoch - 1) or meta.epoch
 end
 
 -- Whether two hashes hold the same.
