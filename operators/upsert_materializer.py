@@ -201,7 +201,8 @@ class UpsertMaterializer:
                     `net_changes` for each key and epoch
         state       history of each key (`state.multiset`); nothing once all rows are retracted
         state cost  1 round trip (packed) to 3 (spread) and a commit for an epoch, whatever its
-                    size; 2 (spread) where a large epoch follows another one in the same worker
+                    size; 1 (spread) where a large epoch follows another one in the same worker
+        memory      indexes of long histories that it wrote, a cache of 16 MiB at most
         time        epoch time for TTL, nothing else; expiry emits nothing unless `emit_expired`
         unseen -D   counted in `orphans`, listed in a bounded stream
 

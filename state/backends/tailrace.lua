@@ -29,7 +29,7 @@
 --   the one that wrote them may be the one that counts; a new run discards them;
 --   nothing is written before everything was checked: Redis does not roll a function back.
 --
--- Replies are a status, or an error whose first word is one of
+-- Replies are a status, of begin the epoch that the state is of, or an error whose first word is one of
 --   FENCED <run>    a newer run was here          PASSED <epoch>  the key group is past the epoch
 --   GONE            the key group was not begun   IMPURE          two attempts wrote differently
 --   CORRUPT <text>  what is stored is not ours    CLOSED <epoch>  the marker is elsewhere

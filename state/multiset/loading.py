@@ -8,8 +8,9 @@
     4   rarely, after the kernel has run: which blocks are the newest, further back
     5   these blocks
 
-Where a history was spread when it was seen last, and the epoch has so many changes that it wants
-its whole index, the second goes with the first.
+Where the epoch has so many changes that it wants the whole index of a history, and this process
+wrote that history last, it is taken from memory: then the third goes with the beginning, and the
+kernel runs meanwhile (`recalling`). If others wrote it since, the second goes with the first.
 
 None of it grows with the length of a spread history, nor do the round trips with anything.
 """
