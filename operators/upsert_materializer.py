@@ -36,6 +36,7 @@ from state.multiset.changes import Report
 from state.multiset.interface import NotFound, RemovedAll, RemovedLast, RemovedOther
 from state.multiset.kernel import apply_changes
 from state.multiset.loading import HistoryLoader
+from state.multiset.memory import HistoryMemory
 from state.multiset.registered import HistoryDescriptor
 from state.multiset.spread_writing import EpochResult
 from state.multiset.strategy import HistoryPolicy, Strategy, Thresholds
@@ -44,11 +45,11 @@ from state.ttl import DISABLED, TtlConfig
 from state.types import format_type, parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from state.backends.interface import EpochTransaction
+    from state.multiset.histories import Histories
     from state.multiset.interface import SequencedMultiSet
-    from state.multiset.loading import Histories
     from state.types import LogicalType
 
 _KIND_OF_REPORT = np.array(
@@ -200,7 +201,8 @@ class UpsertMaterializer:
                     `net_changes` for each key and epoch
         state       history of each key (`state.multiset`); nothing once all rows are retracted
         state cost  1 round trip (packed) to 3 (spread) and a commit for an epoch, whatever its
-                    size; 2 (spread) where a large epoch follows another one in the same worker
+                    size; 1 (spread) where a large epoch follows another one in the same worker
+        memory      indexes of long histories that it wrote, a cache of 16 MiB at most
         time        epoch time for TTL, nothing else; expiry emits nothing unless `emit_expired`
         unseen -D   counted in `orphans`, listed in a bounded stream
 
@@ -215,8 +217,8 @@ class UpsertMaterializer:
         self.spec = spec
         self._policy = spec.policy
         self._input = spec.input
-        self._buckets: Mapping[bytes, int] = {}
-        """By key: what the last epoch knew of spread histories. A guess: it saves round trips."""
+        self._memory = HistoryMemory()
+        """Spread histories as this process wrote them last: a cache."""
 
     def process(self, change: Change, history: SequencedMultiSet, now_ms: int) -> Change | None:
         """What one change emits, one key's history at a time: the meaning of `run_epoch`."""
@@ -272,20 +274,20 @@ class UpsertMaterializer:
             StateError: As the backend raises.
         """
         started_ns = time.perf_counter_ns()
-        if self._buckets:
+        if self._memory:
             # What the epoch before left of long histories is carried out while changes are sorted.
             transaction.expect([])
         epoch = KeyedEpoch(self._input, batch.in_order())
         now_ms = time_ms - self.spec.ttl_extension_ms
         loader = HistoryLoader(
-            self._policy, transaction, epoch.touched, epoch, now_ms, self._buckets
+            self._policy, transaction, epoch.touched, epoch, now_ms, self._memory
         )
         histories = loader.load(key_groups)
         outcome = apply_changes(
             epoch.changes, epoch.groups, histories.entries, replace=self.spec.replaces
         )
-        while outcome.sunk.any():
-            histories = loader.deepen(outcome.sunk)
+        while (settled := loader.settle(outcome.sunk)) is not None:
+            histories = settled
             outcome = apply_changes(
                 epoch.changes, epoch.groups, histories.entries, replace=self.spec.replaces
             )
@@ -305,7 +307,6 @@ class UpsertMaterializer:
         loaded = np.unique(-1 - old) if old.size else old
         rows = writer.fetch(transaction, epoch, loaded)
         writes = writer.writes(epoch, epoch)
-        self._buckets = writer.buckets
         missed = (outcome.report == Report.MISSED).nonzero()[0]
         for key_group, write in orphan_writes(epoch, missed, time_ms, self.spec.orphans_max):
             writes.setdefault(key_group, []).append(write)
@@ -319,6 +320,7 @@ class UpsertMaterializer:
             forgets = self.spec.ttl_ms > 0 and not self.spec.emit_expired
             output = net_changes(output, self.spec.types, self.spec.key, forgets=forgets)
         committed()
+        writer.remember(transaction, self._memory)
         return EpochOutput(
             output,
             {

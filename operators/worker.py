@@ -380,7 +380,7 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 
 @lru_cache(_CACHED_MAX)
 def _operator(spec_json: str, node: str) -> EpochOperator:
-    """The operator; it keeps nothing between epochs, so one serves all partitions."""
+    """The operator; between epochs it keeps nothing but caches, so one serves all partitions."""
     return epoch_operator(spec_json, node)
 
 

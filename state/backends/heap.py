@@ -24,6 +24,7 @@ from state.backends.interface import (
     Ledger,
     Marker,
     StateBackend,
+    StateVersion,
     StateView,
     TransactionStatistics,
 )
@@ -57,6 +58,8 @@ class HeapStore:
         self.staged: dict[bytes, list[Write]] = {}
         self.run = 0
         self.marker = Marker()
+        self.identity = object()
+        """What no other store has."""
 
     def key_group(self, node: str, number: int) -> _KeyGroup:
         """A key group, made at its first touch."""
@@ -203,6 +206,17 @@ class _HeapTransaction(EpochTransaction):
         elapsed = time.perf_counter_ns() - started
         trips = 1 if commands else 0
         self._count(commands=commands, writes=fields, round_trips=trips, commit_ns=elapsed)
+
+    def version_read(self, key_group: int) -> StateVersion | None:
+        self._require_own([key_group])
+        self._count(commands=self._begin())
+        return self._version(key_group, self._group(key_group).epoch)
+
+    def version_written(self, key_group: int) -> StateVersion | None:
+        return self._version(key_group, self._stamp.epoch)
+
+    def _version(self, key_group: int, epoch: int) -> StateVersion:
+        return StateVersion((self._store.identity, self._node, key_group), self._stamp.run, epoch)
 
     def statistics(self) -> TransactionStatistics:
         return self._statistics

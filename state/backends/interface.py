@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from state.backends.accesses import (
     ApplyStaged,
@@ -56,7 +56,7 @@ from state.backends.accesses import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
 __all__ = [
     "ApplyStaged",
@@ -87,6 +87,7 @@ __all__ = [
     "SortedScores",
     "SortedTop",
     "StateBackend",
+    "StateVersion",
     "StateView",
     "StreamAppend",
     "StreamLength",
@@ -110,6 +111,16 @@ class EpochStamp:
     def __post_init__(self) -> None:
         if self.epoch < 1 or self.run < 0:
             raise ValueError(f"no such epoch or run: {self.epoch}, {self.run}")
+
+
+class StateVersion(NamedTuple):
+    """Which state of a key group is meant: equal versions have equal bytes."""
+
+    place: Hashable
+    """The key group, and the server or process that has it."""
+    run: int
+    epoch: int
+    """The last epoch that wrote there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +215,21 @@ class EpochTransaction(ABC):
             What waits until they are stored; it raises as `commit`, which this may do, too.
         """
         return partial(self.commit, writes)
+
+    def version_read(self, key_group: int) -> StateVersion | None:
+        """Which state it reads in a key group; None if the backend does not tell.
+
+        Whatever is under way is waited for, as by `fetch`, which it raises like.
+        """
+        return None
+
+    def version_written(self, key_group: int) -> StateVersion | None:
+        """Which state its writes make of a key group, once they are stored and the epoch is closed.
+
+        Only for a key group to which something is written. What the epoch before wrote in this run
+        has the version that is one epoch lower.
+        """
+        return None
 
     @abstractmethod
     def statistics(self) -> TransactionStatistics:

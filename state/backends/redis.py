@@ -42,7 +42,12 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import ResponseError
 
 from state.backends.chunks import encode_commit
-from state.backends.interface import EpochTransaction, StateBackend, TransactionStatistics
+from state.backends.interface import (
+    EpochTransaction,
+    StateBackend,
+    StateVersion,
+    TransactionStatistics,
+)
 from state.backends.names import (
     OFFERED,
     key_group_prefix,
@@ -145,6 +150,8 @@ class _RedisTransaction(EpochTransaction):
         self._ahead: Ahead | None = None
         self._asked: list[_Request] = []
         """What was asked for and not waited for, in the order in which it was sent."""
+        self._applied: dict[int, int] = {}
+        """By key group: the epoch that its state is of, once it was begun."""
         self._reads = self._writes = self._commands = self._round_trips = self._commit_ns = 0
 
     def fetch(self, reads: Sequence[Read]) -> list[Any]:
@@ -200,13 +207,33 @@ class _RedisTransaction(EpochTransaction):
         for each in requests:
             start, end = end, end + len(each.commands)
             begun = start + each.begins
-            self._check(replies[start:begun], self._prefixes if each.begins else ())
+            if each.begins:
+                self._take_begun(replies[start:begun])
             given = iter(checked(replies[begun:end]))
             each.values = [
                 value_of(read, next(given) if is_sent else None)
                 for read, is_sent in zip(each.reads, each.are_sent, strict=True)
             ]
             self._reads += sum(map(size_of, each.values))
+
+    def _take_begun(self, replies: Sequence[Any]) -> None:
+        self._check(replies, self._prefixes)
+        self._applied = dict(zip(self._prefixes, replies, strict=True))
+
+    def version_read(self, key_group: int) -> StateVersion | None:
+        self._require_own([key_group])
+        if self._asked:
+            self._settle()
+        if not self._has_begun:
+            self.fetch([])
+        return self._version(key_group, self._applied[key_group])
+
+    def version_written(self, key_group: int) -> StateVersion | None:
+        return self._version(key_group, self._stamp.epoch)
+
+    def _version(self, key_group: int, epoch: int) -> StateVersion:
+        place = (self._transport.incarnation, self._prefixes[key_group])
+        return StateVersion(place, self._stamp.run, epoch)
 
     def commit(self, writes: Mapping[int, Sequence[Write]]) -> None:
         numbers, commands = self._commits(writes)

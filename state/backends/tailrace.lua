@@ -30,7 +30,7 @@
 --   the one that wrote them may be the one that counts; a new run discards them;
 --   nothing is written before everything was checked: Redis does not roll a function back.
 --
--- Replies are a status, or an error whose first word is one of
+-- Replies are a status, of begin the epoch that the state is of, or an error whose first word is one of
 --   FENCED <run>    a newer run was here          PASSED <epoch>  the key group is past the epoch
 --   GONE            the key group was not begun   IMPURE          two attempts wrote differently
 --   CORRUPT <text>  what is stored is not ours    CLOSED <epoch>  the marker is elsewhere
@@ -226,7 +226,7 @@ local function begin(keys, args)
   if problem then return problem end
   if is_new and meta.pending == epoch then discard(keys, meta) end
   if is_new then redis.call('HSET', keys[1], 'format', meta.format, 'epoch', meta.epoch, 'run', run) end
-  return redis.status_reply('OK')
+  return meta.epoch
 end
 
 -- Whether two hashes hold the same.

@@ -56,6 +56,7 @@ DIGEST_CHARACTERS = 20
 LINE_BYTES = 38
 
 _DIGEST_BYTES = 15
+_BEGUN = blake2b(digest_size=_DIGEST_BYTES)
 _FEW_DIGESTS = 32
 """Fewer digests are looked at one by one, which is faster then."""
 _LINE = re.compile(rb"([A-Za-z0-9+/]{20}) ([0-9]{16})\n")
@@ -90,8 +91,13 @@ def digest_of(match: bytes) -> bytes:
 
 def digests_of(matches: Iterable[bytes]) -> Characters:
     """The same of many, a row each."""
-    raw = b"".join([blake2b(each, digest_size=_DIGEST_BYTES).digest() for each in matches])
-    return np.frombuffer(b64encode(raw), np.uint8).reshape(-1, DIGEST_CHARACTERS)
+    # A copy of a hash that was begun takes two thirds of the time of one that is set up.
+    begun, digests = _BEGUN.copy, list[bytes]()
+    for each in matches:
+        hashed = begun()
+        hashed.update(each)
+        digests.append(hashed.digest())
+    return np.frombuffer(b64encode(b"".join(digests)), np.uint8).reshape(-1, DIGEST_CHARACTERS)
 
 
 def buckets_for(size: int) -> int:
@@ -207,15 +213,19 @@ def find_digests(wanted: Characters, lines: Characters) -> Integers:
     # A table of rows by a few bits of the digest; rows that share them take turns.
     head, wanted_head = _heads(lines), _heads(wanted)
     place, wanted_place = _few_bits(head), _few_bits(wanted_head)
-    table = np.full(1 << _TABLE_BITS, -1, np.int64)
-    left = np.arange(len(wanted))
+    table = np.full(1 << _TABLE_BITS, -1, np.int32)
+    left = np.arange(len(wanted), dtype=np.int32)
+    table[wanted_place] = left
+    # Most lines are none of these, whatever the turn.
+    near = (table[place] >= 0).nonzero()[0]
+    head, place = head[near], place[near]
     while left.size:
         table[wanted_place[left]] = left
         row = table[place]
         hit = ((row >= 0) & (head == wanted_head[row])).nonzero()[0]
-        row = row[hit]
-        same = (lines[hit, 8:DIGEST_CHARACTERS] == wanted[row, 8:]).all(axis=1)
-        found[hit[same]] = row[same]
+        row, line = row[hit], near[hit]
+        same = (lines[line, 8:DIGEST_CHARACTERS] == wanted[row, 8:]).all(axis=1)
+        found[line[same]] = row[same]
         placed = table[wanted_place[left]] == left
         table[wanted_place[left]] = -1
         left = left[~placed]

@@ -8,25 +8,33 @@
     4   rarely, after the kernel has run: which blocks are the newest, further back
     5   these blocks
 
-Where a history was spread when it was seen last, and the epoch has so many changes that it wants
-its whole index, the second goes with the first.
+Where the epoch has so many changes that it wants the whole index of a history, and this process
+wrote that history last, it is taken from memory: then the third goes with the beginning, and the
+kernel runs meanwhile (`recalling`). If others wrote it since, the second goes with the first.
 
 None of it grows with the length of a spread history, nor do the round trips with anything.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from state.backends.interface import HashGet, SortedRange
 from state.multiset.changes import LoadedEntries
+from state.multiset.histories import (
+    Histories,
+    sorted_entries,
+    unread_entries_of,
+    whole_written_ms,
+    windows_of,
+)
 from state.multiset.matching import EntriesToMatch, groups_of_entries
+from state.multiset.memory import HistoryMemory
 from state.multiset.probing import EVER, SpreadHistory, SpreadProber
-from state.multiset.spread import BLOCK_ENTRIES, EXPIRY, STATE, block_of
+from state.multiset.recalling import Recalled, recallable
+from state.multiset.spread import EXPIRY, STATE
 from state.multiset.strategy import HistoryPolicy, Strategy
 from state.multiset.text import (
     GONE,
@@ -36,7 +44,6 @@ from state.multiset.text import (
     is_spread,
     parse_packed,
 )
-from state.multiset.vectors import is_among, order_of
 from state.multiset.walk import IndexWalk
 
 if TYPE_CHECKING:
@@ -45,43 +52,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from state.backends.interface import EpochTransaction, Read, Write
+    from state.backends.interface import EpochTransaction, Read
+    from state.multiset.memory import Remembered
     from state.multiset.touched import Matching, Touched
 
     Integers = NDArray[np.int64]
-
-
-NO_GUESSES: Mapping[bytes, int] = MappingProxyType({})
-
-
-@dataclass(slots=True)
-class Histories:
-    """The histories of an epoch's keys before it, and where their entries were found."""
-
-    keys: list[bytes]
-    """The touched keys, then those that are due to expire."""
-    key_groups: Integers
-    entries: LoadedEntries
-    packed: PackedHistories
-    """Entries of packed histories and of the blocks that were read, past their time or not."""
-    packed_entry: Integers
-    """Per loaded entry: its place in `packed`; -1 for one that goes and was not read."""
-    spread: dict[int, SpreadHistory]
-    """By key."""
-    was_stored: NDArray[np.bool_]
-    """Per key: there was a history, be it past its time."""
-    expired: Integers
-    """Per key: entries that were dropped as past their time."""
-    written_ms: Integers
-    """Per key: time of the last write, as LEGACY counts it; -1 if unknown, or not LEGACY."""
-    due_from: int
-    """Keys from here on are there only because something of them may be due to expire."""
-    vanished: Integers
-    """Keys of which the sink shows what has expired, ascending."""
-    notes: list[tuple[int, Write]]
-    """What the walk of the index is to remember, by key group."""
-    vanished_place: Integers
-    """Where in `packed` what the sink shows of each is; if that was gone before, the newest."""
 
 
 class HistoryLoader:
@@ -94,7 +69,7 @@ class HistoryLoader:
         touched: Touched,
         matching: Matching,
         now_ms: int,
-        guesses: Mapping[bytes, int] = NO_GUESSES,
+        memory: HistoryMemory | None = None,
     ) -> None:
         self._policy = policy
         self._transaction = transaction
@@ -105,12 +80,74 @@ class HistoryLoader:
         self._walk = IndexWalk((), None, 0)
         self._keys = list(touched.keys)
         self._key_groups = touched.key_groups
-        self._guesses = guesses
-        """By key: how many buckets its index is likely to have, if its history is spread."""
+        self._memory = HistoryMemory() if memory is None else memory
+        self._responsible: Sequence[int] = ()
+        self._recalled: Recalled | None = None
+        """What is remembered, until it is known to be what is stored."""
 
     def load(self, key_groups: Sequence[int]) -> Histories:
-        """Load what the epoch needs; looks for due keys in all of these key groups."""
-        self._values, self._spread = self._load_values(key_groups)
+        """Load what the epoch needs; looks for due keys in all of these key groups.
+
+        What it gives is to be trusted, and whole, once `settle` says so.
+        """
+        self._responsible = key_groups
+        if remembered := self._remembered():
+            return self._recall(remembered)
+        return self._load()
+
+    def settle(self, sunk: NDArray[np.bool_]) -> Histories | None:
+        """Wait for what is under way, and load more where it is needed.
+
+        Args:
+            sunk: Per key: the kernel said that it needs a deeper window of the newest entries.
+
+        Returns:
+            What the kernel is to be run on again; None if that is not needed.
+
+        Raises:
+            StateCorrupt: What is stored is wrong.
+        """
+        recalled, self._recalled = self._recalled, None
+        if recalled is not None:
+            blocks = recalled.waiting()
+            if not self._is_stored(recalled):
+                return self._load()
+            self._prober().take_blocks(recalled.histories, blocks)
+            self._parse()
+            self._histories.packed = self._packed
+            self._histories.packed_entry = recalled.packed_entries(self._packed.sequence)
+        return self._deepen(sunk) if sunk.any() else None
+
+    def _remembered(self) -> Mapping[int, Remembered]:
+        """What is remembered of the keys, where that is of all of them, and of use."""
+        if self._until_ms is not None or not self._memory:
+            return {}
+        found = recallable(self._memory, self._transaction, self._touched)
+        prober = self._prober()
+        is_wanted = all(prober.is_dense(key, each.header.buckets) for key, each in found.items())
+        return found if is_wanted else {}
+
+    def _is_stored(self, recalled: Recalled) -> bool:
+        """Whether what was remembered is what is stored; if not, it is forgotten."""
+        is_stored = True
+        for key, each in recalled.remembered.items():
+            if self._transaction.version_read(self._key_group(key)) != each.version:
+                self._memory.forget(each.version.place, self._keys[key])
+                is_stored = False
+        return is_stored
+
+    def _recall(self, remembered: Mapping[int, Remembered]) -> Histories:
+        """Histories as they are remembered, while their blocks are under way."""
+        recalled = self._recalled = Recalled.of(remembered, self._prober(), self._transaction)
+        self._spread = {history.key: history for history in recalled.histories}
+        self._packed_keys = np.zeros(0, np.int64)
+        self._values: list[bytes | None] = [b""] * len(self._keys)
+        self._histories = recalled.loaded(self._keys, self._key_groups)
+        return self._histories
+
+    def _load(self) -> Histories:
+        """Histories as they are stored."""
+        self._values, self._spread = self._load_values(self._responsible)
         values = self._values
         if not any(values) and not self._spread:
             return self._nothing(len(values))
@@ -122,7 +159,7 @@ class HistoryLoader:
             self._read_deeper(blind)
         return self._assemble()
 
-    def deepen(self, sunk: NDArray[np.bool_]) -> Histories:
+    def _deepen(self, sunk: NDArray[np.bool_]) -> Histories:
         """Load a deeper window of the newest entries of these keys: two round trips.
 
         Raises:
@@ -188,7 +225,7 @@ class HistoryLoader:
         reads += self._walk.reads()
         first_likely = len(reads)
         prober = self._prober()
-        likely = prober.likely(self._guesses, self._until_ms)
+        likely = prober.likely(self._guesses(), self._until_ms)
         reads += [read for each in likely for read in each.reads]
         if likely:
             waiting = self._transaction.expect(reads)
@@ -203,6 +240,18 @@ class HistoryLoader:
         values += [None] * len(due)
         known = prober.take_likely(likely, values, replies[first_likely:])
         return values, self._load_spread(due, values, known)
+
+    def _guesses(self) -> Mapping[bytes, int]:
+        """By key: how many buckets its index is likely to have, if its history is spread."""
+        if not self._memory:
+            return {}
+        guesses = {}
+        for key, name in enumerate(self._touched.keys):
+            written = self._transaction.version_written(self._key_group(key))
+            known = None if written is None else self._memory.recall(written.place, name)
+            if known is not None:
+                guesses[name] = known.header.buckets
+        return guesses
 
     def _load_spread(
         self,
@@ -312,7 +361,7 @@ class HistoryLoader:
         newest[owner] = packed.sequence
         written_ms = np.full(count, -1, np.int64)
         if self._policy.strategy is Strategy.LEGACY:
-            written_ms[packed_keys] = _whole_written_ms(packed)[: packed_keys.size]
+            written_ms[packed_keys] = whole_written_ms(packed)[: packed_keys.size]
         kept = self._alive.nonzero()[0]
         expired = np.bincount(owner[~self._alive], minlength=count)
         size = np.bincount(owner[kept], minlength=count)
@@ -324,8 +373,8 @@ class HistoryLoader:
         shown[vanished] = GONE
         following[size == 0] = 1
         parts = [(owner[kept], packed.sequence[kept], kept)]
-        parts += [_unread_entries(history) for history in spread.values()]
-        entry_key, sequence, packed_entry = _sorted_entries(parts, is_sorted=not spread)
+        parts += [unread_entries_of(history) for history in spread.values()]
+        entry_key, sequence, packed_entry = sorted_entries(parts, is_sorted=not spread)
         if self._policy.emit_expired:
             remains = vanished[size[vanished] > 0]
             shown[remains] = sequence[entry_key.searchsorted(remains, side="right") - 1]
@@ -340,7 +389,7 @@ class HistoryLoader:
             size=size,
             following=following,
             shown=np.where(size == 0, GONE, shown),
-            window=_windows(entry_key, sequence, count, spread),
+            window=windows_of(entry_key, sequence, count, spread),
         )
         return Histories(
             keys=self._keys,
@@ -383,7 +432,7 @@ class HistoryLoader:
         written_ms = packed.written_ms
         if self._policy.strategy is Strategy.LEGACY and whole_count:
             is_whole = packed.owner < whole_count
-            written_ms = np.where(is_whole, _whole_written_ms(packed)[packed.owner], written_ms)
+            written_ms = np.where(is_whole, whole_written_ms(packed)[packed.owner], written_ms)
         return written_ms > self._until_ms
 
 
@@ -396,42 +445,3 @@ def _take_values(
     for (_, members), reply in zip(by_group, replies, strict=False):
         for index, value in zip(members, reply, strict=True):
             values[index] = value
-
-
-def _whole_written_ms(packed: PackedHistories) -> Integers:
-    """Time of each value's last write; where no LEGACY header states it, that of its entries."""
-    whole = packed.list_written_ms.copy()
-    np.maximum.at(whole, packed.owner, packed.written_ms)
-    return np.where(packed.list_written_ms >= 0, packed.list_written_ms, whole)
-
-
-def _unread_entries(history: SpreadHistory) -> tuple[Integers, Integers, Integers]:
-    """Key, number and place, which is -1, of each entry in a block that needed not be read."""
-    read = np.array([*history.blocks], np.int64)
-    sequence = history.unread_entries[~is_among(block_of(history.unread_entries), read)]
-    return np.full(sequence.size, history.key), sequence, np.full(sequence.size, -1)
-
-
-def _sorted_entries(
-    parts: Sequence[tuple[Integers, Integers, Integers]], *, is_sorted: bool
-) -> tuple[Integers, Integers, Integers]:
-    """Keys, sequence numbers and places, by key and sequence number."""
-    if is_sorted:
-        return parts[0]
-    key, sequence, place = (np.concatenate(column) for column in zip(*parts, strict=True))
-    by_key = order_of(key, sequence)
-    return key[by_key], sequence[by_key], place[by_key]
-
-
-def _windows(
-    entry_key: Integers, sequence: Integers, count: int, spread: dict[int, SpreadHistory]
-) -> Integers:
-    """Per key, the entry from which on all are loaded: of a packed history the first."""
-    window = entry_key.searchsorted(np.arange(count))
-    for key, history in spread.items():
-        if history.top.size:
-            end = int(entry_key.searchsorted(key + 1))
-            first = int(window[key])
-            lowest = int(history.top[-1]) * BLOCK_ENTRIES
-            window[key] = first + int(sequence[first:end].searchsorted(lowest))
-    return window

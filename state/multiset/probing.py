@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from state.backends.interface import Read
     from state.multiset.index import Characters
+    from state.multiset.memory import Remembered
     from state.multiset.touched import Matching, Touched
 
     Integers = NDArray[np.int64]
@@ -63,13 +64,16 @@ class KnownIndex:
     lines: Characters
     bucket: Integers
     """Per line: the number of its bucket."""
+    numbers: Integers
+    """Per line: the sequence number of the entry."""
 
     @classmethod
     def of(cls, read: list[int], texts: Sequence[bytes | None]) -> KnownIndex:
         """From the texts of buckets."""
         known = [text or b"" for text in texts]
         counts = [len(text) // LINE_BYTES for text in known]
-        return cls(read, parse_lines(known), np.repeat(np.array(read, np.int64), counts))
+        lines = parse_lines(known)
+        return cls(read, lines, np.repeat(np.array(read, np.int64), counts), numbers_in(lines))
 
     def learn(self, read: Sequence[int], texts: Sequence[bytes | None]) -> None:
         """Take more buckets."""
@@ -77,6 +81,12 @@ class KnownIndex:
         self.read += more.read
         self.lines = np.concatenate([self.lines, more.lines])
         self.bucket = np.concatenate([self.bucket, more.bucket])
+        self.numbers = np.concatenate([self.numbers, more.numbers])
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it takes."""
+        return self.lines.nbytes + self.bucket.nbytes + self.numbers.nbytes
 
 
 @dataclass(slots=True)
@@ -227,10 +237,9 @@ class SpreadProber:
 
     def _reads(self, key: int, buckets: Sequence[int], until_ms: int | None) -> list[Read]:
         key_group, names = self._place(key)
-        window = min(self._retractions(key) + 1, _WINDOW)
         reads: list[Read] = [
             HashGet(key_group, names.index, [b"%d" % bucket for bucket in buckets]),
-            SortedTop(key_group, names.order, window),
+            SortedTop(key_group, names.order, self._window(key)),
         ]
         if until_ms is not None:
             reads.append(SortedRange(key_group, names.stamps, -EVER, float(until_ms), None))
@@ -266,32 +275,54 @@ class SpreadProber:
             value = values[probe.key]
             if value is None or not is_spread(value):
                 continue
-            index = KnownIndex.of(probe.buckets, own[0])
-            row = find_digests(probe.digests, index.lines)
-            line = (row >= 0).nonzero()[0]
-            numbers, found_group = numbers_in(index.lines), probe.groups[row[line]]
-            found = numbers[line]
-            has_ttl = len(own) > 2
-            header = parse_header(value)
-            is_whole = len(probe.buckets) == header.buckets
-            unread, unread_entries = self._vanishing(found, found_group, numbers, is_whole=is_whole)
-            history = SpreadHistory(
-                key=probe.key,
-                header=header,
-                groups=probe.groups,
-                digests=probe.digests,
-                index=index,
-                found_line=line,
-                found_group=found_group,
-                found=found,
-                unread=unread,
-                unread_entries=unread_entries,
-                top=_members(own[1]),
-                due=_members(own[2] if has_ttl else ()),
-                oldest_ms=int(own[3][0][1]) if has_ttl and own[3] else None,
-            )
+            index, header = KnownIndex.of(probe.buckets, own[0]), parse_header(value)
+            history = self._history(probe.key, header, index, _members(own[1]))
+            if len(own) > 2:
+                history.due = _members(own[2])
+                history.oldest_ms = int(own[3][0][1]) if own[3] else None
             histories.append(history)
         return histories
+
+    def recalled(self, remembered: Mapping[int, Remembered]) -> list[SpreadHistory]:
+        """Spread histories from what is remembered of them, by key; there is no TTL."""
+        self._digest([*remembered])
+        histories = []
+        for key, each in remembered.items():
+            newest = distinct(block_of(each.index.numbers[-_WINDOW * BLOCK_ENTRIES :]))
+            newest = newest[::-1][: self._window(key)]
+            histories.append(self._history(key, each.header, each.index, newest))
+        return histories
+
+    def _history(self, key: int, header: Header, index: KnownIndex, top: Integers) -> SpreadHistory:
+        """A spread history, and what its index has of the epoch's groups."""
+        groups, digests = self._digested[key]
+        row = find_digests(digests, index.lines)
+        line = (row >= 0).nonzero()[0]
+        found, found_group = index.numbers[line], groups[row[line]]
+        is_whole = len(index.read) == header.buckets
+        unread, unread_entries = self._vanishing(
+            found, found_group, index.numbers, is_whole=is_whole
+        )
+        return SpreadHistory(
+            key=key,
+            header=header,
+            groups=groups,
+            digests=digests,
+            index=index,
+            found_line=line,
+            found_group=found_group,
+            found=found,
+            unread=unread,
+            unread_entries=unread_entries,
+            top=top,
+            due=np.zeros(0, np.int64),
+            oldest_ms=None,
+        )
+
+    def is_dense(self, key: int, buckets: int) -> bool:
+        """Whether the whole index of a history with so many buckets is wanted."""
+        low, high = self._touched.group_key.searchsorted([key, key + 1]).tolist()
+        return _is_dense(high - low, buckets)
 
     def take_likely(
         self, likely: Sequence[Likely], values: Sequence[bytes | None], replies: Sequence[Any]
@@ -400,6 +431,10 @@ class SpreadProber:
         wanted.difference_update(history.unread.tolist())
         wanted.update(history.top.tolist(), history.due.tolist())
         return sorted(wanted.difference(history.blocks))
+
+    def _window(self, key: int) -> int:
+        """How many of the newest blocks are read at first."""
+        return min(self._retractions(key) + 1, _WINDOW)
 
     def _retractions(self, key: int) -> int:
         known = self._touched.retractions

@@ -15,10 +15,10 @@ from state.multiset.index import (
     buckets_of,
     digests_of,
     lines_of,
-    numbers_in,
     origin_of,
     write_lines,
 )
+from state.multiset.probing import KnownIndex
 from state.multiset.spread import STATE, SpreadNames, block_of
 from state.multiset.text import NEWEST, Header, before_rows, write_packed
 from state.multiset.vectors import bytes_of, distinct, is_among
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from state.backends.interface import Write
     from state.multiset.changes import Groups, KeyedChanges, Outcome
+    from state.multiset.histories import Histories
     from state.multiset.index import Characters
-    from state.multiset.loading import Histories
     from state.multiset.probing import SpreadHistory
     from state.multiset.strategy import HistoryPolicy
     from state.multiset.touched import Matching
@@ -115,8 +115,10 @@ class SpreadWriter:
         self._rows = rows
         self._names = SpreadNames.of(epoch.histories.keys[key])
         self._writes: list[Write] = []
-        self.buckets = 0
-        """How many the index has, once the history is written."""
+        self.header = Header(1)
+        """Of the history, once it is written."""
+        self.index: KnownIndex | None = None
+        """What is written of its index, by sequence number, where that is known as a whole."""
 
     def change(self) -> list[Write]:
         """Write what changed of a history that was spread and stays so."""
@@ -148,7 +150,7 @@ class SpreadWriter:
         buckets = max(was, buckets_for(int(self._epoch.outcome.size[self._key])))
         stays = np.ones(len(index.lines), np.bool_)
         if history.expired.size:
-            stays = ~is_among(numbers_in(index.lines), removed)
+            stays = ~is_among(index.numbers, removed)
         else:
             stays[history.found_line[is_among(history.found, removed)]] = False
         fresh = puts.is_new.nonzero()[0]
@@ -169,16 +171,34 @@ class SpreadWriter:
         chosen = changed[bucket]
         chosen[: stays.size] &= stays
         lines = np.concatenate([index.lines, new])
-        if len(index.read) == was and _is_most(chosen, stays, fresh.size):
+        is_whole = len(index.read) == was
+        if is_whole:
             kept = np.append(stays, np.ones(fresh.size, np.bool_)).nonzero()[0]
-            self._replace_index(lines, bucket, kept)
-            return buckets
+            numbers = np.concatenate([index.numbers, puts.sequence[fresh]])
+            self._know_index(buckets, lines, bucket, numbers, kept)
+            if _is_most(chosen, stays, fresh.size):
+                self._replace_index(lines, bucket, kept)
+                return buckets
         written = self._put_buckets(lines, bucket, chosen.nonzero()[0])
         changed[written] = False
         emptied = changed[:was].nonzero()[0].tolist()
         if emptied:
             self._writes.append(HashDelete(self._names.index, [b"%d" % each for each in emptied]))
         return buckets
+
+    def _know_index(
+        self, buckets: int, lines: Characters, bucket: Integers, numbers: Integers, kept: Integers
+    ) -> None:
+        """Keep what the index consists of now; with TTL it is never gone on from."""
+        if self._epoch.policy.ttl_ms:
+            return
+        numbers = numbers[kept]
+        if (numbers[1:] < numbers[:-1]).any():
+            by_number = np.argsort(numbers)
+            kept, numbers = kept[by_number], numbers[by_number]
+        self.index = KnownIndex(
+            list(range(buckets)), lines.take(kept, axis=0), bucket[kept], numbers
+        )
 
     def _put_buckets(self, lines: Characters, bucket: Integers, chosen: Integers) -> Integers:
         """Write the buckets of the chosen lines, and say which they are."""
@@ -209,7 +229,9 @@ class SpreadWriter:
         by_number = np.argsort(sequence)
         lines = lines_of(digests_of(bytes_of(matches)), sequence)
         buckets = buckets_for(sequence.size)
-        self._replace_index(lines, buckets_of(lines, buckets), by_number)
+        bucket = buckets_of(lines, buckets)
+        self._know_index(buckets, lines, bucket, sequence, by_number)
+        self._replace_index(lines, bucket, by_number)
         self._put_header(buckets)
         return self._writes
 
@@ -263,16 +285,15 @@ class SpreadWriter:
         self._writes.append(SortedRemove(names.stamps, gone))
 
     def _put_header(self, buckets: int) -> None:
-        self.buckets = buckets
         key, outcome = self._key, self._epoch.outcome
         shown = int(outcome.shown[key])
-        header = Header(
+        self.header = Header(
             following=int(outcome.following[key]),
             shown=NEWEST if shown == int(outcome.newest[key]) else shown,
             size=int(outcome.size[key]),
             buckets=buckets,
         )
-        flat = [self._epoch.histories.keys[key], header.format()]
+        flat = [self._epoch.histories.keys[key], self.header.format()]
         self._writes.append(HashPut(STATE, flat))
 
 

@@ -22,6 +22,7 @@ from state.backends.interface import (
 )
 from state.multiset.changes import Report
 from state.multiset.index import buckets_of, digests_of
+from state.multiset.memory import Remembered
 from state.multiset.spread import EXPIRY, STATE, SpreadNames
 from state.multiset.spread_writing import EpochResult, Puts, Rows, SpreadWriter
 from state.multiset.strategy import Strategy
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from state.backends.interface import EpochTransaction, Read, Write
+    from state.multiset.memory import HistoryMemory
     from state.multiset.probing import SpreadHistory
     from state.multiset.touched import Matching
 
@@ -67,8 +69,8 @@ class HistoryWriter:
             ).sum()
         )
         """Histories that change their layout."""
-        self.buckets: dict[bytes, int] = {}
-        """Of the spread histories that were written: how many buckets their indexes have."""
+        self._written: dict[int, SpreadWriter] = {}
+        """Of the histories that are spread now, by key."""
         self._scans: dict[int, dict[bytes, bytes]] = {}
         self._writes: dict[int, list[Write]] = {}
 
@@ -134,13 +136,25 @@ class HistoryWriter:
             self._writes.setdefault(self._key_group(key), []).extend(
                 writer.change() if self._was_spread[key] else writer.whole(matching)
             )
-            self.buckets[self._epoch.histories.keys[key]] = writer.buckets
+            self._written[key] = writer
         self._write_emptied()
         if self._epoch.policy.ttl_ms:
             self._write_expiry(puts)
         for key_group, note in self._epoch.histories.notes:
             self._add(key_group, note)
         return self._writes
+
+    def remember(self, transaction: EpochTransaction, memory: HistoryMemory) -> None:
+        """Remember what was written of long histories; once it is stored."""
+        for key, writer in self._written.items():
+            version = transaction.version_written(self._key_group(key))
+            if version is None:
+                continue
+            name = self._epoch.histories.keys[key]
+            if writer.index is None:
+                memory.forget(version.place, name)
+            else:
+                memory.keep(name, Remembered(version, writer.header, writer.index))
 
     def _puts(self) -> Puts:
         outcome, entries = self._epoch.outcome, self._epoch.histories.entries

@@ -31,7 +31,7 @@ from state.backends.interface import (
     StreamLength,
 )
 from state.errors import Fenced, InvariantViolation, StateCorrupt, ViewMoved
-from state.testing.stand import NODE
+from state.testing.stand import NODE, PARALLELISM
 from state.testing.structure_conformance import StructureConformance
 
 if TYPE_CHECKING:
@@ -128,6 +128,35 @@ class StateBackendConformance(StructureConformance):
         with pytest.raises(Fenced):
             stale.expect([HashGet(0, H, [b"a"])])()
         del waiting
+
+    def test_a_version_tells_which_state_is_read(self, stand: Stand) -> None:
+        """What an epoch wrote has one version, until another one writes, or a run begins."""
+        run = stand.open_run()
+        first = stand.attempt(1, {0: [HashPut(b"h", [b"a", b"1"])]})
+        stand.close(1)
+        second = stand.begin(2)
+        assert second.version_read(0) == first.version_written(0) is not None
+        assert second.version_written(0) != first.version_written(0)
+        assert second.version_read(1) != first.version_written(1)
+        second.commit({1: [HashPut(b"h", [b"a", b"1"])]})
+        stand.close(2)
+        third = stand.begin(3)
+        assert third.version_read(0) == first.version_written(0)
+        assert third.version_read(1) == second.version_written(1)
+        assert third.version_read(0) != third.version_read(1)
+        other = stand.begin(3, node="2_other")
+        other.fetch([])
+        assert other.version_read(0) != third.version_read(0)
+        assert stand.open_run() == run + 1
+        assert stand.begin(3, run + 1).version_read(0) != first.version_written(0)
+
+    def test_a_version_that_was_not_closed_is_not_read(self, stand: Stand) -> None:
+        stand.open_run()
+        first = stand.attempt(1, {0: [HashPut(b"h", [b"a", b"1"])]})
+        again = stand.begin(1)
+        assert again.version_read(0) != first.version_written(0) == again.version_written(0)
+        with pytest.raises(InvariantViolation):
+            again.version_read(PARALLELISM)
 
     def test_key_groups_do_not_share_state(self, stand: Stand) -> None:
         run = stand.open_run()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         EpochStamp,
         Marker,
         Read,
+        StateVersion,
         TransactionStatistics,
         Write,
     )
@@ -315,6 +316,12 @@ class _FaultyTransaction(EpochTransaction):
 
     def commit(self, writes: Mapping[int, Sequence[Write]]) -> None:
         _passing(self._plan, lambda: self._inner.commit(writes))
+
+    def version_read(self, key_group: int) -> StateVersion | None:
+        return _passing(self._plan, lambda: self._inner.version_read(key_group))
+
+    def version_written(self, key_group: int) -> StateVersion | None:
+        return self._inner.version_written(key_group)
 
     def statistics(self) -> TransactionStatistics:
         return self._inner.statistics()

@@ -1,0 +1,149 @@
+"""Going on from what is remembered of spread histories, while Redis still works.
+
+All that the kernel needs of a history is in its index: which entries there are, and which of them
+changes match. Blocks, which have the rows, are needed only for what is written and emitted. So they
+are asked for, and waited for after the kernel has run: see `state.multiset.memory`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from state.errors import StateCorrupt
+from state.multiset.changes import LoadedEntries
+from state.multiset.histories import Histories
+from state.multiset.spread import BLOCK_ENTRIES, block_of
+from state.multiset.text import NEWEST, NO_HISTORIES
+from state.multiset.vectors import is_among
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from state.backends.interface import EpochTransaction
+    from state.multiset.memory import HistoryMemory, Remembered
+    from state.multiset.probing import SpreadHistory, SpreadProber
+    from state.multiset.touched import Touched
+
+    Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Recalled:
+    """Histories of all keys of an epoch, as they are remembered."""
+
+    remembered: Mapping[int, Remembered]
+    """By key."""
+    histories: list[SpreadHistory]
+    """In the order of their keys; without blocks yet."""
+    entries: LoadedEntries
+    is_read: Flags
+    """Per entry: its block is under way; the others go, and are not read."""
+    waiting: Callable[[], list[Any]]
+    """Gives the replies to `SpreadProber.block_reads`."""
+
+    @classmethod
+    def of(
+        cls,
+        remembered: Mapping[int, Remembered],
+        prober: SpreadProber,
+        transaction: EpochTransaction,
+    ) -> Recalled:
+        """Ask for what is needed of these histories beside what is remembered."""
+        histories = prober.recalled(remembered)
+        waiting = transaction.expect(prober.block_reads(histories))
+        entries, is_read = _entries_of(histories)
+        return cls(remembered, histories, entries, is_read, waiting)
+
+    def loaded(self, keys: list[bytes], key_groups: Integers) -> Histories:
+        """These histories; what was parsed of their blocks is still to come."""
+        count, none = len(keys), np.zeros(0, np.int64)
+        return Histories(
+            keys=keys,
+            key_groups=key_groups,
+            entries=self.entries,
+            packed=NO_HISTORIES,
+            packed_entry=none,
+            spread={history.key: history for history in self.histories},
+            was_stored=np.ones(count, np.bool_),
+            expired=np.zeros(count, np.int64),
+            written_ms=np.full(count, -1, np.int64),
+            due_from=count,
+            vanished=none,
+            vanished_place=none,
+            notes=[],
+        )
+
+    def packed_entries(self, sequence: Integers) -> Integers:
+        """Per entry its place among those of the blocks, -1 where its block was not read.
+
+        Args:
+            sequence: Numbers of the entries of the blocks, in their order.
+
+        Raises:
+            StateCorrupt: The blocks have other entries than the index.
+        """
+        if not np.array_equal(self.entries.sequence[self.is_read], sequence):
+            raise StateCorrupt("blocks of a history have other entries than its index")
+        place = np.full(self.is_read.size, -1)
+        place[self.is_read] = np.arange(sequence.size)
+        return place
+
+
+def recallable(
+    memory: HistoryMemory, transaction: EpochTransaction, touched: Touched
+) -> dict[int, Remembered]:
+    """What is remembered of the keys, if it is of all of them as the epoch before left them."""
+    found: dict[int, Remembered] = {}
+    if len(memory) < len(touched.keys):
+        return found
+    for key, name in enumerate(touched.keys):
+        written = transaction.version_written(int(touched.key_groups[key]))
+        known = None if written is None else memory.recall(written.place, name)
+        if written is None or known is None:
+            return {}
+        if known.version != written._replace(epoch=written.epoch - 1):
+            return {}
+        found[key] = known
+    return found
+
+
+def _entries_of(histories: Sequence[SpreadHistory]) -> tuple[LoadedEntries, Flags]:
+    """The entries that are loaded of these histories, and which of them are read."""
+    sequences, groups, reads = [], [], []
+    for history in histories:
+        numbers = history.index.numbers
+        block = block_of(numbers)
+        wanted = np.concatenate([block_of(history.found), history.top])
+        chosen = is_among(block, wanted).nonzero()[0]
+        group = np.full(numbers.size, -1, np.int64)
+        group[history.found_line] = history.found_group
+        sequences.append(numbers[chosen])
+        groups.append(group[chosen])
+        # The newest blocks are read even where all of their entries go.
+        block = block[chosen]
+        reads.append(~is_among(block, history.unread) | is_among(block, history.top))
+    counts = np.array([each.size for each in sequences], np.int64)
+    ends = np.cumsum(counts)
+    window, shown = ends - counts, []
+    for place, history in enumerate(histories):
+        lowest = int(history.top[-1]) * BLOCK_ENTRIES
+        window[place] += sequences[place].searchsorted(lowest)
+        is_newest = history.header.shown == NEWEST
+        shown.append(int(sequences[place][-1]) if is_newest else history.header.shown)
+    entries = LoadedEntries(
+        key=np.repeat(np.arange(counts.size), counts),
+        group=np.concatenate(groups),
+        sequence=np.concatenate(sequences),
+        size=np.array([each.size for each in histories], np.int64),
+        following=np.array([each.header.following for each in histories], np.int64),
+        shown=np.array(shown, np.int64),
+        window=window,
+    )
+    return entries, np.concatenate(reads)

@@ -1,0 +1,57 @@
+"""What is remembered of long histories is bounded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from state.backends.interface import StateVersion
+from state.multiset.index import LINE_BYTES
+from state.multiset.memory import HistoryMemory, Remembered
+from state.multiset.probing import KnownIndex
+from state.multiset.text import Header
+
+
+def remembered(entries: int, place: str = "here", epoch: int = 1) -> Remembered:
+    numbers = np.arange(1, entries + 1)
+    lines = np.zeros((entries, LINE_BYTES), np.uint8)
+    index = KnownIndex([0], lines, np.zeros_like(numbers), numbers)
+    return Remembered(StateVersion(place, 1, epoch), Header(entries + 1, size=entries), index)
+
+
+def test_the_one_that_was_written_first_is_forgotten_first() -> None:
+    room = 3 * remembered(100).index.bytes
+    memory = HistoryMemory(room)
+    for number in range(3):
+        memory.keep(b"%d" % number, remembered(100))
+    memory.keep(b"0", remembered(100, epoch=2))
+    memory.keep(b"3", remembered(100))
+
+    assert [memory.recall("here", b"%d" % number) is not None for number in range(4)] == [
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert len(memory) == 3
+
+
+def test_a_history_that_is_too_long_is_not_remembered() -> None:
+    memory = HistoryMemory(remembered(100).index.bytes)
+    memory.keep(b"k", remembered(100))
+    memory.keep(b"k", remembered(101))
+    assert len(memory) == 0
+    memory.keep(b"k", remembered(100))
+    assert memory.recall("here", b"k") is not None
+
+
+def test_equal_keys_of_two_places_are_two_histories() -> None:
+    memory = HistoryMemory()
+    memory.keep(b"k", remembered(1, "here"))
+    memory.keep(b"k", remembered(2, "there"))
+    memory.forget("here", b"k")
+    memory.forget("elsewhere", b"k")
+
+    assert memory.recall("here", b"k") is None
+    there = memory.recall("there", b"k")
+    assert there is not None
+    assert there.header.size == 2
