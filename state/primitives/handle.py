@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from state.execution.requests import wait_for
@@ -40,7 +41,9 @@ _CUT_MIN: Final = 16
 """So many keys are cut off the expiry index in one piece instead of one by one."""
 _NEVER: Final = b"\xff"
 """Above every stored element."""
-BARE: Final = b"A"
+_STAMP: Final = itemgetter(slice(STAMP_SIZE))
+_BEHIND_STAMP: Final = itemgetter(slice(STAMP_SIZE, None))
+_BARE: Final = b"A"
 """Elements with a stamp are below this, as '@' is."""
 
 
@@ -139,7 +142,12 @@ class StateHandle(ABC, Generic[C]):
                 requests += group
         return requests
 
-    def load_all(self, cells: Iterable[C], texts: Iterable[bytes | None]) -> None:
+    def close(self) -> None:
+        """Let go of all cells: they refer to the handle, and would wait for the collector."""
+        self.cells = {}
+        self.cleaned = {}
+
+    def load_all(self, cells: Sequence[C], texts: Sequence[bytes | None]) -> None:
         """Load many cells, each from the one field of its first load, unless it is settled."""
         for cell, text in zip(cells, texts, strict=True):
             cell.load(text)
@@ -317,7 +325,7 @@ class StateHandle(ABC, Generic[C]):
         """
         if not self.may_have_stamps:
             return text
-        if self._live_after < text < BARE and text.find(b" ") == STAMP_SIZE - 1:
+        if self._live_after < text < _BARE and text.find(b" ") == STAMP_SIZE - 1:
             return text[STAMP_SIZE:]
         return None
 
@@ -336,6 +344,18 @@ class StateHandle(ABC, Generic[C]):
             if not self.is_plain_head(head):
                 return -1
         return STAMP_SIZE
+
+    def plain_jsons(self, texts: Sequence[bytes]) -> Iterable[bytes | None]:
+        """What `plain_json` gives of each of many stored elements."""
+        if not texts or not self.may_have_stamps:
+            return texts
+        head = texts[0][:STAMP_SIZE]
+        # What is not below a text, and below it with its last byte one higher, begins with it.
+        if self.is_plain_head(head) and min(texts) >= head and max(texts) < head[:-1] + b"!":
+            return map(_BEHIND_STAMP, texts)
+        if all(map(self.is_plain_head, {*map(_STAMP, texts)})):
+            return map(_BEHIND_STAMP, texts)
+        return map(self.plain_json, texts)
 
     def is_plain_head(self, head: bytes) -> bool:
         """Whether elements that begin with a stamp, of `STAMP_SIZE` bytes, are read as they are.

@@ -309,8 +309,7 @@ class StateSession:
         of garbage. Handles are of no use any more.
         """
         for handle in self._handles.values():
-            handle.cells = {}
-            handle.cleaned = {}
+            handle.close()
         self._handles = {}
 
     def statistics(self) -> SessionStatistics:

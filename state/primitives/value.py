@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from state.backends.interface import HashGet
 from state.primitives.cells import UNKNOWN, Cell, Element
-from state.primitives.handle import BARE, StateHandle
+from state.primitives.handle import StateHandle
 from state.ttl import STAMP_SIZE, stamp_of, stamped, unstamped
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         AggregatingDescriptor,
         Codec,
         ReducingDescriptor,
+        StateDescriptor,
         ValueDescriptor,
     )
     from state.primitives.cells import MaybeKnown, Unknown
@@ -41,6 +42,7 @@ R = TypeVar("R")
 
 _STAMP_END: Final = STAMP_SIZE - 1
 """Where the space behind a usual stamp is."""
+_SPACE: Final = ord(" ")
 
 
 class FieldCell(Cell):
@@ -125,6 +127,11 @@ class FieldCell(Cell):
 class FieldHandle(StateHandle[FieldCell]):
     """What the states of one element a key share."""
 
+    def __init__(self, session: StateSession, descriptor: StateDescriptor) -> None:
+        self._unjudged: list[tuple[Sequence[FieldCell], Sequence[bytes]]] = []
+        """Cells that were loaded, with their texts, which were not looked at."""
+        super().__init__(session, descriptor)
+
     def new_cell(self, key: bytes, key_group: int) -> FieldCell:
         """A cell that knows nothing yet."""
         return FieldCell(self, key, key_group)
@@ -135,20 +142,45 @@ class FieldHandle(StateHandle[FieldCell]):
         for cell in self.cells.values():
             cell.judge_again()
 
-    def load_all(self, cells: Iterable[FieldCell], texts: Iterable[bytes | None]) -> None:
-        """Load many cells, unless they are settled; what is loaded is mostly read, too."""
-        is_bare, live_after = not self.may_have_stamps, self._live_after
+    def close(self) -> None:
+        """Let go of all cells."""
+        super().close()
+        self._unjudged = []
+
+    def load_all(self, cells: Sequence[FieldCell], texts: Sequence[bytes | None]) -> None:
+        """Load many cells, unless they are settled; they are judged when one of them is read."""
+        if not self.may_have_stamps:
+            for cell, text in zip(cells, texts, strict=True):
+                if not cell.is_loaded:
+                    cell.is_loaded = True
+                    cell.stored = cell.plain = text
+            return
+        are_whole = True
         for cell, text in zip(cells, texts, strict=True):
             if cell.is_loaded:
+                are_whole = False
                 continue
             cell.is_loaded = True
             cell.stored = text
-            if is_bare:
-                cell.plain = text
-            # As `plain_json`, for there is nothing that is done more often. Its first space: behind
-            # a shorter stamp there may be one in a string here.
-            elif text is not None and live_after < text < BARE and text.find(b" ") == _STAMP_END:
-                cell.plain = text[STAMP_SIZE:]
+            if text is None:
+                are_whole = False
+        if not are_whole:
+            held = zip(cells, texts, strict=True)
+            cells = [cell for cell, text in held if cell.stored is text and text is not None]
+            texts = [cell.stored for cell in cells]
+        if texts:
+            self._unjudged.append((cells, texts))
+
+    def _judge_loaded(self) -> None:
+        """Know of what was loaded whether a read takes it as it is: of all that came at once.
+
+        An epoch that only writes never asks.
+        """
+        unjudged, self._unjudged = self._unjudged, []
+        for cells, texts in unjudged:
+            for cell, plain in zip(cells, self.plain_jsons(texts), strict=True):
+                if not cell.is_put:
+                    cell.plain = plain
 
     def write_all(self, cells: Iterable[FieldCell], batch: WriteBatch) -> None:
         """Give what must be stored of all cells, and what the expiry index must be told.
@@ -173,7 +205,8 @@ class FieldHandle(StateHandle[FieldCell]):
                 stays_indexed = (
                     isinstance(stored, bytes)
                     and oldest < stored < newest
-                    and stored[14:15] == b" "
+                    and len(stored) > _STAMP_END
+                    and stored[_STAMP_END] == _SPACE
                     and not cell.is_due
                 )
             else:
@@ -231,6 +264,10 @@ class FieldHandle(StateHandle[FieldCell]):
 
     def _shown(self, cell: FieldCell) -> bytes | None:
         """The element's JSON, where it is not known to be read as it is."""
+        if self._unjudged:
+            self._judge_loaded()
+            if cell.plain is not None:
+                return cell.plain
         element = cell.element
         if element is None:
             return None
@@ -257,6 +294,8 @@ class FieldHandle(StateHandle[FieldCell]):
 
     def _usable(self, cell: FieldCell) -> bytes | None:
         """The JSON that an addition goes on from: what is expired only where reads show it."""
+        if self._unjudged:
+            self._judge_loaded()
         if cell.plain is not None:
             return cell.plain
         element = cell.element
