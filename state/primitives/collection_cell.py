@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from state.backends.interface import HashGet
 from state.errors import StateCorrupt
-from state.primitives.cells import UNKNOWN, Cell
+from state.primitives.cells import Cell
 from state.primitives.collection_requests import Expired, WholeCollection
 from state.primitives.layout import (
     packed_text,
     read_collection,
     rows_name,
+    shared,
+    shared_text,
     spread_text,
+    stamp_text,
     stamps_name,
 )
 from state.ttl import STAMP_SIZE, oldest_stamp, stamp_of
@@ -47,11 +50,13 @@ class CollectionCell(Cell):
         "_before",
         "_floor_ms",
         "_handle",
-        "_has_adopted",
         "_has_unstamped",
         "_is_wiped",
         "_jsons",
         "_moved_floor",
+        "_own_count",
+        "_shared",
+        "_shared_ms",
         "_start",
         "_stored",
         "_stored_size",
@@ -66,7 +71,8 @@ class CollectionCell(Cell):
         super().__init__(key, key_group)
         self._handle = handle
         self.elements: dict[bytes, bytes] = {}
-        """Elements that are known, as they are stored: stamps are read when they are needed."""
+        """Elements that are known, as they are stored: stamps are read when they are needed. Those
+        of a packed collection that have `_shared` as their stamp are without it."""
         self.size = 0
         """How many there are now, known or not."""
         self.next_number = 0
@@ -88,7 +94,13 @@ class CollectionCell(Cell):
         self._moved_floor = False
         self._has_unstamped = False
         """Whether clean-up saw that stored elements have no stamp."""
-        self._has_adopted = False
+        self._shared = b""
+        """The stamp of elements that have none of their own, the oldest one; empty: there is none.
+        A cell that lacks elements has none."""
+        self._shared_ms = 0
+        """The same as a number, where there is one."""
+        self._own_count = 0
+        """How many elements have a stamp of their own, where one is shared."""
         """Whether elements of other cells were put, which may be older than those of its own."""
         self._start: int | None = None
         """What `plain_start` gives; None before it was asked for."""
@@ -107,6 +119,7 @@ class CollectionCell(Cell):
         ((text,),) = replies
         if text is None:
             self.is_complete = True
+            self._share_now()
         else:
             self._load(text)
         self._stored = text
@@ -125,6 +138,9 @@ class CollectionCell(Cell):
             raise StateCorrupt("a packed collection has a field twice")
         self.size = len(self.elements)
         self.is_complete = True
+        if header.oldest_ms is not None:
+            self.indexed_ms = self._shared_ms = header.oldest_ms
+            self._shared, self._own_count = stamp_text(header.oldest_ms), header.own_count
         # A truncated text ends in a truncated element; others are looked at when they are needed.
         last = self.elements[next(reversed(self.elements))]
         if last[:1] == b"@" and b" " not in last:
@@ -137,38 +153,75 @@ class CollectionCell(Cell):
     def plain_start(self) -> int:
         """Where the JSON of all known elements begins, if a read takes them all as they are.
 
-        -1 where a rule of TTL may concern one of them: then each must be looked at.
+        -1 where a rule of TTL may concern one of them, or it begins elsewhere in some: then each
+        must be looked at.
         """
         if self._start is None:
             self._start = self._judged() if self.is_complete else -1
         return self._start
 
+    def plain_json(self, element: bytes) -> bytes | None:
+        """The JSON of a known element that a read takes as it is; else None."""
+        if self._shared and element[:1] != b"@":
+            return element if self._handle.is_plain_head(self._shared) else None
+        return self._handle.plain_json(element)
+
     def plain_jsons(self) -> Sequence[bytes] | None:
         """The JSON of all elements of a complete cell, if a read takes them all as they are."""
-        if self._jsons is None and self._start is None and self.is_complete:
-            self._split()
         if self._jsons is None:
             start, texts = self.plain_start(), self.elements.values()
-            if start < 0:
-                return None
-            self._jsons = [text[start:] for text in texts] if start else [*texts]
+            if start >= 0:
+                self._jsons = [text[start:] for text in texts] if start else [*texts]
+            elif self._shared:
+                plain = [json for json in map(self.plain_json, texts) if json is not None]
+                self._jsons = plain if len(plain) == len(texts) else None
         return self._jsons
 
+    def use_own_stamps(self) -> None:
+        """Let each element of a packed collection begin with its stamp, be it shared or not."""
+        if self._shared:
+            head = self._shared
+            self.elements = {
+                field: text if text[:1] == b"@" else head + text
+                for field, text in self.elements.items()
+            }
+            self._shared, self._own_count = b"", 0
+            self._start = self._jsons = None
+
+    def put_json(self, field: bytes, json: bytes) -> None:
+        """Set a field that is known, or that is certain to hold nothing, by an access of now."""
+        handle = self._handle
+        if not handle.has_usual_stamps:
+            self.use_own_stamps()
+            self.put(field, handle.written_text(json, self.elements.get(field)))
+        elif self._shared == handle.stamp_text:
+            self.put(field, json)
+        else:
+            if len(self._shared) > STAMP_SIZE or self._shared > handle.stamp_text:
+                # What is shared must be the oldest stamp.
+                self.use_own_stamps()
+            self.put(field, handle.stamp_text + json)
+
     def put(self, field: bytes, element: bytes) -> None:
-        """Set a field that is known, or that is certain to hold nothing, to an element of now."""
+        """Set a field that is known, or that is certain to hold nothing, to an element."""
         old = self.elements.get(field)
         self._before.setdefault(field, old)
         if old is None:
             self.size += 1
+        elif self._own_count and old[:1] == b"@":
+            self._own_count -= 1
         self.elements[field] = element
         self._jsons = None
-        if not self._handle.writes_plain:
+        if self._shared and element[:1] == b"@":
+            self._start = -1
+            self._own_count += 1
+        elif not self._handle.writes_plain:
             self._start = -1
 
     def adopt(self, field: bytes, element: bytes) -> None:
         """Set a field that is certain to hold nothing to an element of another cell."""
+        self.use_own_stamps()
         self.put(field, element)
-        self._has_adopted = True
         self._start = -1
 
     def remove(self, field: bytes) -> None:
@@ -177,6 +230,8 @@ class CollectionCell(Cell):
         if old is None:
             return
         self._before.setdefault(field, old)
+        if self._own_count and old[:1] == b"@":
+            self._own_count -= 1
         self.size -= 1
         self._absent.add(field)
         self._jsons = None
@@ -199,6 +254,7 @@ class CollectionCell(Cell):
         self._before = {}
         self._absent = set()
         self._floor_ms = self._jsons = None
+        self._share_now()
         self._start = self._judged()
 
     def looked_up(self, field: bytes, text: bytes | None) -> None:
@@ -251,6 +307,8 @@ class CollectionCell(Cell):
             return None
         if not self.is_changed and self._was_spread:
             return self.indexed_ms if isinstance(self.indexed_ms, int) else None
+        if self._shared and self._own_count < self.size:
+            return self._shared_ms
         known = oldest_stamp(
             self.elements.values()
             if self.is_complete
@@ -260,24 +318,25 @@ class CollectionCell(Cell):
             return self._floor_ms if known is None else known
         return min(known, self._floor_ms)
 
+    @property
+    def stays_indexed(self) -> bool:
+        """Whether its oldest stamp is the one that it was loaded with, so that the index knows."""
+        return (
+            self._shared_ms == self.indexed_ms
+            and self._own_count < self.size
+            and self._shared != b""
+            and not self.is_due
+        )
+
     def index_scores(self) -> tuple[int | None, MaybeKnown]:
         """The score that the expiry index is to have for the key, and what it has at most."""
         handle, stored = self._handle, self._stored
         if not self.is_changed or not handle.may_have_stamps:
             return None, None
-        if self._was_spread or stored is None:
-            return self.oldest_ms(), self.indexed_ms
-        # Neither tabs nor line feeds are in JSON: an '@' behind one begins a stamp.
-        at = stored.find(handle.before_element + b"@") + 1
-        if not self.size:
-            return None, UNKNOWN if at else None
-        if at and handle.has_usual_stamps and not self._has_adopted:
-            head = stored[at : at + STAMP_SIZE]
-            if handle.is_usual(head) and head <= handle.stamp_text:
-                # All that was put is no older than this element was, nor than the index says.
-                return None, None
-        _, lines = read_collection(stored)
-        return self.oldest_ms(), oldest_stamp(handle.parse(0, lines).values())
+        if stored is not None and self.indexed_ms is None and not self._was_spread:
+            _, lines = read_collection(stored)
+            return self.oldest_ms(), oldest_stamp(handle.parse(0, lines).values())
+        return self.oldest_ms(), self.indexed_ms
 
     def write(self, batch: WriteBatch) -> None:
         """What changed, in the layout that the size asks for now."""
@@ -293,11 +352,11 @@ class CollectionCell(Cell):
                 batch.delete(key_group, state, self.key)
             return
         if spread:
+            self.use_own_stamps()
             self._write_rows(batch, self._before if is_spread_now else dict.fromkeys(self.elements))
             text = spread_text(self.size, self.next_number, self.oldest_ms())
         else:
-            lines = self._handle.lines(self.elements)
-            text = packed_text(self.next_number, lines)
+            text = self._packed_text()
         if text != self._stored:
             batch.put(key_group, state, self.key, text)
 
@@ -309,6 +368,7 @@ class CollectionCell(Cell):
         if not self.size or not handle.rules.is_enabled:
             return 0
         before = self.size
+        self.use_own_stamps()
         if not self.is_complete:
             await handle.answered(Expired(self, elements_max))
         if self._has_unstamped and handle.rules.is_expired(None, handle.session.clock):
@@ -349,28 +409,32 @@ class CollectionCell(Cell):
         self._floor_ms = floor
 
     def _judged(self) -> int:
-        handle, stored, elements = self._handle, self._stored, self.elements
+        handle = self._handle
         if not handle.may_have_stamps:
             return 0
-        if stored is not None and elements and not self._before and not self._was_spread:
-            # Mostly all elements have one stamp: then the text need not be taken apart.
-            head = next(iter(elements.values()))[:STAMP_SIZE]
-            if stored.count(handle.before_element + head) == len(elements):
-                return handle.plain_from((head,))
-        return handle.plain_from(elements.values())
+        if self._shared:
+            return -1 if self._own_count or not handle.is_plain_head(self._shared) else 0
+        return handle.plain_from(self.elements.values())
 
-    def _split(self) -> None:
-        """Know the JSON of all stored elements at once, where they share a stamp that lives."""
-        handle, stored, elements = self._handle, self._stored, self.elements
-        if not handle.may_have_stamps or stored is None or not elements:
-            return
-        if self._before or self._was_spread:
-            return
-        head = next(iter(elements.values()))[:STAMP_SIZE]
-        if handle.is_plain_head(head):
-            jsons = handle.split(stored, head)
-            if len(jsons) == len(elements):
-                self._start, self._jsons = STAMP_SIZE, jsons
+    def _share_now(self) -> None:
+        """Where nothing is stored, or no more: let all that is put share the stamp of now."""
+        handle = self._handle
+        self._shared, self._own_count = b"", 0
+        if handle.has_usual_stamps and handle.stamp_ms is not None:
+            self._shared, self._shared_ms = handle.stamp_text, handle.stamp_ms
+
+    def _packed_text(self) -> bytes:
+        """All elements in one text."""
+        handle, elements, number = self._handle, self.elements, self.next_number
+        own_count = self._own_count
+        if self._shared and own_count < self.size:
+            lines = handle.lines(elements)
+            return shared_text(self.size, number, self._shared_ms, own_count, lines)
+        found = shared([*elements.values()]) if handle.may_have_stamps else None
+        if found is None:
+            return packed_text(number, handle.lines(elements))
+        lines = handle.lines(dict(zip(elements, found.elements, strict=True)))
+        return shared_text(self.size, number, found.oldest_ms, found.own_count, lines)
 
     def _remove_unseen(self, fields: Sequence[bytes]) -> None:
         """Remove stored elements that have a stamp and were not touched."""

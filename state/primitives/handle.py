@@ -94,8 +94,9 @@ class StateHandle(ABC, Generic[C]):
     def set_clock(self, clock: TtlClock) -> None:
         """Work out once what accesses at these times compare with and write."""
         rules = self.rules
-        self._stamp_ms = clock.stamp(rules.config) if rules.is_enabled else None
-        self.stamp_text = stamped(b"", self._stamp_ms)
+        self.stamp_ms = clock.stamp(rules.config) if rules.is_enabled else None
+        """The stamp of what is written now, where it is the same for all; None without TTL."""
+        self.stamp_text = stamped(b"", self.stamp_ms)
         """What stands before the JSON of an element that is written now."""
         self.expired_until_ms = rules.expired_until_ms(clock)
         """The newest stamp that is expired now; minus infinity without TTL."""
@@ -349,6 +350,8 @@ class StateHandle(ABC, Generic[C]):
         """What `plain_json` gives of each of many stored elements."""
         if not texts or not self.may_have_stamps:
             return texts
+        if len(texts) == 1:
+            return (self.plain_json(texts[0]),)
         head = texts[0][:STAMP_SIZE]
         # What is not below a text, and below it with its last byte one higher, begins with it.
         if self.is_plain_head(head) and min(texts) >= head and max(texts) < head[:-1] + b"!":
@@ -385,7 +388,7 @@ class StateHandle(ABC, Generic[C]):
     def written(self, json: bytes, old: Element | None) -> Element:
         """An element as an access of now writes it over an old one."""
         if self._writes_alike:
-            return self._stamp_ms, json
+            return self.stamp_ms, json
         session = self.session
         stamp_ms = self.rules.written(
             None if old is None else old[0],
@@ -404,7 +407,7 @@ class StateHandle(ABC, Generic[C]):
     def text_of(self, element: Element) -> bytes:
         """An element as it is stored."""
         stamp_ms, json = element
-        return self.stamp_text + json if stamp_ms == self._stamp_ms else stamped(json, stamp_ms)
+        return self.stamp_text + json if stamp_ms == self.stamp_ms else stamped(json, stamp_ms)
 
     def refreshed_text(self, text: bytes) -> bytes:
         """A stored element as a read of now leaves it: itself, where reads do not count."""

@@ -13,7 +13,7 @@ Source: Flink's ValueState, ReducingState, AggregatingState and their TTL decora
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
 
 from state.backends.interface import HashGet
 from state.primitives.cells import UNKNOWN, Cell, Element
@@ -43,6 +43,10 @@ R = TypeVar("R")
 _STAMP_END: Final = STAMP_SIZE - 1
 """Where the space behind a usual stamp is."""
 _SPACE: Final = ord(" ")
+
+
+def _are_all_there(texts: Sequence[bytes | None]) -> TypeGuard[Sequence[bytes]]:
+    return None not in texts
 
 
 class FieldCell(Cell):
@@ -129,7 +133,7 @@ class FieldHandle(StateHandle[FieldCell]):
 
     def __init__(self, session: StateSession, descriptor: StateDescriptor) -> None:
         self._unjudged: list[tuple[Sequence[FieldCell], Sequence[bytes]]] = []
-        """Cells that were loaded, with their texts, which were not looked at."""
+        """Cells that were loaded, and their texts, which were not looked at."""
         super().__init__(session, descriptor)
 
     def new_cell(self, key: bytes, key_group: int) -> FieldCell:
@@ -155,21 +159,22 @@ class FieldHandle(StateHandle[FieldCell]):
                     cell.is_loaded = True
                     cell.stored = cell.plain = text
             return
-        are_whole = True
+        are_new = True
         for cell, text in zip(cells, texts, strict=True):
             if cell.is_loaded:
-                are_whole = False
-                continue
-            cell.is_loaded = True
-            cell.stored = text
-            if text is None:
-                are_whole = False
-        if not are_whole:
-            held = zip(cells, texts, strict=True)
-            cells = [cell for cell, text in held if cell.stored is text and text is not None]
-            texts = [cell.stored for cell in cells]
-        if texts:
+                are_new = False
+            else:
+                cell.is_loaded = True
+                cell.stored = text
+        if are_new and _are_all_there(texts):
             self._unjudged.append((cells, texts))
+            return
+        held = [
+            (cell, text)
+            for cell, text in zip(cells, texts, strict=True)
+            if text is not None and cell.stored is text
+        ]
+        self._unjudged.append(([cell for cell, _ in held], [text for _, text in held]))
 
     def _judge_loaded(self) -> None:
         """Know of what was loaded whether a read takes it as it is: of all that came at once.
@@ -188,7 +193,7 @@ class FieldHandle(StateHandle[FieldCell]):
         Where the stored element had a stamp, its key is in the index by a score that is no newer;
         there it stays, unless the new stamp is older still.
         """
-        stamp_ms, stamp_text = self._stamp_ms, self.stamp_text
+        stamp_ms, stamp_text = self.stamp_ms, self.stamp_text
         # Usual stamps up to that of now are between these, as is whatever stands behind one.
         oldest, newest = (b"@", stamp_text[:-1] + b"!") if self.has_usual_stamps else (b"", b"")
         puts: dict[int, list[bytes]] = {}
@@ -286,7 +291,7 @@ class FieldHandle(StateHandle[FieldCell]):
     def _put(self, cell: FieldCell, json: bytes) -> None:
         """Set the element of a loaded cell by an access of now."""
         if self._writes_alike:
-            cell.put((self._stamp_ms, json))
+            cell.put((self.stamp_ms, json))
         else:
             cell.put(self.written(json, cell.element if self._keeps_creation else None))
         if self.writes_plain:
