@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from state.primitives.cells import Together
+from state.primitives.cells import Together, write_changed
 from state.primitives.collection_cell import CollectionCell
 from state.primitives.collection_requests import WholeCollection
 from state.primitives.handle import StateHandle
@@ -61,14 +61,8 @@ class CollectionHandle(StateHandle[CollectionCell]):
         return removed
 
     def write_all(self, cells: Iterable[CollectionCell], batch: WriteBatch) -> None:
-        """Give what must be stored of all cells, and of the index: of most, nothing."""
-        for cell in cells:
-            if cell.is_changed:
-                cell.write(batch)
-                if self.may_have_stamps and not cell.stays_indexed:
-                    cell.write_index(self.expiry, batch)
-            elif cell.is_due:
-                cell.write_index(self.expiry, batch)
+        """See `write_changed`."""
+        write_changed(self, cells, batch)
 
     @abstractmethod
     def parse(self, next_number: int, lines: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -7,9 +7,9 @@ r"""The stored text of collections: packed into one field, or spread with a head
 Words are separated by tabs, numbers are decimal; the first one is the version of the format. `next`
 is the next sequence number (0 where elements have keys of their own), `size` counts elements.
 `oldest` is their oldest stamp: in a packed collection exactly, and elements that have it are stored
-without it, while `own` counts those that have one of their own. So elements of one epoch, or of any
-number of them that were written again together, are stored once with one stamp, and are judged by
-one number. In a spread collection it is at most their oldest stamp, `-` where none has one; that has
+without it, while `own` counts those that begin with another one. So what was written in one epoch
+has one stamp together, and is judged by one number. In a spread collection it is at most their
+oldest stamp, `-` where none has one; that has
 
     <state>:<key>:rows      hash         sequence number or user key -> element
     <state>:<key>:stamps    sorted set   the same fields, those with a stamp, scored by it

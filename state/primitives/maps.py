@@ -54,7 +54,8 @@ class MapHandle(CollectionHandle, Generic[K, T]):
         cell = self.cells.get(self.session.stored_key)
         if cell is not None and cell.is_complete:
             element = cell.elements.get(self._keys.encode(user_key))
-            json = element and cell.plain_json(element)
+            start = cell.plain_start()
+            json = element and (element[start:] if start >= 0 else cell.plain_json(element))
             if json is not None or element is None:
                 if self.accesses is not None:
                     self.count_access()

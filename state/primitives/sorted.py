@@ -26,6 +26,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
+from state.primitives.cells import write_changed
 from state.primitives.handle import StateHandle
 from state.primitives.intervals import BOTTOM, TOP
 from state.primitives.layout import judged_lines
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from state.primitives.intervals import Cut
     from state.primitives.session import StateSession
     from state.primitives.sorted_text import Entry
+    from state.primitives.write_batch import WriteBatch
     from state.ttl import TtlClock
 
 _KEY: Final = itemgetter(0)
@@ -107,6 +109,10 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
     def judged(self, text: bytes) -> tuple[int, int | None] | None:
         """Whether all of a packed map is expired, or nothing; see `StateHandle.judged`."""
         return judged_lines(text, b"\t", self.expired_until_ms)
+
+    def write_all(self, cells: Iterable[SortedCell], batch: WriteBatch) -> None:
+        """See `write_changed`."""
+        write_changed(self, cells, batch)
 
     async def values_at(self, user_key: K) -> list[T] | None:
         """The values of a user key; None if there are none."""
@@ -407,9 +413,7 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         await cell.know(low, high)
         entries: Sequence[Entry] = cell.between(low, high)
         start = cell.plain_start()
-        jsons = (
-            cell.plain_jsons(entries) if start < 0 else [text[start:] for _, _, text in entries]
-        )
+        jsons = cell.plain_jsons(entries) if start < 0 else [text[start:] for _, _, text in entries]
         if jsons is None:
             if cell.use_own_stamps():
                 entries = cell.between(low, high)

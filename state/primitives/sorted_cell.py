@@ -48,6 +48,21 @@ class SortedCell(KnownOrder):
 
     __slots__ = ()
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether something must be stored."""
+        return self._is_changed
+
+    @property
+    def stays_indexed(self) -> bool:
+        """Whether its oldest stamp is the one that it was loaded with, so that the index knows."""
+        return (
+            self._shared_ms == self.indexed_ms
+            and self._own_count < self.size
+            and self._shared != b""
+            and not self.is_due
+        )
+
     def oldest_ms(self) -> int | None:
         """The oldest stamp of a packed map, a bound below it of a spread one."""
         if not self._is_changed and self._was_spread:

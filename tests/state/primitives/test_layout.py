@@ -31,7 +31,7 @@ def test_a_packed_collection_comes_back(next_number: int, lines: list[bytes]) ->
 
 @given(next_number=st.integers(0), stamps=st.lists(st.integers(-9, 9), min_size=1, max_size=5))
 def test_elements_with_stamps_come_back_with_theirs(next_number: int, stamps: list[int]) -> None:
-    elements = [b"@%d %d" % each for each in zip(stamps, range(9))]
+    elements = [b"@%d %d" % each for each in zip(stamps, range(len(stamps)), strict=True)]
     packed = shared(elements)
     assert packed is not None
 
