@@ -4,9 +4,10 @@ session.py     one epoch's cache, its handles and its writes; how to add a kind 
 cells.py       what a kind of state gives to a session, and the requests that load it
 handle.py      access to a state for the current key, by the rules of its TTL
 write_batch.py many small writes, gathered into few
-value.py       one element a key: value, reducing, aggregating
+value.py       one element a key: value; merging.py: reducing, aggregating
 collection.py  many elements a key, packed or spread: what lists and maps share
-               (collection_cell.py: one key; collection_requests.py: what is read of it)
+               (collection_known.py, collection_cell.py: one key; collection_requests.py: what
+               is read of it)
 layout.py      the text of packed collections and the header of spread ones
 lists.py       list
 maps.py        map

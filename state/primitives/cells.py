@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 from state.backends.interface import HashGet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from state.backends.interface import Read
     from state.execution.requests import Request
@@ -120,6 +120,38 @@ class Cell(ABC):
         Args:
             elements_max: At most so many; what remains is found again by the index.
         """
+
+
+class Changing(Protocol):
+    """A cell that tells whether it has changed."""
+
+    is_due: bool
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether something must be stored."""
+
+    @property
+    def stays_indexed(self) -> bool:
+        """Whether the expiry index certainly has its oldest stamp, or an older one."""
+
+    def write(self, batch: WriteBatch) -> None:
+        """As `Cell.write`."""
+
+    def write_index(self, expiry: bytes, batch: WriteBatch) -> None:
+        """As `Cell.write_index`."""
+
+
+def write_changed(handle: StateHandle[Any], cells: Iterable[Changing], batch: WriteBatch) -> None:
+    """Give what must be stored of cells, and of their places in the index: of most, nothing."""
+    has_stamps = handle.may_have_stamps
+    for cell in cells:
+        if cell.is_changed:
+            cell.write(batch)
+            if has_stamps and not cell.stays_indexed:
+                cell.write_index(handle.expiry, batch)
+        elif cell.is_due:
+            cell.write_index(handle.expiry, batch)
 
 
 class FirstLoads:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from state.primitives.cells import Together
+from state.primitives.cells import Together, write_changed
 from state.primitives.collection_cell import CollectionCell
 from state.primitives.collection_requests import WholeCollection
 from state.primitives.handle import StateHandle
@@ -54,33 +54,19 @@ class CollectionHandle(StateHandle[CollectionCell]):
         elements_max: int,
     ) -> int:
         """See `StateHandle.settle`; mostly all keys are packed and wholly expired."""
-        bounds = self.before_element, self.expired_before, elements_max
-        gone, removed = expired_lines(keys, texts, *bounds)
+        gone, removed = expired_lines(keys, texts, self.expired_until_ms, elements_max)
         if len(gone) < len(keys):
             return super().settle(key_group, keys, texts, elements_max)
         self.cleaned[key_group].gone.update(gone)
         return removed
 
     def write_all(self, cells: Iterable[CollectionCell], batch: WriteBatch) -> None:
-        """Give what must be stored of all cells, and of the index: of most, nothing."""
-        for cell in cells:
-            if cell.is_changed:
-                cell.write(batch)
-                if self.may_have_stamps:
-                    cell.write_index(self.expiry, batch)
-            elif cell.is_due:
-                cell.write_index(self.expiry, batch)
-
-    def split(self, text: bytes, head: bytes) -> Sequence[bytes]:
-        """The JSON of the elements of a packed text that begin with a stamp; fewer, or none.
-
-        For a kind whose lines are elements.
-        """
-        return ()
+        """See `write_changed`."""
+        write_changed(self, cells, batch)
 
     @abstractmethod
     def parse(self, next_number: int, lines: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The elements of packed lines, by their fields.
+        """The elements of packed lines, as they stand there, by their fields.
 
         Raises:
             StateCorrupt: A line is none of this kind.

@@ -1,9 +1,8 @@
-"""One key of list or map state: its elements by their fields, as far as the epoch knows them.
+"""One key of list or map state: what expires of its elements, and what is written of them.
 
-What is hard is that a spread collection is known in part only. A `CollectionCell` knows some
-elements as they are now, what the touched ones were before, which it looked for in vain, how many
-there are, and a bound for the oldest stamp of those that it has not seen; it says so truthfully
-in its writes, in one pass at the end of the epoch.
+`state.primitives.collection_known` has what an epoch knows of a collection. Here is the rest: a
+bound for the oldest stamp of the elements that it has not seen, kept truthful, and all writes, in
+one pass at the end of the epoch.
 
 The stored form is drawn in `state.primitives.layout`.
 """
@@ -12,238 +11,33 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from state.backends.interface import HashGet
-from state.errors import StateCorrupt
-from state.primitives.cells import UNKNOWN, Cell
+from state.primitives.collection_known import KnownElements
 from state.primitives.collection_requests import Expired, WholeCollection
 from state.primitives.layout import (
     packed_text,
     read_collection,
-    rows_name,
+    shared,
+    shared_text,
     spread_text,
-    stamps_name,
 )
-from state.ttl import STAMP_SIZE, oldest_stamp, stamp_of
+from state.ttl import oldest_stamp, stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from state.backends.interface import Read
     from state.primitives.cells import MaybeKnown
-    from state.primitives.collection import CollectionHandle
     from state.primitives.write_batch import WriteBatch
 
 _STAMPED: Final = b"@0 \n"
 """Stands for an element that was not read, of which only is known that it has a stamp."""
 
 
-class CollectionCell(Cell):
+class CollectionCell(KnownElements):
     """The elements of one key, by their fields: sequence numbers or user keys."""
 
-    __slots__ = (
-        "_absent",
-        "_before",
-        "_floor_ms",
-        "_handle",
-        "_has_adopted",
-        "_has_unstamped",
-        "_is_wiped",
-        "_jsons",
-        "_moved_floor",
-        "_start",
-        "_stored",
-        "_stored_size",
-        "_was_spread",
-        "elements",
-        "is_complete",
-        "next_number",
-        "size",
-    )
-
-    def __init__(self, handle: CollectionHandle, key: bytes, key_group: int) -> None:
-        super().__init__(key, key_group)
-        self._handle = handle
-        self.elements: dict[bytes, bytes] = {}
-        """Elements that are known, as they are stored: stamps are read when they are needed."""
-        self.size = 0
-        """How many there are now, known or not."""
-        self.next_number = 0
-        """The next sequence number."""
-        self.is_complete = False
-        """Whether all elements are known."""
-        self._stored: bytes | None = None
-        """The stored text: a packed collection or a header."""
-        self._stored_size = 0
-        self._was_spread = False
-        self._is_wiped = False
-        """Whether everything that was stored goes."""
-        self._before: dict[bytes, bytes | None] = {}
-        """What touched fields held when the epoch began; None for nothing."""
-        self._absent: set[bytes] = set()
-        """Fields that are known to hold nothing now, though there are unknown ones."""
-        self._floor_ms: int | None = None
-        """At most the oldest stamp of elements that are not known; None if none has one."""
-        self._moved_floor = False
-        self._has_unstamped = False
-        """Whether clean-up saw that stored elements have no stamp."""
-        self._has_adopted = False
-        """Whether elements of other cells were put, which may be older than those of its own."""
-        self._start: int | None = None
-        """What `plain_start` gives; None before it was asked for."""
-        self._jsons: Sequence[bytes] | None = None
-        """The JSON of all elements, where reads take it as it is and somebody asked."""
-
-    @property
-    def reads(self) -> Sequence[Read]:
-        """The packed text or the header."""
-        return (HashGet(self.key_group, self._handle.state, [self.key]),)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Load the packed elements or the header."""
-        if self.is_loaded:
-            return
-        ((text,),) = replies
-        if text is None:
-            self.is_complete = True
-        else:
-            self._load(text)
-        self._stored = text
-        self.is_loaded = True
-
-    def _load(self, text: bytes) -> None:
-        header, lines = read_collection(text)
-        self.next_number = header.next_number
-        if header.is_spread:
-            self._was_spread = True
-            self.size = self._stored_size = header.size
-            self._floor_ms = self.indexed_ms = header.oldest_ms
-            return
-        self.elements = self._handle.parse(header.next_number, lines)
-        if len(self.elements) != len(lines):
-            raise StateCorrupt("a packed collection has a field twice")
-        self.size = len(self.elements)
-        self.is_complete = True
-        # A truncated text ends in a truncated element; others are looked at when they are needed.
-        last = self.elements[next(reversed(self.elements))]
-        if last[:1] == b"@" and b" " not in last:
-            stamp_of(last)
-
-    def knows(self, field: bytes) -> bool:
-        """Whether it is known what the field holds."""
-        return self.is_complete or field in self.elements or field in self._absent
-
-    def plain_start(self) -> int:
-        """Where the JSON of all known elements begins, if a read takes them all as they are.
-
-        -1 where a rule of TTL may concern one of them: then each must be looked at.
-        """
-        if self._start is None:
-            self._start = self._judged() if self.is_complete else -1
-        return self._start
-
-    def plain_jsons(self) -> Sequence[bytes] | None:
-        """The JSON of all elements of a complete cell, if a read takes them all as they are."""
-        if self._jsons is None and self._start is None and self.is_complete:
-            self._split()
-        if self._jsons is None:
-            start, texts = self.plain_start(), self.elements.values()
-            if start < 0:
-                return None
-            self._jsons = [text[start:] for text in texts] if start else [*texts]
-        return self._jsons
-
-    def put(self, field: bytes, element: bytes) -> None:
-        """Set a field that is known, or that is certain to hold nothing, to an element of now."""
-        old = self.elements.get(field)
-        self._before.setdefault(field, old)
-        if old is None:
-            self.size += 1
-        self.elements[field] = element
-        self._jsons = None
-        if not self._handle.writes_plain:
-            self._start = -1
-
-    def adopt(self, field: bytes, element: bytes) -> None:
-        """Set a field that is certain to hold nothing to an element of another cell."""
-        self.put(field, element)
-        self._has_adopted = True
-        self._start = -1
-
-    def remove(self, field: bytes) -> None:
-        """Remove the element of a field that is known; nothing if it holds none."""
-        old = self.elements.pop(field, None)
-        if old is None:
-            return
-        self._before.setdefault(field, old)
-        self.size -= 1
-        self._absent.add(field)
-        self._jsons = None
-        if self.size == 0:
-            self.wipe()
-
-    def empty(self) -> None:
-        """Remove all elements."""
-        self.wipe()
-
-    def judge_again(self) -> None:
-        """Whether elements live must be looked at again."""
-        self._start = self._jsons = None
-
-    def wipe(self) -> None:
-        """Remove all elements, known or not."""
-        self.elements = {}
-        self.size = self.next_number = 0
-        self.is_complete = self._is_wiped = True
-        self._before = {}
-        self._absent = set()
-        self._floor_ms = self._jsons = None
-        self._start = self._judged()
-
-    def looked_up(self, field: bytes, text: bytes | None) -> None:
-        """Take what a field of a spread collection held, unless that is known."""
-        if self.knows(field):
-            return
-        if text is None:
-            self._absent.add(field)
-        else:
-            self.elements[field] = text
-
-    def looked_up_all(self, rows: dict[bytes, bytes]) -> None:
-        """Take all elements of a spread collection, but for what is known.
-
-        Raises:
-            StateCorrupt: There are more or fewer than the header says.
-        """
-        if self.is_complete:
-            return
-        for field, text in rows.items():
-            self.looked_up(field, text)
-        self.is_complete = True
-        self._absent = set()
-        self._floor_ms = self._start = None
-        self.elements = {each: self.elements[each] for each in self._handle.ordered(self.elements)}
-        if len(self.elements) != self.size:
-            raise StateCorrupt(
-                f"a spread collection has {len(self.elements)} elements, its header "
-                f"says {self.size}"
-            )
-
-    @property
-    def rows(self) -> bytes:
-        """The name of the elements' hash."""
-        return rows_name(self._handle.state, self.key)
-
-    @property
-    def stamps(self) -> bytes:
-        """The name of the stamps' sorted set."""
-        return stamps_name(self._handle.state, self.key)
-
-    @property
-    def should_complete(self) -> bool:
-        """Whether it is to be packed, and what that needs is not known."""
-        return not self.is_complete and self.size <= self._handle.thresholds.low
+    __slots__ = ()
 
     def oldest_ms(self) -> int | None:
         """The oldest stamp, or a bound below it where not all stamps are known."""
@@ -251,6 +45,8 @@ class CollectionCell(Cell):
             return None
         if not self.is_changed and self._was_spread:
             return self.indexed_ms if isinstance(self.indexed_ms, int) else None
+        if self._shared and self._own_count < self.size:
+            return self._shared_ms
         known = oldest_stamp(
             self.elements.values()
             if self.is_complete
@@ -260,24 +56,25 @@ class CollectionCell(Cell):
             return self._floor_ms if known is None else known
         return min(known, self._floor_ms)
 
+    @property
+    def stays_indexed(self) -> bool:
+        """Whether its oldest stamp is the one that it was loaded with, so that the index knows."""
+        return (
+            self._shared_ms == self.indexed_ms
+            and self._own_count < self.size
+            and self._shared != b""
+            and not self.is_due
+        )
+
     def index_scores(self) -> tuple[int | None, MaybeKnown]:
         """The score that the expiry index is to have for the key, and what it has at most."""
         handle, stored = self._handle, self._stored
         if not self.is_changed or not handle.may_have_stamps:
             return None, None
-        if self._was_spread or stored is None:
-            return self.oldest_ms(), self.indexed_ms
-        # Neither tabs nor line feeds are in JSON: an '@' behind one begins a stamp.
-        at = stored.find(handle.before_element + b"@") + 1
-        if not self.size:
-            return None, UNKNOWN if at else None
-        if at and handle.has_usual_stamps and not self._has_adopted:
-            head = stored[at : at + STAMP_SIZE]
-            if handle.is_usual(head) and head <= handle.stamp_text:
-                # All that was put is no older than this element was, nor than the index says.
-                return None, None
-        _, lines = read_collection(stored)
-        return self.oldest_ms(), oldest_stamp(handle.parse(0, lines).values())
+        if stored is not None and self.indexed_ms is None and not self._was_spread:
+            _, lines = read_collection(stored)
+            return self.oldest_ms(), oldest_stamp(handle.parse(0, lines).values())
+        return self.oldest_ms(), self.indexed_ms
 
     def write(self, batch: WriteBatch) -> None:
         """What changed, in the layout that the size asks for now."""
@@ -293,11 +90,11 @@ class CollectionCell(Cell):
                 batch.delete(key_group, state, self.key)
             return
         if spread:
+            self.use_own_stamps()
             self._write_rows(batch, self._before if is_spread_now else dict.fromkeys(self.elements))
             text = spread_text(self.size, self.next_number, self.oldest_ms())
         else:
-            lines = self._handle.lines(self.elements)
-            text = packed_text(self.next_number, lines)
+            text = self._packed_text()
         if text != self._stored:
             batch.put(key_group, state, self.key, text)
 
@@ -309,6 +106,7 @@ class CollectionCell(Cell):
         if not self.size or not handle.rules.is_enabled:
             return 0
         before = self.size
+        self.use_own_stamps()
         if not self.is_complete:
             await handle.answered(Expired(self, elements_max))
         if self._has_unstamped and handle.rules.is_expired(None, handle.session.clock):
@@ -348,29 +146,18 @@ class CollectionCell(Cell):
         self._moved_floor = self._moved_floor or floor != self._floor_ms
         self._floor_ms = floor
 
-    def _judged(self) -> int:
-        handle, stored, elements = self._handle, self._stored, self.elements
-        if not handle.may_have_stamps:
-            return 0
-        if stored is not None and elements and not self._before and not self._was_spread:
-            # Mostly all elements have one stamp: then the text need not be taken apart.
-            head = next(iter(elements.values()))[:STAMP_SIZE]
-            if stored.count(handle.before_element + head) == len(elements):
-                return handle.plain_from((head,))
-        return handle.plain_from(elements.values())
-
-    def _split(self) -> None:
-        """Know the JSON of all stored elements at once, where they share a stamp that lives."""
-        handle, stored, elements = self._handle, self._stored, self.elements
-        if not handle.may_have_stamps or stored is None or not elements:
-            return
-        if self._before or self._was_spread:
-            return
-        head = next(iter(elements.values()))[:STAMP_SIZE]
-        if handle.is_plain_head(head):
-            jsons = handle.split(stored, head)
-            if len(jsons) == len(elements):
-                self._start, self._jsons = STAMP_SIZE, jsons
+    def _packed_text(self) -> bytes:
+        """All elements in one text."""
+        handle, elements, number = self._handle, self.elements, self.next_number
+        own_count = self._own_count
+        if self._shared and own_count < self.size:
+            lines = handle.lines(elements)
+            return shared_text(self.size, number, self._shared_ms, own_count, lines)
+        found = shared([*elements.values()]) if handle.may_have_stamps else None
+        if found is None:
+            return packed_text(number, handle.lines(elements))
+        lines = handle.lines(dict(zip(elements, found.elements, strict=True)))
+        return shared_text(self.size, number, found.oldest_ms, found.own_count, lines)
 
     def _remove_unseen(self, fields: Sequence[bytes]) -> None:
         """Remove stored elements that have a stamp and were not touched."""
@@ -387,16 +174,6 @@ class CollectionCell(Cell):
         """Know all elements, since those without a stamp are expired, too, and in no index."""
         if not self.is_complete:
             await self._handle.answered(WholeCollection(self))
-
-    @property
-    def touched_count(self) -> int:
-        """How many elements the epoch has touched."""
-        return len(self._before)
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether something must be stored."""
-        return bool(self._before) or self._is_wiped or self._moved_floor
 
     def _spreads(self, is_spread_now: bool) -> bool:
         thresholds = self._handle.thresholds

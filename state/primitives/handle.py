@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from state.execution.requests import wait_for
@@ -40,7 +41,9 @@ _CUT_MIN: Final = 16
 """So many keys are cut off the expiry index in one piece instead of one by one."""
 _NEVER: Final = b"\xff"
 """Above every stored element."""
-BARE: Final = b"A"
+_STAMP: Final = itemgetter(slice(STAMP_SIZE))
+_BEHIND_STAMP: Final = itemgetter(slice(STAMP_SIZE, None))
+_BARE: Final = b"A"
 """Elements with a stamp are below this, as '@' is."""
 
 
@@ -91,8 +94,9 @@ class StateHandle(ABC, Generic[C]):
     def set_clock(self, clock: TtlClock) -> None:
         """Work out once what accesses at these times compare with and write."""
         rules = self.rules
-        self._stamp_ms = clock.stamp(rules.config) if rules.is_enabled else None
-        self.stamp_text = stamped(b"", self._stamp_ms)
+        self.stamp_ms = clock.stamp(rules.config) if rules.is_enabled else None
+        """The stamp of what is written now, where it is the same for all; None without TTL."""
+        self.stamp_text = stamped(b"", self.stamp_ms)
         """What stands before the JSON of an element that is written now."""
         self.expired_until_ms = rules.expired_until_ms(clock)
         """The newest stamp that is expired now; minus infinity without TTL."""
@@ -139,7 +143,12 @@ class StateHandle(ABC, Generic[C]):
                 requests += group
         return requests
 
-    def load_all(self, cells: Iterable[C], texts: Iterable[bytes | None]) -> None:
+    def close(self) -> None:
+        """Let go of all cells: they refer to the handle, and would wait for the collector."""
+        self.cells = {}
+        self.cleaned = {}
+
+    def load_all(self, cells: Sequence[C], texts: Sequence[bytes | None]) -> None:
         """Load many cells, each from the one field of its first load, unless it is settled."""
         for cell, text in zip(cells, texts, strict=True):
             cell.load(text)
@@ -317,7 +326,7 @@ class StateHandle(ABC, Generic[C]):
         """
         if not self.may_have_stamps:
             return text
-        if self._live_after < text < BARE and text.find(b" ") == STAMP_SIZE - 1:
+        if self._live_after < text < _BARE and text.find(b" ") == STAMP_SIZE - 1:
             return text[STAMP_SIZE:]
         return None
 
@@ -336,6 +345,20 @@ class StateHandle(ABC, Generic[C]):
             if not self.is_plain_head(head):
                 return -1
         return STAMP_SIZE
+
+    def plain_jsons(self, texts: Sequence[bytes]) -> Iterable[bytes | None]:
+        """What `plain_json` gives of each of many stored elements."""
+        if not texts or not self.may_have_stamps:
+            return texts
+        if len(texts) == 1:
+            return (self.plain_json(texts[0]),)
+        head = texts[0][:STAMP_SIZE]
+        # What is not below a text, and below it with its last byte one higher, begins with it.
+        if self.is_plain_head(head) and min(texts) >= head and max(texts) < head[:-1] + b"!":
+            return map(_BEHIND_STAMP, texts)
+        if all(map(self.is_plain_head, {*map(_STAMP, texts)})):
+            return map(_BEHIND_STAMP, texts)
+        return map(self.plain_json, texts)
 
     def is_plain_head(self, head: bytes) -> bool:
         """Whether elements that begin with a stamp, of `STAMP_SIZE` bytes, are read as they are.
@@ -365,7 +388,7 @@ class StateHandle(ABC, Generic[C]):
     def written(self, json: bytes, old: Element | None) -> Element:
         """An element as an access of now writes it over an old one."""
         if self._writes_alike:
-            return self._stamp_ms, json
+            return self.stamp_ms, json
         session = self.session
         stamp_ms = self.rules.written(
             None if old is None else old[0],
@@ -384,7 +407,7 @@ class StateHandle(ABC, Generic[C]):
     def text_of(self, element: Element) -> bytes:
         """An element as it is stored."""
         stamp_ms, json = element
-        return self.stamp_text + json if stamp_ms == self._stamp_ms else stamped(json, stamp_ms)
+        return self.stamp_text + json if stamp_ms == self.stamp_ms else stamped(json, stamp_ms)
 
     def refreshed_text(self, text: bytes) -> bytes:
         """A stored element as a read of now leaves it: itself, where reads do not count."""

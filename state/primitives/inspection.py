@@ -30,7 +30,7 @@ from state.backends.interface import HashGet, HashScan, LexRange, SortedRange
 from state.descriptors import Shows
 from state.errors import StateCorrupt
 from state.multiset.spread import BLOCK_ENTRIES, SpreadNames
-from state.primitives.layout import read_collection, rows_name
+from state.primitives.layout import own_stamps, read_collection, rows_name
 from state.primitives.multiset_text import read_block, read_header, read_lines
 from state.primitives.sorted_text import LAST, entry_of_line, entry_of_member
 from state.registry import form_of
@@ -207,6 +207,7 @@ def _stored(
     if not (header.is_spread or lines):
         raise StateCorrupt("a packed collection is empty", hint=_CUT_OFF)
     layout = "spread" if header.is_spread else "packed"
+    lines = own_stamps(header, lines, b"\n" if kind == "list" else b"\t")
     if kind == "sorted_map":
         if header.is_spread:
             # A place is how its member begins; nothing of the element sorts behind 0xff.

@@ -1,11 +1,15 @@
 r"""The stored text of collections: packed into one field, or spread with a header there.
 
-    packed    packed <version> <next>                    header line, then a line for each element
-    spread    spread <version> <size> <next> <oldest>    the header alone; elements are elsewhere
+    packed    packed 1 <next>                          header line, then a line for each element
+    packed    packed 2 <size> <next> <oldest> <own>    the same where each element has a stamp
+    spread    spread 1 <size> <next> <oldest>          the header alone; elements are elsewhere
 
-Words are separated by tabs, numbers are decimal. `next` is the next sequence number (0 where
-elements have keys of their own), `size` counts elements, `oldest` is at most their oldest stamp,
-`-` where none has one. A spread collection of a state has
+Words are separated by tabs, numbers are decimal; the first one is the version of the format. `next`
+is the next sequence number (0 where elements have keys of their own), `size` counts elements.
+`oldest` is their oldest stamp: in a packed collection exactly, and elements that have it are stored
+without it, while `own` counts those that begin with another one. So what was written in one epoch
+has one stamp together, and is judged by one number. In a spread collection it is at most their
+oldest stamp, `-` where none has one; that has
 
     <state>:<key>:rows      hash         sequence number or user key -> element
     <state>:<key>:stamps    sorted set   the same fields, those with a stamp, scored by it
@@ -16,18 +20,22 @@ a bound: when the oldest element is written anew it lags behind, and clean-up co
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from state.errors import FormatVersionMismatch, StateCorrupt
-from state.ttl import STAMP_SIZE, is_usual_stamp
+from state.ttl import oldest_stamp, stamped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-VERSION: Final = 1
-_PACKED: Final = b"packed\t%d\t" % VERSION
-_WORDS: Final = {b"packed": 3, b"spread": 5}
-"""How many words a header of each layout has."""
+_BARE: Final = 1
+_SHARED: Final = 2
+"""The version of packed collections whose elements all have stamps."""
+_PACKED: Final = b"packed\t%d\t" % _BARE
+_PACKED_SHARED: Final = b"packed\t%d\t" % _SHARED
+_WORDS: Final = {b"packed": {_BARE: 1, _SHARED: 4}, b"spread": {_BARE: 3}}
+"""How many words stand behind the version, by layout and version."""
 
 
 class Header(NamedTuple):
@@ -36,9 +44,12 @@ class Header(NamedTuple):
     is_spread: bool
     next_number: int
     size: int = 0
-    """Elements of a spread collection; 0 for a packed one, whose lines are counted."""
+    """Elements; 0 for a packed collection of version 1, whose lines are counted."""
     oldest_ms: int | None = None
-    """At most the oldest stamp of a spread collection."""
+    """The stamp of elements of a packed collection that have none of their own, and the oldest of
+    all; at most the oldest stamp of a spread one."""
+    own_count: int = 0
+    """Elements of a packed collection with stamps of their own, where `oldest_ms` is there."""
 
 
 def rows_name(state: bytes, key: bytes) -> bytes:
@@ -51,13 +62,83 @@ def stamps_name(state: bytes, key: bytes) -> bytes:
     return b"%b:%b:stamps" % (state, key)
 
 
-def packed_text(next_number: int, lines: Iterable[bytes]) -> bytes:
-    r"""A packed collection.
+class Shared(NamedTuple):
+    """Elements of a packed collection that all have stamps: the oldest one is stored once."""
 
-    >>> packed_text(7, [b"@5 1", b"@6 2"])
-    b'packed\t1\t7\n@5 1\n@6 2'
+    oldest_ms: int
+    own_count: int
+    """How many elements have another stamp."""
+    elements: Sequence[bytes]
+    """The elements, those of the oldest stamp without it."""
+
+
+def shared(elements: Sequence[bytes]) -> Shared | None:
+    """Elements that begin with their stamps as they are packed; None if one has no stamp.
+
+    >>> shared([b"@6 1", b"@5 2", b"@5 3"])
+    Shared(oldest_ms=5, own_count=1, elements=[b'@6 1', b'2', b'3'])
     """
-    return b"\n".join((b"packed\t%d\t%d" % (VERSION, next_number), *lines))
+    if not elements or not all(each[:1] == b"@" for each in elements):
+        return None
+    oldest_ms = oldest_stamp(elements) or 0
+    head = stamped(b"", oldest_ms)
+    without = [each.removeprefix(head) for each in elements]
+    return Shared(oldest_ms, sum(each[:1] == b"@" for each in without), without)
+
+
+def own_stamps(header: Header, lines: list[bytes], before_element: bytes) -> list[bytes]:
+    r"""The lines of a packed collection, each element with the stamp that it has.
+
+    Args:
+        header: The collection's.
+        lines: As they are stored.
+        before_element: What stands before each element: a line feed, or the tab behind a key.
+
+    >>> own_stamps(Header(False, 0, 2, 5, 1), [b"1\t10", b"2\t@6 20"], b"\t")
+    [b'1\t@5 10', b'2\t@6 20']
+    """
+    if header.is_spread or header.oldest_ms is None:
+        return lines
+    head = stamped(b"", header.oldest_ms)
+    if before_element == b"\n":
+        return [each if each[:1] == b"@" else head + each for each in lines]
+    parts = [each.partition(before_element) for each in lines]
+    return [
+        b"".join((key, tab, element if element[:1] == b"@" else head + element))
+        for key, tab, element in parts
+    ]
+
+
+def packed_text(next_number: int, lines: Iterable[bytes]) -> bytes:
+    r"""A packed collection in which not every element has a stamp.
+
+    >>> packed_text(7, [b"1", b"@6 2"])
+    b'packed\t1\t7\n1\n@6 2'
+    """
+    return b"\n".join((_PACKED + b"%d" % next_number, *lines))
+
+
+def shared_text(
+    size: int, next_number: int, oldest_ms: int, own_count: int, lines: Iterable[bytes]
+) -> bytes:
+    r"""A packed collection in which every element has a stamp; see `shared`.
+
+    >>> shared_text(2, 7, 5, 1, [b"1", b"@6 2"])
+    b'packed\t2\t2\t7\t5\t1\n1\n@6 2'
+    """
+    return b"\n".join((_shared_header(size, next_number, oldest_ms, own_count), *lines))
+
+
+@lru_cache(maxsize=1024)
+def _shared_header(size: int, next_number: int, oldest_ms: int, own_count: int) -> bytes:
+    """The first line of it; of the keys of an epoch many have the same."""
+    return _PACKED_SHARED + b"%d\t%d\t%d\t%d" % (size, next_number, oldest_ms, own_count)
+
+
+@lru_cache(maxsize=1024)
+def stamp_text(stamp_ms: int) -> bytes:
+    """What an element with this stamp begins with."""
+    return stamped(b"", stamp_ms)
 
 
 def spread_text(size: int, next_number: int, oldest_ms: int | None) -> bytes:
@@ -67,7 +148,7 @@ def spread_text(size: int, next_number: int, oldest_ms: int | None) -> bytes:
     b'spread\t1\t100\t107\t-'
     """
     oldest = b"-" if oldest_ms is None else b"%d" % oldest_ms
-    return b"spread\t%d\t%d\t%d\t%b" % (VERSION, size, next_number, oldest)
+    return b"spread\t%d\t%d\t%d\t%b" % (_BARE, size, next_number, oldest)
 
 
 def read_collection(text: bytes) -> tuple[Header, list[bytes]]:
@@ -78,28 +159,54 @@ def read_collection(text: bytes) -> tuple[Header, list[bytes]]:
         StateCorrupt: It is no stored collection, or not a whole one.
     """
     first, *lines = text.split(b"\n")
-    layout, *words = first.split(b"\t")
-    numbers = _numbers(words)
-    if not numbers or len(words) + 1 != _WORDS.get(layout):
+    header = _read_header(first)
+    if header.is_spread:
+        if lines:
+            raise StateCorrupt("the header of a spread collection is followed by lines")
+    elif not lines:
+        raise StateCorrupt("a packed collection is empty")
+    elif header.oldest_ms is not None and header.size != len(lines):
         raise StateCorrupt(
-            "a stored collection does not begin with a header of ours",
-            hint="it was truncated, is of another kind, or something else wrote to this state",
+            f"a packed collection has {len(lines)} elements, its header says {header.size}",
+            hint="it was truncated, or something else wrote to this state",
         )
+    return header, lines
+
+
+@lru_cache(maxsize=1024)
+def _read_header(first: bytes) -> Header:
+    """What a first line says; of the keys of an epoch many have the same."""
+    layout, *words = first.split(b"\t")
+    numbers, versions = _numbers(words), _WORDS.get(layout)
+    if not numbers or versions is None:
+        raise _no_header()
     version, *numbers = numbers
-    if version != VERSION:
+    if version not in versions:
+        known = " and ".join(map(str, versions))
         raise FormatVersionMismatch(
-            f"a stored collection has format version {version}, this version reads {VERSION}",
+            f"a stored collection has format version {version}, this version reads {known}",
             hint="run the version of the software that wrote it, and move by a savepoint",
         )
-    if layout == b"packed":
-        if not lines:
-            raise StateCorrupt("a packed collection is empty")
-        (next_number,) = numbers
-        return Header(is_spread=False, next_number=next_number or 0), lines
-    size, next_number, oldest_ms = numbers
-    if lines or not size:
-        raise StateCorrupt("the header of a spread collection is followed by lines, or it is empty")
-    return Header(True, next_number or 0, size, oldest_ms), lines
+    if len(numbers) != versions[version]:
+        raise _no_header()
+    if layout == b"spread":
+        size, next_number, oldest_ms = numbers
+        if not size:
+            raise StateCorrupt("a spread collection is empty")
+        return Header(True, next_number or 0, size, oldest_ms)
+    if version == _BARE:
+        return Header(is_spread=False, next_number=numbers[0] or 0)
+    size, next_number, oldest_ms, own_count = numbers
+    if not size or oldest_ms is None or own_count is None or own_count > size:
+        raise _no_header()
+    return Header(False, next_number or 0, size, oldest_ms, own_count)
+
+
+def _no_header() -> StateCorrupt:
+    return StateCorrupt(
+        "a stored collection does not begin with a header of ours",
+        hint="it was truncated, is of another kind, or something else wrote to this state",
+    )
 
 
 def judged_lines(
@@ -115,71 +222,83 @@ def judged_lines(
     Returns:
         As `StateHandle.judged`; None, too, for a spread collection and what is not as we write it.
 
-    >>> judged_lines(packed_text(7, [b"@5 1", b"@6 2"]), b"\n", 6)
-    (2, None)
-    >>> judged_lines(packed_text(7, [b"@5 1", b"@6 2"]), b"\n", 4)
-    (0, 5)
+    >>> text = shared_text(2, 7, 5, 1, [b"1", b"@6 2"])
+    >>> judged_lines(text, b"\n", 6), judged_lines(text, b"\n", 4)
+    ((2, None), (0, 5))
     """
-    if not text.startswith(_PACKED):
-        return None
-    count = text.count(b"\n")
-    at = text.find(before_element + b"@") + 1
-    head = text[at : at + STAMP_SIZE]
-    if at and text.count(before_element + head) == count and is_usual_stamp(head):
-        oldest_ms = newest_ms = int(head[1:-1])
+    oldest_ms: int | None = None
+    if text.startswith(_PACKED):
+        size = own_count = text.count(b"\n")
     else:
-        heads = text.split(before_element + b"@")[1:]
-        if len(heads) != count:
+        said = _said(text)
+        if said is None:
             return None
-        try:
-            stamps = [int(each[: each.index(b" ")]) for each in heads]
-        except ValueError:
-            return None
-        oldest_ms, newest_ms = min(stamps), max(stamps)
-    if newest_ms <= expired_until_ms:
-        return count, None
-    return (0, oldest_ms) if oldest_ms > expired_until_ms else None
+        size, oldest_ms, own_count = said
+        if oldest_ms > expired_until_ms:
+            return 0, oldest_ms
+    heads = text.split(before_element + b"@")[1:] if own_count else ()
+    if len(heads) != own_count:
+        return None
+    try:
+        stamps = [int(each[: each.index(b" ")]) for each in heads]
+    except ValueError:
+        return None
+    if oldest_ms is not None:
+        stamps.append(oldest_ms)
+    if max(stamps) <= expired_until_ms:
+        return size, None
+    return (0, min(stamps)) if min(stamps) > expired_until_ms else None
 
 
 def expired_lines(
     keys: Sequence[bytes],
     texts: Sequence[bytes | None],
-    before_element: bytes,
-    end: bytes,
+    expired_until_ms: float,
     elements_max: int,
 ) -> tuple[dict[bytes, bytes], int]:
-    r"""Packed collections all of whose elements have one stamp of the usual length, an expired one.
+    r"""Packed collections all of whose elements have one stamp, an expired one.
 
-    It is `judged_lines` of many for what is most common: no call and no number for each.
+    It is `judged_lines` of many for what is most common.
 
     Args:
         keys: Of the collections.
         texts: As they are stored.
-        before_element: What stands before each element: a line feed, or the tab behind a key.
-        end: Stored elements with a stamp of the usual length that are below this are expired.
+        expired_until_ms: The newest stamp that is expired.
         elements_max: Only collections of so many elements.
 
     Returns:
         Their keys and texts, and how many elements they have.
 
-    >>> held = packed_text(7, [b"@1767225600000 1", b"@1767225600000 2"])
-    >>> expired_lines([b"k"], [held], b"\n", b"@1767225600000!", 64) == ({b"k": held}, 2)
+    >>> held = shared_text(2, 2, 5, 0, [b"1", b"2"])
+    >>> expired_lines([b"k"], [held], 5, 64) == ({b"k": held}, 2)
     True
     """
     found: dict[bytes, bytes] = {}
-    count_all = 0
-    begin = before_element + b"@"
+    count = 0
     for key, text in zip(keys, texts, strict=True):
-        if text is None or not text.startswith(_PACKED):
+        said = None if text is None else _said(text)
+        if text is None or said is None:
             continue
-        at = text.find(begin) + 1
-        head = text[at : at + STAMP_SIZE]
-        if at and head < end and head[14:] == b" ":
-            count = text.count(b"\n")
-            if count <= elements_max and (count == 1 or text.count(before_element + head) == count):
-                found[key] = text
-                count_all += count
-    return found, count_all
+        size, oldest_ms, own_count = said
+        if not own_count and oldest_ms <= expired_until_ms and size <= elements_max:
+            found[key] = text
+            count += size
+    return found, count
+
+
+def _said(text: bytes) -> tuple[int, int, int] | None:
+    """Size, oldest stamp and elements with one of their own, as a header of version 2 says.
+
+    None where there is no such header, or other lines than it says.
+    """
+    if not text.startswith(_PACKED_SHARED):
+        return None
+    try:
+        _, _, size, _, oldest_ms, own_count = text[: text.find(b"\n")].split(b"\t")
+        said = int(size), int(oldest_ms), int(own_count)
+    except ValueError:
+        return None
+    return said if text.count(b"\n") == said[0] else None
 
 
 def _numbers(words: Sequence[bytes]) -> list[int | None]:

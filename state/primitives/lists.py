@@ -53,6 +53,7 @@ class ListHandle(CollectionHandle, Generic[T]):
         jsons = cell.plain_jsons()
         if jsons is not None:
             return [*map(decode, jsons)] or None
+        cell.use_own_stamps()
         shown = [*cell.elements.items()]
         live = [each for each in shown if not self.has_expired(each[1])]
         if not live:
@@ -105,6 +106,7 @@ class ListHandle(CollectionHandle, Generic[T]):
         held, *others = await self.loaded_namespaces((target, *sources))
         await self.completed(others)
         for each in others:
+            each.use_own_stamps()
             for element in each.elements.values():
                 held.adopt(b"%d" % held.next_number, element)
                 held.next_number += 1
@@ -114,10 +116,6 @@ class ListHandle(CollectionHandle, Generic[T]):
         """Lines are elements; the last one has the number before the next one."""
         first = next_number - len(lines)
         return {b"%d" % (first + at): line for at, line in enumerate(lines)}
-
-    def split(self, text: bytes, head: bytes) -> Sequence[bytes]:
-        """See `CollectionHandle.split`."""
-        return text.split(b"\n" + head)[1:]
 
     def lines(self, elements: dict[bytes, bytes]) -> Iterable[bytes]:
         """An element a line."""
@@ -129,8 +127,7 @@ class ListHandle(CollectionHandle, Generic[T]):
 
     def _append(self, cell: CollectionCell, values: Sequence[T]) -> None:
         for value in values:
-            element = self.written_text(self._codec.encode(value), None)
-            cell.put(b"%d" % cell.next_number, element)
+            cell.put_json(b"%d" % cell.next_number, self._codec.encode(value))
             cell.next_number += 1
 
 

@@ -54,7 +54,8 @@ class MapHandle(CollectionHandle, Generic[K, T]):
         cell = self.cells.get(self.session.stored_key)
         if cell is not None and cell.is_complete:
             element = cell.elements.get(self._keys.encode(user_key))
-            json = element and self.plain_json(element)
+            start = cell.plain_start()
+            json = element and (element[start:] if start >= 0 else cell.plain_json(element))
             if json is not None or element is None:
                 if self.accesses is not None:
                     self.count_access()
@@ -126,8 +127,10 @@ class MapHandle(CollectionHandle, Generic[K, T]):
         element = cell.elements.get(field)
         if element is None:
             return None
-        if not self.rules.is_enabled or self.plain_json(element) is not None:
+        if not self.rules.is_enabled or cell.plain_json(element) is not None:
             return element
+        cell.use_own_stamps()
+        element = cell.elements[field]
         if self.has_expired(element):
             cell.remove(field)
             return element if self.rules.shows_expired else None
@@ -181,7 +184,7 @@ class MapHandle(CollectionHandle, Generic[K, T]):
 
     def _set(self, cell: CollectionCell, field: bytes, value: T | None) -> None:
         json = _NULL if value is None else self._codec.encode(value)
-        cell.put(field, self.written_text(json, cell.elements.get(field)))
+        cell.put_json(field, json)
 
 
 class MapIterator(Generic[K, T]):

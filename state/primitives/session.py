@@ -47,10 +47,11 @@ from state.primitives.expiry import clean_up
 from state.primitives.handle import StateHandle
 from state.primitives.lists import ListHandle
 from state.primitives.maps import MapHandle
+from state.primitives.merging import AggregatingHandle, ReducingHandle
 from state.primitives.multisets import MultisetHandle
 from state.primitives.sorted import SortedMapHandle
 from state.primitives.timers import TimersHandle
-from state.primitives.value import AggregatingHandle, ReducingHandle, ValueHandle
+from state.primitives.value import ValueHandle
 from state.primitives.write_batch import WriteBatch
 
 if TYPE_CHECKING:
@@ -309,8 +310,7 @@ class StateSession:
         of garbage. Handles are of no use any more.
         """
         for handle in self._handles.values():
-            handle.cells = {}
-            handle.cleaned = {}
+            handle.close()
         self._handles = {}
 
     def statistics(self) -> SessionStatistics:

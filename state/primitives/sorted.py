@@ -26,12 +26,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
+from state.primitives.cells import write_changed
 from state.primitives.handle import StateHandle
 from state.primitives.intervals import BOTTOM, TOP
 from state.primitives.layout import judged_lines
 from state.primitives.sorted_cell import SortedCell
 from state.primitives.sorted_text import LAST, cuts_of
-from state.ttl import json_of, stamped, unstamped
+from state.ttl import json_of, unstamped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from state.primitives.intervals import Cut
     from state.primitives.session import StateSession
     from state.primitives.sorted_text import Entry
+    from state.primitives.write_batch import WriteBatch
     from state.ttl import TtlClock
 
 _KEY: Final = itemgetter(0)
@@ -107,6 +109,10 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
     def judged(self, text: bytes) -> tuple[int, int | None] | None:
         """Whether all of a packed map is expired, or nothing; see `StateHandle.judged`."""
         return judged_lines(text, b"\t", self.expired_until_ms)
+
+    def write_all(self, cells: Iterable[SortedCell], batch: WriteBatch) -> None:
+        """See `write_changed`."""
+        write_changed(self, cells, batch)
 
     async def values_at(self, user_key: K) -> list[T] | None:
         """The values of a user key; None if there are none."""
@@ -268,6 +274,7 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         if found is None:
             return None
         cell, taken = found
+        cell.use_own_stamps()
         json = self._codec.encode(value)
         for entry in cell.between(taken.place, (*taken.place, LAST)):
             cell.rewrite(entry, self.written(json, unstamped(entry[2])))
@@ -313,8 +320,7 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         return self._cuts(to)[inclusive_to]
 
     def _append(self, cell: SortedCell, ordered_key: bytes, value: T) -> None:
-        stamp_ms, json = self.written(self._codec.encode(value), None)
-        cell.append(ordered_key, stamped(json, stamp_ms), stamp_ms)
+        cell.append(ordered_key, self._codec.encode(value))
 
     async def _read(self, low: Cut, high: Cut) -> list[tuple[K, list[T]]]:
         """What an interval holds, by the rules of TTL."""
@@ -344,8 +350,10 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
             else:
                 end = await cell.know_first(low, high, count)
             entries = cell.between(low, end)
-            if self.live_jsons([text for _, _, text in entries]) is not None:
+            if cell.plain_jsons(entries) is not None:
                 return entries
+            if cell.use_own_stamps():
+                entries = cell.between(low, end)
             shown = self._live(cell, entries)
             await cell.settle()
             if len(shown) == len(entries):
@@ -355,9 +363,12 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         """The last element that a read of now shows."""
         cell = await self.loaded()
         while (entry := await cell.nearest(BOTTOM, TOP, reverse=True)) is not None:
-            if self.live_jsons((entry[2],)) is not None or self._live(cell, (entry,)):
+            if cell.plain_jsons((entry,)) is not None:
                 return entry
-            await cell.settle()
+            if not cell.use_own_stamps():
+                if self._live(cell, (entry,)):
+                    return entry
+                await cell.settle()
         return None
 
     async def _find(
@@ -402,12 +413,10 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         await cell.know(low, high)
         entries: Sequence[Entry] = cell.between(low, high)
         start = cell.plain_start()
-        jsons = (
-            self.live_jsons([text for _, _, text in entries])
-            if start < 0
-            else [text[start:] for _, _, text in entries]
-        )
+        jsons = cell.plain_jsons(entries) if start < 0 else [text[start:] for _, _, text in entries]
         if jsons is None:
+            if cell.use_own_stamps():
+                entries = cell.between(low, high)
             entries = self._live(cell, entries)
             jsons = [json_of(text) for _, _, text in entries]
             await cell.settle()

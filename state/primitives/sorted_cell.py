@@ -23,11 +23,17 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from state.primitives.intervals import BOTTOM, TOP
-from state.primitives.layout import packed_text, read_collection, spread_text
+from state.primitives.layout import (
+    packed_text,
+    read_collection,
+    shared,
+    shared_text,
+    spread_text,
+)
 from state.primitives.sorted_known import KnownOrder
 from state.primitives.sorted_requests import Expired, Runs
 from state.primitives.sorted_text import LAST, bounds_of, entry_of_line
-from state.ttl import STAMP_SIZE, is_usual_stamp, oldest_stamp, stamp_of
+from state.ttl import oldest_stamp, stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +48,21 @@ class SortedCell(KnownOrder):
 
     __slots__ = ()
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether something must be stored."""
+        return self._is_changed
+
+    @property
+    def stays_indexed(self) -> bool:
+        """Whether its oldest stamp is the one that it was loaded with, so that the index knows."""
+        return (
+            self._shared_ms == self.indexed_ms
+            and self._own_count < self.size
+            and self._shared != b""
+            and not self.is_due
+        )
+
     def oldest_ms(self) -> int | None:
         """The oldest stamp of a packed map, a bound below it of a spread one."""
         if not self._is_changed and self._was_spread:
@@ -53,17 +74,11 @@ class SortedCell(KnownOrder):
         handle, stored = self._handle, self._stored
         if not self._is_changed or not handle.may_have_stamps:
             return None, None
-        if self._was_spread or stored is None:
-            return self.oldest_ms(), self.indexed_ms
-        at = stored.find(b"\t@") + 1
-        if at and self.size and handle.has_usual_stamps:
-            head = stored[at : at + STAMP_SIZE]
-            if is_usual_stamp(head) and head <= handle.stamp_text:
-                # All that was added is no older than this element was, nor than the index says.
-                return None, None
-        _, lines = read_collection(stored)
-        texts = [entry_of_line(line, 0)[2] for line in lines]
-        return self.oldest_ms(), oldest_stamp(texts)
+        if stored is not None and self.indexed_ms is None and not self._was_spread:
+            _, lines = read_collection(stored)
+            texts = [entry_of_line(line, 0)[2] for line in lines]
+            return self.oldest_ms(), oldest_stamp(texts)
+        return self.oldest_ms(), self.indexed_ms
 
     def write(self, batch: WriteBatch) -> None:
         """What changed, in the layout that the size asks for now."""
@@ -80,11 +95,12 @@ class SortedCell(KnownOrder):
                 batch.delete(key_group, state, self.key)
             return
         if spread:
+            self.use_own_stamps()
             self._write_removed(batch)
             self._write_added(batch)
             text = spread_text(self.size, self._next_number, self.oldest_ms())
         else:
-            text = packed_text(0, [b"%b\t%b" % (key, text) for key, _, text in self._in_order()])
+            text = self._packed_text()
         if text != self._stored:
             batch.put(key_group, state, self.key, text)
 
@@ -94,6 +110,7 @@ class SortedCell(KnownOrder):
         if not self.is_loaded:
             await handle.answered(self)
             before = self.size
+        self.use_own_stamps()
         if not self.size or not handle.rules.is_enabled:
             return 0
         if not self.is_complete:
@@ -179,7 +196,24 @@ class SortedCell(KnownOrder):
     def _oldest_known(self) -> int | None:
         if not self._handle.may_have_stamps:
             return None
+        if self._shared and self._own_count < self.size:
+            return self._shared_ms
         return oldest_stamp([text for _, _, text in self._entries])
+
+    def _packed_text(self) -> bytes:
+        """All elements in one text."""
+        entries, own_count, oldest_ms = self._in_order(), self._own_count, self._shared_ms
+        if not self._shared or own_count == self.size:
+            texts = [text for _, _, text in entries]
+            found = shared(texts) if self._handle.may_have_stamps else None
+            if found is None:
+                return packed_text(0, [b"%b\t%b" % (key, text) for key, _, text in entries])
+            oldest_ms, own_count, without = found
+            keyed = zip(entries, without, strict=True)
+            lines = [b"%b\t%b" % (each[0], text) for each, text in keyed]
+        else:
+            lines = [b"%b\t%b" % (key, text) for key, _, text in entries]
+        return shared_text(self.size, 0, oldest_ms, own_count, lines)
 
     def _set_floor(self, floor_ms: int | None) -> None:
         if self._is_spread_now and floor_ms != self._floor_ms:

@@ -19,7 +19,7 @@ from state.backends.interface import HashGet
 from state.errors import StateCorrupt
 from state.primitives.cells import Cell
 from state.primitives.intervals import BOTTOM, TOP, Intervals
-from state.primitives.layout import read_collection, stamps_name
+from state.primitives.layout import read_collection, stamp_text, stamps_name
 from state.primitives.sorted_requests import Count, Gaps, Probe
 from state.primitives.sorted_text import LAST, entry_of_line, entry_of_member, number_text
 from state.ttl import STAMP_SIZE, stamped, unstamped
@@ -55,8 +55,11 @@ class KnownOrder(Cell):
         "_is_wiped",
         "_known",
         "_next_number",
+        "_own_count",
         "_removed",
         "_rewritten",
+        "_shared",
+        "_shared_ms",
         "_sorted_count",
         "_start",
         "_stored",
@@ -99,6 +102,13 @@ class KnownOrder(Cell):
         self._has_unstamped = False
         self._start: int | None = None
         """What `plain_start` gives; None before it was asked for."""
+        self._shared = b""
+        """The stamp of elements that have none of their own, the oldest one; empty: there is none.
+        Only packed maps have one."""
+        self._shared_ms = 0
+        """The same as a number, where there is one."""
+        self._own_count = 0
+        """How many elements have a stamp of their own, where one is shared."""
 
     @property
     def reads(self) -> Sequence[Read]:
@@ -112,6 +122,7 @@ class KnownOrder(Cell):
         ((text,),) = replies
         if text is None:
             self._known.add(BOTTOM, TOP)
+            self._share_now()
         else:
             self._load(text)
         self._stored = text
@@ -130,9 +141,19 @@ class KnownOrder(Cell):
         self._sorted_count = len(lines)
         self.size = self._next_number = len(lines)
         self._known.add(BOTTOM, TOP)
+        if header.oldest_ms is not None:
+            self.indexed_ms = self._shared_ms = header.oldest_ms
+            self._shared, self._own_count = stamp_text(header.oldest_ms), header.own_count
         # A truncated text ends in a truncated element; others are looked at when they are needed.
         if self._entries and self._handle.may_have_stamps:
             unstamped(self._entries[-1][2])
+
+    def _share_now(self) -> None:
+        """Where nothing is stored, or no more: let all that is added share the stamp of now."""
+        handle = self._handle
+        self._shared, self._own_count = b"", 0
+        if handle.has_usual_stamps and handle.stamp_ms is not None:
+            self._shared, self._shared_ms = handle.stamp_text, handle.stamp_ms
 
     @property
     def is_complete(self) -> bool:
@@ -142,22 +163,51 @@ class KnownOrder(Cell):
     def plain_start(self) -> int:
         """Where the JSON of all elements begins, if all are known and read as they are.
 
-        -1 where a rule of TTL may concern one of them: then each must be looked at.
+        -1 where a rule of TTL may concern one of them, or it begins elsewhere in some: then each
+        must be looked at.
         """
         if self._start is None:
             self._start = self._judged() if self.is_complete else -1
         return self._start
 
     def _judged(self) -> int:
-        handle, stored, entries = self._handle, self._stored, self._entries
+        handle = self._handle
         if not handle.may_have_stamps:
             return 0
-        if stored is not None and entries and not self._is_changed and not self._was_spread:
-            # Mostly all elements have one stamp: then the text need not be taken apart.
-            head = entries[0][2][:STAMP_SIZE]
-            if stored.count(b"\t" + head) == len(entries):
-                return handle.plain_from((head,))
-        return handle.plain_from([text for _, _, text in entries])
+        if self._shared:
+            return -1 if self._own_count or not handle.is_plain_head(self._shared) else 0
+        return handle.plain_from([text for _, _, text in self._entries])
+
+    def plain_jsons(self, entries: Sequence[Entry]) -> Sequence[bytes] | None:
+        """The JSON of known elements, if a read takes them as they are.
+
+        None where a rule of TTL may concern one of them: then each must be looked at.
+        """
+        handle = self._handle
+        if not self._shared:
+            return handle.live_jsons([text for _, _, text in entries])
+        if not handle.is_plain_head(self._shared):
+            return None
+        jsons: list[bytes] = []
+        for _, _, text in entries:
+            json = handle.plain_json(text) if text[:1] == b"@" else text
+            if json is None:
+                return None
+            jsons.append(json)
+        return jsons
+
+    def use_own_stamps(self) -> bool:
+        """Let each element of a packed map begin with its stamp; whether some did not."""
+        if not self._shared:
+            return False
+        head = self._shared
+        self._entries = [
+            (key, number, text if text[:1] == b"@" else head + text)
+            for key, number, text in self._entries
+        ]
+        self._shared, self._own_count = b"", 0
+        self._start = None
+        return True
 
     @property
     def order(self) -> bytes:
@@ -186,11 +236,25 @@ class KnownOrder(Cell):
         entries = self._in_order()
         return max(bisect_left(entries, high) - bisect_left(entries, low), 0)
 
-    def append(self, ordered_key: bytes, element: bytes, stamp_ms: int | None) -> None:
+    def append(self, ordered_key: bytes, json: bytes) -> None:
         """Add an element of now behind those of its user key, whether these are known or not."""
-        self._entries.append((ordered_key, number_text(self._next_number), element))
+        handle = self._handle
+        stamp_ms = handle.stamp_ms
+        if not handle.has_usual_stamps:
+            self.use_own_stamps()
+            stamp_ms = handle.written(json, None)[0]
+            json = stamped(json, stamp_ms)
+        elif self._shared != handle.stamp_text:
+            if len(self._shared) > STAMP_SIZE or self._shared > handle.stamp_text:
+                # What is shared must be the oldest stamp.
+                self.use_own_stamps()
+            json = handle.stamp_text + json
+            if self._shared:
+                self._own_count += 1
+                self._start = -1
+        self._entries.append((ordered_key, number_text(self._next_number), json))
         self._next_number += 1
-        if not self._handle.writes_plain:
+        if not handle.writes_plain:
             self._start = -1
         self.size += 1
         self._is_changed = True
@@ -198,6 +262,7 @@ class KnownOrder(Cell):
 
     def rewrite(self, entry: Entry, element: Element) -> None:
         """Give a known element another stamp."""
+        self.use_own_stamps()
         place = entry[:2]
         entries = self._in_order()
         entries[bisect_left(entries, place)] = (*place, stamped(element[1], element[0]))
@@ -222,6 +287,7 @@ class KnownOrder(Cell):
             gone = set(entries)
             self._entries = [each for each in self._in_order() if each not in gone]
         self._sorted_count = len(self._entries)
+        self._forget_own(entries)
         self._removed += [self._as_stored(each) for each in entries if each[1] < self._first_new]
         self._shrink(len(entries))
 
@@ -237,6 +303,7 @@ class KnownOrder(Cell):
         start, end = bisect_left(entries, low), bisect_left(entries, high)
         gone = entries[start:end]
         del entries[start:end]
+        self._forget_own(gone)
         self._sorted_count = len(entries)
         self._known.add(low, high)
         stored = [each for each in gone if each[1] < self._first_new]
@@ -258,6 +325,7 @@ class KnownOrder(Cell):
         self._cleared, self._removed, self._rewritten, self._unstamped = [], [], {}, []
         self._cut_ms, self._cut_count = None, 0
         self._floor_ms = None
+        self._share_now()
         self._start = self._judged()
 
     def empty(self) -> None:
@@ -361,6 +429,10 @@ class KnownOrder(Cell):
                 insort(entries, each)
         self._sorted_count = len(entries)
         return entries
+
+    def _forget_own(self, gone: Sequence[Entry]) -> None:
+        if self._own_count:
+            self._own_count -= sum(each[2][:1] == b"@" for each in gone)
 
     def _as_stored(self, entry: Entry) -> Entry:
         """A stored element as it is stored; it is no longer one to be rewritten."""

@@ -1,4 +1,4 @@
-"""Value, reducing and aggregating state: one element a key.
+"""Value state, and what it shares with reducing and aggregating state: one element a key.
 
 What is stored is one field of the hash that all keys of a state share, so whatever an epoch needs
 is one read and whatever it changed is one write. An access that need not know what is there, a
@@ -7,17 +7,16 @@ plain update, does not look.
     hash <state>                 key -> element
     sorted set <state>:expiry    key, scored by the element's stamp or an older one; only with TTL
 
-Source: Flink's ValueState, ReducingState, AggregatingState and their TTL decorators.
+Source: Flink's ValueState and TtlValueState.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
 
 from state.backends.interface import HashGet
 from state.primitives.cells import UNKNOWN, Cell, Element
-from state.primitives.handle import BARE, StateHandle
+from state.primitives.handle import StateHandle
 from state.ttl import STAMP_SIZE, stamp_of, stamped, unstamped
 
 if TYPE_CHECKING:
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
 
     from state.backends.interface import Read
     from state.descriptors import (
-        AggregatingDescriptor,
-        Codec,
-        ReducingDescriptor,
+        StateDescriptor,
         ValueDescriptor,
     )
     from state.primitives.cells import MaybeKnown, Unknown
@@ -36,11 +33,14 @@ if TYPE_CHECKING:
     from state.ttl import TtlClock
 
 T = TypeVar("T")
-A = TypeVar("A")
-R = TypeVar("R")
 
 _STAMP_END: Final = STAMP_SIZE - 1
 """Where the space behind a usual stamp is."""
+_SPACE: Final = ord(" ")
+
+
+def _are_all_there(texts: Sequence[bytes | None]) -> TypeGuard[Sequence[bytes]]:
+    return None not in texts
 
 
 class FieldCell(Cell):
@@ -125,6 +125,11 @@ class FieldCell(Cell):
 class FieldHandle(StateHandle[FieldCell]):
     """What the states of one element a key share."""
 
+    def __init__(self, session: StateSession, descriptor: StateDescriptor) -> None:
+        self._unjudged: list[tuple[Sequence[FieldCell], Sequence[bytes]]] = []
+        """Cells that were loaded, and their texts, which were not looked at."""
+        super().__init__(session, descriptor)
+
     def new_cell(self, key: bytes, key_group: int) -> FieldCell:
         """A cell that knows nothing yet."""
         return FieldCell(self, key, key_group)
@@ -135,20 +140,46 @@ class FieldHandle(StateHandle[FieldCell]):
         for cell in self.cells.values():
             cell.judge_again()
 
-    def load_all(self, cells: Iterable[FieldCell], texts: Iterable[bytes | None]) -> None:
-        """Load many cells, unless they are settled; what is loaded is mostly read, too."""
-        is_bare, live_after = not self.may_have_stamps, self._live_after
+    def close(self) -> None:
+        """Let go of all cells."""
+        super().close()
+        self._unjudged = []
+
+    def load_all(self, cells: Sequence[FieldCell], texts: Sequence[bytes | None]) -> None:
+        """Load many cells, unless they are settled; they are judged when one of them is read."""
+        if not self.may_have_stamps:
+            for cell, text in zip(cells, texts, strict=True):
+                if not cell.is_loaded:
+                    cell.is_loaded = True
+                    cell.stored = cell.plain = text
+            return
+        are_new = True
         for cell, text in zip(cells, texts, strict=True):
             if cell.is_loaded:
-                continue
-            cell.is_loaded = True
-            cell.stored = text
-            if is_bare:
-                cell.plain = text
-            # As `plain_json`, for there is nothing that is done more often. Its first space: behind
-            # a shorter stamp there may be one in a string here.
-            elif text is not None and live_after < text < BARE and text.find(b" ") == _STAMP_END:
-                cell.plain = text[STAMP_SIZE:]
+                are_new = False
+            else:
+                cell.is_loaded = True
+                cell.stored = text
+        if are_new and _are_all_there(texts):
+            self._unjudged.append((cells, texts))
+            return
+        held = [
+            (cell, text)
+            for cell, text in zip(cells, texts, strict=True)
+            if text is not None and cell.stored is text
+        ]
+        self._unjudged.append(([cell for cell, _ in held], [text for _, text in held]))
+
+    def _judge_loaded(self) -> None:
+        """Know of what was loaded whether a read takes it as it is: of all that came at once.
+
+        An epoch that only writes never asks.
+        """
+        unjudged, self._unjudged = self._unjudged, []
+        for cells, texts in unjudged:
+            for cell, plain in zip(cells, self.plain_jsons(texts), strict=True):
+                if not cell.is_put:
+                    cell.plain = plain
 
     def write_all(self, cells: Iterable[FieldCell], batch: WriteBatch) -> None:
         """Give what must be stored of all cells, and what the expiry index must be told.
@@ -156,7 +187,7 @@ class FieldHandle(StateHandle[FieldCell]):
         Where the stored element had a stamp, its key is in the index by a score that is no newer;
         there it stays, unless the new stamp is older still.
         """
-        stamp_ms, stamp_text = self._stamp_ms, self.stamp_text
+        stamp_ms, stamp_text = self.stamp_ms, self.stamp_text
         # Usual stamps up to that of now are between these, as is whatever stands behind one.
         oldest, newest = (b"@", stamp_text[:-1] + b"!") if self.has_usual_stamps else (b"", b"")
         puts: dict[int, list[bytes]] = {}
@@ -173,7 +204,8 @@ class FieldHandle(StateHandle[FieldCell]):
                 stays_indexed = (
                     isinstance(stored, bytes)
                     and oldest < stored < newest
-                    and stored[14:15] == b" "
+                    and len(stored) > _STAMP_END
+                    and stored[_STAMP_END] == _SPACE
                     and not cell.is_due
                 )
             else:
@@ -231,6 +263,10 @@ class FieldHandle(StateHandle[FieldCell]):
 
     def _shown(self, cell: FieldCell) -> bytes | None:
         """The element's JSON, where it is not known to be read as it is."""
+        if self._unjudged:
+            self._judge_loaded()
+            if cell.plain is not None:
+                return cell.plain
         element = cell.element
         if element is None:
             return None
@@ -249,7 +285,7 @@ class FieldHandle(StateHandle[FieldCell]):
     def _put(self, cell: FieldCell, json: bytes) -> None:
         """Set the element of a loaded cell by an access of now."""
         if self._writes_alike:
-            cell.put((self._stamp_ms, json))
+            cell.put((self.stamp_ms, json))
         else:
             cell.put(self.written(json, cell.element if self._keeps_creation else None))
         if self.writes_plain:
@@ -257,6 +293,8 @@ class FieldHandle(StateHandle[FieldCell]):
 
     def _usable(self, cell: FieldCell) -> bytes | None:
         """The JSON that an addition goes on from: what is expired only where reads show it."""
+        if self._unjudged:
+            self._judge_loaded()
         if cell.plain is not None:
             return cell.plain
         element = cell.element
@@ -317,115 +355,3 @@ class ValueHandle(FieldHandle, Generic[T]):
         """Note an access to each."""
         if self.accesses is not None:
             self.accesses.update(each.key_group for each in cells)
-
-
-class MergingHandle(FieldHandle, Generic[A]):
-    """What reducing and aggregating state share: a value that others are folded into."""
-
-    _codec: Codec[A]
-
-    @abstractmethod
-    def _combine(self, one: A, other: A) -> A:
-        """Two values in one, the older one first."""
-
-    async def merge_namespaces(self, target: bytes, sources: Sequence[bytes]) -> None:
-        """Fold the values of source namespaces of the current key into one, and remove them.
-
-        An expired value counts as absent, or as it is where reads show what is expired. The result
-        has the stamp of now; the target's own value comes first. Where no source holds anything,
-        nothing changes.
-
-        Cost: one round trip, one field for each namespace that was not loaded.
-
-        Source: Flink's InternalMergingState and AbstractHeapMergingState.
-        """
-        held, *others = await self.loaded_namespaces((target, *sources))
-        if all(each.element is None for each in others):
-            return
-        merged: A | None = None
-        for each in (held, *others):
-            json = self._usable(each)
-            if json is not None:
-                value = self._codec.decode(json)
-                merged = value if merged is None else self._combine(merged, value)
-        for each in others:
-            each.put(None)
-        held.put(None if merged is None else self.written(self._codec.encode(merged), None))
-
-
-class ReducingHandle(MergingHandle[T], Generic[T]):
-    """The reduction of all values added, for each key.
-
-    Characteristics:
-        get, add    one field read, once an epoch and key; the reduction is stored when it changed
-        stored      one field a key, one entry of the expiry index with TTL; that is written for
-                    a key that is new or gone
-    """
-
-    def __init__(self, session: StateSession, descriptor: ReducingDescriptor[T]) -> None:
-        super().__init__(session, descriptor)
-        self._codec = descriptor.codec
-        self._reduce = descriptor.reduce
-
-    async def get(self) -> T | None:
-        """The reduction; None if nothing was added. Cost: one field, the first time."""
-        json = await self._read()
-        return None if json is None else self._codec.decode(json)
-
-    async def add(self, value: T | None) -> None:
-        """Fold one more value in; None removes what is there, as in Flink.
-
-        An expired reduction counts as absent, or is gone on from where reads show what is expired.
-        Cost: one field, the first time.
-        """
-        if value is None:
-            self.cell().put(None)
-            return
-        cell = await self.loaded()
-        old = self._usable(cell)
-        reduced = value if old is None else self._reduce(self._codec.decode(old), value)
-        self._put(cell, self._codec.encode(reduced))
-
-    def _combine(self, one: T, other: T) -> T:
-        return self._reduce(one, other)
-
-
-class AggregatingHandle(MergingHandle[A], Generic[T, A, R]):
-    """The aggregate of all values added, for each key; an accumulator is what is stored.
-
-    Characteristics:
-        get, add    one field read, once an epoch and key; the accumulator is stored when it changed
-        stored      one field a key, one entry of the expiry index with TTL; that is written for
-                    a key that is new or gone
-    """
-
-    def __init__(self, session: StateSession, descriptor: AggregatingDescriptor[T, A, R]) -> None:
-        super().__init__(session, descriptor)
-        self._codec = descriptor.codec
-        self._aggregator = descriptor.aggregator
-
-    async def get(self) -> R | None:
-        """The result; None if nothing was added. Cost: one field, the first time."""
-        json = await self._read()
-        if json is None:
-            return None
-        return self._aggregator.get_result(self._codec.decode(json))
-
-    async def add(self, value: T | None) -> None:
-        """Add one more value; None removes what is there, as in Flink.
-
-        An expired accumulator counts as absent, or is gone on from where reads show what is
-        expired. Cost: one field, the first time.
-        """
-        if value is None:
-            self.cell().put(None)
-            return
-        cell = await self.loaded()
-        old = self._usable(cell)
-        aggregator = self._aggregator
-        held = aggregator.create_accumulator() if old is None else self._codec.decode(old)
-        added = aggregator.add(value, held)
-        self._put(cell, self._codec.encode(added))
-
-    def _combine(self, one: A, other: A) -> A:
-        return self._aggregator.merge(one, other)

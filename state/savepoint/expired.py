@@ -18,7 +18,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from state.multiset.text import GONE, NEWEST, Header
-from state.primitives.layout import packed_text, read_collection
+from state.primitives.layout import (
+    own_stamps,
+    packed_text,
+    read_collection,
+    shared,
+    shared_text,
+)
 from state.primitives.multiset_text import read_header, read_lines, write_lines
 from state.ttl import oldest_stamp, stamp_of
 
@@ -100,6 +106,7 @@ class Lives:
             entries = read_lines(lines, read_header(first).following)
             return left._replace(oldest_ms=min(ms for ms, _ in entries.values()))
         header, lines = read_collection(text)
+        lines = own_stamps(header, lines, b"\n" if kind == "list" else b"\t")
         kept = [each for each in lines if not self.is_over(stamp_of(element_of(kind, each)))]
         if len(kept) == len(lines):
             stored = [element_of(kind, each) for each in lines] if is_due else ()
@@ -108,7 +115,7 @@ class Lives:
         if not kept:
             return None
         oldest = oldest_stamp([element_of(kind, each) for each in kept])
-        return Kept(packed_text(header.next_number, kept), oldest)
+        return Kept(_packed(kind, header.next_number, kept), oldest)
 
     def entries(self, lines: Sequence[bytes], following: int) -> tuple[list[bytes], list[int], int]:
         """Entries that are past their life among those of a packed history or a block.
@@ -154,6 +161,20 @@ class Lives:
         # Times of entries are there without a TTL, too: only what was indexed stays indexed.
         oldest = min(ms for ms, _ in entries.values()) if oldest_ms is not None else None
         return Kept(write_lines(now.format(), entries.items()), oldest)
+
+
+def _packed(kind: str, next_number: int, lines: Sequence[bytes]) -> bytes:
+    """A packed collection of lines in which each element has the stamp that it has."""
+    elements = [element_of(kind, each) for each in lines]
+    found = shared(elements)
+    if found is None:
+        return packed_text(next_number, lines)
+    oldest_ms, own_count, without = found
+    again = [
+        line.removesuffix(element) + short
+        for line, element, short in zip(lines, elements, without, strict=True)
+    ]
+    return shared_text(len(lines), next_number, oldest_ms, own_count, again)
 
 
 def element_of(kind: str, line: bytes) -> bytes:

@@ -323,8 +323,7 @@ def _check_state(
         if text.startswith(b"spread"):
             bounds[key] = _check_spread(sessions, state, key, text, held[key], thresholds, names)
         else:
-            lines = [text] if kind not in ("list", "map") else text.split(b"\n")[1:]
-            stored = [line.partition(b"\t")[2] if kind == "map" else line for line in lines]
+            stored = _packed(kind, text) if kind in ("list", "map") else [text]
             assert sorted(stored) == sorted(map(_text, held[key]))
             assert len(stored) < thresholds.high or kind not in ("list", "map")
             bounds[key] = min((e.ms for e in held[key] if e.ms is not None), default=None)
@@ -333,6 +332,22 @@ def _check_state(
     assert dict(index).keys() == stamped.keys()
     assert all(score <= stamped[key] for key, score in index)
     return names
+
+
+def _packed(kind: str, text: bytes) -> list[bytes]:
+    """The elements of a packed collection; where all have stamps, the oldest is stored once."""
+    first, *lines = text.split(b"\n")
+    elements = [line.partition(b"\t")[2] if kind == "map" else line for line in lines]
+    _, version, *numbers = first.split(b"\t")
+    if version == b"1":
+        assert any(not each.startswith(b"@") for each in elements)
+        return elements
+    size, _, oldest, own = numbers
+    assert int(size) == len(elements)
+    assert int(own) == sum(each.startswith(b"@") for each in elements) < len(elements)
+    stamps = [int(each[1:].split(b" ")[0]) for each in elements if each.startswith(b"@")]
+    assert all(each > int(oldest) for each in stamps)
+    return [each if each.startswith(b"@") else b"@%b %b" % (oldest, each) for each in elements]
 
 
 def _check_spread(

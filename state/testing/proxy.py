@@ -37,6 +37,7 @@ class Proxy:
         port: Where it listens.
         connections: How many were opened through it.
         requests, replies: How many pieces came from clients and from the server.
+        request_bytes, reply_bytes: How long they were together.
     """
 
     def __init__(self, port: int, *, round_trip_ms: float = 0.0) -> None:
@@ -54,6 +55,7 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self.port = 0
         self.connections = self.requests = self.replies = 0
+        self.request_bytes = self.reply_bytes = 0
         self.is_holding = False
         self.requests_left: int | None = None
         self.replies_left: int | None = None
@@ -129,13 +131,15 @@ class Proxy:
         """A connection has ended."""
         self._links.discard(link)
 
-    def lets_through(self, *, is_request: bool) -> bool:
-        """Count a piece; False if its link is to be cut in its place."""
+    def lets_through(self, size: int, *, is_request: bool) -> bool:
+        """Count a piece of so many bytes; False if its link is to be cut in its place."""
         if is_request:
             self.requests += 1
+            self.request_bytes += size
             self.requests_left, is_let = _one_less(self.requests_left)
         else:
             self.replies += 1
+            self.reply_bytes += size
             self.replies_left, is_let = _one_less(self.replies_left)
         return is_let
 
@@ -208,7 +212,7 @@ class _Link(asyncio.Protocol):
             self._forward(self._server, data)
 
     def data_received(self, data: bytes) -> None:
-        if not self._proxy.lets_through(is_request=True):
+        if not self._proxy.lets_through(len(data), is_request=True):
             self.cut()
         elif self._server is None:
             self._early.append(data)
@@ -217,7 +221,7 @@ class _Link(asyncio.Protocol):
 
     def reply_received(self, data: bytes) -> None:
         """The server has sent something."""
-        if not self._proxy.lets_through(is_request=False):
+        if not self._proxy.lets_through(len(data), is_request=False):
             self.cut()
         elif self._client is not None:
             self._forward(self._client, data)

@@ -20,7 +20,7 @@ from state.backends.interface import HashScan, LexRange, SortedRange
 from state.descriptors import JSON, SortedMapDescriptor
 from state.lexicographic import lexicographic_codec
 from state.multiset.strategy import Thresholds
-from state.primitives.layout import read_collection
+from state.primitives.layout import own_stamps, read_collection
 from state.testing.primitive_models import ModelTtl, Stamped
 from state.testing.sessions import PACKED, SPREAD
 from state.testing.sorted_epochs import GROUP, Epochs
@@ -327,6 +327,7 @@ class SortedMachine(RuleBasedStateMachine):
                 continue
             names.add(STATE)
             header, lines = read_collection(texts[key])
+            lines = own_stamps(header, lines, b"\t")
             stored = [tuple(each.split(b"\t", 1)) for each in lines]
             if header.is_spread:
                 names.add(b"%b:%b:order" % (STATE, key))

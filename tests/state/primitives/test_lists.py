@@ -36,7 +36,7 @@ def test_both_layouts_can_be_read_by_a_person(stand: Stand) -> None:
     packed = Driver(stand, descriptor("list", TTL), LAYOUTS["packed"])
     packed.at(7, lambda s: s.add_all([1, "a"]))
     assert packed.sessions.fetch(HashScan(0, b"state")) == [
-        {b'["k"]': b'packed\t1\t2\n@7 1\n@7 "a"'}
+        {b'["k"]': b'packed\t2\t2\t2\t7\t0\n1\n"a"'}
     ]
 
     packed.sessions._thresholds = LAYOUTS["spread"]

@@ -36,7 +36,7 @@ def test_both_layouts_can_be_read_by_a_person(stand: Stand) -> None:
     state = driver(stand, LAYOUTS["packed"], TTL)
     state.at(7, lambda s: s.put_all({"b": 2, "a": None}))
     assert state.sessions.fetch(HashScan(0, b"state")) == [
-        {b'["k"]': b'packed\t1\t0\n"a"\t@7 null\n"b"\t@7 2'}
+        {b'["k"]': b'packed\t2\t2\t0\t7\t0\n"a"\tnull\n"b"\t2'}
     ]
 
     spread = Driver(stand, descriptor("map", TTL, "other"), LAYOUTS["spread"])

@@ -555,7 +555,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("text", "error"),
         [
-            (b"packed\t2\t0\n", FormatVersionMismatch),
+            (b"packed\t3\t0\n", FormatVersionMismatch),
             (b"packed\t1", StateCorrupt),
             (b"packed\t1\t0\nno tab", StateCorrupt),
             (b"heap\t1\t0\n", StateCorrupt),

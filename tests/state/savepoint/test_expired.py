@@ -73,7 +73,7 @@ def test_what_remains_is_indexed_by_its_oldest_if_it_was_indexed() -> None:
 
     assert lives().packed("history", stored, 5) == Kept(history("4", (2, 12), (3, 11)), 11)
     assert lives().packed("list", b"packed\t1\t3\n@5 1\n@12 2\n@11 3", 5) == Kept(
-        b"packed\t1\t3\n@12 2\n@11 3", 11
+        b"packed\t2\t2\t3\t11\t1\n@12 2\n3", 11
     )
 
 
