@@ -117,7 +117,8 @@ class GroupAggregate(KeyedOperator):
             ttl=spec.ttl_of(0),
             **spec.past_of(spec.state),
         )
-        self.descriptors = self.prefetched = (self._accumulators, *self._aggregates.descriptors)
+        self.descriptors = (self._accumulators, *self._aggregates.descriptors)
+        self.prefetched = (self._accumulators, *self._aggregates.prefetched)
         self._partial = _partial_codec(spec.partial_calls)
         self._emits_equal = spec.ttl_of(0).is_enabled
         results = spec.output.part(tuple(range(len(spec.inputs[0].key), len(spec.output.types))))

@@ -9,7 +9,7 @@ Source: Flink's `DistinctAggCodeGen` and state data views.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from operators.aggregate.aggregates import (
     AccumulatorCodec,
@@ -21,7 +21,14 @@ from operators.aggregate.aggregates import (
     ready,
     remembers,
 )
-from operators.aggregate.stored_functions import STORED, StoredFunction
+from operators.aggregate.stored_ends import StoredFirst, StoredLast
+from operators.aggregate.stored_functions import (
+    StoredArrayAgg,
+    StoredCollect,
+    StoredExtreme,
+    StoredFunction,
+    StoredListAgg,
+)
 from operators.spec import unique
 from operators.stored_rows import StoredValues
 from state.descriptors import JsonCodec, MapDescriptor
@@ -67,7 +74,7 @@ class StoredAggregates:
             made: StoredFunction | None = None
             if stores_values and remembers(call):
                 name = f"{state}_values_{at}"
-                made = STORED[call.function](call, name, _life(spec, name))
+                made = _STORED[call.function](call, name, _life(spec, name))
             self._stored.append(made)
         self._sets: list[tuple[DistinctColumns, MapDescriptor[Row, list[int]]]] = []
         for at, columns in enumerate(self.memory.distinct):
@@ -108,7 +115,16 @@ class StoredAggregates:
     @property
     def descriptors(self) -> list[StateDescriptor]:
         """The states beside the accumulators."""
-        return [*(each.descriptor for each in self._kept), *(each for _, each in self._sets)]
+        return [*(state for each in self._kept for state in each.descriptors), *self._distinct_sets]
+
+    @property
+    def prefetched(self) -> list[StateDescriptor]:
+        """Those that nearly every change reads."""
+        return [*(state for each in self._kept for state in each.prefetched), *self._distinct_sets]
+
+    @property
+    def _distinct_sets(self) -> list[StateDescriptor]:
+        return [each for _, each in self._sets]
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles of an epoch."""
@@ -230,3 +246,15 @@ class _Counts(JsonCodec):
 
 def _life(spec: OperatorSpec, name: str) -> dict[str, Any]:
     return {"ttl": spec.ttl_of(0), **spec.past_of(name)}
+
+
+_STORED: Final[dict[str, type[StoredFunction]]] = {
+    "MIN": StoredExtreme,
+    "MAX": StoredExtreme,
+    "FIRST_VALUE": StoredFirst,
+    "LAST_VALUE": StoredLast,
+    "LISTAGG": StoredListAgg,
+    "ARRAY_AGG": StoredArrayAgg,
+    "COLLECT": StoredCollect,
+}
+"""What keeps the values of a call that remembers them."""

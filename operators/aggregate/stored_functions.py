@@ -20,7 +20,7 @@ what the group shows stays until a change of the group brings another.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from operators.aggregate.functions import JsonValue
 from operators.aggregate.remembering import (
@@ -34,17 +34,17 @@ from operators.aggregate.remembering import (
 from operators.stored_rows import StoredValues
 from state.descriptors import JSON, MapDescriptor, MultisetDescriptor, SortedMapDescriptor
 from state.lexicographic import LexicographicCodec
-from state.primitives.multisets import NotFound, RemovedAll, RemovedLast
+from state.primitives.multisets import NotFound, RemovedAll
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from operators.aggregate.call import AggregateCall
     from operators.changelog import Row
     from operators.keyed import OpenEpoch
     from state.descriptors import StateDescriptor
     from state.primitives.maps import MapHandle
-    from state.primitives.multisets import MultisetHandle
+    from state.primitives.multisets import MultisetHandle, SequencedRow
     from state.primitives.sorted import SortedMapHandle
 
 
@@ -54,7 +54,10 @@ class StoredFunction(ABC):
     `own` is its part of the accumulators: small, whatever the group's size.
     """
 
-    descriptor: StateDescriptor
+    descriptors: tuple[StateDescriptor, ...]
+    """What it keeps, or would with another TTL."""
+    prefetched: tuple[StateDescriptor, ...]
+    """What a change reads."""
 
     @abstractmethod
     def __init__(self, call: AggregateCall, name: str, past: dict[str, Any]) -> None:
@@ -121,7 +124,7 @@ class StoredExtreme(StoredFunction):
         self._state: SortedMapDescriptor[Any, int] = SortedMapDescriptor(
             name=name, key_codec=self._ordered, codec=JSON, **past
         )
-        self.descriptor = self._state
+        self.descriptors = self.prefetched = (self._state,)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle of an epoch."""
@@ -177,9 +180,11 @@ class StoredExtreme(StoredFunction):
             await self._handle.put(key, [after])
         else:
             await self._handle.clear_entry_at(key)
-        if before <= 0 < after:
+        # Where values expire, one may come of which more was taken back than is known; in Flink it
+        # may be the extreme all the same.
+        if before <= 0 < after or (self._state.ttl.is_enabled and weight > 0):
             is_better = not size or self._is_before(text, self._ordered.encode((extreme,)))
-            return key[0] if is_better else extreme, size + 1
+            return key[0] if is_better else extreme, size + (before <= 0 < after)
         if after <= 0 < before:
             if size == 1:
                 return None, 0
@@ -195,7 +200,7 @@ class StoredExtreme(StoredFunction):
         """The extreme of what is left; nothing where all of it has expired."""
         handle = self._handle
         found = await (handle.last_entry() if self._is_max else handle.first_entry())
-        if found is not None and found[1][0] <= 0:
+        if found is not None and found[1][0] <= 0 and not self._state.ttl.is_enabled:
             # More was taken back of it than came: rare, so all entries are looked at.
             entries = await handle.entries()
             live = [each for each in entries if each[1][0] > 0]
@@ -220,12 +225,13 @@ class StoredSequence(StoredFunction):
         self._encode = codec.encode
         self._json = JsonValue(call.argument_types[0])
         self._state: MultisetDescriptor[Row] = MultisetDescriptor(name=name, codec=codec, **past)
-        self.descriptor = self._state
+        self.descriptors = self.prefetched = (self._state,)
         self._decode = codec.decode
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle of an epoch."""
         self._handle = epoch.session.multiset(self._state)
+        self._now_ms = epoch.session.clock.now(self._state.ttl)
 
     def create(self) -> Any:
         """Nothing."""
@@ -251,57 +257,9 @@ class StoredSequence(StoredFunction):
         """Forget the current key."""
         await self._handle.clear()
 
-    async def _values(self) -> list[Any]:
-        return [each.row[0] for each in await self._handle.entries()]
-
-
-class StoredFirst(StoredSequence):
-    """FIRST_VALUE."""
-
-    async def accumulate(self, own: Any, arguments: Row) -> Any:
-        """One value more."""
-        await self._handle.append(arguments[:1])
-        return arguments[0] if own is None else own
-
-    async def retract(self, own: Any, arguments: Row) -> Any:
-        """One value less: the oldest that is equal."""
-        removed = await self._handle.remove(arguments[:1])
-        if isinstance(removed, NotFound):
-            return own
-        if isinstance(removed, RemovedAll):
-            return None
-        if own is None or self._encode((own,)) != self._encode(arguments[:1]):
-            return own
-        first = await self._handle.first()
-        return None if first is None else first.row[0]
-
-    async def value(self, own: Any) -> Any:
-        """The oldest value that is there."""
-        return own
-
-
-class StoredLast(StoredSequence):
-    """LAST_VALUE."""
-
-    async def accumulate(self, own: Any, arguments: Row) -> Any:
-        """One value more."""
-        await self._handle.append(arguments[:1])
-        return arguments[0]
-
-    async def retract(self, own: Any, arguments: Row) -> Any:
-        """One value less: the oldest that is equal."""
-        removed = await self._handle.remove(arguments[:1])
-        if isinstance(removed, RemovedAll):
-            return None
-        return removed.now_last.row[0] if isinstance(removed, RemovedLast) else own
-
-    async def value(self, own: Any) -> Any:
-        """The newest value that is there."""
-        return own
-
 
 class StoredArrayAgg(StoredSequence):
-    """ARRAY_AGG."""
+    """ARRAY_AGG: its values live as long as the group, as in Flink, where they are part of it."""
 
     async def accumulate(self, own: Any, arguments: Row) -> Any:
         """One value more."""
@@ -315,11 +273,24 @@ class StoredArrayAgg(StoredSequence):
 
     async def value(self, own: Any) -> Any:
         """All values, oldest first; null of none."""
-        return await self._values() or None
+        entries = await self._handle.entries()
+        if entries and self._state.ttl.is_enabled:
+            await self._write_again(entries)
+        return [each.row[0] for each in entries] or None
+
+    async def _write_again(self, entries: Sequence[SequencedRow[Row]]) -> None:
+        """Have all values live on from now, unless they do."""
+        if min(each.stamp_ms for each in entries) < self._now_ms:
+            await self._handle.clear()
+            for each in entries:
+                await self._handle.append(each.row)
 
 
 class StoredListAgg(StoredArrayAgg):
-    """LISTAGG."""
+    """LISTAGG: a text expires from when it came, or another was taken back.
+
+    In Flink the list is written as a whole when one is taken out of it.
+    """
 
     def create(self) -> Any:
         """The separator of no row."""
@@ -332,12 +303,15 @@ class StoredListAgg(StoredArrayAgg):
 
     async def retract(self, own: Any, arguments: Row) -> Any:
         """One text less: the oldest that is equal."""
-        await self._handle.remove(arguments[:1])
+        removed = await self._handle.remove(arguments[:1])
+        if self._state.ttl.is_enabled and not isinstance(removed, NotFound | RemovedAll):
+            await self._write_again(await self._handle.entries())
         return separator_of(arguments)
 
     async def value(self, own: Any) -> Any:
         """All texts, oldest first."""
-        return joined(await self._values(), own)
+        texts: list[Any] = [each.row[0] for each in await self._handle.entries()]
+        return joined(texts, own)
 
 
 class StoredCollect(StoredFunction):
@@ -351,7 +325,7 @@ class StoredCollect(StoredFunction):
         self._state: MapDescriptor[Row, int] = MapDescriptor(
             name=name, key_codec=codec, codec=JSON, **past
         )
-        self.descriptor = self._state
+        self.descriptors = self.prefetched = (self._state,)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle of an epoch."""
@@ -397,15 +371,3 @@ class StoredCollect(StoredFunction):
             await self._handle.put(key, count)
         else:
             await self._handle.remove(key)
-
-
-STORED: Final[dict[str, type[StoredFunction]]] = {
-    "MIN": StoredExtreme,
-    "MAX": StoredExtreme,
-    "FIRST_VALUE": StoredFirst,
-    "LAST_VALUE": StoredLast,
-    "LISTAGG": StoredListAgg,
-    "ARRAY_AGG": StoredArrayAgg,
-    "COLLECT": StoredCollect,
-}
-"""What keeps the values of a call that remembers them."""

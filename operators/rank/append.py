@@ -39,9 +39,9 @@ class AppendTopN(RankBuffer):
         state       the rows up to the last rank, in order
         state cost  the rows that are kept are read once an epoch (of more than 128: a count, and
                     the rows that shift); of those that came and are still kept at its end each is
-                    written once, of those that gave way to them each removed (of more than 128:
-                    one written and one removed for each change)
-        time        none; TTL per row, from its arrival
+                    written once, of those that gave way to them each removed (of more than 128, or
+                    with a TTL: one written and one removed for each change)
+        time        none; TTL of a sort key's rows, from when one of them came or gave way
         unseen -D   any retraction: an orphan
 
     Source: Flink's AppendOnlyTopNFunction and AppendOnlyTopNHelper. Where a column says the last
@@ -52,7 +52,9 @@ class AppendTopN(RankBuffer):
 
     def __init__(self, spec: RankSpec) -> None:
         super().__init__(spec)
-        self._known_end = spec.end if spec.end is not None and spec.end <= _KNOWN_MAX else None
+        self._ages = spec.ttl_of(0).is_enabled
+        is_short = spec.end is not None and spec.end <= _KNOWN_MAX
+        self._known_end = spec.end if is_short and not self._ages else None
         self._number: int | None = None
         """The column of the order, where it is one of whole numbers."""
         if len(spec.order) == 1:
@@ -71,9 +73,21 @@ class AppendTopN(RankBuffer):
             return
         self.rows_codec.know(change)
         is_full = await self.show(change, row, key, rank, end)
-        await self.rows.add(key, row)
+        if self._ages:
+            await self.rows.put(key, [*(await self.rows.values_at(key) or ()), row])
+        else:
+            await self.rows.add(key, row)
         if is_full:
+            await self._drop_last()
+
+    async def _drop_last(self) -> None:
+        """Forget the last row; with a TTL the others of its sort key live on from now, too."""
+        last = await self.rows.last_entry() if self._ages else None
+        if last is None:
             await self.rows.pop_last()
+        else:
+            key, (*rest, _) = last
+            await self.rows.put(key, rest)
 
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """As `process` of each; where the range is short its rows are in memory meanwhile."""

@@ -39,18 +39,23 @@ class RetractTopN(RankBuffer):
         state cost  the rows of the range are read once an epoch (of more than 128: a count, and
                     the rows that shift), whatever the partition's size; a retraction reads the
                     rows with its sort key, too; one row written or removed
-        time        none; TTL per row, from its arrival
+        time        none
         unseen -D   an orphan
 
-    Of equal rows the first is retracted. Source: Flink's RetractableTopNFunction. There a count by
-    sort key expires apart from the rows, a walk over all keys finds a rank, and retractions behind
-    an OFFSET are lost, since it writes kinds of change into the rows that it keeps; none is so
+    Of equal rows the first is retracted. With a TTL it is `AgingTopN`. Source: Flink's
+    RetractableTopNFunction. There a walk over all keys finds a rank, and retractions behind an
+    OFFSET are lost, since it writes kinds of change into the rows that it keeps; neither is so
     here.
     """
 
     def __init__(self, spec: RankSpec) -> None:
         super().__init__(spec)
         self._proctime = spec.proctime
+        self._counts: ValueDescriptor[list[tuple[str, int]]] = ValueDescriptor(
+            name="counted", codec=JSON, ttl=spec.ttl_of(0), **spec.past_of("counted")
+        )
+        # Of `AgingTopN`, which a change of the TTL makes of this one.
+        self.descriptors = (*self.descriptors, self._counts)
 
     async def process(self, change: InputChange) -> None:
         """Put a row into its place, or take one out."""
@@ -127,7 +132,7 @@ class NewestFirst(RetractTopN):
     def __init__(self, spec: RankSpec) -> None:
         super().__init__(spec)
         ttl = spec.ttl_of(0)
-        self._counts: ValueDescriptor[int] = ValueDescriptor(
+        self._arrived: ValueDescriptor[int] = ValueDescriptor(
             name="arrivals", codec=JSON, ttl=ttl, **spec.past_of("arrivals")
         )
         self._arrivals: MapDescriptor[Row, list[int]] = MapDescriptor(
@@ -137,12 +142,12 @@ class NewestFirst(RetractTopN):
             ttl=ttl,
             **spec.past_of("numbers"),
         )
-        self.descriptors = self.prefetched = (*self.descriptors, self._counts, self._arrivals)
+        self.descriptors = self.prefetched = (*self.prefetched, self._arrived, self._arrivals)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles."""
         super().open(epoch)
-        self._count: ValueHandle[int] = epoch.session.value(self._counts)
+        self._count: ValueHandle[int] = epoch.session.value(self._arrived)
         self._numbers: MapHandle[Row, list[int]] = epoch.session.map(self._arrivals)
 
     async def process(self, change: InputChange) -> None:

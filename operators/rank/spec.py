@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from operators.ordering import SortColumn
+from operators.rank.aging import AgingTopN
 from operators.rank.append import AppendTopN
 from operators.rank.first import FirstN, Top1
 from operators.rank.retract import NewestFirst, RetractTopN
@@ -77,9 +78,16 @@ class RankSpec(OperatorSpec):
     def operator(self) -> KeyedOperator:
         """The operator that needs the least state."""
         if self.strategy == "retract":
-            return NewestFirst(self) if self.newest_first else RetractTopN(self)
+            return self._retracting()
         if self.strategy == "append" and not self.order:
             return FirstN(self)
         if (self.start, self.end) == (1, 1):
             return Top1(self)
         return AppendTopN(self) if self.strategy == "append" else UpdateTopN(self)
+
+    def _retracting(self) -> KeyedOperator:
+        if self.newest_first:
+            return NewestFirst(self)
+        # What was ever counted must be counted on: a TTL may be switched off, and on again.
+        ages = self.ttl_of(0).is_enabled or "rows" in self.is_stamped
+        return AgingTopN(self) if ages else RetractTopN(self)

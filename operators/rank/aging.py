@@ -1,0 +1,264 @@
+"""Top-n of any input where rows expire."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from typing import TYPE_CHECKING
+
+from operators.changelog import RowKind
+from operators.processing_time import blanked
+from operators.rank.ranking import inserted, removed
+from operators.rank.retract import RetractTopN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from operators.changelog import Row
+    from operators.keyed import InputChange, OpenEpoch
+    from operators.rank.spec import RankSpec
+    from state.primitives.value import ValueHandle
+
+
+class AgingTopN(RetractTopN):
+    """Show the rows of a range of ranks, of input with retractions, with a TTL.
+
+    Rows of one sort key live and expire together, from the last change of one of them. What has
+    expired keeps its rank as long as the partition changes: the sink still shows it, and what is
+    behind it must not be shown beside it. It gives way when a change before it asks for the row.
+    Ranks by p descending, 1 and 2 are shown, TTL 10:
+
+        at    change    rows kept     ranks counted   emitted without ranks
+        0     +I a 9    a9            9               +I a
+        6     +I b 5    a9 b5         9 5             +I b
+        12    +I c 7    c7 b5         9 7 5           -D b  +I c      (a is second to none yet)
+        13    -D a 9    c7 b5         7 5             an orphan; the sink keeps a
+        13    +I d 8    d8 c7 b5      8 7 5           -D b  +I d      (the sink has no b)
+
+    Characteristics:
+        input, output   as RetractTopN
+        state       its rows; by sort key, how many rows have a rank: one value, which expires with
+                    the partition's last change
+        state cost  that value is read and written once an epoch, and grows with the number of sort
+                    keys; of the rows those are read that shift, and those with the sort key of a
+                    change, which are written
+        time        none; TTL of a sort key's rows, from the last change of one
+        unseen -D   an orphan; one of an expired row makes its sort key count one row less
+
+    Source: Flink's RetractableTopNFunction, where a TTL is what one sees of its two states. A job
+    of Flink's fails where a sort key has fewer rows than are counted and one of those is asked
+    for; here none is shown in its place.
+    """
+
+    takes_bundles = True
+
+    def __init__(self, spec: RankSpec) -> None:
+        super().__init__(spec)
+        self.prefetched = self.descriptors
+
+    def open(self, epoch: OpenEpoch) -> None:
+        """Take the handles."""
+        super().open(epoch)
+        self._counted: ValueHandle[list[tuple[str, int]]] = epoch.session.value(self._counts)
+
+    async def process(self, change: InputChange) -> None:
+        """As a bundle of one."""
+        await self.process_bundle((change,))
+
+    async def process_bundle(self, changes: Sequence[InputChange]) -> None:
+        """Put rows into their places, or take them out, one after the other."""
+        stored = await self._counted.value()
+        counts = _Counts(await self._alive() if stored is None else stored)
+        for change in changes:
+            row = blanked(change.row, self._proctime)
+            self.rows_codec.know(change)
+            end = await self.end.of(row)
+            if change.kind.is_retraction:
+                await self._take_back(change, row, end, counts)
+            else:
+                await self._add(change, row, end, counts)
+        if counts.keys:
+            await self._counted.update(counts.stored())
+        else:
+            await self._counted.clear()
+            if await self.rows.is_empty():
+                await self.end.clear()
+
+    async def _alive(self) -> Iterable[tuple[str, int]]:
+        """What is counted of a partition that was not, yet: there was no TTL, or all expired."""
+        found = await self.rows.entries()
+        return [(_text(self.sort.codec.encode(key)), len(rows)) for key, rows in found]
+
+    async def _add(self, change: InputChange, row: Row, end: int | None, counts: _Counts) -> None:
+        key = self.sort.of(row)
+        text = _text(self.sort.text(row))
+        counts.add(text)
+        rank = counts.before(text, end) + counts.of(text)
+        if end is None or rank <= end:
+            if self.ranking.counts_ranks:
+                count = None if end is None else end - rank + 1
+                displaced = await self._behind(text, count, counts)
+                self.ranking.emit(change, inserted(row, rank, displaced, end), end)
+            else:
+                out = None if end is None else await self._out(text, rank, end, counts)
+                if out is not None:
+                    change.emit(RowKind.DELETE, out)
+                change.emit(RowKind.INSERT, row)
+        await self.rows.put(key, [*(await self.rows.values_at(key) or ()), row])
+
+    async def _take_back(
+        self, change: InputChange, row: Row, end: int | None, counts: _Counts
+    ) -> None:
+        key = self.sort.of(row)
+        text = _text(self.sort.text(row))
+        rows = await self.rows.values_at(key)
+        before = counts.before(text, end)
+        at = None if rows is None else self._place(rows, row)
+        if rows is None or at is None:
+            change.orphan()
+            if rows is None and (end is None or before <= end):
+                counts.forget(text)
+        else:
+            taken = rows.pop(at)
+            rank = before + at + 1
+            if counts.of(text) and (end is None or rank <= end):
+                await self._show_gone(change, taken, rank, rows[at:], text, end, counts)
+        counts.remove(text)
+        if rows is not None:
+            await self.rows.put(key, rows)
+
+    async def _show_gone(
+        self,
+        change: InputChange,
+        taken: Row,
+        rank: int,
+        rest: Sequence[Row],
+        text: str,
+        end: int | None,
+        counts: _Counts,
+    ) -> None:
+        """Emit what follows when a row of the range goes; the rest of its sort key's follows it."""
+        if self.ranking.counts_ranks:
+            count = None if end is None else end - rank + 1
+            following = [*rest, *await self._behind(text, count, counts, len(rest))][:count]
+            self.ranking.emit(change, removed(taken, rank, following, end), end)
+            return
+        change.emit(RowKind.DELETE, taken)
+        entering = None if end is None else await self._in(rest, text, rank, end, counts)
+        if entering is not None:
+            change.emit(RowKind.INSERT, entering)
+
+    async def _behind(
+        self, text: str, count: int | None, counts: _Counts, known: int = 0
+    ) -> list[Row]:
+        """The rows behind a sort key, until there are so many; those that expired give way."""
+        found: list[Row] = []
+        while (count is None or known + len(found) < count) and (each := counts.behind(text)):
+            rows = await self._rows_at(each)
+            if rows is None:
+                counts.forget(each)
+            else:
+                found += rows
+                text = each
+        return found if count is None else found[: max(0, count - known)]
+
+    async def _out(self, text: str, rank: int, end: int, counts: _Counts) -> Row | None:
+        """The row that leaves the range when one comes to a rank; those that expired give way."""
+        while rank <= end and (each := counts.behind(text)):
+            rows = await self._rows_at(each)
+            if rows is None:
+                counts.forget(each)
+                continue
+            if rank + counts.of(each) > end:
+                return _at(rows, end - rank)
+            rank += counts.of(each)
+            text = each
+        return None
+
+    async def _in(
+        self, rest: Sequence[Row], text: str, rank: int, end: int, counts: _Counts
+    ) -> Row | None:
+        """The row that comes into the range when one leaves a rank."""
+        if end - rank < len(rest):
+            return rest[end - rank]
+        rank += len(rest)
+        while each := counts.behind(text):
+            behind = rank + counts.of(each)
+            if behind > end:
+                rows = await self._rows_at(each)
+                if rows is not None:
+                    return _at(rows, end - rank)
+                counts.forget(each)
+            else:
+                rank, text = behind, each
+        return None
+
+    async def _rows_at(self, text: str) -> list[Row] | None:
+        return await self.rows.values_at(self.sort.codec.decode(text.encode("latin-1")))
+
+    def _place(self, rows: Sequence[Row], row: Row) -> int | None:
+        wanted = self.rows_codec.encode(row)
+        for at, each in enumerate(rows):
+            if self.rows_codec.encode(each) == wanted:
+                return at
+        return None
+
+
+class _Counts:
+    """How many rows of a partition have a rank, by sort key; a sort key is its ordered text."""
+
+    __slots__ = ("keys", "numbers")
+
+    def __init__(self, stored: Iterable[tuple[str, int]]) -> None:
+        self.numbers: dict[str, int] = dict(stored)
+        self.keys = list(self.numbers)
+        """In order."""
+
+    def stored(self) -> list[tuple[str, int]]:
+        """As it is kept."""
+        return [(key, self.numbers[key]) for key in self.keys]
+
+    def before(self, key: str, end: int | None) -> int:
+        """How many have a rank before those of a sort key; not counted on behind the end."""
+        total = 0
+        for each in self.keys:
+            if each >= key or (end is not None and total > end):
+                break
+            total += self.numbers[each]
+        return total
+
+    def behind(self, key: str) -> str | None:
+        """The next sort key; texts are never empty."""
+        at = bisect_right(self.keys, key)
+        return self.keys[at] if at < len(self.keys) else None
+
+    def add(self, key: str) -> None:
+        """One row more."""
+        if key not in self.numbers:
+            insort(self.keys, key)
+        self.numbers[key] = self.of(key) + 1
+
+    def of(self, key: str) -> int:
+        """How many a sort key has."""
+        return self.numbers.get(key, 0)
+
+    def remove(self, key: str) -> None:
+        """One row less, if there is one."""
+        number = self.of(key)
+        if number > 1:
+            self.numbers[key] = number - 1
+        else:
+            self.forget(key)
+
+    def forget(self, key: str) -> None:
+        """No row any more, if there was one."""
+        if self.numbers.pop(key, None) is not None:
+            del self.keys[bisect_left(self.keys, key)]
+
+
+def _text(ordered: bytes) -> str:
+    """A sort key's ordered bytes as text that sorts as they do."""
+    return ordered.decode("latin-1")
+
+
+def _at(rows: Sequence[Row], place: int) -> Row | None:
+    return rows[place] if place < len(rows) else None

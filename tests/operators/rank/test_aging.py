@@ -1,0 +1,122 @@
+"""Ranks of changelogs where rows expire; `tests/oracles/recorded` has whole plans with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.rank.aging import AgingTopN
+from operators.testing.operator_harness import At, OperatorHarness
+from tests.operators.laws import emits_the_same_any_way
+from tests.operators.rank.ranks import changes, rank_spec
+from tests.operators.rank.test_laws import anything
+
+if TYPE_CHECKING:
+    from operators.changelog import Change
+
+TABLE = [
+    (0, "+I 1 x 9", "+I 1 x 9"),
+    (6, "+I 2 x 5", "+I 2 x 5"),
+    (12, "+I 3 x 7", "-D 2 x 5; +I 3 x 7"),
+    (13, "-D 1 x 9", ""),
+    (13, "+I 4 x 8", "-D 2 x 5; +I 4 x 8"),
+]
+"""That of the class: TTL 10, ranks 1 and 2."""
+
+
+def test_what_has_expired_keeps_its_rank_while_the_partition_changes() -> None:
+    harness = OperatorHarness.on_heap(rank_spec(ttl_ms=(10,)))
+    for at, given_, expected in TABLE:
+        assert harness.run([At(at), *changes(given_)]) == changes(expected)
+
+
+def test_with_ranks_an_expired_row_counts_and_is_not_shifted() -> None:
+    harness = OperatorHarness.on_heap(rank_spec(ttl_ms=(10,), with_number=True, end=3))
+    assert harness.run([*changes("+I 1 a 10"), At(5), *changes("+I 2 a 5")]) == changes(
+        "+I 1 a 10 1; +I 2 a 5 2"
+    )
+    # The first has expired, and so it is neither shifted nor taken back.
+    assert harness.run([At(10), *changes("+I 3 a 7")]) == changes(
+        "-U 2 a 5 2; +U 3 a 7 2; +I 2 a 5 3"
+    )
+    assert harness.run(changes("-D 1 a 10")) == []
+    assert harness.statistics[-1]["orphans"] == 1
+    assert harness.run(changes("-D 3 a 7")) == changes("-U 3 a 7 1; +U 2 a 5 1; -D 2 a 5 2")
+
+
+def test_rows_of_a_sort_key_live_together() -> None:
+    harness = OperatorHarness.on_heap(rank_spec(ttl_ms=(10,), end=1))
+    harness.run([*changes("+I 1 a 5"), At(8), *changes("+I 2 a 5; +I 3 a 4")])
+    assert harness.run([At(12), *changes("-D 1 a 5")]) == changes("-D 1 a 5; +I 2 a 5")
+    assert harness.run([At(21), *changes("-D 2 a 5")]) == changes("-D 2 a 5")
+
+
+def test_inserted_rows_of_a_sort_key_live_together() -> None:
+    harness = OperatorHarness.on_heap(rank_spec("append", end=3, ttl_ms=(10,), with_number=True))
+    harness.run([*changes("+I 1 a 5"), At(8), *changes("+I 2 a 5; +I 3 a 4")])
+    # At 12 the first lives by the second; of the third and fourth only the fourth is left.
+    assert harness.run([At(12), *changes("+I 4 a 7")]) == changes(
+        "-U 1 a 5 1; +U 4 a 7 1; -U 2 a 5 2; +U 1 a 5 2; -U 3 a 4 3; +U 2 a 5 3"
+    )
+    assert harness.run([At(18), *changes("+I 5 a 6")]) == changes("+I 5 a 6 2")
+
+
+def test_what_is_left_of_a_sort_key_lives_on_when_a_row_gives_way() -> None:
+    harness = OperatorHarness.on_heap(rank_spec("append", end=2, ttl_ms=(10,)))
+    harness.run([*changes("+I 1 a 5; +I 2 a 5"), At(8), *changes("+I 3 a 7")])
+    assert harness.run([At(12), *changes("+I 4 a 6")]) == changes("-D 1 a 5; +I 4 a 6")
+
+
+def test_a_partition_that_does_not_change_is_forgotten() -> None:
+    harness = OperatorHarness.on_heap(rank_spec(ttl_ms=(10,)))
+    harness.run(changes("+I 1 a 9; +I 2 a 8"))
+    assert harness.run([At(10), *changes("+I 3 a 1")]) == changes("+I 3 a 1")
+    harness.run(changes("-D 3 a 1"))
+    assert harness.stored_names() == set()
+
+
+@given(
+    given=anything,
+    fields=st.sampled_from([{}, {"with_number": True}, {"start": 2, "end": 3}, {"end": None}]),
+    size=st.integers(1, 5),
+    data=st.data(),
+)
+def test_what_is_emitted_depends_on_the_input_only(
+    given: list[Change], fields: dict[str, Any], size: int, data: st.DataObject
+) -> None:
+    timed = [step for at, change in enumerate(given) for step in (At(4 * at), change)]
+    emits_the_same_any_way(rank_spec(ttl_ms=(10,), **fields), timed, data, size)
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_what_was_once_counted_is_counted_on_without_a_ttl(newest_first: bool) -> None:
+    fields = {"order": (), "newest_first": True} if newest_first else {}
+    before = rank_spec(ttl_ms=(10,), **fields)
+    after = rank_spec(is_stamped=("rows",), **fields)
+    assert isinstance(before.operator(), AgingTopN) != newest_first
+    assert type(before.operator()) is type(after.operator())
+    assert not isinstance(rank_spec(**fields).operator(), AgingTopN)
+
+
+def test_rows_that_came_without_a_ttl_are_counted_and_go_on_without_one() -> None:
+    harness = OperatorHarness.on_heap(rank_spec(with_number=True))
+    harness.run(changes("+I 1 a 9; +I 2 a 8; +I 3 a 7"))
+    harness.restart(rank_spec(with_number=True, ttl_ms=(10,)))
+    assert harness.run([At(5), *changes("+I 4 a 6; -D 1 a 9")]) == changes(
+        "-U 1 a 9 1; +U 2 a 8 1; -U 2 a 8 2; +U 3 a 7 2"
+    )
+    harness.restart(rank_spec(with_number=True))
+    assert harness.run([At(50), *changes("+I 5 a 9; -D 5 a 9; -D 2 a 8; -D 3 a 7; -D 4 a 6")]) == (
+        changes(
+            """
+            -U 2 a 8 1; +U 5 a 9 1; -U 3 a 7 2; +U 2 a 8 2
+            -U 5 a 9 1; +U 2 a 8 1; -U 2 a 8 2; +U 3 a 7 2
+            -U 2 a 8 1; +U 3 a 7 1; -U 3 a 7 2; +U 4 a 6 2
+            -U 3 a 7 1; +U 4 a 6 1; -D 4 a 6 2; -D 4 a 6 1
+            """
+        )
+    )
+    assert harness.stored_names() == set()
