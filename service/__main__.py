@@ -33,7 +33,7 @@ def serve(
     import uvicorn
     from pydantic import ValidationError
 
-    from service.app import create_app
+    from service.app import HEAD_SIZE_MAX_BYTES, create_app
     from service.settings import Settings
     from service.telemetry import configure_logging
     from service.wiring import open_services
@@ -53,6 +53,7 @@ def serve(
         timeout_graceful_shutdown=max(1, settings.http.shutdown_grace_ms // 1_000),
         access_log=False,
         server_header=False,
+        h11_max_incomplete_event_size=HEAD_SIZE_MAX_BYTES,
         log_config=None,
     )
 

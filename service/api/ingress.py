@@ -149,7 +149,9 @@ async def completion(
         raise TokenNotFound("the token is not one that ingress gave")
     pipeline_id, table, entry = found
     if pipeline_id != record.id:
-        raise TokenGone("the token belongs to an earlier pipeline of this name")
+        raise TokenGone(
+            "the token belongs to another pipeline: an earlier one of this name, or one of another"
+        )
     epoch, offsets = await in_thread(SlotReader(services.redis, record.name).marker)
     consumed = offsets.get(table, {}).get("id", intake.NOTHING)
     state = str(services.supervisor.status(record.name).state)
