@@ -117,7 +117,8 @@ async def take_in(
         )
         if taken.entry is None:
             raise BacklogFull(
-                f"{taken.backlog} changes of the table wait, {limits.ingress_backlog_max} may",
+                f"{taken.backlog} changes of the table wait and {lines.rows} came, "
+                f"{limits.ingress_backlog_max} may wait",
                 hint="send the same request again after Retry-After",
             )
         services.telemetry.ingress(record.name, source.name, lines.rows, len(lines.rejected))
