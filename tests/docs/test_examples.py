@@ -12,6 +12,9 @@ import pytest
 
 from service.api.addresses import Addresses
 from service.app import create_app
+from service.runtime.connectors import SOURCES
+from service.runtime.sinks.tables import CONNECTORS as SINKS
+from service.runtime.specs.lookup_join import LOOKED_UP
 from service.settings import Settings
 from service.wiring import open_services
 from tests.service.test_settings import fields_of_all
@@ -85,6 +88,21 @@ def test_every_invariant_names_a_test() -> None:
     for row in rows:
         held_by = row.rsplit("|", 2)[1]
         assert "`tests/" in held_by, row
+
+
+def test_the_readme_has_every_connector_as_what_it_can_be() -> None:
+    rows = re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    shown = {
+        (name, role)
+        for names, roles in rows
+        for name in re.findall(r"`([a-z]+)`", names)
+        for role in roles.split(", ")
+    }
+    assert shown == (
+        {(name, "source") for name in SOURCES}
+        | {(name, "sink") for name in SINKS}
+        | {(name, "look-up") for name in LOOKED_UP}
+    )
 
 
 def test_every_benchmark_is_in_the_list_and_no_other() -> None:
