@@ -138,7 +138,7 @@ async def _raise_on(request: Request, error: Exception) -> Response:
     """Leave it to `Observe`, where all errors become answers."""
     if isinstance(error, HTTPException) and error.status_code == METHOD_NOT_ALLOWED.status:
         # The framework lists the methods of one route; an address may have several.
-        methods = sorted(addresses_of(request).methods(request.url.path))
+        methods = sorted(addresses_of(request.app).methods(request.url.path))
         raise HTTPException(error.status_code, headers={"Allow": ", ".join(methods)}) from error
     raise error
 

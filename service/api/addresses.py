@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Mapping
 
+    from fastapi import FastAPI
+
 _CHECKED = "/v1/"
 _SHOWN_MAX = 60
 
@@ -50,6 +52,13 @@ class Addresses:
         """The methods that are answered at a path; none where nothing is."""
         found = [each.methods for each in self.by_template.values() if each.pattern.match(path)]
         return frozenset().union(*found)
+
+    def template(self, path: str, method: str) -> str | None:
+        """The address that a path is at, and that has this method; None where there is none."""
+        for template, each in self.by_template.items():
+            if method in each.methods and each.pattern.match(path):
+                return template
+        return None
 
     def check(self, template: str, method: str, request: Request) -> None:
         """Refuse names in the query that the address does not have, or has once.
@@ -86,18 +95,17 @@ async def known_query(request: Request) -> None:
             raise InvalidParameter(
                 f"the {place} of the address is not UTF-8", hint="encode it as UTF-8, then by %"
             ) from error
-    addresses_of(request).check(template, request.method, request)
+    addresses_of(request.app).check(template, request.method, request)
 
 
 KnownQuery = Depends(known_query)
 
 
-def addresses_of(request: Request) -> Addresses:
-    """Those of the application that the request came to; made once."""
-    state = request.app.state
-    found: Addresses | None = getattr(state, "addresses", None)
+def addresses_of(app: FastAPI) -> Addresses:
+    """Those of an application; made once."""
+    found: Addresses | None = getattr(app.state, "addresses", None)
     if found is None:
-        found = state.addresses = Addresses.of(request.app.openapi())
+        found = app.state.addresses = Addresses.of(app.openapi())
     return found
 
 

@@ -12,6 +12,7 @@ from tests.service.test_app import assert_problem
 if TYPE_CHECKING:
     from tests.service.app_client import AppClient
 
+JSON = "application/json"
 KEYS = "/v1/pipelines/p/operators/o/keys"
 
 
@@ -90,3 +91,13 @@ def test_a_list_may_be_there_more_than_once() -> None:
     assert addresses.by_template["/a/{b}"].queries == {"GET": {"x": False, "y": True}}
     assert addresses.methods("/a/c") == {"GET", "HEAD"}
     assert addresses.methods("/a/c/d") == frozenset()
+    assert addresses.template("/a/c", "GET") == "/a/{b}"
+    assert addresses.template("/a/c", "POST") is None
+
+
+def test_what_is_refused_before_its_route_is_counted_at_its_address(app: AppClient) -> None:
+    refused = app.post("/v1/pipelines/p/savepoints", content=b"{", headers={"Content-Type": JSON})
+
+    assert refused.status_code == 400
+    counted = 'method="POST",route="/v1/pipelines/{pipeline}/savepoints",status="400"} 1.0'
+    assert counted in app.get("/metrics").text
