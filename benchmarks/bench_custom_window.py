@@ -24,23 +24,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.state_epochs import NODE, Ground, ground, load_text
+from benchmarks.bench_operators import Task
+from benchmarks.state_epochs import Ground, ground, load_text
 from operators.aggregate.call import AggregateCall
 from operators.batch import ChangeBatch
 from operators.keyed import EpochTimes
-from operators.keyed_runner import KeyedRunner
 from operators.over.over_aggregate import OverSpec
 from operators.process_function import ProcessFunctionSpec
 from operators.spec import InputSpec, RowSpec
-from state.backends.heap import HeapBackend
-from state.backends.interface import EpochStamp
-from state.backends.redis import RedisBackend
-from state.backends.transport import RedisTransport
-from state.epochs import EpochLedger
 
 if TYPE_CHECKING:
     from operators.spec import OperatorSpec
-    from state.backends.interface import Ledger, StateBackend
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "custom_window"
 GROUPS = 4
@@ -81,65 +75,31 @@ def built_in(size_ms: int) -> OperatorSpec:
     )
 
 
-class Task:
-    """Epochs of one operator with state of its own."""
-
-    def __init__(self, spec: OperatorSpec, where: Ground) -> None:
-        self._where = where
-        self._runner = KeyedRunner(spec, NODE)
-        self._backend: StateBackend
-        self._ledger: Ledger
-        if where.client is None:
-            heap = HeapBackend()
-            self._backend, self._ledger = heap, heap.ledger()
-        else:
-            transport = RedisTransport(where.client)
-            self._ledger = EpochLedger(transport, "window")
-            self._ledger.drop()
-            self._backend = RedisBackend(transport, "window")
-        self._run = self._ledger.open_run([NODE], GROUPS)
-        self._epoch = 0
-
-    def run(self, changes: int) -> float:
-        """Run the next epoch, which has a millisecond for each key's row; its processor time."""
-        self._epoch += 1
-        steps = changes // KEYS
-        before_ms, after_ms = ((self._epoch - at) * steps for at in (1, 0))
-        times = np.repeat(np.arange(before_ms + 1, after_ms + 1), KEYS)
-        keys = np.tile(np.arange(KEYS), steps)
-        columns = (
-            pa.array([f"k{each}" for each in keys.tolist()]),
-            pa.array(times % 1_000),
-            pa.array(times.astype("datetime64[ms]").astype("datetime64[us]")),
-        )
-        order = np.arange(times.size)
-        batch = ChangeBatch.of(columns, np.zeros(times.size, np.int8), order, keys % GROUPS)
-        stamp = EpochStamp(self._epoch, self._run, self._epoch)
-        watermarks = EpochTimes(self._epoch, before_ms, after_ms)
-        spent = self._where.spent(lambda: self._whole(stamp, watermarks, batch))
-        return spent.work
-
-    def _whole(self, stamp: EpochStamp, times: EpochTimes, batch: ChangeBatch) -> None:
-        groups = range(GROUPS)
-        output = self._runner.run_epoch(
-            [batch],
-            self._backend.begin(NODE, stamp, groups),
-            epoch=stamp.epoch,
-            times=times,
-            key_groups=groups,
-            is_local=self._where.client is None,
-        )
-        assert len(output.batch) == len(batch), "a row out for each row in"
-        self._ledger.close_epoch(stamp, {}, [])
-        self._ledger.promote_all([NODE], GROUPS)
+def run(task: Task, changes: int) -> float:
+    """Run the next epoch, which has a millisecond for each key's row; its processor time."""
+    epoch = task.epoch + 1
+    steps = changes // KEYS
+    before_ms, after_ms = ((epoch - at) * steps for at in (1, 0))
+    times = np.repeat(np.arange(before_ms + 1, after_ms + 1), KEYS)
+    keys = np.tile(np.arange(KEYS), steps)
+    columns = (
+        pa.array([f"k{each}" for each in keys.tolist()]),
+        pa.array(times % 1_000),
+        pa.array(times.astype("datetime64[ms]").astype("datetime64[us]")),
+    )
+    order = np.arange(times.size)
+    batch = ChangeBatch.of(columns, np.zeros(times.size, np.int8), order, keys % GROUPS)
+    spent = task.run([batch], EpochTimes(epoch, before_ms, after_ms))
+    assert task.emitted == len(batch), "a row out for each row in"
+    return spent
 
 
 def rate(spec: OperatorSpec, where: Ground, rows: int, changes: int, rounds: int) -> float:
     """Changes a second of processor time, once the window is full: the best epoch."""
-    task = Task(spec, where)
+    task = Task(spec, where, GROUPS)
     for _ in range(2 + rows * KEYS // changes):
-        task.run(changes)
-    return changes / min(task.run(changes) for _ in range(rounds))
+        run(task, changes)
+    return changes / min(run(task, changes) for _ in range(rounds))
 
 
 def install_example(folder: Path) -> None:

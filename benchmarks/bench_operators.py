@@ -201,11 +201,12 @@ CASES: dict[str, Callable[[], Case]] = {
 
 
 class Task:
-    """Epochs of one operator with state of its own."""
+    """Epochs of one operator with state of its own; `bench_custom_window` has it, too."""
 
-    def __init__(self, case: Case, where: Ground) -> None:
+    def __init__(self, spec: OperatorSpec, where: Ground, groups: int = GROUPS) -> None:
         self._where = where
-        self._runner = KeyedRunner(case.spec, NODE)
+        self._groups = range(groups)
+        self._runner = KeyedRunner(spec, NODE)
         self._backend: StateBackend
         self._ledger: Ledger
         if where.client is None:
@@ -216,30 +217,34 @@ class Task:
             self._ledger = EpochLedger(transport, "operators")
             self._ledger.drop()
             self._backend = RedisBackend(transport, "operators")
-        self._run = self._ledger.open_run([NODE], GROUPS)
-        self._epoch = 0
+        self._run = self._ledger.open_run([NODE], groups)
+        self.epoch = 0
+        """The last one that was run."""
         self.round_trips = 0
         """Of the last epoch, as the task pays them."""
+        self.emitted = 0
+        """Rows of the last epoch."""
 
-    def run(self, batches: list[ChangeBatch]) -> float:
+    def run(self, batches: list[ChangeBatch], times: EpochTimes | None = None) -> float:
         """Run a whole epoch; the seconds of processor time that it took, Redis's too."""
-        self._epoch += 1
-        stamp = EpochStamp(self._epoch, self._run, self._epoch)
-        return self._where.spent(lambda: self._whole(stamp, batches)).work
+        self.epoch += 1
+        stamp = EpochStamp(self.epoch, self._run, self.epoch)
+        when = times or EpochTimes(self.epoch)
+        return self._where.spent(lambda: self._whole(stamp, when, batches)).work
 
-    def _whole(self, stamp: EpochStamp, batches: list[ChangeBatch]) -> None:
-        groups = range(GROUPS)
+    def _whole(self, stamp: EpochStamp, times: EpochTimes, batches: list[ChangeBatch]) -> None:
         output = self._runner.run_epoch(
             batches,
-            self._backend.begin(NODE, stamp, groups),
+            self._backend.begin(NODE, stamp, self._groups),
             epoch=stamp.epoch,
-            times=EpochTimes(stamp.epoch),
-            key_groups=groups,
+            times=times,
+            key_groups=self._groups,
             is_local=self._where.client is None,
         )
         self._ledger.close_epoch(stamp, {}, [])
-        self._ledger.promote_all([NODE], GROUPS)
+        self._ledger.promote_all([NODE], len(self._groups))
         self.round_trips = output.statistics["round_trips"]
+        self.emitted = len(output.batch)
 
 
 def batches_of(inputs: int, changes: Changes) -> list[ChangeBatch]:
@@ -260,7 +265,7 @@ def measured(
 ) -> dict[str, list[float]]:
     """Microseconds a change of each workload, the round trips, and the changes of an epoch."""
     feed = Feed(keys)
-    task = Task(case, where)
+    task = Task(case.spec, where)
     inputs = len(case.spec.inputs)
     for _ in range(2):
         for start in range(0, keys, FILL_EPOCH):

@@ -32,18 +32,19 @@ def serve(
     warnings.filterwarnings("ignore", "PySpark does not yet fully support", FutureWarning)
     import uvicorn
     from pydantic import ValidationError
+    from pydantic_settings import SettingsError
 
-    from service.app import create_app
+    from service.app import HEAD_SIZE_MAX_BYTES, create_app
     from service.settings import Settings
+    from service.settings_in_words import faults
     from service.telemetry import configure_logging
     from service.wiring import open_services
 
     try:
         settings = Settings()
-    except ValidationError as error:
-        for each in error.errors():
-            place = "__".join(str(part) for part in each["loc"]).upper()
-            typer.echo(f"setting {place or '(all)'}: {each['msg']}", err=True)
+    except (ValidationError, SettingsError) as error:
+        for each in faults(error):
+            typer.echo(f"setting {each}", err=True)
         raise typer.Exit(2) from None
     configure_logging(settings.logging)
     uvicorn.run(
@@ -53,6 +54,7 @@ def serve(
         timeout_graceful_shutdown=max(1, settings.http.shutdown_grace_ms // 1_000),
         access_log=False,
         server_header=False,
+        h11_max_incomplete_event_size=HEAD_SIZE_MAX_BYTES,
         log_config=None,
     )
 

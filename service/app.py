@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from service.api import (
@@ -39,11 +38,13 @@ from service.api import (
     ttl_extension,
     what_if,
 )
+from service.api.addresses import KnownQuery, addresses_of
 from service.api.body_guard import GuardBody
 from service.api.head import AnswerHead
-from service.api.models import Problem
 from service.api.observe import Observe
+from service.api.openapi import document_of
 from service.auth import Authenticate, KeyRing
+from service.problem_types import METHOD_NOT_ALLOWED
 from service.runtime.launcher import package_version
 from service.telemetry import Telemetry
 
@@ -58,9 +59,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "Retraction-aware streaming on Spark Connect: a state you can see, bound and explain. "
-    "Errors are application/problem+json; lists are paged with cursor and limit; every JSON answer "
-    "has an ETag; HEAD is answered wherever GET is. Readers see closed epochs only, and answers "
-    "about state name theirs."
+    "Errors are application/problem+json; lists are paged with cursor and limit; JSON that is read "
+    "has an ETag; HEAD is answered wherever GET is; a name in a query that an address does not "
+    "have is refused. Readers see closed epochs only, and answers about state name theirs."
 )
 
 ROUTERS = (
@@ -81,6 +82,10 @@ ROUTERS = (
     info.router,
     docs.router,
 )
+
+HEAD_SIZE_MAX_BYTES = 256 * 1024
+"""Of a request's first line and headers together: a key of 8,192 characters may take 98,304 bytes
+in an address, where each is four times three. The server's own limit would end such a request."""
 
 log = structlog.get_logger(__name__)
 
@@ -114,6 +119,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        dependencies=[KnownQuery],
     )
     for router in ROUTERS:
         app.include_router(router)
@@ -124,49 +130,21 @@ def create_app(
     app.add_middleware(Authenticate, keys=KeyRing(settings.auth))
     app.add_middleware(Observe, telemetry=telemetry, limits=settings.limits)
     app.add_middleware(AnswerHead)
-    app.openapi = lambda: _schema(app)  # type: ignore[method-assign]  # FastAPI's own way
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]  # FastAPI's own way
     return app
 
 
 async def _raise_on(request: Request, error: Exception) -> Response:
     """Leave it to `Observe`, where all errors become answers."""
+    if isinstance(error, HTTPException) and error.status_code == METHOD_NOT_ALLOWED.status:
+        # The framework lists the methods of one route; an address may have several.
+        methods = sorted(addresses_of(request.app).methods(request.url.path))
+        raise HTTPException(error.status_code, headers={"Allow": ", ".join(methods)}) from error
     raise error
 
 
-def _schema(app: FastAPI) -> dict[str, Any]:
+def _document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document, made once."""
     if app.openapi_schema is None:
-        schema = get_openapi(
-            title=app.title,
-            version=app.version,
-            description=app.description,
-            routes=app.routes,
-        )
-        components = schema.setdefault("components", {})
-        schemas = components.setdefault("schemas", {})
-        schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-        for unused in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(unused, None)
-        components["securitySchemes"] = {
-            "bearer": {"type": "http", "scheme": "bearer"},
-            "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-        }
-        # Without keys in the settings none is asked for.
-        schema["security"] = [{}, {"bearer": []}, {"apiKey": []}]
-        for methods in schema["paths"].values():
-            for operation in methods.values():
-                _common_answers(operation)
-        app.openapi_schema = schema
+        app.openapi_schema = document_of(app)
     return app.openapi_schema
-
-
-def _common_answers(operation: dict[str, Any]) -> None:
-    """What any route may answer, besides its own."""
-    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    answers = operation["responses"]
-    if "HTTPValidationError" in str(answers.get("422")):
-        del answers["422"]
-    answers.setdefault("4XX", {"description": "The request is refused.", "content": problem})
-    answers.setdefault("503", {"description": "A neighbour is away.", "content": problem})
-    if "get" in operation["operationId"].rsplit("_", 1)[-1]:
-        answers.setdefault("304", {"description": "The client has it already (If-None-Match)."})

@@ -132,6 +132,7 @@ _OF_STATUS = {
     405: kinds.METHOD_NOT_ALLOWED,
 }
 """What the framework itself raises."""
+_ADDRESSES = "/docs lists the addresses, /v1/openapi.json for programs; none ends with a slash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,8 @@ def problem_of(error: BaseException) -> Problem:
     if kind.is_internal:
         return Problem(kind, kind.title, code)
     if isinstance(error, RequestValidationError):
-        return Problem(kind, "the request is not valid", kind.slug, {"errors": _places(error)})
+        places = _places(error)
+        return Problem(kind, _in_words(places), kind.slug, {"errors": places})
     if isinstance(error, redis.exceptions.RedisError):
         return Problem(kind, kind.title, kind.slug)
     members = {
@@ -211,7 +213,8 @@ def problem_of(error: BaseException) -> Problem:
 def _of_framework(error: HTTPException) -> Problem:
     kind = _OF_STATUS.get(error.status_code, kinds.INTERNAL)
     detail = "the body is not JSON" if error.status_code == 400 else kind.title
-    return Problem(kind, detail, kind.slug, headers=error.headers or {})
+    members = {"hint": _ADDRESSES} if kind is kinds.NOT_FOUND else {}
+    return Problem(kind, detail, kind.slug, members, headers=error.headers or {})
 
 
 def _places(error: RequestValidationError) -> list[dict[str, Any]]:
@@ -220,10 +223,18 @@ def _places(error: RequestValidationError) -> list[dict[str, Any]]:
         {
             "in": str(each["loc"][0]) if each["loc"] else "body",
             "path": "".join(f"/{_escaped(part)}" for part in each["loc"][1:]),
-            "message": each["msg"],
+            # What pydantic puts before the text of a check of ours.
+            "message": each["msg"].removeprefix("Value error, "),
         }
         for each in error.errors()
     ]
+
+
+def _in_words(places: list[dict[str, Any]]) -> str:
+    """The first place and what is wrong there, and how many more there are."""
+    first, *more = places
+    others = f" (and {len(more)} more in `errors`)" if more else ""
+    return f"{first['in']} {first['path']}".strip() + f": {first['message']}{others}"
 
 
 def _escaped(part: str | int) -> str:

@@ -62,7 +62,11 @@ async def readyz(request: Request, services: ServicesDep) -> Response:
     return reply(request, body, status=200 if ready else 503)
 
 
-@router.get("/metrics", response_class=Response)
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
 async def metrics(services: ServicesDep) -> Response:
     """Counters and gauges in the text format of Prometheus."""
     await services.collector.collect()

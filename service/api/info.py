@@ -10,9 +10,11 @@ from fastapi import APIRouter, Request, Response
 
 from service.api.deps import ServicesDep, in_thread
 from service.api.etags import reply
+from service.runtime.connectors import SOURCES
 from service.runtime.errors import LifecycleError
 from service.runtime.launcher import package_version
 from service.runtime.redis_health import version_of
+from service.runtime.sinks.tables import CONNECTORS as SINKS
 
 router = APIRouter(prefix="/v1", tags=["service"])
 
@@ -37,8 +39,8 @@ async def info(request: Request, services: ServicesDep) -> Response:
         "redis": await in_thread(version_of, services.redis),
         "flink_plans": FLINK_VERSIONS,
         "strategies": ("LEGACY", "VALUE", "MAP", "ADAPTIVE"),
-        "sources": ("filesystem", "ingress", "datagen"),
-        "sinks": ("filesystem", "jdbc", "redis", "print", "blackhole"),
+        "sources": sorted(SOURCES),
+        "sinks": sorted(SINKS),
         "formats": ("changelog-json", "json", "csv", "parquet"),
         "documents": {"api": "/docs", "openapi": "/v1/openapi.json"},
     }

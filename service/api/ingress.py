@@ -117,7 +117,8 @@ async def take_in(
         )
         if taken.entry is None:
             raise BacklogFull(
-                f"{taken.backlog} changes of the table wait, {limits.ingress_backlog_max} may",
+                f"{taken.backlog} changes of the table wait and {lines.rows} came, "
+                f"{limits.ingress_backlog_max} may wait",
                 hint="send the same request again after Retry-After",
             )
         services.telemetry.ingress(record.name, source.name, lines.rows, len(lines.rejected))
@@ -149,7 +150,9 @@ async def completion(
         raise TokenNotFound("the token is not one that ingress gave")
     pipeline_id, table, entry = found
     if pipeline_id != record.id:
-        raise TokenGone("the token belongs to an earlier pipeline of this name")
+        raise TokenGone(
+            "the token belongs to another pipeline: an earlier one of this name, or one of another"
+        )
     epoch, offsets = await in_thread(SlotReader(services.redis, record.name).marker)
     consumed = offsets.get(table, {}).get("id", intake.NOTHING)
     state = str(services.supervisor.status(record.name).state)

@@ -10,9 +10,16 @@ holds the two together. Times are ISO 8601 in UTC; members named `..._ms` are in
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 Label = Annotated[
     str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9._/-]+$")
@@ -31,10 +38,24 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+def _object_or_text(value: object) -> object:
+    """Refuse anything else here: the union below would name its members in the error's path.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if value is not None and not isinstance(value, dict | str):
+        raise ValueError("Input should be a plan's JSON object, or its text")
+    return value
+
+
 class PlanBody(RequestBody):
     """A compiled plan, inline or by address: exactly one of the two."""
 
-    plan: dict[str, Any] | str | None = Field(
+    WAYS: ClassVar[tuple[str, ...]] = ("plan", "plan_uri")
+    """The members of which exactly one says what the plan is."""
+
+    plan: Annotated[dict[str, Any] | str | None, BeforeValidator(_object_or_text)] = Field(
         default=None, description="Flink's compiled plan: the JSON object, or its text."
     )
     plan_uri: str | None = Field(
@@ -48,13 +69,11 @@ class PlanBody(RequestBody):
 
     @model_validator(mode="after")
     def _one_of(self) -> PlanBody:
-        if sum(each is not None for each in self._ways()) != 1:
-            raise ValueError("give either plan or plan_uri")
+        given = [name for name in self.WAYS if getattr(self, name) is not None]
+        if len(given) != 1:
+            told = " and ".join(given) or "none"
+            raise ValueError(f"give exactly one of {', '.join(self.WAYS)}; here is {told}")
         return self
-
-    def _ways(self) -> tuple[object, ...]:
-        """The members of which exactly one says what the plan is."""
-        return self.plan, self.plan_uri
 
 
 class OptionsBody(RequestBody):
@@ -133,6 +152,11 @@ class Problem(BaseModel):
     line: int | None = Field(default=None, description="Of the script, from 1.")
     column: int | None = Field(default=None, description="In that line, from 1.")
     errors: list[dict[str, Any]] | None = None
+    function: str | None = Field(default=None, description="Of an expression, which is meant.")
+    rejected_count: int | None = Field(default=None, description="Lines that are no changes.")
+    rejected: list[dict[str, Any]] | None = Field(
+        default=None, description="The first of them: number and reason."
+    )
     statement: int | None = Field(default=None, description="Of a script: which one, from 1.")
     results: list[dict[str, Any]] | None = Field(
         default=None, description="Of the script's statements before it, which took effect."

@@ -15,6 +15,7 @@ import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 
+from service.api.addresses import addresses_of
 from service.problems import problem_of
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ class Observe:
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", None)
+        if route is None:
+            # Refused before it came to a route: without a key, or for its body.
+            route = addresses_of(scope["app"]).template(scope["path"], scope["method"])
         self._telemetry.request(scope["method"], route, status, seconds)
         log.info(
             "request",

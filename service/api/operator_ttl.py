@@ -77,7 +77,10 @@ async def patch(
     async def act() -> Response:
         expected = expected_version(request)
         if expected not in (None, record.version):
-            raise PreconditionFailed(f"the pipeline has version {record.version}, not {expected}")
+            raise PreconditionFailed(
+                f"the pipeline has version {record.version}, not {expected}",
+                hint="read it again and repeat the change",
+            )
         node_id = (await contents_of(services, record)).operator(operator).node_id
         planning = Planning(services.settings.limits)
         options = record.options.resolved(services.settings.execution)

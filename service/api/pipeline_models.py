@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
@@ -36,6 +36,8 @@ class RestoreBody(RequestBody):
 class PipelineBody(PlanBody):
     """A pipeline to create."""
 
+    WAYS: ClassVar[tuple[str, ...]] = (*PlanBody.WAYS, "sql")
+
     name: PipelineName = Field(
         description="Unique; part of addresses and of keys in Redis.", examples=["latest-flight"]
     )
@@ -51,9 +53,6 @@ class PipelineBody(PlanBody):
     restore: RestoreBody | None = Field(
         default=None, description="Go on where a savepoint stands, in place of beginning anew."
     )
-
-    def _ways(self) -> tuple[object, ...]:
-        return self.plan, self.plan_uri, self.sql
 
 
 class PipelinePatch(RequestBody):

@@ -24,6 +24,7 @@ from service.api.deps import (
 )
 from service.api.errors import InvalidParameter
 from service.api.etags import expected_version, reply
+from service.api.models import PipelineState
 from service.api.paging import cursor_text, page_body, text
 from service.api.pipeline_models import Pipeline, PipelineBody, PipelineList, PipelinePatch
 from service.api.plan_documents import compiled_whole, document_of
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from service.runtime.records import PipelineOptions, PipelineRecord
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"])
+
+StateQuery = Annotated[PipelineState | None, Query(description="Only in this state.")]
 
 _PLAN_PROBLEMS = (
     problem.PLAN_INVALID,
@@ -125,11 +128,11 @@ async def list_all(
     label: Annotated[
         list[str] | None, Query(description="`name=value`; several must all hold.", max_length=32)
     ] = None,
-    state: Annotated[str | None, Query(max_length=32, description="Only in this state.")] = None,
+    state: StateQuery = None,
 ) -> Response:
     """List pipelines by name."""
     after = page.position(text)
-    wanted = [(name, value) for name, _, value in (each.partition("=") for each in label or ())]
+    wanted = [_label(each) for each in label or ()]
     found: list[dict[str, Any]] = []
     cursor: str | None = after[0] if after else None
     more = True
@@ -297,6 +300,18 @@ async def _wish(
     )
     await services.supervisor.apply(record.name)
     return pipeline_reply(request, services, changed, status=202)
+
+
+def _label(text: str) -> tuple[str, str]:
+    """A label that is asked for.
+
+    Raises:
+        InvalidParameter: It says no value.
+    """
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise InvalidParameter("label in the query has no value", hint="write label=NAME=VALUE")
+    return name, value
 
 
 def _changes(record: PipelineRecord, body: PipelinePatch, services: Services) -> dict[str, Any]:

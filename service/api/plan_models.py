@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, Field, StringConstraints
 
@@ -81,6 +81,8 @@ class OperatorTtl(BaseModel):
 class PlanSource(PlanBody):
     """A plan: inline, by address, as SQL, or that of a pipeline; exactly one of the four."""
 
+    WAYS: ClassVar[tuple[str, ...]] = (*PlanBody.WAYS, "sql", "pipeline")
+
     sql: str | None = Field(
         default=None, min_length=1, description="A script of Flink SQL that asks for one plan."
     )
@@ -90,9 +92,6 @@ class PlanSource(PlanBody):
     options: OptionsBody = Field(
         default_factory=OptionsBody, description="`default_ttl_ms` counts where a plan says none."
     )
-
-    def _ways(self) -> tuple[object, ...]:
-        return self.plan, self.plan_uri, self.sql, self.pipeline
 
 
 class PlanDiffBody(RequestBody):

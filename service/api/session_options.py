@@ -5,6 +5,7 @@
     execution.async-state.active-buffer-size      state requests that go out together
     execution.async-state.active-buffer-timeout   longest wait of a request for others
     table.exec.async-state.enabled                false: one change after the other
+    table.exec.sink.upsert-materialize-strategy.adaptive.threshold.high, .low
 
 What a request names wins over them. Operators always run through the controller, so that true says
 nothing; with false a change begins when the one before it has ended. What is emitted is the same.
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 
 from service.api.models import OptionsBody
-from service.sql.errors import ValidationError, nearest
+from service.sql.errors import ValidationError
+from service.sql.option_names import THRESHOLD_HIGH, THRESHOLD_LOW
 from service.sql.options import Options
 from state.execution.limits import BATCH_OPTION, IN_FLIGHT_OPTION, TIMEOUT_OPTION
 
@@ -30,13 +32,14 @@ if TYPE_CHECKING:
     from service.runtime.records import PipelineOptions
 
 _TTL = "table.exec.state.ttl"
-_ASYNC = "execution.async-state."
 _ENABLED = "table.exec.async-state.enabled"
 _MEMBERS = {
     _TTL: "default_ttl_ms",
     IN_FLIGHT_OPTION: "async_in_flight_max",
     BATCH_OPTION: "async_batch_max",
     TIMEOUT_OPTION: "async_timeout_ms",
+    THRESHOLD_HIGH: "adaptive_threshold_high",
+    THRESHOLD_LOW: "adaptive_threshold_low",
 }
 """The member of a request's options that stands for each."""
 _DURATIONS = (_TTL, TIMEOUT_OPTION)
@@ -50,12 +53,9 @@ def with_session(given: PipelineOptions, said: Mapping[str, str]) -> PipelineOpt
         said: All options of the session; others than those above are not looked at.
 
     Raises:
-        ValidationError: A value is none, or there is no such option of asynchronous state.
+        ValidationError: A value is none.
     """
     options = Options(said)
-    for name in sorted(said):
-        if name.startswith(_ASYNC) and name not in _MEMBERS:
-            raise ValidationError(f"there is no option {name}", hint=nearest(name, _MEMBERS))
     found: dict[str, Any] = {
         member: options.duration_ms(name) if name in _DURATIONS else options.integer(name, 0)
         for name, member in _MEMBERS.items()

@@ -129,7 +129,7 @@ def _source(table: SourceTable) -> dict[str, Any]:
         "connector": table.connector,
         "node_id": table.node_id,
         "columns": _columns(table),
-        "primary_key": [],
+        "primary_key": list(table.primary_key),
         "queryable": False,
         "accepts_ingress": table.connector == "ingress",
         "rows": None,

@@ -91,7 +91,9 @@ def _interrupt(_number: int, _frame: object) -> None:
 @contextlib.contextmanager
 def _servers(options: DemoOptions, console: Console) -> Iterator[tuple[Client, Changelog]]:
     """Redis, Spark Connect and the service, in this order; ended in the other one."""
-    _refuse_busy_port(options.port)
+    _refuse_busy_port(options.port, "--port")
+    _refuse_busy_port(options.redis_port, "--redis-port")
+    _refuse_busy_port(options.spark_port, "--spark-port")
     folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -118,14 +120,15 @@ def _servers(options: DemoOptions, console: Console) -> Iterator[tuple[Client, C
         yield client, changelog
 
 
-def _refuse_busy_port(port: int) -> None:
+def _refuse_busy_port(port: int, option: str) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise DemoError(
-                f"port {port} is busy: stop what listens there, or choose another with --port"
+                f"port {port} is busy: stop what listens there, or choose another with {option} "
+                f'(make run ARGS="{option} {port + 1}")'
             ) from None
 
 

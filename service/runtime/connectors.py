@@ -73,8 +73,8 @@ _REASONS = {
     ),
     ("jdbc", "source"): (
         "a table read by JDBC is no stream",
-        "it comes as a look-up table, with the driver's jar in the Spark Connect server "
-        "(spark.jars.packages)",
+        "bring its changes by ingress, kafka or files; what is looked up lies in files, or in a "
+        "table that a pipeline keeps with connector redis",
     ),
 }
 """Why a connector that Spark has is not one of ours, and what to do instead."""

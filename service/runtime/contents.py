@@ -70,6 +70,8 @@ class SourceTable:
     names: tuple[str, ...]
     """Its physical columns: also those that the plan does not use."""
     types: tuple[str, ...]
+    primary_key: tuple[str, ...]
+    """As it was declared; nothing here holds the source to it."""
     options: Mapping[str, str]
 
 
@@ -285,6 +287,7 @@ def _sources(plan: CompiledPlan) -> tuple[SourceTable, ...]:
                 node_id=node.id,
                 names=tuple(each.name for each in columns),
                 types=tuple(_text(each) for each in columns),
+                primary_key=table.schema.primary_key,
                 options=table.options,
             ),
         )

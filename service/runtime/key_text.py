@@ -139,7 +139,9 @@ class KeyText:
         try:
             found = orjson.loads(query.encode("utf-8", "surrogatepass"))
         except orjson.JSONDecodeError as error:
-            raise KeyMalformed("the parameter key is not JSON") from error
+            raise KeyMalformed(
+                "the parameter key is not JSON", hint=f"an array of {self._columns()}"
+            ) from error
         if not isinstance(found, list) or len(found) != len(self._types):
             raise KeyMalformed(f"the parameter key is not an array of {self._columns()}")
         return found

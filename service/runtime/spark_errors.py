@@ -34,6 +34,11 @@ _MESSAGE_MAX = 500
 _PLACES_MAX = 8
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _PLACE = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
+_KNOWN = {
+    "Python worker failed to connect back": "no Python worker was up within Spark's 10 s: the "
+    "machine of the Connect server has too much to do, or cannot start Python; its log says more",
+}
+"""Texts of Spark's own that hold nothing else, and what they mean."""
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Failure)):", re.MULTILINE)
 
 
@@ -58,6 +63,9 @@ def query_error(text: str) -> QueryError:
     if (ours := code_in(text)) is not None:
         code, message = ours
         return QueryError(code, message[:_MESSAGE_MAX] or code, evidence)
+    for known, meaning in _KNOWN.items():
+        if known in text:
+            return QueryError("query.failed", f"Spark ended the query: {meaning}", evidence)
     found = _ERROR_CLASS.search(text)
     kind = raised[-1] if raised else (found[1] if found else "an unknown error")
     return QueryError("query.failed", f"Spark ended the query: {kind[:_MESSAGE_MAX]}", evidence)

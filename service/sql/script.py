@@ -118,7 +118,9 @@ def _statement(cursor: Cursor) -> Statement:
         raise UnsupportedSql(
             f"statements that begin with {word or 'a text'} are not supported",
             position,
-            hint=nearest(word, _READERS) or f"one of {', '.join(sorted(_READERS))}",
+            hint=_QUERIES.get(word)
+            or nearest(word, _READERS)
+            or f"one of {', '.join(sorted(_READERS))}",
         )
     if read is not _run:
         cursor.expect(word)
@@ -275,6 +277,10 @@ def _conflict(cursor: Cursor) -> ConflictBehavior | None:
     raise cursor.fail("DEDUPLICATE, ERROR or NOTHING")
 
 
+_QUERIES = dict.fromkeys(
+    ("SELECT", "WITH", "VALUES"), "write INSERT INTO and a table before it: a query needs a sink"
+)
+"""Of what is no statement here, though a query may begin so."""
 _READERS: dict[str, Callable[[Cursor, Position], Statement]] = {
     "SET": _set,
     "RESET": _reset,

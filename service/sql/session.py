@@ -10,6 +10,7 @@ from service.sql.binder.query import QueryBinder
 from service.sql.catalogue import CatalogTable, Catalogue, Column, View
 from service.sql.ddl import create_table
 from service.sql.errors import UnsupportedSql, ValidationError, nearest, placed
+from service.sql.option_names import check_option
 from service.sql.options import Options
 from service.sql.physical.changelog import infer_changes
 from service.sql.physical.convert import convert
@@ -85,6 +86,7 @@ class Session:
     def _run(self, statement: Statement) -> PlannedStatement | None:
         match statement:
             case SetOption():
+                check_option(statement.key, statement.value)
                 self.catalogue.options[statement.key] = statement.value
             case ResetOption(key):
                 if key is None:

@@ -10,11 +10,24 @@ from pathlib import Path
 
 import pytest
 
+from service.api.addresses import Addresses
+from service.app import create_app
+from service.runtime.connectors import SOURCES
+from service.runtime.sinks.tables import CONNECTORS as SINKS
+from service.runtime.specs.lookup_join import LOOKED_UP
+from service.settings import Settings
+from service.wiring import open_services
+from tests.service.test_settings import fields_of_all
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
 )
 PACKAGES = ("state", "operators", "service")
+FOLDERS = "tests|service|operators|state|docs|benchmarks|examples|deploy|scripts"
+FORMER_SETTINGS = {"TAILRACE_FILES__HTTP_PLAN_URIS_ENABLED"}
+"""What the changelog says is gone."""
+ADDRESSES = Addresses.of(create_app(Settings(_env_file=None), open_services).openapi())
 
 
 def _modules() -> list[str]:
@@ -40,12 +53,62 @@ def test_make_targets_that_are_named_exist(document: Path) -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_files_that_the_architecture_names_exist() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    named = re.findall(r"`((?:tests|service|operators|state|docs)/[\w./-]+)`", text)
-    assert len(named) > 10
-    for name in named:
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_are_named_exist(document: Path) -> None:
+    for name in re.findall(rf"`((?:{FOLDERS})/[\w./-]+)`", document.read_text()):
         assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_settings_that_are_named_exist(document: Path) -> None:
+    known = {variable for variable, _, _ in fields_of_all()}
+    text = document.read_text()
+    named = set(re.findall(r"\bTAILRACE_[A-Z]+__[A-Z0-9_]+", text))
+    named |= {
+        f"TAILRACE_{group}__{field}".upper()
+        for group, field in re.findall(
+            rf"`({'|'.join(Settings.model_fields)})\.([a-z0-9_]+)`", text
+        )
+    }
+    assert named <= known | FORMER_SETTINGS
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_requests_that_are_named_are_in_the_api(document: Path) -> None:
+    for method, path in re.findall(
+        r"\b(GET|POST|PATCH|PUT|DELETE) (/[\w{}./-]+)", document.read_text()
+    ):
+        assert method in ADDRESSES.methods(path), f"{method} {path}"
+
+
+def test_every_invariant_names_a_test() -> None:
+    section = (ROOT / "ARCHITECTURE.md").read_text().split("## What always holds")[1]
+    rows = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    for row in rows:
+        held_by = row.rsplit("|", 2)[1]
+        assert "`tests/" in held_by, row
+
+
+def test_the_readme_has_every_connector_as_what_it_can_be() -> None:
+    rows = re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    shown = {
+        (name, role)
+        for names, roles in rows
+        for name in re.findall(r"`([a-z]+)`", names)
+        for role in roles.split(", ")
+    }
+    assert shown == (
+        {(name, "source") for name in SOURCES}
+        | {(name, "sink") for name in SINKS}
+        | {(name, "look-up") for name in LOOKED_UP}
+    )
+
+
+def test_every_benchmark_is_in_the_list_and_no_other() -> None:
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    listed = set(re.findall(r"^\| `(bench_\w+)`", text, re.MULTILINE))
+    assert listed == {path.stem for path in (ROOT / "benchmarks").glob("bench_*.py")}
 
 
 @pytest.mark.parametrize("name", _modules())

@@ -8,6 +8,8 @@ import pytest
 import structlog
 
 from service.problem_types import CATALOGUE
+from service.runtime.connectors import SOURCES
+from service.runtime.sinks.tables import CONNECTORS as SINKS
 from service.settings import HttpSettings, LimitSettings
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def test_a_harmless_request_id_is_kept_and_another_replaced(app: AppClient) -> N
 
 
 def test_an_unknown_route_is_a_problem(app: AppClient) -> None:
-    assert_problem(app.get("/v1/nowhere"), 404, "not-found")
+    assert "/docs" in assert_problem(app.get("/v1/nowhere"), 404, "not-found")["hint"]
 
 
 def test_a_wrong_method_is_a_problem_that_lists_the_right_ones(app: AppClient) -> None:
@@ -157,7 +159,45 @@ def test_a_validation_error_names_places_and_no_values(app: AppClient) -> None:
 
     body = assert_problem(answer, 422, "invalid-request")
     assert {each["path"] for each in body["errors"]} == {"/name", "/lables"}
+    first = body["errors"][0]
+    assert body["detail"].startswith(f"body {first['path']}: {first['message']} (and 1 more")
     assert "N14228" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "message"),
+    [
+        ({}, "", "give exactly one of plan, plan_uri, sql; here is none"),
+        (
+            {"plan_uri": "a.json", "sql": "SET"},
+            "",
+            "give exactly one of plan, plan_uri, sql; here is plan_uri and sql",
+        ),
+        ({"plan": 5}, "/plan", "Input should be a plan's JSON object, or its text"),
+    ],
+)
+def test_what_says_the_plan_is_told_in_words(
+    app: AppClient, body: dict[str, Any], path: str, message: str
+) -> None:
+    answer = app.post("/v1/pipelines", {"name": "p", **body})
+
+    (error,) = assert_problem(answer, 422, "invalid-request")["errors"]
+    assert error == {"in": "body", "path": path, "message": message}
+
+
+def test_the_document_names_conditions_and_headers(app: AppClient) -> None:
+    paths = app.json("/v1/openapi.json")["paths"]
+
+    def named(path: str, method: str) -> set[str]:
+        return {each["name"] for each in paths[path][method]["parameters"]}
+
+    assert "If-Match" in named("/v1/pipelines/{pipeline}", "patch")
+    assert "If-None-Match" in named("/v1/pipelines/{pipeline}", "get")
+    created = paths["/v1/pipelines"]["post"]["responses"]["201"]["headers"]
+    assert {"ETag", "Location", "Idempotency-Replayed"} <= set(created)
+    left = paths["/v1/pipelines/{pipeline}"]["delete"]["responses"]
+    assert "Location" in left["202"]["headers"]
+    assert "ETag" not in left["204"]["headers"]
 
 
 def test_a_get_is_answered_with_304_until_something_changes(app: AppClient) -> None:
@@ -210,6 +250,8 @@ def test_info_names_versions(app: AppClient) -> None:
     assert info["spark"] == "4.3.0"
     assert info["redis"].count(".") == 2
     assert "2.3" in info["flink_plans"]
+    assert set(info["sources"]) == SOURCES
+    assert set(info["sinks"]) == set(SINKS)
 
 
 def test_info_is_answered_without_spark(app: AppClient) -> None:

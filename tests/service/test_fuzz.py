@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 
 from operators.testing.operator_harness import Of, delete, insert
 from service.api.paging import cursor_text
-from service.app import create_app
+from service.app import HEAD_SIZE_MAX_BYTES, create_app
 from service.settings import ExecutionSettings, LimitSettings
 from tests.conftest import free_port
 from tests.service.api.test_operator_states import AGGREGATE, Run
@@ -41,7 +41,22 @@ if TYPE_CHECKING:
 
 EXAMPLES_PER_OPERATION = 12
 CURSORS_PER_LIST = 60
+SPOKEN = ("etag", "location", "retry-after", "allow", "www-authenticate", "idempotency-replayed")
+"""Headers that tell a client what to do next."""
+
+
+def headers_are_documented(_context: Any, response: Any, case: Any) -> None:
+    """Every such header of an answer stands in the document, with that answer."""
+    answers = case.operation.definition.raw["responses"]
+    status = str(response.status_code)
+    answer = answers.get(status) or answers.get(f"{status[0]}XX") or {}
+    known = {each.lower() for each in answer.get("headers", {})}
+    sent = {each.lower() for each in response.headers}
+    assert sent.intersection(SPOKEN) <= known, (status, sent.intersection(SPOKEN) - known)
+
+
 CHECKS = (
+    headers_are_documented,
     not_a_server_error,
     status_code_conformance,
     content_type_conformance,
@@ -128,7 +143,13 @@ class Server:
     def __init__(self, app: Any) -> None:
         self.port = free_port()
         config = uvicorn.Config(
-            app, host="127.0.0.1", port=self.port, log_config=None, ws="none", access_log=False
+            app,
+            host="127.0.0.1",
+            port=self.port,
+            log_config=None,
+            ws="none",
+            access_log=False,
+            h11_max_incomplete_event_size=HEAD_SIZE_MAX_BYTES,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from typer.testing import CliRunner
 
 from service.__main__ import app
 from service.runtime.errors import LaunchError
 
 if TYPE_CHECKING:
-    import pytest
-
     from service.runtime.launcher import EmbeddedSpark
 
 
@@ -22,10 +21,37 @@ def test_serve_refuses_wrong_settings_in_plain_words(monkeypatch: pytest.MonkeyP
     result = CliRunner().invoke(app, ["serve"])
 
     assert result.exit_code == 2
-    assert "setting LIMITS__PIPELINES_MAX: " in result.output
-    assert "setting REDIS__URL: " in result.output
+    assert "setting TAILRACE_LIMITS__PIPELINES_MAX: " in result.output
+    assert "setting TAILRACE_REDIS__URL: " in result.output
     assert "hunter2" not in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        (
+            "TAILRACE_HTTP__PROT",
+            "1",
+            "setting TAILRACE_HTTP__PROT: there is none of this name; did you mean "
+            "TAILRACE_HTTP__PORT?",
+        ),
+        ("TAILRACE_HTPP__PORT", "1", "setting (all): no setting is called TAILRACE_HTPP__PORT"),
+        (
+            "TAILRACE_AUTH__KEYS",
+            "hunter2",
+            'setting TAILRACE_AUTH__KEYS: must be a JSON array of texts, such as ["a", "b"]',
+        ),
+    ],
+)
+def test_a_setting_that_cannot_be_read_is_told_with_what_it_should_be(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+) -> None:
+    monkeypatch.setenv(name, value)
+
+    result = CliRunner().invoke(app, ["serve"])
+
+    assert (result.exit_code, result.output.strip()) == (2, told)
 
 
 def test_a_line_of_sparks_configuration_reaches_the_server(

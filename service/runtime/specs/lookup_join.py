@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 _PARTIAL: Final = "lookup.partial-cache."
 _FORMATS: Final = {"json": False, "changelog-json": True}
 """Whether lines of a format have a kind."""
-_NEEDED: Final = {
+LOOKED_UP: Final = {
     "filesystem": ("path", "format"),
     "redis": ("lookup.pipeline", "lookup.table"),
 }
-"""Options that a connector must have."""
+"""Connectors whose tables can be looked up, and the options that each must have."""
 _KNOWN: Final = frozenset(
     {
         "connector",
@@ -120,14 +120,14 @@ def _options(at: StatefulNode) -> dict[str, str]:
     if not options:
         raise at.refuse("the plan does not say where the table is", *_TABLE)
     connector = options.get("connector", "none")
-    if connector not in _NEEDED:
+    if connector not in LOOKED_UP:
         raise at.refuse(f"connector {connector} is not looked up", *_OPTIONS, "connector")
-    for name in _NEEDED[connector]:
+    for name in LOOKED_UP[connector]:
         if name not in options:
             raise at.refuse(f"the table has no option {name}", *_OPTIONS)
     if connector == "filesystem" and options["format"] not in _FORMATS:
         raise at.refuse(f"format {options['format']} is not looked up", *_OPTIONS, "format")
-    for name in sorted(options.keys() - _KNOWN - {*_NEEDED[connector]}):
+    for name in sorted(options.keys() - _KNOWN - {*LOOKED_UP[connector]}):
         raise at.refuse(f"option {name} is not honoured for a look-up table", *_OPTIONS, name)
     return options
 

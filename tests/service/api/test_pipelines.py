@@ -173,6 +173,11 @@ def test_pipelines_are_listed_by_name_page_by_page(app: AppClient) -> None:
     assert list(app.pages(PATH, state="FAILED")) == []
 
 
+@pytest.mark.parametrize("query", ["state=running", "state=", "label=odd", "label==1"])
+def test_a_filter_that_can_hold_for_nothing_is_refused(app: AppClient, query: str) -> None:
+    assert_problem(app.get(f"{PATH}?{query}"), 422, "invalid-request")
+
+
 @pytest.mark.parametrize("cursor", ["x", "e30", "WzFd", "", "é", "W10", "bnVsbA"])
 def test_a_cursor_of_another_list_is_refused(app: AppClient, cursor: str) -> None:
     answer = app.get(PATH, params={"cursor": cursor})

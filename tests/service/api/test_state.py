@@ -321,7 +321,7 @@ def test_tables_tell_what_can_be_read_and_written(app: AppClient, flights: Fligh
         True,
     )
     assert (sink["name"], sink["role"], sink["queryable"]) == ("latest_flight", "sink", True)
-    assert sink["primary_key"] == ["tailnum"]
+    assert (source["primary_key"], sink["primary_key"]) == (["flight_id"], ["tailnum"])
     assert sink["rows"] == 2
 
 

@@ -123,6 +123,14 @@ def test_a_pipeline_of_a_script_has_what_the_script_sets(app: AppClient) -> None
     assert app.json(f"{PATH}/few")["options"]["async_in_flight_max"] == 50
 
 
+def test_thresholds_of_adaptive_are_set_by_their_names_in_flink(app: AppClient) -> None:
+    prefix = "table.exec.sink.upsert-materialize-strategy.adaptive.threshold"
+    run(app, f"{TABLES} SET '{prefix}.high' = '9'; SET '{prefix}.low' = '4'; {INSERT}")
+
+    options = app.json(f"{PATH}/insert-into_t")["options"]
+    assert (options["adaptive_threshold_high"], options["adaptive_threshold_low"]) == (9, 4)
+
+
 def test_without_asynchronous_state_there_is_one_change_in_flight(app: AppClient) -> None:
     run(app, f"{TABLES} {FEW} SET 'table.exec.async-state.enabled' = 'false'; {INSERT}")
 
@@ -136,7 +144,7 @@ def test_without_asynchronous_state_there_is_one_change_in_flight(app: AppClient
         (f"{ASYNC}.total-buffer-size", "many", "must be a whole number"),
         (f"{ASYNC}.active-buffer-timeout", "0 ms", "greater than or equal to 1"),
         (f"{ASYNC}.active-buffer-timeout", "soon", "active-buffer-timeout"),
-        (f"{ASYNC}.total-buffer-sise", "1", "there is no option"),
+        (f"{ASYNC}.total-buffer-sise", "1", "is not honoured"),
         ("table.exec.async-state.enabled", "maybe", "must be true or false"),
     ],
 )

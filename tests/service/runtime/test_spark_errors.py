@@ -52,6 +52,15 @@ def test_error_of_the_jvm_is_told_by_its_class() -> None:
     assert found.message == "Spark ended the query: STATE_STORE.CANNOT_LOAD"
 
 
+def test_a_worker_that_does_not_come_up_is_told_with_what_to_look_at() -> None:
+    found = query_error(
+        "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat a.B.c(D:1)"
+    )
+
+    assert found.code == "query.failed"
+    assert found.message.startswith("Spark ended the query: no Python worker was up within")
+
+
 def test_message_is_bounded() -> None:
     assert len(query_error("[tailrace:x] " + "a" * 10_000).message) == 500
 

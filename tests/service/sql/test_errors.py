@@ -128,3 +128,10 @@ def test_the_message_says_the_place_and_what_helps() -> None:
         "line 3, column 10: Column 'V' not found in any table (did you mean v?)"
     )
     assert caught.value.code == "sql.invalid"
+
+
+def test_a_query_alone_is_told_what_is_before_it() -> None:
+    with pytest.raises(UnsupportedSql) as caught:
+        compile_script("SELECT 1")
+
+    assert caught.value.hint == "write INSERT INTO and a table before it: a query needs a sink"
