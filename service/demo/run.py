@@ -238,7 +238,9 @@ def _follow(client: Client, options: DemoOptions, changelog: Changelog, console:
             if status["state"] == "FAILED":
                 raise DemoError(f"the pipeline failed: {status['error']['message']}")
             if time.monotonic() - moved > IDLE_WITHIN_S:
-                raise DemoError(f"no epoch closed for {IDLE_WITHIN_S:.0f} s; see data/service.log")
+                raise DemoError(
+                    f"no epoch closed for {IDLE_WITHIN_S:.0f} s; see {options.folder}/service.log"
+                )
             time.sleep(0.25)
     console.print(
         f"[green]✓[/] {totals['rows_in']:,} changes in, {totals['rows_out']:,} out, "

@@ -19,7 +19,7 @@ KEYS = "/v1/pipelines/p/operators/o/keys"
 @pytest.mark.parametrize(
     ("method", "path", "hint"),
     [
-        ("GET", "/v1/pipelines?lable=a=b", 'did you mean "label"?'),
+        ("GET", "/v1/pipelines?labe=a=b", 'did you mean "label"?'),
         # It would have dropped the state.
         ("DELETE", "/v1/pipelines/p?stat=keep", 'did you mean "state"?'),
         ("POST", "/v1/pipelines/p/start?force=1", "it takes none"),
