@@ -53,7 +53,7 @@ _TEXT_ROOTS = BINARY_ROOTS | FLOAT_ROOTS | {TypeRoot.TIME}
 """Types whose texts Arrow does not write, or not as a csv source reads them (NaN)."""
 # Versions before this one wrote no run.
 _STAGED = re.compile(r"(?P<epoch>\d{10})-\d{5}(?:-(?P<run>\d{10}))?-[0-9a-f]+\.\w+")
-_INTENT = re.compile(r"commit-(?P<epoch>\d{10})(?:-(?P<run>\d{10}))?")
+_INTENT = re.compile(r"commit-(?P<epoch>\d{10})(?:-(?P<run>\d{10})-(?P<owner>[\w-]*))?")
 _FRESH = ".new"
 """Behind the name of an intent that is being written."""
 
@@ -61,9 +61,11 @@ _FRESH = ".new"
 class FileSink:
     """Writes and commits the files of one sink in one run of its pipeline."""
 
-    def __init__(self, spec: SinkSpec, files_root: str, run: int) -> None:
+    def __init__(self, spec: SinkSpec, files_root: str, run: int, owner: str = "") -> None:
+        """Make one for a run of the pipeline that has the id `owner`."""
         self._spec = spec
         self._run = run
+        self._owner = owner
         self._folder = path_below(files_root, spec.options["path"])
         self._staging = self._folder / ".staging"
 
@@ -101,9 +103,9 @@ class FileSink:
             return
         self._staging.mkdir(parents=True, exist_ok=True)
         # First what they would put in place: what is there from here on, their intents name.
-        for path in self._earlier(_STAGED, range(epoch + 1)):
+        for path in self._earlier_parts(epoch):
             path.unlink(missing_ok=True)
-        intents = [*self._earlier(_INTENT, range(epoch, epoch + 1)), self._intent(epoch)]
+        intents = [*self._earlier_intents(epoch), self._intent(epoch)]
         # An intent that becomes the manifest meanwhile is read as that.
         named = set().union(*map(_named_by, [*intents, manifest]))
         stale = sorted(named - {part["final"] for part in parts})
@@ -150,16 +152,27 @@ class FileSink:
                 path.unlink(missing_ok=True)
 
     def _intent(self, epoch: int) -> Path:
-        return self._staging / f"commit-{epoch:010}-{self._run:010}"
+        return self._staging / f"commit-{epoch:010}-{self._run:010}-{self._owner}"
 
-    def _earlier(self, pattern: re.Pattern[str], epochs: range) -> list[Path]:
-        """What runs before this one have in the staging folder, of these epochs."""
-        found = []
-        for path in self._staging.iterdir():
-            name = pattern.fullmatch(path.name)
-            if name and int(name["run"] or 0) < self._run and int(name["epoch"]) in epochs:
-                found.append(path)
-        return found
+    def _earlier_parts(self, epoch: int) -> list[Path]:
+        """What runs before this one have staged, up to an epoch."""
+        named = ((path, _STAGED.fullmatch(path.name)) for path in self._staging.iterdir())
+        return [
+            path
+            for path, name in named
+            if name and int(name["run"] or 0) < self._run and int(name["epoch"]) <= epoch
+        ]
+
+    def _earlier_intents(self, epoch: int) -> list[Path]:
+        """Intents for an epoch of runs before this one, or of a pipeline that it replaces."""
+        named = ((path, _INTENT.fullmatch(path.name)) for path in self._staging.iterdir())
+        return [
+            path
+            for path, name in named
+            if name
+            and int(name["epoch"]) == epoch
+            and (int(name["run"] or 0) < self._run or name["owner"] != self._owner)
+        ]
 
     def _taken_over(self, epoch: int) -> Fenced:
         return Fenced(

@@ -54,12 +54,16 @@ class Fuse:
 
 
 def make_sink(
-    root: Path, types: tuple[str, ...] = ("STRING",), run: int = 1, **options: str
+    root: Path,
+    types: tuple[str, ...] = ("STRING",),
+    run: int = 1,
+    owner: str = "9f3c-1",
+    **options: str,
 ) -> FileSink:
     names = tuple(f"c{at}" for at in range(len(types)))
     options = {"path": "out", "format": "json", **options}
     spec = SinkSpec(3, "t", "filesystem", names, types, (), "append", options)
-    return FileSink(spec, str(root), run)
+    return FileSink(spec, str(root), run, owner)
 
 
 def stage(sink: FileSink, attempt: str, count: int) -> list[dict[str, Any]]:
@@ -158,6 +162,19 @@ def test_what_a_version_without_runs_in_its_names_left_half_done_is_taken_over(
 
     assert shown(tmp_path) == {parts[0]["final"]: b'{"c0":"a"}\n'}
     assert not list(staging.iterdir())
+
+
+@pytest.mark.parametrize("death", range(9))
+def test_a_restored_pipeline_takes_the_place_of_the_first_one(tmp_path: Path, death: int) -> None:
+    """Its runs are counted anew, so those of the first one may be later ones."""
+    first = make_sink(tmp_path, run=7)
+    commit_until(first, stage(first, "a", 2), death)
+    restored = make_sink(tmp_path, run=2, owner="77aa-2")
+    parts = stage(restored, "b", 1)
+
+    commit(restored, parts)
+
+    assert shown(tmp_path) == {parts[0]["final"]: b'{"c0":"b"}\n'}
 
 
 def test_a_part_that_is_nowhere_is_an_error(tmp_path: Path) -> None:
