@@ -134,6 +134,12 @@ class EpochLedger(Ledger):
         held = self._ask(("HGET", self._key(b"marker"), "epoch"))
         return check_epoch(Marker(int(held or 0)), epoch)
 
+    def require_run(self, stamp: EpochStamp) -> None:
+        """See that a run owns the pipeline; see `Ledger.require_run`."""
+        newest = int(self._ask(("GET", self._key(b"run"))) or 0)
+        if newest != stamp.run:
+            raise stale_or_lost("", stamp, at=-1, newest_run=newest, marker=0)
+
     def stage(self, name: bytes | str, writes: Sequence[Write]) -> int:
         """Store a sink's writes of one task; see `Ledger.stage`.
 

@@ -3,8 +3,8 @@
 Stored elements carry the time of their last counting access and nothing of a TTL, so what is past
 its time under another one is known without waiting for it, and without changing anything: state is
 read twice, as of one epoch and one reading of the clock, by the rules in force and by those of an
-edited plan. As
-after a real change, an element that was never stamped begins its life when TTL is switched on.
+edited plan. As after a real change, an element that was never stamped begins its life when TTL is
+switched on.
 
 What is past its time is gone for operators, though nothing was emitted when it went (but by an
 upsert materializer with `emit_expired`): its retraction is an orphan, and the next change of the

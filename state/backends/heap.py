@@ -291,6 +291,12 @@ class HeapLedger(Ledger):
         """Whether a task may run this epoch; see `Ledger.check`."""
         return check_epoch(self._store.marker, epoch)
 
+    def require_run(self, stamp: EpochStamp) -> None:
+        """See that a run owns the pipeline; see `Ledger.require_run`."""
+        newest = self._store.run
+        if newest != stamp.run:
+            raise stale_or_lost("", stamp, at=-1, newest_run=newest, marker=0)
+
     def stage(self, name: bytes | str, writes: Sequence[Write]) -> int:
         """Keep a sink's writes until the close; see `Ledger.stage`."""
         kept = [self._effect(each) for each in writes]
@@ -304,8 +310,7 @@ class HeapLedger(Ledger):
         """Apply effects and set the marker; see `Ledger.close_epoch`."""
         store, text = self._store, offsets_json(offsets).decode()
         named = [self._effect(each) for each in effects]
-        if store.run != stamp.run:
-            raise stale_or_lost("", stamp, at=-1, newest_run=store.run, marker=0)
+        self.require_run(stamp)
         if check_epoch(store.marker, stamp.epoch) is EpochCheck.CLOSED:
             if store.marker.offsets != text:
                 raise StateLost(f"epoch {stamp.epoch} was closed with other offsets")

@@ -318,6 +318,15 @@ class Ledger(ABC):
         """
 
     @abstractmethod
+    def require_run(self, stamp: EpochStamp) -> None:
+        """See that a run owns the pipeline: before effects that no close can hold back.
+
+        Raises:
+            Fenced: A newer run does.
+            StateLost: The run counter is behind: Redis was restored, or is another one.
+        """
+
+    @abstractmethod
     def stage(self, name: bytes | str, writes: Sequence[Write]) -> int:
         """Store a sink's writes of one task until the epoch is closed.
 

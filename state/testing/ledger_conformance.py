@@ -107,6 +107,17 @@ class LedgerConformance:
         with pytest.raises(StateLost):
             stand.close(1, run=run + 1)
 
+    def test_only_the_newest_run_owns_the_pipeline(self, stand: Stand) -> None:
+        first = stand.open_run()
+        stand.ledger.require_run(stand.stamp(1, first))
+        second = stand.open_run()
+
+        stand.ledger.require_run(stand.stamp(1, second))
+        with pytest.raises(Fenced, match=f"run {second} owns"):
+            stand.ledger.require_run(stand.stamp(1, first))
+        with pytest.raises(StateLost):
+            stand.ledger.require_run(stand.stamp(1, second + 1))
+
     def test_effects_are_applied_in_order(self, stand: Stand) -> None:
         run = stand.open_run()
         effects: list[Effect] = [

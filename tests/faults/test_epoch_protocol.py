@@ -21,7 +21,8 @@ import redis
 
 from state.backends.interface import EpochCheck
 from state.errors import Fenced, StateLost
-from state.testing.faults import Ahead, Fault, FaultPlan, ProcessDied, Straggler
+from state.testing.faults import Ahead, Fault, FaultPlan, ProcessDied
+from state.testing.stragglers import Straggler
 from tests.conftest import RedisServer
 from tests.faults.spark_rules import (
     AHEAD,

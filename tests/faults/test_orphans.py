@@ -159,7 +159,9 @@ def test_an_orphan_is_no_part_of_a_restore_at_any_command_of_it(
         words = f"at command {command}"
         EpochLedger(transport, "orders").open_run([NODE], GROUPS)
         view = reader.view(NODE)
-        assert view.fetch([HashScan(0, b"counters"), HashScan(0, b"h")]) == [{b"n": b"5"}, {}], words
+        assert view.fetch([HashScan(0, b"counters"), HashScan(0, b"h")]) == [{b"n": b"5"}, {}], (
+            words
+        )
         assert view.epoch == 5, words
         assert redis_client.hget(T + b"meta", "epoch") == b"5", words
         assert redis_client.hget(T + b"meta", "pending") is None, words

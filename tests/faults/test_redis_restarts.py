@@ -18,7 +18,7 @@ from state.backends.interface import EpochStamp, HashGet, HashPut
 from state.backends.redis import RedisBackend
 from state.backends.transport import ClientSettings, RedisTransport
 from state.epochs import EpochLedger
-from state.errors import IncarnationChanged, StateLost
+from state.errors import IncarnationChanged, StateLost, StateUnavailable
 from state.testing.faults import Ahead, FaultPlan, FaultyTransport
 from tests.conftest import RedisServer
 from tests.faults.spark_rules import (
@@ -33,6 +33,7 @@ from tests.faults.spark_rules import (
     expected,
 )
 from tests.faults.worlds import PIPELINE, RedisWorld
+from tests.state.backends.test_transport import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -236,8 +237,55 @@ def test_a_lost_close_that_spark_recorded_is_refused(machine: Machine) -> None:
 
     machine.power_cut(keep)
 
-    with pytest.raises(StateLost, match=rf"epoch 1\b.*epoch {EPOCHS + 1}\b"):
+    with pytest.raises(StateLost, match=rf"epoch 1\b.*epoch {EPOCHS + 1}\b") as caught:
         spark.run_until(EPOCHS + 1)
+    assert "restore the redis that belongs to the checkpoint" in caught.value.hint
+    assert "from a savepoint" in caught.value.hint
+
+
+@pytest.mark.parametrize("behind", [0, 1, 2])
+def test_a_replica_that_takes_over_has_every_closed_epoch_or_is_refused(
+    machine: Machine, tmp_path: Path, behind: int
+) -> None:
+    """Replication was cut so many epochs before the primary was lost."""
+    replica = RedisServer(tmp_path / "replica")
+    replica.start()
+    with redis.Redis(port=machine.server.port) as client:
+        client.config_set("repl-diskless-sync-delay", "0")
+    spark = machine.spark()
+    spark.run_until(1)
+    with redis.Redis(port=replica.port) as client:
+        # Redis does not end while it writes the file of what it was sent first.
+        client.config_set("appendonly", "no")
+        client.replicaof("127.0.0.1", machine.server.port)
+        await_true(lambda: client.info("replication")["master_link_status"] == "up")
+        spark.run_until(EPOCHS - behind)
+        offset = _flushed_offset(machine)
+        await_true(lambda: client.info("replication")["slave_repl_offset"] >= offset)
+        client.replicaof("NO", "ONE")
+    spark.run_until(EPOCHS)
+    run = machine.open_run()
+
+    machine.server.kill()
+    lost, machine.server = machine.server, replica
+
+    with pytest.raises(StateUnavailable):
+        run.worker.check(EPOCHS + 1)
+    if not behind:
+        spark.run_until(EPOCHS + 1)
+        assert machine.contents() == expected(EPOCHS + 1)
+    else:
+        told = rf"epoch {EPOCHS - behind}\b.*epoch {EPOCHS + 1}\b"
+        with pytest.raises(StateLost, match=told) as caught:
+            spark.run_until(EPOCHS + 1)
+        assert "restore the redis that belongs to the checkpoint" in caught.value.hint
+        assert machine.contents() == expected(EPOCHS - behind), "nothing was overwritten"
+    lost.stop()
+
+
+def _flushed_offset(machine: Machine) -> int:
+    with redis.Redis(port=machine.server.port) as client:
+        return int(client.info("replication")["master_repl_offset"])
 
 
 def test_a_redis_restored_from_an_older_dump_is_refused(machine: Machine, tmp_path: Path) -> None:

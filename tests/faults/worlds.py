@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from state.backends.heap import HeapBackend, HeapLedger
+from state.backends.names import slot_prefix
 from state.backends.reads import command_of, value_of
 from state.backends.redis import RedisBackend
 from state.backends.transport import RedisTransport, checked
@@ -73,7 +74,7 @@ class RedisWorld:
         return self._run(run.number, transport, attempts=90)
 
     def contents(self) -> dict[str, Any]:
-        slot = f"tailrace:{{{PIPELINE}}}:".encode()
+        slot = slot_prefix(PIPELINE)
 
         def read(asked: Read) -> Any:
             command = command_of(asked, slot)

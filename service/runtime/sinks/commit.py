@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from service.runtime.sinks.message import PartMessage
     from service.runtime.sinks.spec import WriterSpec
-    from state.backends.interface import Effect
+    from state.backends.interface import Effect, Ledger
 
 
 @dataclass
@@ -102,16 +102,16 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
         if isinstance(sink := open_sink(spec, number), FileSink)
     }
     marker = ledger.marker()
+    stamp = EpochStamp(epoch=epoch, run=spec.run, time_ms=parts.time_ms)
     proceeds = check_epoch(marker, epoch) is EpochCheck.PROCEED
     if proceeds:
-        for number, sink in files.items():
-            sink.commit(epoch, parts.staged.get(number, []))
+        if files:
+            _commit_files(ledger, stamp, files, parts)
         if any(each.connector == "jdbc" for each in spec.sinks):
             # SQLAlchemy is imported where a database is written only.
             from service.runtime.sinks.database.commit import write_epoch
 
             write_epoch(spec, epoch, parts.staged)
-    stamp = EpochStamp(epoch=epoch, run=spec.run, time_ms=parts.time_ms)
     # A source, or a partition of it, without news takes no part: its offset is the marker's.
     known = orjson.loads(marker.offsets)
     offsets = merged_offsets(known, parts.notes.offsets)
@@ -125,6 +125,17 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
     for number, sink in files.items():
         if number in parts.staged:
             sink.discard(epoch)
+
+
+def _commit_files(
+    ledger: Ledger, stamp: EpochStamp, files: Mapping[int, FileSink], parts: EpochParts
+) -> None:
+    """Show the files of all sinks, if this run still owns the pipeline once they are prepared."""
+    for number, sink in files.items():
+        sink.prepare(stamp.epoch, parts.staged.get(number, []))
+    ledger.require_run(stamp)
+    for number, sink in files.items():
+        sink.commit(stamp.epoch, parts.staged.get(number, []))
 
 
 def reached(

@@ -1,16 +1,22 @@
 """`filesystem` sinks: one set of files an epoch, in place all at once or not at all.
 
-    <path>/part-<epoch>-<partition>.<ext>   rows of an epoch, once it is committed
-    <path>/_committed-<epoch>               its manifest: JSON with the files, their row counts, and
-                                            the names of those of dead attempts that are gone
-    <path>/.staging/                        files being written, and the intent of a commit
+    <path>/part-<epoch>-<partition>-<run>.<ext>   rows of an epoch, once it is committed
+    <path>/_committed-<epoch>                     its manifest: JSON with the files, their row
+                                                  counts, and the names of those that are gone
+    <path>/.staging/                              files being written, and intents of commits
 
 A worker writes a hidden file of its own attempt. The commit writes down what it is about to put
 in place and to take away (the intent), renames, removes, and turns the intent into the manifest. A
-commit that died on the way is made again by the next run with its own files: the intent tells which
-of the dead ones' to remove, so no folder with the files of thousands of epochs is scanned. An
-intent takes over what the one before it names, and replaces it by a rename, so that any number of
-attempts may die at any place. Epochs without rows leave no file.
+commit that died on the way is made again by the next run with its own files: the intents of runs
+before it tell which of the dead ones' to remove, so no folder with the files of thousands of epochs
+is scanned. Epochs without rows leave no file.
+
+What is hard is a driver of an earlier run that is not dead: a file system has no transaction that
+could ask who it is. So `prepare` removes what earlier runs have staged, and takes their intents
+over; then it is asked whether this run still owns the pipeline, and only then `commit` changes what
+is shown. Whoever owns the pipeline later than that has yet to prepare, and takes from this one the
+staged files and the intent that it cannot go on without; and what it puts in place bears its run,
+so that none of the names which this one removes is one of its.
 """
 
 from __future__ import annotations
@@ -29,6 +35,7 @@ from service.runtime.csv_dialect import CsvDialect
 from service.runtime.files import path_below
 from state.arrow_values import python_values
 from state.codec import RowCodec
+from state.errors import Fenced
 from state.types import BINARY_ROOTS, FLOAT_ROOTS, TypeRoot, parse_type
 from state.values import shown_encoder
 
@@ -44,14 +51,21 @@ if TYPE_CHECKING:
 _EXTENSIONS = {"changelog-json": "jsonl", "json": "jsonl", "csv": "csv", "parquet": "parquet"}
 _TEXT_ROOTS = BINARY_ROOTS | FLOAT_ROOTS | {TypeRoot.TIME}
 """Types whose texts Arrow does not write, or not as a csv source reads them (NaN)."""
-_STAGED = re.compile(r"(?:commit-)?(\d{10})(?:-\d{5}-[0-9a-f]+)?\.\w+")
+# Versions before this one wrote no run.
+_STAGED = re.compile(r"(?P<epoch>\d{10})-\d{5}(?:-(?P<run>\d{10}))?-[0-9a-f]+\.\w+")
+_INTENT = re.compile(r"commit-(?P<epoch>\d{10})(?:-(?P<run>\d{10})-(?P<owner>[\w-]*))?")
+_FRESH = ".new"
+"""Behind the name of an intent that is being written."""
 
 
 class FileSink:
-    """Writes and commits the files of one sink."""
+    """Writes and commits the files of one sink in one run of its pipeline."""
 
-    def __init__(self, spec: SinkSpec, files_root: str) -> None:
+    def __init__(self, spec: SinkSpec, files_root: str, run: int, owner: str = "") -> None:
+        """Make one for a run of the pipeline that has the id `owner`."""
         self._spec = spec
+        self._run = run
+        self._owner = owner
         self._folder = path_below(files_root, spec.options["path"])
         self._staging = self._folder / ".staging"
 
@@ -70,35 +84,61 @@ class FileSink:
         """
         self._staging.mkdir(parents=True, exist_ok=True)
         extension = _EXTENSIONS[self._spec.options["format"]]
-        staged = self._staging / f"{epoch:010}-{partition:05}-{attempt}.{extension}"
+        staged = self._staging / f"{epoch:010}-{partition:05}-{self._run:010}-{attempt}.{extension}"
         with open(staged, "wb") as file:
             self._write(file, columns, kinds)
             file.flush()
             os.fsync(file.fileno())
-        final = f"part-{epoch:010}-{partition:05}.{extension}"
+        final = f"part-{epoch:010}-{partition:05}-{self._run:010}.{extension}"
         return {"staged": staged.name, "final": final, "rows": len(kinds)}
+
+    def prepare(self, epoch: int, parts: Sequence[dict[str, Any]]) -> None:
+        """Note what `commit` is about to do, and take from earlier runs what they would need.
+
+        Nothing that is shown changes. Behind it comes the question whether the run still owns the
+        pipeline.
+        """
+        manifest = self._folder / f"_committed-{epoch:010}"
+        if not parts and not self._staging.is_dir() and not manifest.exists():
+            return
+        self._staging.mkdir(parents=True, exist_ok=True)
+        # First what they would put in place: what is there from here on, their intents name.
+        for path in self._earlier_parts(epoch):
+            path.unlink(missing_ok=True)
+        intents = [*self._earlier_intents(epoch), self._intent(epoch)]
+        # An intent that becomes the manifest meanwhile is read as that.
+        named = set().union(*map(_named_by, [*intents, manifest]))
+        stale = sorted(named - {part["final"] for part in parts})
+        if parts or stale:
+            self._record(epoch, parts, stale)
+        for path in intents[:-1]:
+            path.unlink(missing_ok=True)
 
     def commit(self, epoch: int, parts: Sequence[dict[str, Any]]) -> None:
         """Put an epoch's files in place, and take away those of attempts that died.
 
-        Called again with the same parts, whole or not, it goes on from where it was.
+        Called again behind another `prepare` with the same parts, whole or not, it goes on from
+        where it was.
 
         Raises:
-            FileNotFoundError: a part is neither staged nor in place.
+            FileNotFoundError: A part is neither staged nor in place.
+            Fenced: A later run has taken over.
         """
-        intent = self._staging / f"commit-{epoch:010}"
-        manifest = self._folder / f"_committed-{epoch:010}"
-        names = {part["final"] for part in parts}
-        stale = sorted((_named_by(intent) | _named_by(manifest)) - names)
-        if not parts and not stale:
+        intent = self._intent(epoch)
+        try:
+            stale = orjson.loads(intent.read_bytes()).get("removed", [])
+        except FileNotFoundError:
+            if parts:
+                raise self._taken_over(epoch) from None
             return
-        self._staging.mkdir(parents=True, exist_ok=True)
-        self._record(intent, epoch, parts, stale)
         for part in parts:
             _put(self._staging / part["staged"], self._folder / part["final"])
         for name in stale:
             (self._folder / name).unlink(missing_ok=True)
-        os.replace(intent, manifest)
+        try:
+            os.replace(intent, self._folder / f"_committed-{epoch:010}")
+        except FileNotFoundError:
+            raise self._taken_over(epoch) from None
         _sync_folder(self._folder)
 
     def discard(self, epoch: int) -> None:
@@ -106,9 +146,38 @@ class FileSink:
         if not self._staging.is_dir():
             return
         for path in self._staging.iterdir():
-            found = _STAGED.fullmatch(path.name)
-            if found and int(found[1]) <= epoch:
+            intent = path.name.removesuffix(_FRESH)
+            found = _STAGED.fullmatch(path.name) or _INTENT.fullmatch(intent)
+            if found and int(found["epoch"]) <= epoch:
                 path.unlink(missing_ok=True)
+
+    def _intent(self, epoch: int) -> Path:
+        return self._staging / f"commit-{epoch:010}-{self._run:010}-{self._owner}"
+
+    def _earlier_parts(self, epoch: int) -> list[Path]:
+        """What runs before this one have staged, up to an epoch."""
+        named = ((path, _STAGED.fullmatch(path.name)) for path in self._staging.iterdir())
+        return [
+            path
+            for path, name in named
+            if name and int(name["run"] or 0) < self._run and int(name["epoch"]) <= epoch
+        ]
+
+    def _earlier_intents(self, epoch: int) -> list[Path]:
+        """Intents for an epoch of runs before this one, or of a pipeline that it replaces."""
+        named = ((path, _INTENT.fullmatch(path.name)) for path in self._staging.iterdir())
+        return [
+            path
+            for path, name in named
+            if name
+            and int(name["epoch"]) == epoch
+            and (int(name["run"] or 0) < self._run or name["owner"] != self._owner)
+        ]
+
+    def _taken_over(self, epoch: int) -> Fenced:
+        return Fenced(
+            f"a later run has taken over the files of epoch {epoch} of sink {self._spec.table}"
+        )
 
     def _write(self, file: Any, columns: Sequence[pa.Array], kinds: np.ndarray) -> None:
         names, form = list(self._spec.names), self._spec.options["format"]
@@ -125,15 +194,14 @@ class FileSink:
             shown = kinds if form == "changelog-json" else None
             file.write(codec.encode_json_block(shown, columns))
 
-    def _record(
-        self, intent: Path, epoch: int, parts: Sequence[dict[str, Any]], stale: Sequence[str]
-    ) -> None:
+    def _record(self, epoch: int, parts: Sequence[dict[str, Any]], stale: Sequence[str]) -> None:
         """Replace the intent as a whole: what a dead attempt wrote into it is not lost half-way."""
+        intent = self._intent(epoch)
         found: dict[str, Any] = {"epoch": epoch}
         found["files"] = [{"name": part["final"], "rows": part["rows"]} for part in parts]
         if stale:
             found["removed"] = stale
-        fresh = intent.with_suffix(".new")
+        fresh = intent.with_suffix(_FRESH)
         with open(fresh, "wb") as file:
             file.write(orjson.dumps(found))
             file.flush()

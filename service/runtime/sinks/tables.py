@@ -122,7 +122,7 @@ def open_sink(writer: WriterSpec, number: int) -> FileSink | StagedSink | Databa
     spec = writer.sinks[number]
     match spec.connector:
         case "filesystem":
-            return FileSink(spec, writer.files_root)
+            return FileSink(spec, writer.files_root, writer.run, writer.pipeline_id)
         case "jdbc":
             return DatabaseSink(writer, spec)
         case "redis":

@@ -53,10 +53,17 @@ class Fuse:
         return call
 
 
-def make_sink(root: Path, types: tuple[str, ...] = ("STRING",), **options: str) -> FileSink:
+def make_sink(
+    root: Path,
+    types: tuple[str, ...] = ("STRING",),
+    run: int = 1,
+    owner: str = "9f3c-1",
+    **options: str,
+) -> FileSink:
     names = tuple(f"c{at}" for at in range(len(types)))
     options = {"path": "out", "format": "json", **options}
-    return FileSink(SinkSpec(3, "t", "filesystem", names, types, (), "append", options), str(root))
+    spec = SinkSpec(3, "t", "filesystem", names, types, (), "append", options)
+    return FileSink(spec, str(root), run, owner)
 
 
 def stage(sink: FileSink, attempt: str, count: int) -> list[dict[str, Any]]:
@@ -67,6 +74,11 @@ def stage(sink: FileSink, attempt: str, count: int) -> list[dict[str, Any]]:
     ]
 
 
+def commit(sink: FileSink, parts: list[dict[str, Any]]) -> None:
+    sink.prepare(EPOCH, parts)
+    sink.commit(EPOCH, parts)
+
+
 def commit_until(sink: FileSink, parts: list[dict[str, Any]], operations: int) -> bool:
     """Commit, but die at the operation of this number; whether it came to its end."""
     fuse = Fuse(operations)
@@ -75,7 +87,7 @@ def commit_until(sink: FileSink, parts: list[dict[str, Any]], operations: int) -
         patch.setattr(os, "fsync", fuse.guard(os.fsync))
         patch.setattr(Path, "unlink", fuse.guard(Path.unlink))
         try:
-            sink.commit(EPOCH, parts)
+            commit(sink, parts)
         except Death:
             return False
     return True
@@ -96,12 +108,13 @@ def test_the_last_attempt_alone_is_shown_whatever_died_before(tmp_path: Path) ->
     for number, (counts, deaths) in enumerate(attempts()):
         root = tmp_path / str(number)
         root.mkdir()
-        sink = make_sink(root)
-        for name, count, death in zip("ab", counts, deaths, strict=False):
+        for run, (name, count, death) in enumerate(zip("ab", counts, deaths, strict=False)):
+            sink = make_sink(root, run=run)
             commit_until(sink, stage(sink, name, count), death)
+        sink = make_sink(root, run=3)
         parts = stage(sink, "c", counts[-1])
 
-        sink.commit(EPOCH, parts)
+        commit(sink, parts)
 
         expected = {each["final"]: b'{"c0":"c"}\n' for each in parts}
         assert shown(root) == expected, (counts, deaths)
@@ -123,12 +136,45 @@ def test_a_commit_goes_on_from_where_it_died_and_may_be_called_again(
         parts = stage(sink, "a", count)
         commit_until(sink, parts, death)
 
-        sink.commit(EPOCH, parts)
+        commit(sink, parts)
         first = shown(root)
-        sink.commit(EPOCH, parts)
+        commit(sink, parts)
 
         assert first == shown(root) == {each["final"]: b'{"c0":"a"}\n' for each in parts}
         assert not list((root / "out").glob(".staging/*"))
+
+
+def test_what_a_version_without_runs_in_its_names_left_half_done_is_taken_over(
+    tmp_path: Path,
+) -> None:
+    staging = tmp_path / "out" / ".staging"
+    staging.mkdir(parents=True)
+    old = f"part-{EPOCH:010}-00000.jsonl"
+    (tmp_path / "out" / old).write_text("old")
+    (staging / f"{EPOCH:010}-00001-abc.jsonl").write_text("old")
+    (staging / f"commit-{EPOCH:010}").write_bytes(orjson.dumps({"files": [{"name": old}]}))
+    (staging / f"commit-{EPOCH:010}.new").write_bytes(b'{"half":')
+    sink = make_sink(tmp_path)
+    parts = stage(sink, "a", 1)
+
+    commit(sink, parts)
+    sink.discard(EPOCH)
+
+    assert shown(tmp_path) == {parts[0]["final"]: b'{"c0":"a"}\n'}
+    assert not list(staging.iterdir())
+
+
+@pytest.mark.parametrize("death", range(9))
+def test_a_restored_pipeline_takes_the_place_of_the_first_one(tmp_path: Path, death: int) -> None:
+    """Its runs are counted anew, so those of the first one may be later ones."""
+    first = make_sink(tmp_path, run=7)
+    commit_until(first, stage(first, "a", 2), death)
+    restored = make_sink(tmp_path, run=2, owner="77aa-2")
+    parts = stage(restored, "b", 1)
+
+    commit(restored, parts)
+
+    assert shown(tmp_path) == {parts[0]["final"]: b'{"c0":"b"}\n'}
 
 
 def test_a_part_that_is_nowhere_is_an_error(tmp_path: Path) -> None:
@@ -137,7 +183,7 @@ def test_a_part_that_is_nowhere_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "out/.staging" / parts[0]["staged"]).unlink()
 
     with pytest.raises(FileNotFoundError):
-        sink.commit(EPOCH, parts)
+        commit(sink, parts)
 
 
 CSV_VALUES: list[tuple[str, list[Any]]] = [
@@ -161,7 +207,7 @@ def test_a_csv_source_reads_what_a_csv_sink_wrote(
     options = {"format": "csv", "csv.field-delimiter": delimiter}
     sink = make_sink(tmp_path, types, **options)
     columns = [to_column(logical, values), pa.array([1, 2, 3], pa.int32())]
-    sink.commit(EPOCH, [sink.stage(EPOCH, 0, "a", columns, np.zeros(3, np.int8))])
+    commit(sink, [sink.stage(EPOCH, 0, "a", columns, np.zeros(3, np.int8))])
     physical = (("a", text), ("b", "INT"))
     source = CsvDecoder(
         SourceSpec("filesystem", "t", "p", "", ("a", "b"), types, physical, options)
@@ -177,6 +223,6 @@ def test_a_csv_source_reads_what_a_csv_sink_wrote(
 def test_bytes_are_written_as_base64(tmp_path: Path) -> None:
     sink = make_sink(tmp_path, ("BYTES",), format="csv")
     column = pa.array([b"abc", None], pa.binary())
-    sink.commit(EPOCH, [sink.stage(EPOCH, 0, "a", [column], np.zeros(2, np.int8))])
+    commit(sink, [sink.stage(EPOCH, 0, "a", [column], np.zeros(2, np.int8))])
 
     assert list(shown(tmp_path).values()) == [b'"YWJj"\n\n']

@@ -318,11 +318,11 @@ def test_files_of_each_format(
         [rows(0, [("+I", "a", 1)]), tick(1)],
     )
 
-    assert (tmp_path / f"out/part-0000000001-00000.{extension}").read_bytes() == expected
+    assert (tmp_path / f"out/part-0000000001-00000-0000000001.{extension}").read_bytes() == expected
     manifest = orjson.loads((tmp_path / "out/_committed-0000000001").read_bytes())
     assert manifest == {
         "epoch": 1,
-        "files": [{"name": f"part-0000000001-00000.{extension}", "rows": 1}],
+        "files": [{"name": f"part-0000000001-00000-0000000001.{extension}", "rows": 1}],
     }
 
 
@@ -331,7 +331,7 @@ def test_parquet_files(writer: WriterSpec, tmp_path: Path) -> None:
 
     run(spec, 1, [rows(0, [("+I", "a", 1), ("+I", None, None)]), tick(1)])
 
-    table = pq.read_table(tmp_path / "out/part-0000000001-00000.parquet")
+    table = pq.read_table(tmp_path / "out/part-0000000001-00000-0000000001.parquet")
     assert table.to_pylist() == [{"k": "a", "v": 1}, {"k": None, "v": None}]
 
 
@@ -357,9 +357,9 @@ def test_a_commit_that_died_halfway_is_made_again_with_other_files(
     assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
         ".staging",
         "_committed-0000000001",
-        "part-0000000001-00000.jsonl",
+        "part-0000000001-00000-0000000001.jsonl",
     ]
-    assert (tmp_path / "out/part-0000000001-00000.jsonl").read_bytes().count(b"\n") == 3
+    assert (tmp_path / "out/part-0000000001-00000-0000000001.jsonl").read_bytes().count(b"\n") == 3
 
 
 def _die(*_: object) -> None:
