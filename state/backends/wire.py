@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -14,6 +14,9 @@ Command = tuple[Any, ...]
 
 _TOGETHER = "*as one*"
 """Stands in the place of a name in what `as_one` makes."""
+_BYTES_ONLY: Final = {bytes}
+_LENGTHS: Final = [b"\r\n$%d\r\n" % each for each in range(1_024)]
+"""What stands before an argument of so many bytes, behind the one before it."""
 _MISSING_FUNCTION = "Function not found"
 
 
@@ -146,14 +149,25 @@ def _on_the_wire(commands: Sequence[Command]) -> Sequence[Command]:
 
 
 def _encoded(commands: Sequence[Command]) -> bytes:
-    """Commands as Redis reads them; where arguments are long, ten times as fast as the client."""
+    """Commands as Redis reads them; without a step of Python for each of many arguments."""
     parts: list[bytes] = []
     for command in commands:
-        parts.append(b"*%d\r\n" % len(command))
-        for argument in command:
-            text = argument if isinstance(argument, bytes) else str(argument).encode()
-            parts += (b"$%d\r\n" % len(text), text, b"\r\n")
+        texts = [_text(command[0]), *command[1:]]
+        if {*map(type, texts)} != _BYTES_ONLY:
+            texts = [*map(_text, texts)]
+        lengths = [*map(len, texts)]
+        pieces = [b""] * (2 * len(texts))
+        if max(lengths) < len(_LENGTHS):
+            pieces[0::2] = map(_LENGTHS.__getitem__, lengths)
+        else:
+            pieces[0::2] = [b"\r\n$%d\r\n" % each for each in lengths]
+        pieces[1::2] = texts
+        parts += (b"*%d" % len(texts), *pieces, b"\r\n")
     return b"".join(parts)
+
+
+def _text(argument: Any) -> bytes:
+    return argument if isinstance(argument, bytes) else str(argument).encode()
 
 
 def _reply(connection: Connection) -> Any:
