@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -16,6 +16,9 @@ _PIECE_BYTES = 64 * 1024
 """So much of a long request is sent before the rest of it is looked at."""
 _TOGETHER = "*as one*"
 """Stands in the place of a name in what `as_one` makes."""
+_BYTES_ONLY: Final = {bytes}
+_LENGTHS: Final = [b"\r\n$%d\r\n" % each for each in range(1_024)]
+"""What stands before an argument of so many bytes, behind the one before it."""
 _MISSING_FUNCTION = "Function not found"
 
 
@@ -153,22 +156,34 @@ def _on_the_wire(commands: Sequence[Command]) -> Sequence[Command]:
 
 
 def _encoded(commands: Sequence[Command]) -> Iterator[bytes]:
-    """Commands as Redis reads them; where arguments are long, ten times as fast as the client.
+    """Commands as Redis reads them; without a step of Python for each of many arguments.
 
     In pieces: Redis takes a long command in while the one behind it is still put together.
     """
     parts: list[bytes] = []
+    held = 0
     for command in commands:
-        parts.append(b"*%d\r\n" % len(command))
-        for argument in command:
-            text = argument if isinstance(argument, bytes) else str(argument).encode()
-            parts += (b"$%d\r\n" % len(text), text, b"\r\n")
-        # The last argument stands for all: counting each would cost more than it brings.
-        if len(text) * len(command) >= _PIECE_BYTES:
+        texts = [_text(command[0]), *command[1:]]
+        if {*map(type, texts)} != _BYTES_ONLY:
+            texts = [*map(_text, texts)]
+        lengths = [*map(len, texts)]
+        pieces = [b""] * (2 * len(texts))
+        if max(lengths) < len(_LENGTHS):
+            pieces[0::2] = map(_LENGTHS.__getitem__, lengths)
+        else:
+            pieces[0::2] = [b"\r\n$%d\r\n" % each for each in lengths]
+        pieces[1::2] = texts
+        parts += (b"*%d" % len(texts), *pieces, b"\r\n")
+        held += sum(lengths)
+        if held >= _PIECE_BYTES:
             yield b"".join(parts)
-            parts = []
+            parts, held = [], 0
     if parts:
         yield b"".join(parts)
+
+
+def _text(argument: Any) -> bytes:
+    return argument if isinstance(argument, bytes) else str(argument).encode()
 
 
 def _reply(connection: Connection) -> Any:

@@ -222,6 +222,9 @@ def judged_lines(
     Returns:
         As `StateHandle.judged`; None, too, for a spread collection and what is not as we write it.
 
+    Raises:
+        StateCorrupt: The header is none of ours.
+
     >>> text = shared_text(2, 7, 5, 1, [b"1", b"@6 2"])
     >>> judged_lines(text, b"\n", 6), judged_lines(text, b"\n", 4)
     ((2, None), (0, 5))
@@ -230,12 +233,12 @@ def judged_lines(
     if text.startswith(_PACKED):
         size = own_count = text.count(b"\n")
     else:
-        said = _said(text)
-        if said is None:
+        header = _shared_header_of(text)
+        if header is None or header.oldest_ms is None:
             return None
-        size, oldest_ms, own_count = said
-        if oldest_ms > expired_until_ms:
-            return 0, oldest_ms
+        size, oldest_ms, own_count = header[2:]
+        if header.oldest_ms > expired_until_ms:
+            return 0, header.oldest_ms
     heads = text.split(before_element + b"@")[1:] if own_count else ()
     if len(heads) != own_count:
         return None
@@ -276,29 +279,27 @@ def expired_lines(
     found: dict[bytes, bytes] = {}
     count = 0
     for key, text in zip(keys, texts, strict=True):
-        said = None if text is None else _said(text)
-        if text is None or said is None:
+        header = None if text is None else _shared_header_of(text)
+        if text is None or header is None:
             continue
-        size, oldest_ms, own_count = said
-        if not own_count and oldest_ms <= expired_until_ms and size <= elements_max:
+        _, _, size, oldest_ms, own_count = header
+        is_one_fate = oldest_ms is not None and oldest_ms <= expired_until_ms and not own_count
+        if is_one_fate and size <= elements_max:
             found[key] = text
             count += size
     return found, count
 
 
-def _said(text: bytes) -> tuple[int, int, int] | None:
-    """Size, oldest stamp and elements with one of their own, as a header of version 2 says.
+def _shared_header_of(text: bytes) -> Header | None:
+    """The header of a packed collection of version 2.
 
-    None where there is no such header, or other lines than it says.
+    None where the text is none, or has other lines than its header says.
     """
-    if not text.startswith(_PACKED_SHARED):
+    end = text.find(b"\n")
+    if end < 0 or not text.startswith(_PACKED_SHARED):
         return None
-    try:
-        _, _, size, _, oldest_ms, own_count = text[: text.find(b"\n")].split(b"\t")
-        said = int(size), int(oldest_ms), int(own_count)
-    except ValueError:
-        return None
-    return said if text.count(b"\n") == said[0] else None
+    header = _read_header(text[:end])
+    return header if text.count(b"\n") == header.size else None
 
 
 def _numbers(words: Sequence[bytes]) -> list[int | None]:
