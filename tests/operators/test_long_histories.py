@@ -166,3 +166,36 @@ def test_what_another_run_wrote_is_not_gone_on_from(redis_client: redis.Redis) -
     assert worker.statistics[-1]["orphans"] == 100
     assert worker.history((1,)) == [(number, 1, "a") for number in range(800, FIRST)]
     worker.close()
+
+
+@pytest.mark.parametrize("spec", [SPEC, BY_ID], ids=["whole row", "upsert key"])
+def test_several_histories_are_remembered_and_taken_to_their_ends(
+    redis_client: redis.Redis, spec: MaterializerSpec
+) -> None:
+    """Of keys together in an epoch; newest rows go first, below what is read of a history's end."""
+    knowing = MaterializerHarness.on_redis(spec, redis_client, pipeline="knowing")
+    asking = MaterializerHarness.on_redis(spec, redis_client, pipeline="asking")
+    keys = (1, 2, ELSEWHERE)
+
+    def of_keys(kind: RowKind, numbers: range) -> list[Change]:
+        return [Change(kind, (number, key, "a")) for number in numbers for key in keys]
+
+    epochs = [
+        of_keys(RowKind.INSERT, range(FIRST)),
+        of_keys(RowKind.DELETE, range(FIRST - 1, FIRST - 501, -1)),
+        of_keys(RowKind.INSERT, range(200, 700)),
+        # One that nobody knows yet; then one alone; then all of what is left.
+        [*of_keys(RowKind.DELETE, range(600)), Change(RowKind.INSERT, (0, 98, "a"))],
+        changes_of(RowKind.DELETE, range(900, 400, -1)),
+        of_keys(RowKind.DELETE, range(FIRST)),
+        of_keys(RowKind.DELETE, range(FIRST)),
+    ]
+    for changes in epochs:
+        asking.restart(spec)
+        assert knowing.run(changes) == asking.run(changes)
+        for key in keys:
+            assert knowing.history((key,)) == asking.history((key,))
+        assert stored(redis_client, "knowing") == stored(redis_client, "asking")
+    assert [each["round_trips"] for each in knowing.statistics[1:3]] == [4, 2]
+    knowing.close()
+    asking.close()
