@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 import redis
 
 from service.runtime.launcher import EmbeddedRedis, EmbeddedSpark
+from service.runtime.spark_configuration import SESSION_CONFIGURATION
 from tests.conftest import free_port
 from tests.integration.pipelines import Pipeline, PlanBuilder
 
@@ -75,8 +76,8 @@ def _session(remote: str) -> SparkSession:
         warnings.simplefilter("ignore", FutureWarning)
         from pyspark.sql.connect.session import SparkSession
     session = SparkSession.builder.remote(remote).create()
-    session.conf.set("spark.sql.artifact.isolation.enabled", "false")
-    session.conf.set("spark.sql.session.timeZone", "UTC")
+    for name, value in SESSION_CONFIGURATION.items():
+        session.conf.set(name, value)
     session.conf.set("spark.sql.shuffle.partitions", "2")
     return session
 

@@ -35,6 +35,7 @@ from service.runtime.errors import (
     WorkersDiffer,
 )
 from service.runtime.launcher import package_version
+from service.runtime.spark_configuration import SESSION_CONFIGURATION
 from service.runtime.spark_errors import QueryError, query_error, translated
 
 if TYPE_CHECKING:
@@ -56,12 +57,6 @@ _CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
-# First thing in a session: else each start of a query leaves a Python daemon behind.
-_SESSION_CONFIGURATION = {
-    "spark.sql.artifact.isolation.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
-}
-
 log = structlog.get_logger(__name__)
 
 
@@ -123,7 +118,7 @@ class SparkGateway:
     ) -> None:
         self._settings = settings
         self._store = store
-        self._configuration = dict(_SESSION_CONFIGURATION)
+        self._configuration = dict(SESSION_CONFIGURATION)
         if parallelism:
             self._configuration["spark.sql.shuffle.partitions"] = str(parallelism)
         self._session: _Session | None = None

@@ -144,6 +144,12 @@ class _Lowering:
         self._operators = {each.node_id: each for each in job.operators()}
         self._identities = identity_nodes(job.plan)
         self._event_time = event_times(job.plan, self._operators.values())
+        # Records of Kafka know no epoch, and all sources of one must say the same time.
+        self._leaves_time_to_spark = any(
+            node.view.table.options.get("connector") == "kafka"
+            for node in job.plan.nodes
+            if isinstance(node.view, TableScan)
+        )
 
     def run(self) -> LoweredPlan:
         outputs: list[DataFrame] = []
@@ -307,13 +313,14 @@ class _Lowering:
             rows_per_epoch_max=options.rows_per_epoch_max,
             fail_on_malformed=options.on_malformed == "fail",
         )
-        control = [KIND, ORDER, NOTE, *([TIME] if EPOCHS in spec.options else [])]
+        tells_time = EPOCHS in spec.options or not self._leaves_time_to_spark
+        control = [KIND, ORDER, NOTE, *([TIME] if tells_time else [])]
         schema = wire_struct([parse_type(each) for each in spec.types], control)
         if spec.connector == "kafka":
             return with_place(kafka_stream(self._spark, complete, schema), has_time=False)
         reader = self._spark.readStream.format(TailraceSource.name()).schema(schema)
         loaded = reader.option(SPEC_OPTION, complete.to_json()).load()
-        return with_place(loaded, has_time=TIME in control)
+        return with_place(loaded, has_time=tells_time)
 
     def _sink(self, node: ExecNode, sink: Sink) -> DataFrame:
         frame = constrained(self._input(node), node, sink)

@@ -24,6 +24,24 @@ SPEC_OPTION = "secret_spec"
 """The option in which our data sources get their specs. A spec holds the address of Redis and so
 its password: Spark shows no option in plans, logs and pages whose name is one of a secret."""
 REDACTED_NAMES = "(?i)secret|password|token|access[.]?key"
+SESSION_CONFIGURATION = {
+    # First thing in a session: else each start of a query leaves a Python daemon behind.
+    "spark.sql.artifact.isolation.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Exchanges are by key group into as many partitions as the plan says: nothing to adapt, and
+    # every stage of every epoch would be planned, and waited for, on its own.
+    "spark.sql.adaptive.enabled": "false",
+    # The two small files that an epoch leaves in the checkpoint: ten processes (`readlink`,
+    # `chmod`) were started for them. For streams of this session, on local disks: `fs.file.impl`
+    # for a whole server would break what asks Hadoop for its local file system.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing"
+        ".FileSystemBasedCheckpointFileManager"
+    ),
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+"""What every session sets before its first query."""
 _COMPILING = " ".join(
     f"-XX:Tier4{name}={calls}"
     for name, calls in {

@@ -93,8 +93,9 @@ def brought_together(frame: DataFrame, *, partitions: int) -> DataFrame:
 def with_place(frame: DataFrame, *, has_time: bool) -> DataFrame:
     """Complete a source's control columns: the epoch's time, and no place beside the order.
 
-    The time is Spark's batch timestamp, which is the same when the epoch runs again, unless the
-    source gives one of its own.
+    The time is that of the source's offset, or else Spark's batch timestamp. Both are the same when
+    the epoch runs again; but Spark puts its own into the code that it generates, as a constant, so
+    that this code is compiled anew in every epoch.
     """
     if not has_time:
         frame = frame.withColumn(TIME, F.unix_millis(F.current_timestamp()))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.runtime.launcher import EmbeddedSpark
+from service.runtime.spark_configuration import SESSION_CONFIGURATION
 from tests.conftest import free_port
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedS
 def spark(spark_server: EmbeddedSpark) -> Iterator[SparkSession]:
     """A session as the service makes them. Tests stop the queries that they start."""
     session = SparkSession.builder.remote(spark_server.remote).create()
-    # First thing in a session: else each query start leaves a Python daemon behind.
-    session.conf.set("spark.sql.artifact.isolation.enabled", "false")
+    for name, value in SESSION_CONFIGURATION.items():
+        session.conf.set(name, value)
     yield session
     session.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 import sqlite3
 from typing import TYPE_CHECKING, Any
@@ -389,6 +390,38 @@ def test_ticks_run_epochs_while_no_data_comes(
 
     assert all(each["rows_in"] == 0 and each["nodes"] == {} for each in records)
     assert not (tmp_path / "out").exists()
+
+
+def test_no_constant_of_an_epoch_is_in_the_code_that_spark_compiles(
+    spark: SparkSession,
+    redis_client: redis.Redis,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ltz = "TIMESTAMP_LTZ(3) NOT NULL"
+    timed = {"id": "INT NOT NULL", "at": ltz}
+    plan = PlanBuilder()
+    scan = plan.scan("s", INPUT, connector="filesystem", format="changelog-json", path="in")
+    now = call("PROCTIME", ltz, syntax="FUNCTION")
+    calc = plan.calc(timed, scan, [ref(0, "INT NOT NULL"), now])
+    plan.sink("snk", timed, calc, connector="print")
+    write_lines(tmp_path / "in/s.jsonl", [change("+I", id=1, k="a", v=1)])
+
+    with Pipeline(spark, redis_client, tmp_path, plan.document(), tick_interval_ms=300) as pipeline:
+        records = pipeline.wait(lambda each: len(each) >= 2)
+        pipeline.query.explain()
+        (_, row), *_ = pipeline.printed("snk")
+
+    assert [each["time_ms"] for each in records] == [
+        each["offsets"]["s"]["time"] for each in records
+    ]
+    shown = datetime.datetime.fromisoformat(row["at"])
+    assert shown.timestamp() * 1_000 == records[0]["time_ms"]
+    physical = capsys.readouterr().out
+    assert "Exchange" in physical or "Project" in physical, physical
+    # A timestamp in a plan is a literal, and literals are in the code that is made of it.
+    assert "unix_millis" not in physical
+    assert f"{records[-1]['time_ms'] // 1_000_000}" not in physical
 
 
 def test_time_from_the_lines_drives_ttl(

@@ -21,6 +21,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.connect import functions as sf
 
+from operators.wire import TIME
 from service.plan.rex import parse_rex
 from service.runtime.expressions import UnsupportedExpression, check, spark_type, to_column
 from state.types import LogicalType, TypeRoot, arrow_type, parse_type
@@ -228,7 +229,8 @@ def test_the_current_time_is_one_for_all_rows_and_in_milliseconds(spark: SparkSe
     columns = [to_column(parse_rex(rex, ""), [sf.lit(None)]) for rex in rexes]
     before = datetime.datetime.now(datetime.UTC)
 
-    found = spark.range(0, 4, 1, 2).select(*columns).toArrow()
+    timed = spark.range(0, 4, 1, 2).withColumn(TIME, sf.unix_millis(sf.current_timestamp()))
+    found = timed.select(*columns).toArrow()
 
     values = [set(found.column(number).to_pylist()) for number in range(len(rexes))]
     assert [len(value) for value in values] == [1] * len(rexes)

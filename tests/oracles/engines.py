@@ -11,6 +11,7 @@ from typing import Any, Self
 import redis
 
 from service.runtime.launcher import EmbeddedRedis, EmbeddedSpark
+from service.runtime.spark_configuration import SESSION_CONFIGURATION
 from tests.conftest import free_port
 
 
@@ -66,8 +67,8 @@ class Engines:
             self._stack.callback(self._spark.stop)
             self._spark.start().wait(300)
             self._session = SparkSession.builder.remote(self._spark.remote).create()
-            self._session.conf.set("spark.sql.artifact.isolation.enabled", "false")
-            self._session.conf.set("spark.sql.session.timeZone", "UTC")
+            for name, value in SESSION_CONFIGURATION.items():
+                self._session.conf.set(name, value)
             self._session.conf.set("spark.sql.shuffle.partitions", "2")
             self._stack.callback(self._session.stop)
         return self._session

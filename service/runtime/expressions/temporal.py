@@ -16,6 +16,7 @@ from pyspark.sql.connect import functions as sf
 
 from operators.expressions.families import check_times, is_date, is_instant
 from operators.expressions.time_units import MILLIS_PER_DAY, UNIT_MILLIS, WITHIN_MILLIS
+from operators.wire import TIME
 from service.runtime.expressions import instants, numbers
 from service.runtime.expressions.instants import floored, millis
 from service.runtime.expressions.integers import LONG, truncating_div
@@ -287,17 +288,17 @@ def reinterpret(site: Site) -> Column:
 
 
 def current(logical_root: TypeRoot) -> Callable[[Site], Column]:
-    """The builder of NOW, PROCTIME and the like: the time of the epoch, to the millisecond.
+    """The builder of NOW, PROCTIME and the like: the time of the row's epoch, to the millisecond.
 
-    Spark gives every row of a micro-batch the same time, and the same again when it is run again.
+    It is a column and not Spark's function, which is compiled anew in every micro-batch.
     """
 
     def build(_: Site) -> Column:
-        now = sf.current_timestamp()
+        now_ms = sf.col(TIME)
         if logical_root is TypeRoot.DATE:
-            return now.cast(instants.DATE)
+            return sf.timestamp_millis(now_ms).cast(instants.DATE)
         if logical_root is TypeRoot.BIGINT:
-            return truncating_div(millis(now), 1000)
-        return instants.from_millis(millis(now), LogicalType(logical_root, precision=3))
+            return truncating_div(now_ms, 1000)
+        return instants.from_millis(now_ms, LogicalType(logical_root, precision=3))
 
     return build

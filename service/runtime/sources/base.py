@@ -8,6 +8,8 @@ gets a pickled copy of the reader, so a reader keeps its connections out of its 
 Offsets are JSON objects. Spark records the end offset of an epoch before it runs, and runs the
 same epoch again after a crash: a cut must give the same rows, in the same order, whenever it is
 read. A tick number in each offset moves with the clock, so that epochs run while no data comes.
+An offset that has anything new has the time as well, where the schema asks for it: that is the
+epoch's time, and as the offset is recorded it is the same when the epoch runs again.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from operators.wire import (
     dead_letter_note,
     to_note,
 )
-from service.runtime.dataflow_errors import MalformedChange, SourceUnavailable
+from service.runtime.dataflow_errors import MalformedChange, SourceChanged, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -163,8 +165,19 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
         """The changes of a cut, the same ones each time."""
 
     def time_of(self, end: Offset) -> int | None:
-        """A processing time that the source itself sets for the epoch (a testing aid), or None."""
-        return None
+        """The processing time of an epoch that ends here; None where Spark tells it instead.
+
+        Raises:
+            SourceChanged: the epoch was planned by a version that left the time to Spark, and has
+                no tick either.
+        """
+        if not self._tells_time:
+            return None
+        # An epoch of an earlier version that was planned but not run: the time of its tick.
+        time_ms = int(end.get("time", end["tick"] * self.spec.tick_interval_ms))
+        if not time_ms:
+            raise SourceChanged(f"{self.spec.table}: an epoch was planned without a time")
+        return time_ms
 
     def is_last(self, end: Offset) -> bool:
         """Whether nothing comes after an epoch that ends here, ever."""
@@ -182,7 +195,10 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
         """See `DataSourceStreamReader`; the limit is kept unless Spark asks for all there is."""
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         with redis_errors():
-            return {**self.advance(start, rows_max), "tick": self._tick(start)}
+            end = {**self.advance(start, rows_max), "tick": self._tick(start)}
+        if end == {name: value for name, value in start.items() if name != "time"}:
+            return start  # the clock alone begins no epoch
+        return {**end, **self._time(start)}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """See `DataSourceStreamReader`."""
@@ -208,6 +224,17 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
     def _chunks(self, cut: Any) -> Iterator[Chunk]:
         with redis_errors():
             yield from self.read_cut(cut)
+
+    @property
+    def _tells_time(self) -> bool:
+        """Whether the epoch's time is a column of the source."""
+        return TIME in self.schema.names
+
+    def _time(self, start: Offset) -> Offset:
+        """The part of a new offset that says when it was made; time does not go back."""
+        if not self._tells_time:
+            return {}
+        return {"time": max(int(start.get("time", 0)), time.time_ns() // 1_000_000)}
 
     def _tick(self, start: Offset) -> int:
         interval = self.spec.tick_interval_ms

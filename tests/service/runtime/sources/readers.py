@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from operators.wire import DEAD_LETTER, KIND, NOTE, ORDER, TICK
+from operators.wire import DEAD_LETTER, KIND, NOTE, ORDER, TICK, TIME
 from service.runtime.sources.data_source import reader_class
 from service.runtime.sources.spec import SourceSpec
 from service.runtime.wire_columns import wire_struct
@@ -33,6 +33,8 @@ def make_reader(
     root: Path | str = "",
     columns: dict[str, str] | None = None,
     connector: str = "filesystem",
+    *,
+    tells_time: bool = False,
     **changes: Any,
 ) -> ChangeReader:
     """A reader of a table `t` of pipeline `p`; options are those of the table."""
@@ -50,8 +52,8 @@ def make_reader(
     }
     spec = SourceSpec.from_json(SourceSpec(**{**values, **changes}).to_json())
     control = [KIND, ORDER, NOTE]
-    if "testing.epochs" in spec.options:
-        control.append("_time")
+    if tells_time or "testing.epochs" in spec.options:
+        control.append(TIME)
     schema = wire_struct([parse_type(each) for each in spec.types], control)
     return reader_class(connector)(spec, schema)
 
@@ -98,8 +100,8 @@ def read_all(reader: ChangeReader, rows_max: int = 1_000_000) -> list[Epoch]:
 def _sort(epoch: Epoch, batch: pa.RecordBatch, found: list[Any]) -> None:
     for row in batch.to_pylist():
         values = tuple(value for name, value in row.items() if name[0] == "f")
-        if "_time" in row:
-            epoch.times.add(row["_time"])
+        if TIME in row:
+            epoch.times.add(row[TIME])
         match row[KIND]:
             case kind if kind < TICK:
                 found.append((row[ORDER], (kind, *values)))
