@@ -46,10 +46,10 @@ def epochs() -> Iterator[list[Change]]:
 
 
 def stored(client: redis.Redis, pipeline: str) -> dict[bytes, Any]:
-    """All structures of the histories, by name."""
+    """All structures of the histories, by key group and name."""
     found: dict[bytes, Any] = {}
     for key in client.scan_iter(f"tailrace:{{{pipeline}:*:history*"):
-        name = key.partition(b"}")[2]
+        name = key.partition(pipeline.encode())[2]
         is_hash = client.type(key) == b"hash"
         found[name] = client.hgetall(key) if is_hash else client.zrange(key, 0, -1, withscores=True)
     return found
