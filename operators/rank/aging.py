@@ -30,7 +30,7 @@ class AgingTopN(RetractTopN):
         at    change    rows kept     ranks counted   emitted without ranks
         0     +I a 9    a9            9               +I a
         6     +I b 5    a9 b5         9 5             +I b
-        12    +I c 7    c7 b5         9 7 5           -D b  +I c      (a is second to none yet)
+        12    +I c 7    c7 b5         9 7 5           -D b  +I c      (a keeps rank 1)
         13    -D a 9    c7 b5         7 5             an orphan; the sink keeps a
         13    +I d 8    d8 c7 b5      8 7 5           -D b  +I d      (the sink has no b)
 
