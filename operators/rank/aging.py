@@ -76,12 +76,12 @@ class AgingTopN(RetractTopN):
                 await self._take_back(change, row, end, counts)
             else:
                 await self._add(change, row, end, counts)
-        if counts.keys:
+        if counts.keys or not await self.rows.is_empty():
+            # None at all is a number, too: rows may be left that have no rank.
             await self._counted.update(counts.stored())
         else:
             await self._counted.clear()
-            if await self.rows.is_empty():
-                await self.end.clear()
+            await self.end.clear()
 
     async def _alive(self) -> Iterable[tuple[str, int]]:
         """What is counted of a partition that was not, yet: there was no TTL, or all expired."""
