@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from operators.testing.operator_harness import OperatorHarness
 from tests.operators.plan_cases import PlanCase, by_key
-
-pytest.importorskip("operators.expressions", reason="expressions are on another branch")
 
 
 def test_a_condition_emits_what_flink_did() -> None:

@@ -19,12 +19,18 @@ from sqlalchemy import exc
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from service.runtime.dataflow_errors import InvalidTableOption
+from service.runtime.sinks.database.catalog import (
+    confuses,
+    cuts_off,
+    deferrable_constraints,
+    resolves_conflicts,
+)
 from service.runtime.sinks.database.columns import bound_type, keeps
 from service.runtime.sinks.database.options import table_of
 from state.types import STRING_ROOTS, format_type, parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from sqlalchemy.sql.dml import Delete, Insert
 
@@ -32,6 +38,11 @@ if TYPE_CHECKING:
     from service.runtime.sinks.spec import SinkSpec
     from state.types import LogicalType
 
+_TELLS_APART: Mapping[Dialect, str] = {
+    "postgresql": "give columns of the key type text with a deterministic collation",
+    "mysql": "give columns of the key a collation that ends in _bin",
+    "sqlite": "give columns of the key and their unique index no collation",
+}
 _KEY = "key_{}"
 _COLUMN = "column_{}"
 
@@ -121,6 +132,12 @@ class Target:
             self._check_key(inspector)
         if self.dialect == "mysql":
             self._check_mysql(inspector, columns)
+        with inspector.engine.connect() as connection:
+            self._check_texts(connection)
+            if self.dialect == "sqlite" and (clause := resolves_conflicts(connection, self.table)):
+                raise InvalidTableOption(
+                    f"table {self.full_name} says {clause}, by which it would lose rows in silence"
+                )
 
     def _table(self) -> sa.Table:
         columns = (
@@ -154,6 +171,26 @@ class Target:
                 hint="docs/semantics.md lists the types that do",
             )
 
+    def _check_texts(self, connection: sa.Connection) -> None:
+        """See that texts are kept whole, and told apart in keys."""
+        at = (self.schema, self.table)
+        texts = [n for n, each in enumerate(self.types) if each.root in STRING_ROOTS]
+        for number in texts:
+            name = self.spec.names[number]
+            if self.dialect == "postgresql" and cuts_off(connection, *at, name):
+                raise InvalidTableOption(
+                    f'column "{name}" of table {self.full_name} is NAME, which keeps 63 bytes of a '
+                    "text in silence"
+                )
+            if not self.is_upsert or number not in self.spec.primary_key:
+                continue
+            if what := confuses(connection, self.dialect, *at, name):
+                raise InvalidTableOption(
+                    f'column "{name}" of table {self.full_name} has {what}, by which different '
+                    "keys are the same",
+                    hint=_TELLS_APART[self.dialect],
+                )
+
     def _makes_values(self, column: Mapping[str, Any], columns: Mapping[str, Any]) -> bool:
         """Whether NULL is stored as a number, or a time, that the database makes."""
         if self.dialect == "sqlite":
@@ -177,9 +214,20 @@ class Target:
     def _unique(self, inspector: sa.Inspector) -> set[frozenset[str]]:
         """The sets of columns of which no two rows may have the same."""
         at = (self.table, self.schema or None)
-        found = {frozenset(inspector.get_pk_constraint(*at)["constrained_columns"])}
-        found |= {frozenset(each["column_names"]) for each in inspector.get_unique_constraints(*at)}
+        later: Collection[str] = ()
+        if self.dialect == "postgresql":
+            with inspector.engine.connect() as connection:
+                later = deferrable_constraints(connection, self.schema, self.table)
+        primary = inspector.get_pk_constraint(*at)
+        found = {frozenset(() if primary["name"] in later else primary["constrained_columns"])}
+        found |= {
+            frozenset(each["column_names"])
+            for each in inspector.get_unique_constraints(*at)
+            if each["name"] not in later
+        }
         for index in inspector.get_indexes(*at):
+            if index["name"] in later:
+                continue
             options = index.get("dialect_options", {})
             # Of some rows only, or of the beginnings of texts only.
             is_partial = any(name.endswith(("_where", "_length")) for name in options)
@@ -214,28 +262,6 @@ class Target:
                     f'column "{name}" of table {self.full_name} is FLOAT, which MySQL finds no '
                     "row by"
                 )
-            if self.types[at].root in STRING_ROOTS:
-                self._check_collation(inspector, name)
-
-    def _check_collation(self, inspector: sa.Inspector, name: str) -> None:
-        known = sa.table(
-            "columns",
-            *map(sa.column, ("table_schema", "table_name", "column_name", "collation_name")),
-            schema="information_schema",
-        ).c
-        asked = sa.select(known.collation_name).where(
-            known.table_schema == self.schema,
-            known.table_name == self.table,
-            known.column_name == name,
-        )
-        with inspector.engine.connect() as connection:
-            found = str(connection.execute(asked).scalar_one_or_none())
-        if not found.endswith("_bin"):
-            raise InvalidTableOption(
-                f'column "{name}" of table {self.full_name} has collation {found}, by which '
-                "different keys are the same",
-                hint="give columns of the key a collation that ends in _bin",
-            )
 
 
 def _needs_a_value(column: Mapping[str, Any]) -> bool:

@@ -1,7 +1,8 @@
 """A database with tables of a test, a pipeline that writes them, and the ways it may die.
 
-Tests run on a SQLite file. Where `TEST_DATABASES` names others (addresses as in option `url`, with
-`user:password@` before the host, parted by blanks), they run on those as well; CI has none.
+Tests run on a SQLite file and on servers of their own (`servers`). Where `TEST_DATABASES` names
+others (addresses as in option `url`, with `user:password@` before the host, parted by blanks), they
+run on those as well.
 """
 
 from __future__ import annotations
@@ -38,9 +39,15 @@ if TYPE_CHECKING:
     from service.runtime.sinks.spec import Mode
 
 FILE = "jdbc:sqlite:db.sqlite"
-PLACES = [FILE, *os.environ.get("TEST_DATABASES", "").split()]
+MORE = os.environ.get("TEST_DATABASES", "").split()
 Change = tuple[Any, ...]
 """A kind, then the values of the columns."""
+
+
+def dialect_of(place: str) -> str:
+    """Of an address: sqlite, postgresql or mysql, which MariaDB's is, too."""
+    scheme = place.split(":")[1]
+    return "mysql" if scheme == "mariadb" else scheme
 
 
 class Database:

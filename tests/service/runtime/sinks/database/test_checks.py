@@ -46,10 +46,14 @@ def test_a_table_that_does_not_take_what_will_be_written(
     assert pipeline.database.fence(pipeline.id) == {}
 
 
+NUMBERED = {"sqlite": "k INTEGER PRIMARY KEY", "mysql": "k BIGINT AUTO_INCREMENT PRIMARY KEY"}
+"""Keys that make a number of NULL."""
+
+
+@pytest.mark.on(*NUMBERED)
 def test_a_key_that_makes_numbers_of_null_is_refused(pipeline: Pipeline) -> None:
-    if pipeline.database.dialect != "sqlite":
-        pytest.skip("how SQLite counts rows")
-    table = pipeline.database.table("t", "k INTEGER PRIMARY KEY, v INTEGER")
+    columns = f"{NUMBERED[pipeline.database.dialect]}, v INTEGER"
+    table = pipeline.database.table("t", columns)
     pipeline.sink(table, {"k": "BIGINT", "v": "INT"})
 
     with pytest.raises(InvalidTableOption, match=r'"k" of table .* makes a value of its own'):
@@ -109,9 +113,8 @@ def test_a_row_that_breaks_a_constraint_is_refused_without_its_values(pipeline: 
     assert pipeline.database.rows(table) == []
 
 
+@pytest.mark.on("postgresql", "mysql")  # SQLite keeps texts of any length
 def test_a_text_that_is_too_long_is_refused_aloud(pipeline: Pipeline) -> None:
-    if pipeline.database.dialect == "sqlite":
-        pytest.skip("SQLite keeps texts of any length")
     table = pipeline.database.table("t", "k VARCHAR(3)")
     pipeline.sink(table, {"k": "STRING"})
     pipeline.start()
@@ -169,9 +172,8 @@ def test_a_server_that_does_not_answer_is_unavailable_and_its_password_is_not_to
     assert "hunter-2" not in repr(pipeline.sinks)
 
 
+@pytest.mark.on("postgresql", "mysql")  # files have no users
 def test_a_wrong_password_is_not_told(database: Database, redis_client: redis.Redis) -> None:
-    if not database.address.host:
-        pytest.skip("files have no users")
     pipeline = Pipeline(database, redis_client)
     pipeline.sink("t", COLUMNS, password="hunter-2")
 
@@ -210,12 +212,11 @@ MYSQL_TABLES = [
 ]
 
 
+@pytest.mark.on("mysql")
 @pytest.mark.parametrize(("columns", "types", "words"), MYSQL_TABLES)
 def test_tables_in_which_mysql_would_take_rows_for_each_other(
     pipeline: Pipeline, columns: str, types: dict[str, str], words: str
 ) -> None:
-    if pipeline.database.dialect != "mysql":
-        pytest.skip("a matter of MySQL")
     shown = types if "v%" in types else COLUMNS | types
     pipeline.sink(pipeline.database.table("t", columns), shown, key=["k"])
 
@@ -223,9 +224,94 @@ def test_tables_in_which_mysql_would_take_rows_for_each_other(
         pipeline.start()
 
 
+IN_SQLITE = [
+    ("k TEXT COLLATE NOCASE PRIMARY KEY", "has a collation"),
+    ("k TEXT COLLATE RTRIM, UNIQUE (k)", "has a collation"),
+    ("k TEXT PRIMARY KEY ON CONFLICT REPLACE", "says ON CONFLICT REPLACE"),
+    ("k TEXT PRIMARY KEY, v TEXT UNIQUE on conflict ignore", "says ON CONFLICT IGNORE"),
+]
+IN_POSTGRESQL = [
+    ("k TEXT COLLATE loose PRIMARY KEY", "has collation loose"),
+    ("k citext PRIMARY KEY", "has type citext"),
+    ("k NAME PRIMARY KEY", "is NAME, which keeps 63 bytes"),
+    ("k TEXT PRIMARY KEY, v NAME", "is NAME, which keeps 63 bytes"),
+    ("k TEXT, UNIQUE (k) DEFERRABLE", "no primary key or unique index"),
+    ("k TEXT PRIMARY KEY DEFERRABLE", "no primary key or unique index"),
+]
+
+
+def texts_by_key(pipeline: Pipeline, columns: str) -> None:
+    """Give the pipeline a sink of texts, on a table with these columns."""
+    table = pipeline.database.table("t", columns)
+    types = {"k": "STRING NOT NULL"} | ({"v": "STRING"} if ", v " in columns else {})
+    pipeline.sink(table, types, key=["k"])
+
+
+@pytest.mark.on("sqlite")
+@pytest.mark.parametrize(("columns", "words"), IN_SQLITE)
+def test_tables_in_which_sqlite_would_lose_rows(
+    pipeline: Pipeline, columns: str, words: str
+) -> None:
+    texts_by_key(pipeline, columns)
+
+    with pytest.raises(InvalidTableOption, match=words):
+        pipeline.start()
+
+
+@pytest.mark.on("sqlite")
+@pytest.mark.parametrize(
+    ("of_column", "of_index", "words"),
+    [("NOCASE", "BINARY", "has a collation"), ("BINARY", "NOCASE", "has collation NOCASE")],
+)
+def test_an_index_of_sqlite_with_a_collation_of_its_own(
+    pipeline: Pipeline, of_column: str, of_index: str, words: str
+) -> None:
+    """Deletes go by the column's, upserts by the index's."""
+    texts_by_key(pipeline, f"k TEXT COLLATE {of_column}")
+    table = pipeline.sinks[0].options["table-name"]
+    pipeline.database.execute(f"CREATE UNIQUE INDEX {table}_k ON {table} (k COLLATE {of_index})")
+
+    with pytest.raises(InvalidTableOption, match=words):
+        pipeline.start()
+
+
+def loose_collation(database: Database) -> None:
+    """Make collation `loose` of PostgreSQL: without regard to case."""
+    database.execute(
+        "CREATE COLLATION IF NOT EXISTS loose "
+        "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+    )
+
+
+@pytest.mark.on("postgresql")
+@pytest.mark.parametrize(("columns", "words"), IN_POSTGRESQL)
+def test_tables_in_which_postgresql_would_lose_rows(
+    pipeline: Pipeline, columns: str, words: str
+) -> None:
+    loose_collation(pipeline.database)
+    pipeline.database.execute("CREATE EXTENSION IF NOT EXISTS citext")
+    texts_by_key(pipeline, columns)
+
+    with pytest.raises(InvalidTableOption, match=words):
+        pipeline.start()
+
+
+@pytest.mark.on("sqlite", "postgresql")
+def test_a_collation_of_a_column_that_is_no_key_does_not_matter(pipeline: Pipeline) -> None:
+    if pipeline.database.dialect == "postgresql":
+        loose_collation(pipeline.database)
+    collations = {"sqlite": ("BINARY", "NOCASE"), "postgresql": ('"C"', "loose")}
+    of_key, of_value = collations[pipeline.database.dialect]
+    texts_by_key(pipeline, f"k TEXT COLLATE {of_key} PRIMARY KEY, v TEXT COLLATE {of_value}")
+    pipeline.start()
+    pipeline.write(1, [("+I", "a", "x"), ("+I", "A", "X")])
+
+    table = pipeline.sinks[0].options["table-name"]
+    assert pipeline.database.rows(table) == [("A", "X"), ("a", "x")]
+
+
+@pytest.mark.on("mysql")
 def test_a_table_without_transactions_is_refused(pipeline: Pipeline) -> None:
-    if pipeline.database.dialect != "mysql":
-        pytest.skip("a matter of MySQL")
     table = pipeline.database.table("t", "k BIGINT PRIMARY KEY, v INTEGER")
     pipeline.database.execute(f"ALTER TABLE {table} ENGINE = MyISAM")
     pipeline.sink(table, COLUMNS, key=["k"])
@@ -234,10 +320,9 @@ def test_a_table_without_transactions_is_refused(pipeline: Pipeline) -> None:
         pipeline.start()
 
 
+@pytest.mark.on("postgresql")
 @pytest.mark.parametrize("more", ["GENERATED ALWAYS AS IDENTITY", "GENERATED ALWAYS AS (k) STORED"])
 def test_a_column_that_the_database_computes_is_refused(pipeline: Pipeline, more: str) -> None:
-    if pipeline.database.dialect != "postgresql":
-        pytest.skip("asked of PostgreSQL")
     table = pipeline.database.table("t", f"k BIGINT PRIMARY KEY, v INTEGER {more}")
     pipeline.sink(table, COLUMNS, key=["k"])
 
