@@ -117,7 +117,7 @@ class StateVersion(NamedTuple):
     """Which state of a key group is meant: equal versions have equal bytes."""
 
     place: Hashable
-    """The key group, and the server or process that has it."""
+    """The key group, and the database of a server, or the process, that has it."""
     run: int
     epoch: int
     """The last epoch that wrote there."""

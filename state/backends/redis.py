@@ -232,7 +232,7 @@ class _RedisTransaction(EpochTransaction):
         return self._version(key_group, self._stamp.epoch)
 
     def _version(self, key_group: int, epoch: int) -> StateVersion:
-        place = (self._transport.incarnation, self._prefixes[key_group])
+        place = (self._transport.place, self._prefixes[key_group])
         return StateVersion(place, self._stamp.run, epoch)
 
     def commit(self, writes: Mapping[int, Sequence[Write]]) -> None:

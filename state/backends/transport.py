@@ -115,6 +115,10 @@ class Transport(Protocol):
     def incarnation(self) -> str:
         """The server's run id; connects if there was no connection yet."""
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """What holds the keys: the server's run id, and the number of one of its databases."""
+
     def exchange(self, commands: Sequence[Command], *, is_repeatable: bool = False) -> list[Any]:
         """Send commands in one round trip and wait for all replies.
 
@@ -185,6 +189,11 @@ class RedisTransport:
         if self._expected is None:
             raise StateUnavailable("redis does not tell its run id")
         return self._expected
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The server's run id and the number of the database; raises as `incarnation`."""
+        return self.incarnation, int(self._pool.connection_kwargs.get("db") or 0)
 
     def exchange(self, commands: Sequence[Command], *, is_repeatable: bool = False) -> list[Any]:
         """Send commands in one round trip; see `Transport.exchange`."""

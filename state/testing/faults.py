@@ -197,6 +197,11 @@ class FaultyTransport:
         """The server's run id."""
         return self._inner.incarnation
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """The server's run id and the number of the database."""
+        return self._inner.place
+
     def exchange(self, commands: Sequence[Command], *, is_repeatable: bool = False) -> list[Any]:
         """Send commands; see `Transport.exchange`."""
         count = len(commands)

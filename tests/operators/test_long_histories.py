@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 
 from operators.changelog import Change, RowKind
 from operators.testing.harness import MaterializerHarness, Step
@@ -17,8 +18,6 @@ from state.multiset.strategy import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import redis
 
 SPEC = MaterializerSpec(
     INTEGERS.types, INTEGERS.names, key=(1,), upsert_key=None, strategy=Strategy.MAP
@@ -230,3 +229,25 @@ def test_with_a_time_to_live_the_index_is_read_and_how_long_it_is_remembered(
         assert stored(redis_client, "knowing") == stored(redis_client, "asking")
     knowing.close()
     asking.close()
+
+
+def test_equal_names_in_two_databases_of_a_server_are_two_histories(
+    redis_client: redis.Redis,
+) -> None:
+    """One operator of a worker may serve both, whose runs and epochs may be equal, too."""
+    port = redis_client.connection_pool.connection_kwargs["port"]
+    with redis.Redis(port=port, db=1) as second:
+        here = MaterializerHarness.on_redis(SPEC, redis_client)
+        there = MaterializerHarness.on_redis(SPEC, second)
+        assert here._run == there._run
+        here.run(changes_of(RowKind.INSERT, range(FIRST)))
+        there.run(changes_of(RowKind.INSERT, range(FIRST, 2 * FIRST)))
+        there._operator = here._operator
+
+        there.run(changes_of(RowKind.DELETE, range(FIRST, FIRST + 500)))
+
+        assert there.statistics[-1]["orphans"] == 0
+        assert there.history((1,)) == [(each, 1, "a") for each in range(FIRST + 500, 2 * FIRST)]
+        here.close()
+        there.close()
+        second.flushdb()
