@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from service.runtime.dataflow_errors import PathOutsideRoot, UnsupportedConnector
+from service.runtime.part_files import run_of, without_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,8 @@ def matching_files(root: str, text: str) -> list[tuple[str, int]]:
 
     Returns:
         Path relative to the root and size in bytes. Names that start with `.` or `_` are left out,
-        as Flink and Spark do, so that files still being written can hide.
+        as Flink and Spark do, so that files still being written can hide. Where two runs of a
+        pipeline wrote one part of an epoch, it is that of the later one.
     """
     base = Path(os.path.realpath(root))
     local = _local(text)
@@ -52,12 +54,33 @@ def matching_files(root: str, text: str) -> list[tuple[str, int]]:
         fixed = next(at for at, each in enumerate(local) if each in _WILD)
         path_below(root, os.path.dirname(local[:fixed]) or ".")
         starts = [Path(each) for each in glob.glob(str(base / local), recursive=True)]
-    found: dict[str, int] = {}
+    found: dict[str, tuple[int, str, int]] = {}
     for start in starts:
         for path in _visible_files(start):
-            real = path_below(root, str(path))
-            found[str(path.relative_to(base))] = real.stat().st_size
-    return sorted(found.items())
+            name, real = str(path.relative_to(base)), path_below(root, str(path))
+            try:
+                size = real.stat().st_size
+            except FileNotFoundError:
+                # A sink took it away meanwhile.
+                continue
+            part = without_run(name)
+            found[part] = max(found.get(part, (-1, "", 0)), (run_of(name), name, size))
+    return sorted((name, size) for _, name, size in found.values())
+
+
+def standing_in(root: str, text: str) -> str:
+    """The real path of a file, or of that of another run where one wrote the same part again.
+
+    Raises:
+        PathOutsideRoot: As `path_below`.
+    """
+    path = path_below(root, text)
+    if path.exists():
+        return str(path)
+    part = without_run(path.name)
+    named = (each.name for each in path.parent.glob(f"part-*{path.suffix}"))
+    name = max((each for each in named if without_run(each) == part), key=run_of, default=path.name)
+    return str(path_below(root, str(path.parent / name)))
 
 
 def _visible_files(start: Path) -> Iterator[Path]:

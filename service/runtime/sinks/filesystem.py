@@ -33,6 +33,7 @@ import pyarrow.parquet as pq
 
 from service.runtime.csv_dialect import CsvDialect
 from service.runtime.files import path_below
+from service.runtime.part_files import part_name
 from state.arrow_values import python_values
 from state.codec import RowCodec
 from state.errors import Fenced
@@ -89,7 +90,7 @@ class FileSink:
             self._write(file, columns, kinds)
             file.flush()
             os.fsync(file.fileno())
-        final = f"part-{epoch:010}-{partition:05}-{self._run:010}.{extension}"
+        final = part_name(epoch, partition, self._run, extension)
         return {"staged": staged.name, "final": final, "rows": len(kinds)}
 
     def prepare(self, epoch: int, parts: Sequence[dict[str, Any]]) -> None:

@@ -14,6 +14,7 @@ import orjson
 import redis
 
 from service.runtime.dataflow_errors import SourceChanged
+from service.runtime.part_files import without_run
 from state.backends.byte_client import byte_client
 
 if TYPE_CHECKING:
@@ -54,15 +55,18 @@ class FileLog:
         return self._files
 
     def size_of(self, path: str) -> int | None:
-        """The bytes of a file when it was discovered, or None if it was not yet."""
-        return self._sizes.get(path)
+        """The bytes of a file when it was discovered, or None if it was not yet.
+
+        A part that another run of a pipeline wrote again is no other file.
+        """
+        return self._sizes.get(without_run(path))
 
     def refresh(self) -> None:
         """Read what others have appended."""
         for entry in self._client.lrange(self._key, len(self._files), -1):
             found = LoggedFile(*orjson.loads(entry))
             self._files.append(found)
-            self._sizes[found.path] = found.size
+            self._sizes[without_run(found.path)] = found.size
 
     def append(self, files: Sequence[LoggedFile]) -> None:
         """Add newly discovered files, unless another reader of the table just did.

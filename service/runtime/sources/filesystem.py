@@ -5,7 +5,8 @@ files of lines, a row in Parquet. `_order` counts bytes (or rows) from the start
 all its files, so it is unique and does not depend on how an epoch is cut into tasks.
 
 A file ends where it ended when it was discovered, so that an epoch that runs again reads the same.
-One that grows after that fails the query: its tail is never left out without a word.
+One that grows after that fails the query: its tail is never left out without a word. A file of a
+sink that another run of its pipeline wrote again, under its own name, is the same file.
 
 Testing aid: with options `testing.time-field` = "t" and `testing.epochs` = "[[0, 1700000000000],
 [null, 1700000000000], [5, 1700000000005]]" the n-th epoch has the next lines whose field `t` is the
@@ -26,7 +27,7 @@ import orjson
 from service.plan.durations import parse_duration_ms
 from service.runtime.connections import redis_of
 from service.runtime.dataflow_errors import SourceChanged
-from service.runtime.files import matching_files, path_below
+from service.runtime.files import matching_files, path_below, standing_in
 from service.runtime.slot_keys import files_key
 from service.runtime.sources.base import ChangeReader, Chunk, Offset
 from service.runtime.sources.file_formats import FileCut, open_format
@@ -157,7 +158,7 @@ class FileReader(ChangeReader):
 
     def _path(self, file: LoggedFile) -> str:
         """The file's path, once it is certain that the file is long enough for a replay."""
-        path = self._absolute(file.path)
+        path = standing_in(self.spec.files_root, file.path)
         try:
             with open(path, "rb") as handle:
                 size = handle.seek(0, 2)

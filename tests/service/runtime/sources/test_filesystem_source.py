@@ -70,6 +70,34 @@ def test_new_files_are_picked_up_and_a_replay_reads_the_same(
     assert read_epoch(restarted, second_end, third_end).rows == [(0, 3, "k3")]
 
 
+@pytest.mark.parametrize(
+    "earlier", ["part-0000000007-00000-0000000001.jsonl", "part-0000000007-00000.jsonl"]
+)
+@pytest.mark.parametrize("are_both_there", [False, True], ids=["seen first", "seen together"])
+def test_an_epoch_that_another_run_of_its_pipeline_wrote_again_is_read_once(
+    redis_client: redis.Redis, tmp_path: Path, earlier: str, *, are_both_there: bool
+) -> None:
+    """Its driver died between showing the files and closing: the next run gives them its name."""
+    options = {**JSON, "source.monitor-interval": "0 ms"}
+    reader = make_reader(redis_client, tmp_path, options=options)
+    rows = line(1) + line(2)
+    write(tmp_path, f"in/{earlier}", rows)
+    if not are_both_there:
+        read_all(reader)
+    write(tmp_path, "in/part-0000000007-00000-0000000002.jsonl", rows)
+    first, *others = read_all(reader)
+    (tmp_path / "in" / earlier).unlink()
+    write(tmp_path, "in/part-0000000007-00001-0000000002.jsonl", line(3))
+    restarted = make_reader(redis_client, tmp_path, options=options)
+
+    again = read_epoch(restarted, restarted.initialOffset(), first.end)
+    whole = [row for each in read_all(restarted) for row in each.rows]
+
+    assert not others
+    assert first.rows == again.rows == [(0, 1, "k1"), (0, 2, "k2")]
+    assert whole == [*first.rows, (0, 3, "k3")]
+
+
 def test_each_shuffle_partition_gets_one_tick_and_the_first_one_a_note(
     redis_client: redis.Redis, tmp_path: Path
 ) -> None:
