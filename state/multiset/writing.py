@@ -145,13 +145,18 @@ class HistoryWriter:
         return self._writes
 
     def remember(self, transaction: EpochTransaction, memory: HistoryMemory) -> None:
-        """Remember what was written of long histories; once it is stored."""
+        """Remember what was written of long histories, and no other; once it is stored."""
         for key, writer in self._written.items():
             version = transaction.version_written(self._key_group(key))
             if version is None:
                 continue
             name = self._epoch.histories.keys[key]
             memory.keep(name, Remembered(version, writer.header, writer.index))
+        no_more = self.altered & self._was_spread & ~self._to_spread
+        for key in no_more.nonzero()[0].tolist():
+            version = transaction.version_written(self._key_group(key))
+            if version is not None:
+                memory.forget(version.place, self._epoch.histories.keys[key])
 
     def _puts(self) -> Puts:
         outcome, entries = self._epoch.outcome, self._epoch.histories.entries

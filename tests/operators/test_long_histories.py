@@ -251,3 +251,21 @@ def test_equal_names_in_two_databases_of_a_server_are_two_histories(
         here.close()
         there.close()
         second.flushdb()
+
+
+def test_what_is_long_no_more_is_forgotten(redis_client: redis.Redis) -> None:
+    """Else each epoch after it asks for an index that is gone."""
+    spec = replace(SPEC, strategy=Strategy.ADAPTIVE)
+    harness = MaterializerHarness.on_redis(spec, redis_client)
+    few = [Change(RowKind.INSERT, (number, 1, "a")) for number in range(8)]
+
+    for gone in (range(FIRST - 3), range(FIRST)):
+        harness.run(changes_of(RowKind.INSERT, range(FIRST)))
+        assert len(harness._operator._memory) == 1
+        harness.run(changes_of(RowKind.DELETE, gone))
+        assert len(harness._operator._memory) == 0
+        harness.run(few)
+        assert harness.statistics[-1]["round_trips"] == 2
+        harness.run([replace(each, kind=RowKind.DELETE) for each in few])
+        harness.run(changes_of(RowKind.DELETE, range(FIRST)))
+    harness.close()
