@@ -11,6 +11,8 @@ stored stays as it is.
     element without TTL    <json>
     element with TTL       @<ms> <json>         '@' cannot begin JSON
 
+A packed collection stores the stamp that elements share once (`state.primitives.layout`).
+
 What is hard is time. `now` is the epoch's, never a clock's, so that an epoch that runs again
 expires the same elements; in event time it is the watermark's or still the epoch's, as FLIP-25
 offers; and a downtime must be able to extend every life at once. `TtlClock` holds these times of

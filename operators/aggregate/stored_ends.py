@@ -53,7 +53,8 @@ class StoredEnd(StoredSequence):
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles of an epoch."""
         super().open(epoch)
-        self._times: MapHandle[Row, list[int]] = epoch.session.map(self._arrivals)
+        if self._keeps_times:
+            self._times: MapHandle[Row, list[int]] = epoch.session.map(self._arrivals)
 
     async def accumulate(self, own: Any, arguments: Row) -> Any:
         """One value more."""

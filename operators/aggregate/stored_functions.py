@@ -274,13 +274,13 @@ class StoredArrayAgg(StoredSequence):
     async def value(self, own: Any) -> Any:
         """All values, oldest first; null of none."""
         entries = await self._handle.entries()
-        if entries and self._state.ttl.is_enabled:
+        if self._state.ttl.is_enabled:
             await self._write_again(entries)
         return [each.row[0] for each in entries] or None
 
     async def _write_again(self, entries: Sequence[SequencedRow[Row]]) -> None:
         """Have all values live on from now, unless they do."""
-        if min(each.stamp_ms for each in entries) < self._now_ms:
+        if any(each.stamp_ms < self._now_ms for each in entries):
             await self._handle.clear()
             for each in entries:
                 await self._handle.append(each.row)

@@ -30,7 +30,7 @@ class AgingTopN(RetractTopN):
         at    change    rows kept     ranks counted   emitted without ranks
         0     +I a 9    a9            9               +I a
         6     +I b 5    a9 b5         9 5             +I b
-        12    +I c 7    c7 b5         9 7 5           -D b  +I c      (a is second to none yet)
+        12    +I c 7    c7 b5         9 7 5           -D b  +I c      (a keeps rank 1)
         13    -D a 9    c7 b5         7 5             an orphan; the sink keeps a
         13    +I d 8    d8 c7 b5      8 7 5           -D b  +I d      (the sink has no b)
 
@@ -76,12 +76,12 @@ class AgingTopN(RetractTopN):
                 await self._take_back(change, row, end, counts)
             else:
                 await self._add(change, row, end, counts)
-        if counts.keys:
+        if counts.keys or not await self.rows.is_empty():
+            # None at all is a number, too: rows may be left that have no rank.
             await self._counted.update(counts.stored())
         else:
             await self._counted.clear()
-            if await self.rows.is_empty():
-                await self.end.clear()
+            await self.end.clear()
 
     async def _alive(self) -> Iterable[tuple[str, int]]:
         """What is counted of a partition that was not, yet: there was no TTL, or all expired."""

@@ -33,7 +33,7 @@ from state.multiset.histories import (
 from state.multiset.matching import EntriesToMatch, groups_of_entries
 from state.multiset.memory import HistoryMemory
 from state.multiset.probing import EVER, SpreadHistory, SpreadProber
-from state.multiset.recalling import Recalled, recallable
+from state.multiset.recalling import Recalled, recallable, remembered_by_group
 from state.multiset.spread import EXPIRY, STATE
 from state.multiset.strategy import HistoryPolicy, Strategy
 from state.multiset.text import (
@@ -245,13 +245,13 @@ class HistoryLoader:
         """By key: how many buckets its index is likely to have, if its history is spread."""
         if not self._memory:
             return {}
-        guesses = {}
-        for key, name in enumerate(self._touched.keys):
-            written = self._transaction.version_written(self._key_group(key))
-            known = None if written is None else self._memory.recall(written.place, name)
-            if known is not None:
-                guesses[name] = known.header.buckets
-        return guesses
+        held = remembered_by_group(self._memory, self._transaction, self._touched)
+        groups = self._touched.key_groups.tolist()
+        return {
+            name: held[key_group][name].header.buckets
+            for name, key_group in zip(self._touched.keys, groups, strict=True)
+            if name in held[key_group]
+        }
 
     def _load_spread(
         self,

@@ -288,6 +288,8 @@ class SpreadProber:
         self._digest([*remembered])
         histories = []
         for key, each in remembered.items():
+            if each.index is None:
+                raise ValueError("a history without its index is not recalled")
             newest = distinct(block_of(each.index.numbers[-_WINDOW * BLOCK_ENTRIES :]))
             newest = newest[::-1][: self._window(key)]
             histories.append(self._history(key, each.header, each.index, newest))

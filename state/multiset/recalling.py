@@ -96,6 +96,17 @@ class Recalled:
         return place
 
 
+def remembered_by_group(
+    memory: HistoryMemory, transaction: EpochTransaction, touched: Touched
+) -> dict[int, Mapping[bytes, Remembered]]:
+    """What is remembered of the key groups of these keys, of whatever version."""
+    held: dict[int, Mapping[bytes, Remembered]] = {}
+    for key_group in np.unique(touched.key_groups).tolist():
+        written = transaction.version_written(key_group)
+        held[key_group] = {} if written is None else memory.of(written.place)
+    return held
+
+
 def recallable(
     memory: HistoryMemory, transaction: EpochTransaction, touched: Touched
 ) -> dict[int, Remembered]:
@@ -103,10 +114,11 @@ def recallable(
     found: dict[int, Remembered] = {}
     if len(memory) < len(touched.keys):
         return found
-    for key, name in enumerate(touched.keys):
-        written = transaction.version_written(int(touched.key_groups[key]))
-        known = None if written is None else memory.recall(written.place, name)
-        if written is None or known is None:
+    held = remembered_by_group(memory, transaction, touched)
+    for key, key_group in enumerate(touched.key_groups.tolist()):
+        known = held[key_group].get(touched.keys[key])
+        written = transaction.version_written(key_group)
+        if known is None or known.index is None or written is None:
             return {}
         if known.version != written._replace(epoch=written.epoch - 1):
             return {}

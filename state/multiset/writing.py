@@ -151,10 +151,7 @@ class HistoryWriter:
             if version is None:
                 continue
             name = self._epoch.histories.keys[key]
-            if writer.index is None:
-                memory.forget(version.place, name)
-            else:
-                memory.keep(name, Remembered(version, writer.header, writer.index))
+            memory.keep(name, Remembered(version, writer.header, writer.index))
 
     def _puts(self) -> Puts:
         outcome, entries = self._epoch.outcome, self._epoch.histories.entries

@@ -82,7 +82,6 @@ class KnownElements(Cell):
         """The same as a number, where there is one."""
         self._own_count = 0
         """How many elements have a stamp of their own, where one is shared."""
-        """Whether elements of other cells were put, which may be older than those of its own."""
         self._start: int | None = None
         """What `plain_start` gives; None before it was asked for."""
         self._jsons: Sequence[bytes] | None = None

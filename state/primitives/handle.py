@@ -371,10 +371,6 @@ class StateHandle(ABC, Generic[C]):
             self._plain_heads[head] = found
         return found
 
-    def is_usual(self, head: bytes) -> bool:
-        """Whether the first `STAMP_SIZE` bytes of an element are a stamp of the usual length."""
-        return self.is_plain_head(head) or is_usual_stamp(head)
-
     def live_jsons(self, texts: Collection[bytes]) -> Sequence[bytes] | None:
         """The JSON of stored elements that a read takes as they are.
 

@@ -25,6 +25,7 @@ from state.primitives.multiset_look import FEW_STAMPS, IndexedAt, Look
 from state.primitives.multiset_text import write_lines
 
 if TYPE_CHECKING:
+    from state.primitives.cells import MaybeKnown
     from state.primitives.multiset_history import Block
     from state.primitives.write_batch import WriteBatch
 
@@ -35,6 +36,17 @@ class MultisetCell(KnownHistory):
     """The history of one key."""
 
     __slots__ = ()
+
+    def may_be_due(self, until_ms: float) -> bool:
+        """Whether an entry may be expired, or is not known, where stamps up to a time are."""
+        if not self.is_complete:
+            return True
+        return self._floor_ms is not None and self._floor_ms <= until_ms
+
+    @property
+    def concerns_index(self) -> bool:
+        """Whether the expiry index may have to be told something."""
+        return self._is_changed or self._is_index_known or self.is_due
 
     async def sweep(self) -> None:
         """Remove what is expired: all of it, wherever it is.
@@ -77,6 +89,15 @@ class MultisetCell(KnownHistory):
         oldest = [ms for block in self.blocks.values() for ms, _ in block.values()]
         unseen_ms = None if self.is_complete else self._unseen_ms
         return min(oldest if unseen_ms is None else (*oldest, unseen_ms), default=None)
+
+    def index_scores(self) -> tuple[int | None, MaybeKnown]:
+        """The score that the expiry index is to have for the key, and what it has at most."""
+        indexed_ms, floor_ms = self.indexed_ms, self._floor_ms
+        if not self.size or not self.is_complete or floor_ms is None:
+            return super().index_scores()
+        # Whichever entry is the oldest: it may be no older than the index says.
+        is_told = isinstance(indexed_ms, int) and floor_ms >= indexed_ms
+        return (None, None) if is_told else super().index_scores()
 
     @property
     def _until_ms(self) -> int | None:

@@ -31,10 +31,11 @@ from state.primitives.multiset_look import FEW_STAMPS, Look
 from state.primitives.multiset_text import match_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from state.descriptors import MultisetDescriptor
     from state.primitives.session import StateSession
+    from state.primitives.write_batch import WriteBatch
 
 __all__ = [
     "Added",
@@ -105,6 +106,13 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
     def new_cell(self, key: bytes, key_group: int) -> MultisetCell:
         """A cell that knows nothing yet."""
         return MultisetCell(self, key, key_group)
+
+    def write_all(self, cells: Iterable[MultisetCell], batch: WriteBatch) -> None:
+        """Give what must be stored of all cells, and of the index: of most, nothing."""
+        for cell in cells:
+            cell.write(batch)
+            if self.may_have_stamps and cell.concerns_index:
+                cell.write_index(self.expiry, batch)
 
     async def append(self, row: T) -> Added:
         """Put a row at the end, even if an equal one is there."""
@@ -278,7 +286,7 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
         return cell
 
     async def _sweep(self, cell: MultisetCell) -> None:
-        if not self.rules.shows_expired:
+        if not self.rules.shows_expired and cell.may_be_due(self.expired_until_ms):
             await cell.sweep()
 
     async def _know(self, cell: MultisetCell, sequence: int) -> None:
@@ -307,11 +315,12 @@ class MultisetHandle(StateHandle[MultisetCell], Generic[T]):
         expired = []
         for sequence in sequences:
             stamp_ms, text = cell.entry(sequence)
-            if rules.is_expired(stamp_ms, session.clock):
+            if stamp_ms <= self.expired_until_ms:
                 expired.append(sequence)
             elif rules.refreshes_on_read:
                 refreshed_ms = rules.refreshed(stamp_ms, session.clock, session.event_ms)
                 if refreshed_ms is not None and refreshed_ms != stamp_ms:
                     cell.put(sequence, (refreshed_ms, text))
-        await cell.forget(expired)
-        await cell.settle()
+        if expired or not cell.is_complete:
+            await cell.forget(expired)
+            await cell.settle()

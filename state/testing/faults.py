@@ -113,7 +113,7 @@ class FaultPlan:
     @property
     def unspent(self) -> bool:
         """Whether something that was to happen has not happened."""
-        return bool(self._faults or self._visits or self._late)
+        return bool(self._faults or self._visits)
 
     @contextlib.contextmanager
     def resting(self) -> Iterator[None]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from operators.changelog import Change, RowKind
-from operators.testing.harness import MaterializerHarness
+from operators.testing.harness import MaterializerHarness, Step
 from operators.testing.strategies import INTEGERS
 from operators.upsert_materializer import MaterializerSpec
 from state.key_groups import key_group
+from state.multiset.memory import HistoryMemory, Remembered
 from state.multiset.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -46,13 +46,26 @@ def epochs() -> Iterator[list[Change]]:
 
 
 def stored(client: redis.Redis, pipeline: str) -> dict[bytes, Any]:
-    """All structures of the histories, by name."""
+    """All structures of the histories, by key group and name."""
     found: dict[bytes, Any] = {}
     for key in client.scan_iter(f"tailrace:{{{pipeline}:*:history*"):
-        name = key.partition(b"}")[2]
+        name = key.partition(pipeline.encode())[2]
         is_hash = client.type(key) == b"hash"
         found[name] = client.hgetall(key) if is_hash else client.zrange(key, 0, -1, withscores=True)
     return found
+
+
+def remembered(harness: MaterializerHarness) -> Remembered:
+    """What the operator remembers of the only history that it knows."""
+    ((_, known),) = harness._operator._memory._held.items()
+    (held,) = known.values()
+    return held
+
+
+def remind(harness: MaterializerHarness, held: Remembered) -> None:
+    """Make the operator remember this of the history of key 1, and nothing else."""
+    harness._operator._memory = HistoryMemory()
+    harness._operator._memory.keep(b"[1]", held)
 
 
 @pytest.mark.parametrize("spec", [SPEC, BY_ID], ids=["whole row", "upsert key"])
@@ -107,8 +120,7 @@ def test_a_guess_that_is_wrong_is_of_no_consequence(redis_client: redis.Redis) -
     asking = MaterializerHarness.on_redis(spec, redis_client, pipeline="asking")
     for harness in (guessing, asking):
         harness.run(changes_of(RowKind.INSERT, range(FIRST)))
-    guess = copy(guessing._operator._memory._held)
-    assert guess
+    guess = remembered(guessing)
 
     for changes in (
         changes_of(RowKind.DELETE, range(FIRST - 100)),
@@ -116,7 +128,7 @@ def test_a_guess_that_is_wrong_is_of_no_consequence(redis_client: redis.Redis) -
         changes_of(RowKind.DELETE, range(2 * FIRST)),
         changes_of(RowKind.INSERT, range(3 * FIRST)),
     ):
-        guessing._operator._memory._held = copy(guess)
+        remind(guessing, guess)
         asking.restart(spec)
         assert guessing.run(changes) == asking.run(changes)
         assert guessing.history((1,)) == asking.history((1,))
@@ -134,13 +146,12 @@ def test_what_is_remembered_is_given_up_where_something_else_is_stored(
     else:
         harness = MaterializerHarness.on_heap(SPEC)
     harness.run(changes_of(RowKind.INSERT, range(FIRST)))
-    held = dict(harness._operator._memory._held)
+    held = remembered(harness)
     harness.run(changes_of(RowKind.DELETE, range(300, 700)))
     # Another key group is written to; this one stays as it is.
     harness.run([Change(RowKind.INSERT, (1, ELSEWHERE, "a"))])
-    (known,) = held
-    claim = held[known].version._replace(epoch=held[known].version.epoch + 2)
-    harness._operator._memory._held = {known: replace(held[known], version=claim)}
+    claim = held.version._replace(epoch=held.version.epoch + 2)
+    remind(harness, replace(held, version=claim))
 
     harness.run(changes_of(RowKind.DELETE, range(600, 1_000)))
 
@@ -197,5 +208,25 @@ def test_several_histories_are_remembered_and_taken_to_their_ends(
             assert knowing.history((key,)) == asking.history((key,))
         assert stored(redis_client, "knowing") == stored(redis_client, "asking")
     assert [each["round_trips"] for each in knowing.statistics[1:3]] == [4, 2]
+    knowing.close()
+    asking.close()
+
+
+def test_with_a_time_to_live_the_index_is_read_and_how_long_it_is_remembered(
+    redis_client: redis.Redis,
+) -> None:
+    """What is past its time is told by stamps, which are read anyway; the guess saves a trip."""
+    spec = replace(SPEC, ttl_ms=10)
+    knowing = MaterializerHarness.on_redis(spec, redis_client, pipeline="knowing")
+    asking = MaterializerHarness.on_redis(spec, redis_client, pipeline="asking")
+    for number, changes in enumerate(epochs()):
+        asking.restart(spec)
+        now = Step(time_ms=4 * number)
+        assert knowing.run([now, *changes]) == asking.run([now, *changes])
+        knew, asked = knowing.statistics[-1], asking.statistics[-1]
+        assert knew["round_trips"] == asked["round_trips"] - (number > 0)
+        assert knew["reads"] == asked["reads"]
+        assert knowing.history((1,)) == asking.history((1,))
+        assert stored(redis_client, "knowing") == stored(redis_client, "asking")
     knowing.close()
     asking.close()
