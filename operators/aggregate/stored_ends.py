@@ -10,6 +10,9 @@ with a TTL it is kept when each value came:
     12   -x              x y                6             x   (that of 0, which has expired)
     12   -x              y                                y
 
+Those that came in one epoch are one run, `[time, count]`, and so are all that have expired: a value
+that comes again and again has as many runs as there are epochs in a TTL.
+
 Source: FirstValueWithRetractAggFunction and LastValueWithRetractAggFunction: what a TTL makes of
 their two maps, the orders of each value and the values of each order. There values that came in one
 millisecond, which changes of one key hardly do, expire together.
@@ -18,6 +21,7 @@ millisecond, which changes of one key hardly do, expire together.
 from __future__ import annotations
 
 from abc import abstractmethod
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from operators.aggregate.stored_functions import StoredSequence
@@ -25,11 +29,14 @@ from state.descriptors import JSON, MapDescriptor
 from state.primitives.multisets import NotFound, RemovedAll, RemovedLast
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from operators.aggregate.call import AggregateCall
     from operators.changelog import Row
     from operators.keyed import OpenEpoch
     from state.primitives.maps import MapHandle
     from state.primitives.multisets import Removal
+    from state.ttl import TtlConfig
 
 
 class StoredEnd(StoredSequence):
@@ -41,7 +48,7 @@ class StoredEnd(StoredSequence):
 
     def __init__(self, call: AggregateCall, name: str, past: dict[str, Any]) -> None:
         super().__init__(call, name, past)
-        self._arrivals: MapDescriptor[Row, list[int]] = MapDescriptor(
+        self._arrivals: MapDescriptor[Row, list[list[int]]] = MapDescriptor(
             name=f"{name}_times", key_codec=self._state.codec, codec=JSON, **past
         )
         self.descriptors = (self._state, self._arrivals)
@@ -54,14 +61,15 @@ class StoredEnd(StoredSequence):
         """Take the handles of an epoch."""
         super().open(epoch)
         if self._keeps_times:
-            self._times: MapHandle[Row, list[int]] = epoch.session.map(self._arrivals)
+            self._times: MapHandle[Row, list[list[int]]] = epoch.session.map(self._arrivals)
 
     async def accumulate(self, own: Any, arguments: Row) -> Any:
         """One value more."""
         value = arguments[:1]
         await self._handle.append(value)
         if self._keeps_times:
-            await self._times.put(value, [*(await self._times.get(value) or ()), self._now_ms])
+            runs = await self._times.get(value) or []
+            await self._times.put(value, with_arrival(runs, self._now_ms, self._state.ttl))
         return self._with(own, arguments[0])
 
     async def retract(self, own: Any, arguments: Row) -> Any:
@@ -88,16 +96,17 @@ class StoredEnd(StoredSequence):
 
     async def _is_of_expired(self, value: Row) -> bool:
         """Forget when the oldest of equal values came; whether that one has expired."""
-        times = await self._times.get(value)
-        if not times:
+        runs = await self._times.get(value)
+        if not runs:
             return False
-        oldest, *others = times
-        if others:
+        (oldest, count), *others = runs
+        if count > 1:
+            await self._times.put(value, [[oldest, count - 1], *others])
+        elif others:
             await self._times.put(value, others)
         else:
             await self._times.remove(value)
-        ttl = self._state.ttl
-        return ttl.is_enabled and oldest + ttl.ttl_ms <= self._now_ms
+        return _has_expired(oldest, self._now_ms, self._state.ttl)
 
     @abstractmethod
     def _with(self, own: Any, value: Any) -> Any:
@@ -127,3 +136,22 @@ class StoredLast(StoredEnd):
 
     async def _next(self, own: Any, removed: Removal[Row]) -> Any:
         return removed.now_last.row[0] if isinstance(removed, RemovedLast) else own
+
+
+def with_arrival(runs: Sequence[list[int]], now_ms: int, ttl: TtlConfig) -> list[list[int]]:
+    """The runs of a value that comes once more.
+
+    >>> from state.ttl import TtlConfig
+    >>> with_arrival([[0, 1], [2, 2], [9, 1]], 12, TtlConfig(ttl_ms=10))
+    [[2, 3], [9, 1], [12, 1]]
+    """
+    gone = list(takewhile(lambda run: _has_expired(run[0], now_ms, ttl), runs))
+    merged = [[gone[-1][0], sum(count for _, count in gone)]] if gone else []
+    found = [*merged, *runs[len(gone) :]]
+    if found and found[-1][0] == now_ms:
+        return [*found[:-1], [now_ms, found[-1][1] + 1]]
+    return [*found, [now_ms, 1]]
+
+
+def _has_expired(time_ms: int, now_ms: int, ttl: TtlConfig) -> bool:
+    return ttl.is_enabled and time_ms + ttl.ttl_ms <= now_ms

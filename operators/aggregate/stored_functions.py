@@ -5,7 +5,8 @@ sorted:
 
     function                      state          a change costs
     MIN, MAX (retraction)         sorted map     one entry; the next extreme is one range read
-    FIRST_VALUE, LAST_VALUE       multiset       one entry; what stands at the end is one read
+    FIRST_VALUE, LAST_VALUE       multiset       one entry; what stands at the end is one read;
+                                                 with a TTL the times of the value
     LISTAGG, ARRAY_AGG            multiset       one entry; the result needs all of them
     COLLECT                       map            one entry; the result needs all of them
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from operators.changelog import RowKind
 from operators.processing_time import blanked
@@ -40,7 +40,8 @@ class AgingTopN(RetractTopN):
                     the partition's last change
         state cost  that value is read and written once an epoch, and grows with the number of sort
                     keys; of the rows those are read that shift, and those with the sort key of a
-                    change, which are written
+                    change, which are written: each sort key once an epoch, but all of its rows. A
+                    LIMIT has one sort key
         time        none; TTL of a sort key's rows, from the last change of one
         unseen -D   an orphan; one of an expired row makes its sort key count one row less
 
@@ -67,7 +68,8 @@ class AgingTopN(RetractTopN):
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """Put rows into their places, or take them out, one after the other."""
         stored = await self._counted.value()
-        counts = _Counts(await self._alive() if stored is None else stored)
+        held = _Held(self)
+        counts = _Counts(await self._alive() if stored is None else stored, held)
         for change in changes:
             row = blanked(change.row, self._proctime)
             self.rows_codec.know(change)
@@ -76,6 +78,7 @@ class AgingTopN(RetractTopN):
                 await self._take_back(change, row, end, counts)
             else:
                 await self._add(change, row, end, counts)
+        await held.write()
         if counts.keys or not await self.rows.is_empty():
             # None at all is a number, too: rows may be left that have no rank.
             await self._counted.update(counts.stored())
@@ -89,7 +92,6 @@ class AgingTopN(RetractTopN):
         return [(_text(self.sort.codec.encode(key)), len(rows)) for key, rows in found]
 
     async def _add(self, change: InputChange, row: Row, end: int | None, counts: _Counts) -> None:
-        key = self.sort.of(row)
         text = _text(self.sort.text(row))
         counts.add(text)
         rank = counts.before(text, end) + counts.of(text)
@@ -103,28 +105,27 @@ class AgingTopN(RetractTopN):
                 if out is not None:
                     change.emit(RowKind.DELETE, out)
                 change.emit(RowKind.INSERT, row)
-        await self.rows.put(key, [*(await self.rows.values_at(key) or ()), row])
+        await counts.rows.add(text, row)
 
     async def _take_back(
         self, change: InputChange, row: Row, end: int | None, counts: _Counts
     ) -> None:
-        key = self.sort.of(row)
         text = _text(self.sort.text(row))
-        rows = await self.rows.values_at(key)
+        rows = await counts.rows.at(text)
         before = counts.before(text, end)
-        at = None if rows is None else self._place(rows, row)
+        at = None if rows is None else counts.rows.place(text, row)
         if rows is None or at is None:
             change.orphan()
             if rows is None and (end is None or before <= end):
                 counts.forget(text)
         else:
-            taken = rows.pop(at)
+            taken = counts.rows.take(text, at)
             rank = before + at + 1
             if counts.of(text) and (end is None or rank <= end):
                 await self._show_gone(change, taken, rank, rows[at:], text, end, counts)
         counts.remove(text)
         if rows is not None:
-            await self.rows.put(key, rows)
+            counts.rows.touch(text)
 
     async def _show_gone(
         self,
@@ -153,7 +154,7 @@ class AgingTopN(RetractTopN):
         """The rows behind a sort key, until there are so many; those that expired give way."""
         found: list[Row] = []
         while (count is None or known + len(found) < count) and (each := counts.behind(text)):
-            rows = await self._rows_at(each)
+            rows = await counts.rows.at(each)
             if rows is None:
                 counts.forget(each)
             else:
@@ -164,7 +165,7 @@ class AgingTopN(RetractTopN):
     async def _out(self, text: str, rank: int, end: int, counts: _Counts) -> Row | None:
         """The row that leaves the range when one comes to a rank; those that expired give way."""
         while rank <= end and (each := counts.behind(text)):
-            rows = await self._rows_at(each)
+            rows = await counts.rows.at(each)
             if rows is None:
                 counts.forget(each)
                 continue
@@ -184,7 +185,7 @@ class AgingTopN(RetractTopN):
         while each := counts.behind(text):
             behind = rank + counts.of(each)
             if behind > end:
-                rows = await self._rows_at(each)
+                rows = await counts.rows.at(each)
                 if rows is not None:
                     return _at(rows, end - rank)
                 counts.forget(each)
@@ -192,23 +193,71 @@ class AgingTopN(RetractTopN):
                 rank, text = behind, each
         return None
 
-    async def _rows_at(self, text: str) -> list[Row] | None:
-        return await self.rows.values_at(self.sort.codec.decode(text.encode("latin-1")))
 
-    def _place(self, rows: Sequence[Row], row: Row) -> int | None:
-        wanted = self.rows_codec.encode(row)
-        for at, each in enumerate(rows):
-            if self.rows_codec.encode(each) == wanted:
-                return at
-        return None
+class _Held:
+    """The rows of a partition while a bundle is processed: each sort key is read and written once.
+
+    A sort key may have all rows of a partition, as that of a LIMIT has.
+    """
+
+    __slots__ = ("_changed", "_operator", "_rows", "_texts")
+
+    def __init__(self, operator: AgingTopN) -> None:
+        self._operator = operator
+        self._rows: dict[str, list[Row]] = {}
+        self._texts: dict[str, list[bytes]] = {}
+        """Rows as they are compared, of sort keys of which one was looked for."""
+        self._changed: dict[str, None] = {}
+
+    async def at(self, key: str) -> list[Row] | None:
+        """The rows of a sort key; None where there are none."""
+        if key not in self._rows:
+            found = await self._operator.rows.values_at(self._sort_key(key))
+            self._rows[key] = list(found or ())
+        return self._rows[key] or None
+
+    async def add(self, key: str, row: Row) -> None:
+        """One row more."""
+        await self.at(key)
+        self._rows[key].append(row)
+        if key in self._texts:
+            self._texts[key].append(self._operator.rows_codec.encode(row))
+        self.touch(key)
+
+    def place(self, key: str, row: Row) -> int | None:
+        """Where the first equal row stands, of a sort key that was asked for."""
+        encode = self._operator.rows_codec.encode
+        if key not in self._texts:
+            self._texts[key] = [encode(each) for each in self._rows[key]]
+        texts, wanted = self._texts[key], encode(row)
+        return texts.index(wanted) if wanted in texts else None
+
+    def take(self, key: str, place: int) -> Row:
+        """One row less: that at a place."""
+        del self._texts[key][place]
+        return self._rows[key].pop(place)
+
+    def touch(self, key: str) -> None:
+        """Have the rows of a sort key live on from now."""
+        self._changed[key] = None
+
+    async def write(self) -> None:
+        """Keep what has changed."""
+        for key in self._changed:
+            await self._operator.rows.put(self._sort_key(key), self._rows[key])
+
+    def _sort_key(self, key: str) -> tuple[Any, ...]:
+        return self._operator.sort.codec.decode(key.encode("latin-1"))
 
 
 class _Counts:
     """How many rows of a partition have a rank, by sort key; a sort key is its ordered text."""
 
-    __slots__ = ("keys", "numbers")
+    __slots__ = ("keys", "numbers", "rows")
 
-    def __init__(self, stored: Iterable[tuple[str, int]]) -> None:
+    def __init__(self, stored: Iterable[tuple[str, int]], rows: _Held) -> None:
+        self.rows = rows
+        """Those that have not expired."""
         self.numbers: dict[str, int] = dict(stored)
         self.keys = list(self.numbers)
         """In order."""

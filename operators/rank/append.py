@@ -40,7 +40,8 @@ class AppendTopN(RankBuffer):
         state cost  the rows that are kept are read once an epoch (of more than 128: a count, and
                     the rows that shift); of those that came and are still kept at its end each is
                     written once, of those that gave way to them each removed (of more than 128, or
-                    with a TTL: one written and one removed for each change)
+                    with a TTL: one written and one removed for each change; with a TTL also the
+                    rows of the sort keys of these, once an epoch)
         time        none; TTL of a sort key's rows, from when one of them came or gave way
         unseen -D   any retraction: an orphan
 
@@ -64,37 +65,41 @@ class AppendTopN(RankBuffer):
 
     async def process(self, change: InputChange) -> None:
         """Put a row into its place, if that is in the range, and drop the one behind the range."""
+        await self._live_on(await self._put(change))
+
+    async def _put(self, change: InputChange) -> list[Row]:
+        """The same; gives rows whose sort keys live on from now: what came and what gave way."""
         if is_retraction(change):
-            return
+            return []
         row, key = change.row, self.sort.of(change.row)
         end = await self.end.of(row)
         rank = await self.rank_behind(key, end)
         if end is not None and rank > end:
-            return
+            return []
         self.rows_codec.know(change)
         is_full = await self.show(change, row, key, rank, end)
-        if self._ages:
-            await self.rows.put(key, [*(await self.rows.values_at(key) or ()), row])
-        else:
-            await self.rows.add(key, row)
-        if is_full:
-            await self._drop_last()
+        await self.rows.add(key, row)
+        gone = await self.rows.pop_last() if is_full else None
+        return [row] if gone is None else [row, gone]
 
-    async def _drop_last(self) -> None:
-        """Forget the last row; with a TTL the others of its sort key live on from now, too."""
-        last = await self.rows.last_entry() if self._ages else None
-        if last is None:
-            await self.rows.pop_last()
-        else:
-            key, (*rest, _) = last
-            await self.rows.put(key, rest)
+    async def _live_on(self, rows: Sequence[Row]) -> None:
+        """With a TTL all rows of a sort key live on with one; each key is written once."""
+        if not self._ages:
+            return
+        keys = {self.sort.text(row): self.sort.of(row) for row in rows}
+        for key in keys.values():
+            values = await self.rows.values_at(key)
+            if values is not None:
+                await self.rows.put(key, values)
 
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """As `process` of each; where the range is short its rows are in memory meanwhile."""
         end = self._known_end
         if end is None or len(changes) == 1:
+            touched: list[Row] = []
             for change in changes:
-                await self.process(change)
+                touched += await self._put(change)
+            await self._live_on(touched)
             return
         kept = _Kept(await self.rows.ordered_texts())
         for change in changes:

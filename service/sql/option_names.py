@@ -52,10 +52,27 @@ HONOURED: Final = frozenset(
         "table.plan.restore.catalog-objects",
     }
 )
-_AS_IT_IS: Final = {"execution.runtime-mode": "streaming"}
+_AS_IT_IS: Final = {
+    "execution.runtime-mode": "streaming",
+    "table.dml-sync": "false",
+    "table.exec.legacy-cast-behaviour": "disabled",
+    "table.optimizer.join-reorder-enabled": "false",
+    "table.sql-dialect": "default",
+}
 """What is so here anyway: the name, and the only value that it may have."""
-_NO_MATTER: Final = ("execution.checkpointing.", "execution.target", "execution.attached")
-"""Where and how Flink runs a job, which changes no row: an epoch closes by itself."""
+_NO_MATTER: Final = (
+    "execution.attached",
+    "execution.buffer-timeout",
+    "execution.checkpointing.",
+    "execution.target",
+    "pipeline.object-reuse",
+    "pipeline.operator-chaining",
+    "table.display.",
+    "table.exec.async-lookup.",
+    "table.exec.resource.default-parallelism",
+)
+"""Where, how fast and with how many tasks Flink runs a job, which changes no row: a setting says
+the parallelism, and an epoch closes by itself."""
 
 
 def check_option(name: str, value: str) -> None:

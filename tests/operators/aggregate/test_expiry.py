@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.aggregate.stored_ends import with_arrival
 from operators.changelog import RowKind
 from operators.testing.operator_harness import At, OperatorHarness, delete, insert
+from state.ttl import TtlConfig
 from tests.operators.aggregate.calls import call, spec
 
 if TYPE_CHECKING:
     from operators.changelog import Change
 
+TTL = TtlConfig(ttl_ms=10)
 ENDS = ("FIRST_VALUE", "LAST_VALUE")
 
 
@@ -62,6 +65,21 @@ def test_an_expired_value_is_taken_back_before_one_that_lives(function: str, end
 def test_a_first_value_that_has_expired_stays_until_it_is_taken_back() -> None:
     steps = [come("x"), At(6), come("y"), At(11), go("y"), come("z"), go("x"), go("z")]
     assert shown("FIRST_VALUE", steps[:-2]) == ["x"] * 4
+
+
+def test_times_of_a_value_that_comes_again_and_again_do_not_grow() -> None:
+    runs: list[list[int]] = []
+    for at in range(0, 900, 2):
+        runs = with_arrival(with_arrival(runs, at, TTL), at, TTL)
+    assert runs == [[888, 890], *([at, 2] for at in range(890, 900, 2))]
+
+
+def test_what_has_expired_is_taken_back_as_often_as_it_came() -> None:
+    """Three x are past their time at 16, and three are not: of six that go the last three count."""
+    steps = [come("x"), At(1), come("x"), At(5), come("x"), At(14), come("y")]
+    steps += [come("x"), come("x"), At(16), come("x")]
+    assert shown("LAST_VALUE", [*steps, *[go("x")] * 5])[-1] == "x"
+    assert shown("LAST_VALUE", [*steps, *[go("x")] * 6])[-1] == "y"
 
 
 def test_what_was_taken_back_too_often_may_be_the_extreme_when_it_comes() -> None:

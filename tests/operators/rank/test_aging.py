@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from operators.rank.aging import AgingTopN
 from operators.testing.operator_harness import At, OperatorHarness
+from state.primitives.sorted import SortedMapHandle
 from tests.operators.laws import emits_the_same_any_way
 from tests.operators.rank.ranks import changes, rank_spec
 from tests.operators.rank.test_laws import anything
@@ -120,3 +121,22 @@ def test_rows_that_came_without_a_ttl_are_counted_and_go_on_without_one() -> Non
         )
     )
     assert harness.stored_names() == set()
+
+
+def test_a_sort_key_is_written_once_an_epoch_however_many_of_its_rows_come_and_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As of a LIMIT, where all rows have one sort key."""
+    written = []
+    put = SortedMapHandle.put
+
+    async def noted(handle: Any, key: Any, values: Any) -> None:
+        written.append(len(values))
+        await put(handle, key, values)
+
+    monkeypatch.setattr(SortedMapHandle, "put", noted)
+    harness = OperatorHarness.on_heap(rank_spec(order=(), end=2, ttl_ms=(10,)))
+    come = [changes(f"+I {each} a 5")[0] for each in range(20)]
+    go = [changes(f"-D {each} a 5")[0] for each in range(15)]
+    harness.run([*come, At(5), *go, *changes("+I 20 a 5")])
+    assert written == [20, 6]

@@ -22,9 +22,13 @@ ROOT = Path(__file__).parents[3]
             "true",
             "is not honoured .did you mean table.exec.mini-batch.enabled",
         ),
-        ("table.optimizer.join-reorder-enabled", "true", "is not honoured"),
+        ("table.optimizer.join-reorder-enabled", "true", "can only be 'false'"),
         ("pipeline.max-parallelism", "8", "is not honoured"),
         ("execution.runtime-mode", "batch", "can only be 'streaming'"),
+        ("execution.savepoint.path", "/s", "is not honoured"),
+        ("table.dml-sync", "true", "can only be 'false'"),
+        ("table.exec.source.idle-timeout", "5 s", "is not honoured"),
+        ("table.sql-dialect", "hive", "can only be 'default'"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused_with_its_place(
@@ -39,6 +43,17 @@ def test_an_option_that_would_do_nothing_is_refused_with_its_place(
     [
         ("execution.runtime-mode", "STREAMING"),
         ("execution.checkpointing.interval", "10 s"),
+        ("execution.buffer-timeout.interval", "10 ms"),
+        ("parallelism.default", "4"),
+        ("pipeline.object-reuse", "true"),
+        ("pipeline.operator-chaining.enabled", "false"),
+        ("restart-strategy.type", "fixed-delay"),
+        ("sql-client.execution.result-mode", "tableau"),
+        ("table.dml-sync", "false"),
+        ("table.exec.async-lookup.buffer-capacity", "10"),
+        ("table.exec.resource.default-parallelism", "4"),
+        ("table.optimizer.join-reorder-enabled", "false"),
+        ("table.sql-dialect", "DEFAULT"),
         ("my.own", "x"),
     ],
 )

@@ -3,7 +3,8 @@
 Two rows have the same key with us only if every character is the same. Where a database holds more
 to be the same, an upsert of one key would replace the row of another one.
 
-    PostgreSQL   collations that are not deterministic, citext; name keeps 63 bytes of a text
+    PostgreSQL   collations that are not deterministic, on the column or on a unique index; citext;
+                 name keeps 63 bytes of a text
     MySQL        all collations but those that end in _bin
     SQLite       NOCASE, RTRIM, and collations of a program, on the column or on its unique index
 """
@@ -31,6 +32,20 @@ _OF_POSTGRESQL = sa.text(
      WHERE n.nspname = :schema AND r.relname = :table AND a.attname = :column
     """
 )
+# ON CONFLICT finds an index by its columns, whatever its collation is.
+_OF_POSTGRESQL_INDEX = sa.text(
+    """
+    SELECT c.collname
+      FROM pg_catalog.pg_index i
+      JOIN pg_catalog.pg_class r ON r.oid = i.indrelid
+      JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace
+     CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indcollation::oid[]) AS k(number, rule)
+      JOIN pg_catalog.pg_attribute a ON a.attrelid = r.oid AND a.attnum = k.number
+      JOIN pg_catalog.pg_collation c ON c.oid = k.rule
+     WHERE n.nspname = :schema AND r.relname = :table AND a.attname = :column
+       AND i.indisunique AND NOT c.collisdeterministic
+    """
+)
 _DEFERRABLE = sa.text(
     """
     SELECT k.conname
@@ -53,7 +68,9 @@ _OF_SQLITE_INDEX = sa.text(
      WHERE i."unique" AND x.key
     """
 )
-_OF_SQLITE_TABLE = sa.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :table")
+_OF_SQLITE_TABLE = sa.text(
+    "SELECT sql FROM sqlite_master WHERE type = 'table' AND lower(name) = lower(:table)"
+)
 _SILENT = re.compile(r"\bON\s+CONFLICT\s+(REPLACE|IGNORE)\b", re.IGNORECASE)
 _PAIRS = (("a", "A"), ("a", "a "))
 """Texts that NOCASE, and RTRIM, hold to be the same."""
@@ -80,7 +97,10 @@ def confuses(
     found = connection.execute(_OF_POSTGRESQL, at).one()
     if found.type == "citext":
         return "type citext"
-    return "" if found.tells_apart in (True, None) else f"collation {found.collation}"
+    if found.tells_apart is False:
+        return f"collation {found.collation}"
+    of_index = connection.execute(_OF_POSTGRESQL_INDEX, at).scalars().first()
+    return "" if of_index is None else f"collation {of_index}"
 
 
 def _confuses_in_sqlite(connection: sa.Connection, table: str, column: str) -> str:
@@ -106,7 +126,10 @@ def deferrable_constraints(connection: sa.Connection, schema: str, table: str) -
 
 
 def resolves_conflicts(connection: sa.Connection, table: str) -> str:
-    """What an SQLite table does with rows that break a constraint, if it is not an error."""
-    statement = connection.execute(_OF_SQLITE_TABLE, {"table": table}).scalar_one()
+    """What an SQLite table does with rows that break a constraint, if it is not an error.
+
+    A view has none.
+    """
+    statement = connection.execute(_OF_SQLITE_TABLE, {"table": table}).scalar_one_or_none()
     found = _SILENT.search(str(statement))
     return f"ON CONFLICT {found[1].upper()}" if found else ""

@@ -296,6 +296,66 @@ def test_tables_in_which_postgresql_would_lose_rows(
         pipeline.start()
 
 
+@pytest.mark.on("postgresql")
+def test_an_index_of_postgresql_with_a_collation_of_its_own(pipeline: Pipeline) -> None:
+    """ON CONFLICT finds an index whatever its collation is."""
+    loose_collation(pipeline.database)
+    texts_by_key(pipeline, "k TEXT, v TEXT")
+    table = pipeline.sinks[0].options["table-name"]
+    pipeline.database.execute(f"CREATE UNIQUE INDEX {table}_k ON {table} (k COLLATE loose)")
+
+    with pytest.raises(InvalidTableOption, match="has collation loose"):
+        pipeline.start()
+
+
+@pytest.mark.on("postgresql")
+def test_an_index_of_a_key_beside_an_expression_is_not_unique_by_the_key(
+    pipeline: Pipeline,
+) -> None:
+    texts_by_key(pipeline, "k TEXT, v TEXT")
+    table = pipeline.sinks[0].options["table-name"]
+    pipeline.database.execute(f"CREATE UNIQUE INDEX {table}_k ON {table} (k, lower(v))")
+
+    with pytest.raises(InvalidTableOption, match="no primary key or unique index"):
+        pipeline.start()
+
+
+@pytest.mark.on("sqlite")
+def test_an_upsert_into_a_table_of_sqlite_needs_its_name_as_it_is(pipeline: Pipeline) -> None:
+    table = pipeline.database.table("T", "k BIGINT PRIMARY KEY, v INTEGER")
+    pipeline.sink(table.swapcase(), COLUMNS, key=["k"])
+
+    with pytest.raises(InvalidTableOption, match="has no table"):
+        pipeline.start()
+
+
+@pytest.mark.on("sqlite")
+def test_a_table_of_sqlite_that_loses_rows_does_so_under_its_name_in_any_case(
+    pipeline: Pipeline,
+) -> None:
+    table = pipeline.database.table("T", "k BIGINT PRIMARY KEY ON CONFLICT REPLACE, v INTEGER")
+    pipeline.sink(table.swapcase(), COLUMNS)
+
+    with pytest.raises(InvalidTableOption, match="says ON CONFLICT REPLACE"):
+        pipeline.start()
+
+
+@pytest.mark.on("sqlite")
+def test_a_view_of_sqlite_takes_inserts_by_a_trigger(pipeline: Pipeline) -> None:
+    table = pipeline.database.table("t", "k BIGINT, v INTEGER")
+    pipeline.database.execute(f"CREATE VIEW {table}_v AS SELECT k, v FROM {table}")
+    pipeline.database.execute(
+        f"CREATE TRIGGER {table}_i INSTEAD OF INSERT ON {table}_v "
+        f"BEGIN INSERT INTO {table} VALUES (NEW.k, NEW.v); END"
+    )
+    pipeline.sink(f"{table}_v", COLUMNS)
+
+    pipeline.start()
+    pipeline.write(1, [("+I", 1, 2)])
+
+    assert pipeline.database.rows(table) == [(1, 2)]
+
+
 @pytest.mark.on("sqlite", "postgresql")
 def test_a_collation_of_a_column_that_is_no_key_does_not_matter(pipeline: Pipeline) -> None:
     if pipeline.database.dialect == "postgresql":
