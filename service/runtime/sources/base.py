@@ -196,8 +196,10 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         with redis_errors():
             end = {**self.advance(start, rows_max), "tick": self._tick(start)}
-        if end == {name: value for name, value in start.items() if name != "time"}:
+        is_new = end != {name: value for name, value in start.items() if name != "time"}
+        if "time" in start and not is_new:
             return start  # the clock alone begins no epoch
+        # The first offset has a time whatever is new: Spark runs an epoch up to it.
         return {**end, **self._time(start)}
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -65,6 +65,19 @@ def test_the_clock_alone_begins_no_epoch_and_a_tick_does(
     assert ticked["tick"] == first["tick"] + 1
 
 
+def test_the_first_offset_has_a_time_though_nothing_is_there(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    """Spark runs an epoch up to it, whatever it says."""
+    reader = make_reader(redis_client, tmp_path, options=JSON, tells_time=True)
+
+    first = reader.latestOffset(reader.initialOffset(), LIMIT)
+
+    assert first["tick"] == 0
+    assert read_epoch(reader, reader.initialOffset(), first).times == {first["time"]}
+    assert reader.latestOffset(first, LIMIT) == first
+
+
 def test_the_time_does_not_go_back_with_the_clock(
     redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
