@@ -8,7 +8,7 @@ PYTHON := .venv/bin/python
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
 
-setup: ## what a bare machine lacks: virtual environment, Java, Redis; safe to run again
+setup: ## what a bare machine lacks: virtual environment, Java, Redis, servers of the tests; safe to run again
 	@scripts/setup dev
 
 run: ## the main job: Redis, Spark Connect, the service and the demo on real data (ARGS="--year" for all of 2013)
