@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
 from state.backends.interface import HashGet
 from state.primitives.cells import UNKNOWN, Cell, Element
 from state.primitives.handle import StateHandle
+from state.primitives.many_values import ManyValues
 from state.ttl import STAMP_SIZE, stamp_of, stamped, unstamped
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         StateDescriptor,
         ValueDescriptor,
     )
+    from state.execution.requests import Request
     from state.primitives.cells import MaybeKnown, Unknown
     from state.primitives.session import StateSession
     from state.primitives.write_batch import WriteBatch
@@ -128,11 +130,16 @@ class FieldHandle(StateHandle[FieldCell]):
     def __init__(self, session: StateSession, descriptor: StateDescriptor) -> None:
         self._unjudged: list[tuple[Sequence[FieldCell], Sequence[bytes]]] = []
         """Cells that were loaded, and their texts, which were not looked at."""
+        self.many: ManyValues | None = None
+        """Keys that are read and written many at once, without cells."""
         super().__init__(session, descriptor)
 
     def new_cell(self, key: bytes, key_group: int) -> FieldCell:
-        """A cell that knows nothing yet."""
-        return FieldCell(self, key, key_group)
+        """A cell that knows nothing yet, or what was loaded of many keys at once."""
+        cell = FieldCell(self, key, key_group)
+        if self.many is not None:
+            self.many.hand_over(cell)
+        return cell
 
     def set_clock(self, clock: TtlClock) -> None:
         """Work out anew what accesses compare with and write; cells must be looked at again."""
@@ -141,9 +148,10 @@ class FieldHandle(StateHandle[FieldCell]):
             cell.judge_again()
 
     def close(self) -> None:
-        """Let go of all cells."""
+        """Let go of all cells, and of what has none."""
         super().close()
         self._unjudged = []
+        self.many = None
 
     def load_all(self, cells: Sequence[FieldCell], texts: Sequence[bytes | None]) -> None:
         """Load many cells, unless they are settled; they are judged when one of them is read."""
@@ -319,6 +327,20 @@ class ValueHandle(FieldHandle, Generic[T]):
         super().__init__(session, descriptor)
         self._codec = descriptor.codec
 
+    def loads_at_once(self, keys: Sequence[tuple[bytes, int]]) -> list[Request] | None:
+        """See `StateHandle.loads_at_once`; not where a rule of TTL may concern an element."""
+        has_rules = self.may_have_stamps or self.rules.enabled_ms is not None
+        if has_rules or self.accesses is not None or self.cells or self.many is not None:
+            return None
+        self.many = ManyValues(self.state, keys)
+        return self.many.loads()
+
+    def write_cleaned(self, batch: WriteBatch) -> None:
+        """See `StateHandle.write_cleaned`; and what was written without cells."""
+        super().write_cleaned(batch)
+        if self.many is not None:
+            self.many.write(batch)
+
     async def value(self) -> T | None:
         """The current value; None if there is none. Cost: one field, the first time."""
         # What is there already is answered without another coroutine.
@@ -340,12 +362,17 @@ class ValueHandle(FieldHandle, Generic[T]):
 
     def read_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """What `value` shows of many stored keys, as JSON; all of them are loaded. Cost: none."""
+        if self.many is not None and not self.cells:
+            return self.many.read(keys)
         cells = [self.cells[key] for key in keys]
         self._count(cells)
         return [each.plain or self._shown(each) for each in cells]
 
     def write_all_json(self, keys: Sequence[bytes], jsons: Iterable[bytes]) -> None:
         """As `update` of each of these stored keys, which are loaded. Cost: none."""
+        if self.many is not None and not self.cells:
+            self.many.put(keys, jsons)
+            return
         cells = [self.cells[key] for key in keys]
         self._count(cells)
         for cell, json in zip(cells, jsons, strict=True):
@@ -353,6 +380,9 @@ class ValueHandle(FieldHandle, Generic[T]):
 
     def clear_all(self, keys: Sequence[bytes]) -> None:
         """As `clear` of each of these stored keys, which are loaded. Cost: none."""
+        if self.many is not None and not self.cells:
+            self.many.put(keys, [None] * len(keys))
+            return
         cells = [self.cells[key] for key in keys]
         self._count(cells)
         for cell in cells:
