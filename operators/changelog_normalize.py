@@ -54,6 +54,7 @@ class ChangelogNormalize(KeyedOperator):
         state cost  one field read; one written if the row changed
         time        none; TTL of the row, from its last write
         bundle      the last change of a key counts alone
+        on columns  a whole epoch at once, but for keys with an orphan; not with a condition
         unseen -D   an orphan, unless the bundle itself put the row
 
     With a TTL an equal row is emitted all the same, so that it lives on downstream, too.

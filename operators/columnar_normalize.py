@@ -13,6 +13,7 @@ import numpy as np
 from operators.kept_rows import NO_ROW, KeptRows, Replacements, RowEmitter, last_places
 from operators.keyed_columns import DoneOnColumns
 from state.codec import CodecError
+from state.multiset.vectors import bytes_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,7 +92,7 @@ class NormalizeColumns:
         adds = _adds(changes)
         puts = (last >= 0) & adds[last]
         rows = changes.columns.take(changes.row_of[last[puts]])
-        texts = self._codec.encode_columns(rows).to_pylist()
+        texts = bytes_of(self._codec.encode_columns(rows))
         self._row.write_all_json(_chosen(changes.keys, puts), texts)
         self._row.clear_all(_chosen(changes.keys, (last >= 0) & ~puts))
 

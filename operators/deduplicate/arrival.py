@@ -35,6 +35,7 @@ class FirstRow(KeyedOperator):
         state cost  one field read; one written for the first row
         time        none; TTL from the first row: others do not prolong it, and after it the next
                     row is a first one again
+        on columns  a whole epoch at once, but for keys with a retraction
         unseen -D   any retraction: an orphan
 
     Source: Flink's ProcTimeDeduplicateKeepFirstRowFunction.
@@ -81,6 +82,7 @@ class LastRow(KeyedOperator):
         state cost  one field read, one written
         time        none; TTL of the row, from its arrival
         bundle      the last row of a key counts alone
+        on columns  a whole epoch at once, but for keys with a retraction
         unseen -D   any retraction: an orphan
 
     Source: Flink's ProcTimeDeduplicateKeepLastRowFunction and its mini-batch twin.

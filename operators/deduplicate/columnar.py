@@ -16,6 +16,7 @@ from operators.columnar import dense_numbers
 from operators.kept_rows import NO_ROW, KeptRows, Replacements, RowEmitter, last_places
 from operators.keyed_columns import DoneOnColumns
 from state.codec import CodecError
+from state.multiset.vectors import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
     Flags = NDArray[np.bool_]
 
-_TOLD: Final = {b',"+I"]', b',"+U"]'}
-"""How the text of a row ends that tells how it was emitted."""
+_INSERTED: Final = b',"+I"]'
+_TOLD: Final = {_INSERTED, b',"+U"]', None}
+"""How the text of a row ends that tells how it was emitted; where there is none, None."""
 _TOLD_SIZE: Final = 6
 _KINDS: Final = pa.array(["+I", "+U"])
 
@@ -109,10 +111,10 @@ class LastRowColumns:
     ) -> tuple[KeptRows, Flags] | None:
         """The rows, and by key whether the one that is kept was emitted as +I."""
         ends = [None if each is None else each[-_TOLD_SIZE:] for each in told]
-        if not _TOLD.issuperset({each for each in ends if each is not None}):
+        if not _TOLD.issuperset(ends):
             # The other path says what is wrong with it.
             return None
-        inserted = np.fromiter((each == b',"+I"]' for each in ends), np.bool_, held.size)
+        inserted = np.array([each == _INSERTED for each in ends], np.bool_)
         compared = inserted & self._passes_repeats
         wanted = held if self._emitter.update_before else compared
         texts = [each for each, is_it in zip(told, wanted, strict=True) if is_it and each]
@@ -154,7 +156,7 @@ class LastRowColumns:
         rows = changes.columns.take(changes.row_of[last[written]])
         texts = self._told.encode_columns([*rows, _KINDS.take(pa.array(is_update))])
         keys = [key for key, is_it in zip(changes.keys, written, strict=True) if is_it]
-        self._row.write_all_json(keys, texts.to_pylist())
+        self._row.write_all_json(keys, bytes_of(texts))
 
 
 class EventTimeColumns:
@@ -238,8 +240,8 @@ class EventTimeColumns:
         written = last >= 0
         rows = changes.columns.take(changes.row_of[last[written]])
         keys = [key for key, is_it in zip(changes.keys, written, strict=True) if is_it]
-        self._row.write_all_json(keys, self._codec.encode_columns(rows).to_pylist())
+        self._row.write_all_json(keys, bytes_of(self._codec.encode_columns(rows)))
 
 
 def _are_none(found: Sequence[bytes | None]) -> Flags:
-    return np.fromiter((each is None for each in found), np.bool_, len(found))
+    return np.array([each is None for each in found], np.bool_)

@@ -33,6 +33,8 @@ class EventTimeRow(KeyedOperator):
         time        event time of rows; no watermark; TTL of the row, from when it was shown
         bundle      each change is emitted, as versions of a temporal join need; with `compacts`
                     only what the bundle adds up to
+        on columns  a whole epoch at once, but for keys with a retraction, and where an event
+                    time is missing
         unseen -D   any retraction: an orphan
 
     Source: Flink's RowTimeDeduplicateFunction and its two mini-batch twins.

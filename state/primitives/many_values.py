@@ -10,6 +10,8 @@ processed one by one, gets a cell and is no more here.
 
 from __future__ import annotations
 
+from itertools import compress
+from operator import ne
 from typing import TYPE_CHECKING, Any
 
 from state.backends.interface import HashGet
@@ -84,19 +86,24 @@ class ManyValues:
 
     def write(self, batch: WriteBatch) -> None:
         """Give what differs from what is stored."""
-        stored, put, state = self._stored, self._put, self._state
-        if not put:
+        if not self._put:
             return
         for key_group, keys in self._groups.items():
             puts: list[bytes] = []
-            for key in keys:
-                if key not in put or (text := put[key]) == stored[key]:
-                    continue
+            for key, text in self._changed(keys):
                 if text is None:
-                    batch.delete(key_group, state, key)
+                    batch.delete(key_group, self._state, key)
                 else:
                     puts += (key, text)
-            batch.put_all(key_group, state, puts)
+            batch.put_all(key_group, self._state, puts)
+
+    def _changed(self, keys: Sequence[bytes]) -> Iterable[tuple[bytes, bytes | None]]:
+        """Those of the keys that are to hold something else, with what that is."""
+        put = self._put
+        mine = [key for key in keys if key in put]
+        texts = [*map(put.__getitem__, mine)]
+        stored = map(self._stored.__getitem__, mine)
+        return compress(zip(mine, texts, strict=True), map(ne, texts, stored))
 
 
 class _Loads:
