@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 NEVER: Final = 1 << 30
 """No epoch has so many changes."""
+AGE: Final = 1_577_836_800_000
+"""Stamps of our age have the usual length."""
 _COUNTS: Final = ("rows_in", "rows_out", "orphans", "keys", "expired")
 
 
@@ -49,7 +51,7 @@ def ran(
 @st.composite
 def epochs(draw: st.DrawFn, changes: st.SearchStrategy[Change]) -> list[Change | At]:
     """Changes in epochs, each of another time; they need not be well formed."""
-    found: list[Change | At] = []
+    found: list[Change | At] = [At(AGE)]
     for number, epoch in enumerate(draw(st.lists(st.lists(changes, max_size=12), max_size=4))):
-        found += [*epoch, At(3 * (number + 1))]
+        found += [*epoch, At(AGE + 3 * (number + 1))]
     return found
