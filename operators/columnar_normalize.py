@@ -6,11 +6,20 @@ with retractions of nothing are left to it.
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from operators.kept_rows import NO_ROW, KeptRows, Replacements, RowEmitter, last_places
+from operators.kept_rows import (
+    NO_ROW,
+    KeptRows,
+    Replacements,
+    RowEmitter,
+    are_there,
+    chosen,
+    last_places,
+)
 from operators.keyed_columns import DoneOnColumns
 from state.codec import CodecError
 from state.multiset.vectors import bytes_of
@@ -56,14 +65,13 @@ class NormalizeColumns:
             puts_itself = np.logical_or.reduceat(_adds(changes), changes.first)
             changes = changes.one_each(changes.last)
         texts = self._row.read_all(changes.keys)
-        held = np.fromiter((each is not None for each in texts), np.bool_, len(texts))
+        held = are_there(texts)
         missing = ~_adds(changes) & ~_has_row(changes, held)
         orphaned = np.logical_or.reduceat(missing, changes.first) & ~puts_itself
         left = every.rows_of(orphaned)
         if left.size:
-            kept_keys = ~orphaned
-            changes, held = changes.without(orphaned), held[kept_keys]
-            texts = [each for each, is_kept in zip(texts, kept_keys, strict=True) if is_kept]
+            changes, held = changes.without(orphaned), held[~orphaned]
+            texts = [*compress(texts, (~orphaned).tolist())]
         try:
             stored = self._codec.decode_columns([each for each in texts if each is not None])
         except CodecError:
@@ -93,8 +101,8 @@ class NormalizeColumns:
         puts = (last >= 0) & adds[last]
         rows = changes.columns.take(changes.row_of[last[puts]])
         texts = bytes_of(self._codec.encode_columns(rows))
-        self._row.write_all_json(_chosen(changes.keys, puts), texts)
-        self._row.clear_all(_chosen(changes.keys, (last >= 0) & ~puts))
+        self._row.write_all_json(chosen(changes.keys, puts), texts)
+        self._row.clear_all(chosen(changes.keys, (last >= 0) & ~puts))
 
 
 def _adds(changes: KeyedColumns) -> Flags:
@@ -109,7 +117,3 @@ def _has_row(changes: KeyedColumns, held: Flags) -> Flags:
     has_row[1:] = _adds(changes)[:-1]
     has_row[changes.first] = held
     return has_row
-
-
-def _chosen(keys: list[bytes], flags: Flags) -> list[bytes]:
-    return [key for key, is_it in zip(keys, flags, strict=True) if is_it]

@@ -15,6 +15,7 @@ compared; then all are read in one go.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -141,8 +142,18 @@ class RowEmitter:
         )
 
 
-def last_places(changes: KeyedColumns, chosen: Flags) -> Integers:
-    """By key: the last of the places that are chosen, or -1."""
-    places = np.where(chosen, np.arange(chosen.size), -1)
+def are_there(found: Sequence[object]) -> Flags:
+    """Whether each is something."""
+    return np.array([each is not None for each in found], np.bool_)
+
+
+def chosen(keys: Sequence[bytes], flags: Flags) -> list[bytes]:
+    """Those of the keys whose flag is set."""
+    return [*compress(keys, flags.tolist())]
+
+
+def last_places(changes: KeyedColumns, wanted: Flags) -> Integers:
+    """By key: the last of the places that are wanted, or -1."""
+    places = np.where(wanted, np.arange(wanted.size), -1)
     last: Integers = np.maximum.reduceat(places, changes.first)
     return last

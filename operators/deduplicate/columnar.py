@@ -13,10 +13,19 @@ import pyarrow as pa
 
 from operators.changelog import RowKind
 from operators.columnar import dense_numbers
-from operators.kept_rows import NO_ROW, KeptRows, Replacements, RowEmitter, last_places
+from operators.kept_rows import (
+    NO_ROW,
+    KeptRows,
+    Replacements,
+    RowEmitter,
+    are_there,
+    chosen,
+    last_places,
+)
 from operators.keyed_columns import DoneOnColumns
 from state.codec import CodecError
 from state.multiset.vectors import bytes_of
+from state.types import arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,9 +63,9 @@ class FirstRowColumns:
         changes, left = changes.growing()
         emits = np.zeros(changes.row_of.size, np.bool_)
         if changes.keys:
-            seen = self._seen.read_all(changes.keys)
-            new = [key for key, each in zip(changes.keys, seen, strict=True) if each is None]
-            emits[changes.first] = _are_none(seen)
+            are_new = ~are_there(self._seen.read_all(changes.keys))
+            emits[changes.first] = are_new
+            new = chosen(changes.keys, are_new)
             self._seen.write_all_json(new, [b"true"] * len(new))
         before = np.full(emits.size, NO_ROW)
         replacements = Replacements(emits, before, changes.row_of)
@@ -97,7 +106,7 @@ class LastRowColumns:
             columns, replacements = changes.columns, Replacements(every, before, changes.row_of)
         else:
             told = self._row.read_all(changes.keys)
-            held = ~_are_none(told)
+            held = are_there(told)
             found = self._kept(changes, told, held)
             if found is None:
                 return None
@@ -155,7 +164,7 @@ class LastRowColumns:
         is_update = (held | (last > changes.first))[written].astype(np.int64)
         rows = changes.columns.take(changes.row_of[last[written]])
         texts = self._told.encode_columns([*rows, _KINDS.take(pa.array(is_update))])
-        keys = [key for key, is_it in zip(changes.keys, written, strict=True) if is_it]
+        keys = chosen(changes.keys, written)
         self._row.write_all_json(keys, bytes_of(texts))
 
 
@@ -165,6 +174,7 @@ class EventTimeColumns:
     def __init__(self, spec: DeduplicateSpec, rowtime: int) -> None:
         self._codec = spec.inputs[0].codec()
         self._rowtime = rowtime
+        self._time = arrow_type(spec.inputs[0].types[rowtime])
         self._keeps_last = spec.keeps_last
         self._compacts = spec.bundles and spec.compacts
         tells_inserts = spec.update_before or spec.tells_inserts
@@ -191,7 +201,7 @@ class EventTimeColumns:
                 shows = self._shows(changes, none)
                 changes = changes.one_each(last_places(changes, shows))
             texts = self._row.read_all(changes.keys)
-            held = ~_are_none(texts)
+            held = are_there(texts)
             try:
                 stored = self._codec.decode_columns([each for each in texts if each is not None])
             except CodecError:
@@ -205,7 +215,8 @@ class EventTimeColumns:
 
     def _shows(self, changes: KeyedColumns, kept: KeptRows) -> Flags:
         """By place: whether the row takes the place of the one that is shown before it."""
-        times = kept.columns.arrays[self._rowtime].view(pa.int64()).to_numpy() // 1000
+        times_us = kept.columns.arrays[self._rowtime].cast(self._time).view(pa.int64())
+        times = times_us.to_numpy() // 1000
         codes = dense_numbers(times, None)
         ranks = codes.values if self._keeps_last else codes.bound - 1 - codes.values
         # Later keys are above all of those before them; a key without a row begins with 0.
@@ -239,9 +250,5 @@ class EventTimeColumns:
         last = last_places(changes, shows)
         written = last >= 0
         rows = changes.columns.take(changes.row_of[last[written]])
-        keys = [key for key, is_it in zip(changes.keys, written, strict=True) if is_it]
+        keys = chosen(changes.keys, written)
         self._row.write_all_json(keys, bytes_of(self._codec.encode_columns(rows)))
-
-
-def _are_none(found: Sequence[bytes | None]) -> Flags:
-    return np.array([each is None for each in found], np.bool_)

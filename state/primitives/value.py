@@ -160,6 +160,12 @@ class FieldHandle(StateHandle[FieldCell]):
                     self.cell_of(key, key_group)
         return super().unknown(key_group, asked)
 
+    def write_cleaned(self, batch: WriteBatch) -> None:
+        """See `StateHandle.write_cleaned`; and what was written without cells."""
+        super().write_cleaned(batch)
+        if self.many is not None:
+            self.many.write(batch)
+
     def close(self) -> None:
         """Let go of all cells, and of what has none."""
         super().close()
@@ -354,12 +360,6 @@ class ValueHandle(FieldHandle, Generic[T]):
         if self.may_have_stamps:
             return self.has_usual_stamps and not self.rules.refreshes_on_read
         return self.rules.enabled_ms is None
-
-    def write_cleaned(self, batch: WriteBatch) -> None:
-        """See `StateHandle.write_cleaned`; and what was written without cells."""
-        super().write_cleaned(batch)
-        if self.many is not None:
-            self.many.write(batch)
 
     async def value(self) -> T | None:
         """The current value; None if there is none. Cost: one field, the first time."""
