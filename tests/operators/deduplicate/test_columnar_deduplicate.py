@@ -23,8 +23,9 @@ from operators.testing.operator_harness import (
 )
 from state.backends.heap import HeapBackend
 from state.errors import OperatorFailed, StateCorrupt
+from state.primitives.session import StateSession
 from state.types import parse_type
-from tests.operators.columnar_paths import NEVER, epochs, ran
+from tests.operators.columnar_paths import AGE, NEVER, epochs, ran
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
 NAMES = ("k", "v", "d", "n", "ts", "came")
@@ -161,3 +162,24 @@ def test_where_every_key_has_a_retraction_nothing_is_done_on_columns(bundles: bo
     row = row_of("a", 1, 0)
     harness = OperatorHarness.on_heap(spec(keeps_last=True, bundles=bundles))
     assert harness.run([insert(*row), delete(*row)]) == [insert(*row)]
+
+
+@pytest.mark.parametrize("ttl_ms", [(), (5,)])
+def test_attempts_write_the_same_bytes_in_whatever_order_rows_arrive(
+    monkeypatch: pytest.MonkeyPatch, ttl_ms: tuple[int, ...]
+) -> None:
+    told: list[str] = []
+    writes = StateSession.writes
+
+    def telling(session: StateSession) -> Any:
+        found = writes(session)
+        told.append(repr(found))
+        return found
+
+    monkeypatch.setattr(StateSession, "writes", telling)
+    epochs = [[insert(*row_of(f"{n % 7}", n, 0)) for n in range(40 * e)] for e in (1, 2)]
+    steps = [At(AGE), *epochs[0], At(AGE + 1), *epochs[1]]
+    for shuffled in (True, False):
+        OperatorHarness.on_heap(spec(keeps_last=True, ttl_ms=ttl_ms), shuffled=shuffled).run(steps)
+    assert told[: len(told) // 2] == told[len(told) // 2 :]
+    assert sum("HashPut" in each for each in told) == 4
