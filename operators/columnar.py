@@ -210,17 +210,6 @@ class Columns:
         return text
 
 
-def _are_same(logical: LogicalType, one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
-    """Whether two columns of one type have the same canonical values, row by row."""
-    if not (pa.types.is_integer(one.type) or pa.types.is_string(one.type)):
-        one, other = (texts_of(logical, each).texts for each in (one, other))
-    same = pc.equal(one, other).fill_null(False)
-    if one.null_count and other.null_count:
-        same = pc.or_(same, pc.and_(one.is_null(), other.is_null()))
-    found: NDArray[np.bool_] = same.to_numpy(zero_copy_only=False)
-    return found
-
-
 def _joined(pieces: list[str | pa.Array], count: int) -> pa.BinaryArray:
     """`join_rows`, also where all pieces are the same for every row."""
     texts = [piece for piece in pieces if isinstance(piece, str)]
@@ -278,6 +267,17 @@ def stable_order(values: NDArray[np.int64], bound: int) -> NDArray[np.int64]:
 def is_ascending(values: NDArray[np.int64]) -> bool:
     """Whether no value is below the one before it."""
     return bool((values[1:] >= values[:-1]).all())
+
+
+def _are_same(logical: LogicalType, one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
+    """Whether two columns of one type have the same canonical values, row by row."""
+    if not (pa.types.is_integer(one.type) or pa.types.is_string(one.type)):
+        one, other = (texts_of(logical, each).texts for each in (one, other))
+    same = pc.equal(one, other).fill_null(False)
+    if one.null_count and other.null_count:
+        same = pc.or_(same, pc.and_(one.is_null(), other.is_null()))
+    found: NDArray[np.bool_] = same.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _combine(left: Codes, right: Codes) -> Codes:
