@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from operators.changelog import RowKind
+from operators.columnar_normalize import NormalizeColumns
 from operators.keyed import KeyedOperator, OpenEpoch
 from operators.spec import OperatorSpec
 from operators.stored_rows import CanonicalText
@@ -53,6 +54,7 @@ class ChangelogNormalize(KeyedOperator):
         state cost  one field read; one written if the row changed
         time        none; TTL of the row, from its last write
         bundle      the last change of a key counts alone
+        on columns  a whole epoch at once, but for keys with an orphan; not with a condition
         unseen -D   an orphan, unless the bundle itself put the row
 
     With a TTL an equal row is emitted all the same, so that it lives on downstream, too.
@@ -65,16 +67,22 @@ class ChangelogNormalize(KeyedOperator):
         (row,) = spec.inputs
         self._update_before = spec.update_before
         self._has_ttl = spec.ttl_of(0).is_enabled
-        self._decode = row.codec().decode
+        codec = row.codec()
+        self._decode = codec.decode
         self._satisfies = _predicate(spec)
         self._rows: ValueDescriptor[bytes] = ValueDescriptor(
             name="row", codec=CanonicalText(row), ttl=spec.ttl_of(0), **spec.past_of("row")
         )
         self.descriptors = self.prefetched = (self._rows,)
+        self.columnar = self._on_columns = (
+            NormalizeColumns(spec, codec) if spec.condition is None and row.types else None
+        )
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle."""
         self._row: ValueHandle[bytes] = epoch.session.value(self._rows)
+        if self._on_columns is not None:
+            self._on_columns.open(self._row)
 
     async def process(self, change: InputChange) -> None:
         """Let the row be what the change says."""

@@ -93,6 +93,29 @@ class Columns:
             for column in chosen
         ]
 
+    def are_equal(
+        self, one: NDArray[np.int64], other: NDArray[np.int64], columns: Sequence[int]
+    ) -> NDArray[np.bool_]:
+        """Whether the rows at these positions are equal to those beside them, in some columns.
+
+        Columns that are cheap to compare go first: mostly one of them tells all pairs apart.
+        """
+        left = np.arange(one.size)
+        for column in sorted(columns, key=self._cost_of_comparing):
+            if not left.size:
+                break
+            if not self.is_constant(column):
+                array, logical = self.arrays[column], self.types[column]
+                pair = (array.take(pa.array(each[left])) for each in (one, other))
+                left = left[_are_same(logical, *pair)]
+        equal = np.zeros(one.size, np.bool_)
+        equal[left] = True
+        return equal
+
+    def _cost_of_comparing(self, column: int) -> int:
+        kind = self.arrays[column].type
+        return 0 if pa.types.is_integer(kind) else 1 if pa.types.is_string(kind) else 2
+
     def encode(
         self,
         codec: RowCodec,
@@ -244,6 +267,17 @@ def stable_order(values: NDArray[np.int64], bound: int) -> NDArray[np.int64]:
 def is_ascending(values: NDArray[np.int64]) -> bool:
     """Whether no value is below the one before it."""
     return bool((values[1:] >= values[:-1]).all())
+
+
+def _are_same(logical: LogicalType, one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
+    """Whether two columns of one type have the same canonical values, row by row."""
+    if not (pa.types.is_integer(one.type) or pa.types.is_string(one.type)):
+        one, other = (texts_of(logical, each).texts for each in (one, other))
+    same = pc.equal(one, other).fill_null(False)
+    if one.null_count and other.null_count:
+        same = pc.or_(same, pc.and_(one.is_null(), other.is_null()))
+    found: NDArray[np.bool_] = same.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _combine(left: Codes, right: Codes) -> Codes:

@@ -97,7 +97,7 @@ class KeyedColumns:
             row_of=self.row_of[places],
             key_of=key_of,
             first=first,
-            last=np.append(first[1:], key_of.size) - 1,
+            last=np.append(first, key_of.size)[1:] - 1,
             keys=[key for key, keeps in zip(self.keys, kept, strict=True) if keeps],
             key_groups=[each for each, keeps in zip(self.key_groups, kept, strict=True) if keeps],
         )
@@ -105,6 +105,28 @@ class KeyedColumns:
     def rows_of(self, keys: Flags) -> Integers:
         """The rows of all changes of some keys, in order."""
         return np.sort(self.row_of[keys[self.key_of]])
+
+    def growing(self) -> tuple[KeyedColumns, Integers]:
+        """The changes of those keys of which no row is taken back, and the rows of the others'."""
+        retracts = (self.batch.kinds & 1).astype(np.bool_)
+        if not retracts.any():
+            return self, np.zeros(0, np.int64)
+        left = np.logical_or.reduceat(retracts[self.row_of], self.first)
+        return self.without(left), self.rows_of(left)
+
+    def one_each(self, places: Integers) -> KeyedColumns:
+        """One change of each key alone, by its place."""
+        numbers = np.arange(len(self.keys))
+        return KeyedColumns(
+            batch=self.batch,
+            columns=self.columns,
+            row_of=self.row_of[places],
+            key_of=numbers,
+            first=numbers,
+            last=numbers,
+            keys=self.keys,
+            key_groups=self.key_groups,
+        )
 
 
 @dataclass(frozen=True, slots=True)

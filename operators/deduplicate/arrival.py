@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from operators.changelog import RowKind
+from operators.deduplicate.columnar import FirstRowColumns, LastRowColumns
 from operators.keyed import KeyedOperator, OpenEpoch
 from operators.processing_time import blanked
 from operators.spec import RowSpec
@@ -34,6 +35,7 @@ class FirstRow(KeyedOperator):
         state cost  one field read; one written for the first row
         time        none; TTL from the first row: others do not prolong it, and after it the next
                     row is a first one again
+        on columns  a whole epoch at once, but for keys with a retraction
         unseen -D   any retraction: an orphan
 
     Source: Flink's ProcTimeDeduplicateKeepFirstRowFunction.
@@ -44,10 +46,13 @@ class FirstRow(KeyedOperator):
             name="seen", codec=JSON, ttl=spec.ttl_of(0), **spec.past_of("seen")
         )
         self.descriptors = self.prefetched = (self._descriptor,)
+        self._on_columns = FirstRowColumns(spec)
+        self.columnar = self._on_columns if spec.inputs[0].types else None
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle."""
         self._seen: ValueHandle[bool] = epoch.session.value(self._descriptor)
+        self._on_columns.open(self._seen)
 
     async def process(self, change: InputChange) -> None:
         """Emit the row if none was seen."""
@@ -77,6 +82,7 @@ class LastRow(KeyedOperator):
         state cost  one field read, one written
         time        none; TTL of the row, from its arrival
         bundle      the last row of a key counts alone
+        on columns  a whole epoch at once, but for keys with a retraction
         unseen -D   any retraction: an orphan
 
     Source: Flink's ProcTimeDeduplicateKeepLastRowFunction and its mini-batch twin.
@@ -90,15 +96,20 @@ class LastRow(KeyedOperator):
         self._proctime = frozenset(spec.proctime)
         self._codec = StoredRows(row)
         told = RowSpec(types=(*row.types, _KIND), names=(*row.names, "kind"))
-        self._decode = told.codec().decode
+        codec = told.codec()
+        self._decode = codec.decode
         self._rows: ValueDescriptor[bytes] = ValueDescriptor(
             name="row", codec=CanonicalText(told), ttl=spec.ttl_of(0), **spec.past_of("row")
         )
-        self.descriptors = self.prefetched = (self._rows,)
+        self.descriptors = (self._rows,)
+        self.prefetched = () if self._is_stateless else self.descriptors
+        self._on_columns = LastRowColumns(spec, codec)
+        self.columnar = self._on_columns if row.types else None
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle."""
         self._row: ValueHandle[bytes] = epoch.session.value(self._rows)
+        self._on_columns.open(self._row)
 
     async def process(self, change: InputChange) -> None:
         """Let the row be this one."""

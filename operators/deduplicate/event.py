@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from operators.changelog import RowKind
+from operators.deduplicate.columnar import EventTimeColumns
 from operators.event_time import event_ms
 from operators.keyed import KeyedOperator, OpenEpoch
 from operators.stored_rows import StoredRows
@@ -32,6 +33,8 @@ class EventTimeRow(KeyedOperator):
         time        event time of rows; no watermark; TTL of the row, from when it was shown
         bundle      each change is emitted, as versions of a temporal join need; with `compacts`
                     only what the bundle adds up to
+        on columns  a whole epoch at once, but for keys with a retraction, and where an event
+                    time is missing
         unseen -D   any retraction: an orphan
 
     Source: Flink's RowTimeDeduplicateFunction and its two mini-batch twins.
@@ -49,10 +52,12 @@ class EventTimeRow(KeyedOperator):
             name="row", codec=StoredRows(row), ttl=spec.ttl_of(0), **spec.past_of("row")
         )
         self.descriptors = self.prefetched = (self._rows,)
+        self.columnar = self._on_columns = EventTimeColumns(spec, spec.rowtime)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle."""
         self._row: ValueHandle[Row] = epoch.session.value(self._rows)
+        self._on_columns.open(self._row)
 
     async def process(self, change: InputChange) -> None:
         """Show the row if it takes the place of the one that is shown."""

@@ -143,6 +143,10 @@ class StateHandle(ABC, Generic[C]):
                 requests += group
         return requests
 
+    def loads_at_once(self, keys: Sequence[tuple[bytes, int]]) -> list[Request] | None:
+        """Requests that load these stored keys without a cell for each; None: they need cells."""
+        return None
+
     def close(self) -> None:
         """Let go of all cells: they refer to the handle, and would wait for the collector."""
         self.cells = {}

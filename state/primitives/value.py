@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
 from state.backends.interface import HashGet
 from state.primitives.cells import UNKNOWN, Cell, Element
 from state.primitives.handle import StateHandle
+from state.primitives.many_values import ManyValues
 from state.ttl import STAMP_SIZE, stamp_of, stamped, unstamped
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         StateDescriptor,
         ValueDescriptor,
     )
+    from state.execution.requests import Request
     from state.primitives.cells import MaybeKnown, Unknown
     from state.primitives.session import StateSession
     from state.primitives.write_batch import WriteBatch
@@ -128,22 +130,47 @@ class FieldHandle(StateHandle[FieldCell]):
     def __init__(self, session: StateSession, descriptor: StateDescriptor) -> None:
         self._unjudged: list[tuple[Sequence[FieldCell], Sequence[bytes]]] = []
         """Cells that were loaded, and their texts, which were not looked at."""
+        self.many: ManyValues | None = None
+        """Keys that are read and written many at once, without cells."""
         super().__init__(session, descriptor)
 
     def new_cell(self, key: bytes, key_group: int) -> FieldCell:
-        """A cell that knows nothing yet."""
-        return FieldCell(self, key, key_group)
+        """A cell that knows nothing yet, or what was loaded of many keys at once."""
+        cell = FieldCell(self, key, key_group)
+        if self.many is not None:
+            self.many.hand_over(cell)
+        return cell
 
     def set_clock(self, clock: TtlClock) -> None:
         """Work out anew what accesses compare with and write; cells must be looked at again."""
+        if self.many is not None:
+            # What was judged by the clock before gets cells.
+            for key, key_group in self.many.keys:
+                self.cell_of(key, key_group)
         super().set_clock(clock)
         for cell in self.cells.values():
             cell.judge_again()
 
+    def unknown(self, key_group: int, keys: Iterable[bytes]) -> list[bytes]:
+        """See `StateHandle.unknown`; clean-up looks at cells, so keys without one get it."""
+        asked = [*keys]
+        if self.many is not None:
+            for key in asked:
+                if key in self.many:
+                    self.cell_of(key, key_group)
+        return super().unknown(key_group, asked)
+
+    def write_cleaned(self, batch: WriteBatch) -> None:
+        """See `StateHandle.write_cleaned`; and what was written without cells."""
+        super().write_cleaned(batch)
+        if self.many is not None:
+            self.many.write(batch)
+
     def close(self) -> None:
-        """Let go of all cells."""
+        """Let go of all cells, and of what has none."""
         super().close()
         self._unjudged = []
+        self.many = None
 
     def load_all(self, cells: Sequence[FieldCell], texts: Sequence[bytes | None]) -> None:
         """Load many cells, unless they are settled; they are judged when one of them is read."""
@@ -319,6 +346,21 @@ class ValueHandle(FieldHandle, Generic[T]):
         super().__init__(session, descriptor)
         self._codec = descriptor.codec
 
+    def loads_at_once(self, keys: Sequence[tuple[bytes, int]]) -> list[Request] | None:
+        """See `StateHandle.loads_at_once`; not where reads write, or accesses pay for clean-up."""
+        is_known = self.cells or self.cleaned or self.many is not None
+        if is_known or self.accesses is not None or not self._has_plain_elements:
+            return None
+        self.many = ManyValues(self, keys)
+        return self.many.loads()
+
+    @property
+    def _has_plain_elements(self) -> bool:
+        """Whether elements have no stamp and need none, or most may be read as they are."""
+        if self.may_have_stamps:
+            return self.has_usual_stamps and not self.rules.refreshes_on_read
+        return self.rules.enabled_ms is None
+
     async def value(self) -> T | None:
         """The current value; None if there is none. Cost: one field, the first time."""
         # What is there already is answered without another coroutine.
@@ -340,16 +382,46 @@ class ValueHandle(FieldHandle, Generic[T]):
 
     def read_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """What `value` shows of many stored keys, as JSON; all of them are loaded. Cost: none."""
+        if self.many is not None:
+            if not self.cells:
+                return self.many.read(keys)
+            without = [key for key in keys if key not in self.cells]
+            jsons = dict(zip(without, self.many.read(without), strict=True))
+            beside = [key for key in keys if key in self.cells]
+            jsons.update(zip(beside, self._read_cells(beside), strict=True))
+            return [jsons[key] for key in keys]
+        return self._read_cells(keys)
+
+    def _read_cells(self, keys: Sequence[bytes]) -> list[bytes | None]:
         cells = [self.cells[key] for key in keys]
         self._count(cells)
         return [each.plain or self._shown(each) for each in cells]
 
     def write_all_json(self, keys: Sequence[bytes], jsons: Iterable[bytes]) -> None:
         """As `update` of each of these stored keys, which are loaded. Cost: none."""
+        self._write_all(keys, jsons)
+
+    def clear_all(self, keys: Sequence[bytes]) -> None:
+        """As `clear` of each of these stored keys, which are loaded. Cost: none."""
+        self._write_all(keys, [None] * len(keys))
+
+    def _write_all(self, keys: Sequence[bytes], jsons: Iterable[bytes | None]) -> None:
+        if self.many is not None and not self.cells:
+            self.many.put(keys, jsons)
+            return
+        if self.many is not None:
+            pairs = [*zip(keys, jsons, strict=True)]
+            without = [(key, json) for key, json in pairs if key not in self.cells]
+            self.many.put([key for key, _ in without], [json for _, json in without])
+            pairs = [(key, json) for key, json in pairs if key in self.cells]
+            keys, jsons = [key for key, _ in pairs], [json for _, json in pairs]
         cells = [self.cells[key] for key in keys]
         self._count(cells)
         for cell, json in zip(cells, jsons, strict=True):
-            self._put(cell, json)
+            if json is None:
+                cell.put(None)
+            else:
+                self._put(cell, json)
 
     def _count(self, cells: Sequence[FieldCell]) -> None:
         """Note an access to each."""

@@ -1,4 +1,4 @@
-"""Codes are equal exactly where canonical rows are."""
+"""Codes, and rows side by side, are equal exactly where canonical rows are."""
 
 from __future__ import annotations
 
@@ -50,6 +50,11 @@ def test_codes_are_equal_exactly_where_canonical_rows_are(data: st.DataObject):
     assert all(0 <= value < codes.bound for value in values)
     assert [[one == other for one in values] for other in values] == [
         [one == other for one in encoded] for other in encoded
+    ]
+    every = np.arange(len(encoded))
+    one, other = every.repeat(every.size), np.tile(every, every.size)
+    assert columns.are_equal(one, other, range(len(types))).tolist() == [
+        encoded[left] == encoded[right] for left in every for right in every
     ]
     narrow = dense(codes).values
     assert (narrow.argsort(kind="stable") == codes.values.argsort(kind="stable")).all()
