@@ -61,11 +61,10 @@ from service.runtime.frames import (
 from service.runtime.kafka_stream import kafka_stream
 from service.runtime.map_tasks import OperatorStage, WatermarkStage
 from service.runtime.sources.data_source import TailraceSource
-from service.runtime.sources.spec import SourceSpec
+from service.runtime.sources.spec import EPOCHS, SourceSpec
 from service.runtime.spark_configuration import SPEC_OPTION
 from service.runtime.specs import identity_nodes
 from service.runtime.specs.lookup_join import with_places
-from service.runtime.table_options import EPOCHS
 from service.runtime.togetherness import is_together
 from service.runtime.wire_columns import (
     brought_together,

@@ -54,6 +54,8 @@ _COMPILING = " ".join(
 """Java compiles what is called often a second time, at length. Four times its own thresholds: much
 of Spark is called often only while a query begins, and compiling it took a third of the processor
 time of a query's first epochs."""
+WORKER_PYTHON = Path(__file__).with_name("worker_python.sh")
+"""What Spark starts as Python: clears its search path of archives (see there)."""
 _MEMORY_MINIMUM_MB = 1024
 _MEMORY_MAXIMUM_MB = 3072
 
@@ -137,16 +139,19 @@ def spark_environment(
     ours = ("SPARK_", "PYSPARK_", "TAILRACE_")
     kept = {name: value for name, value in environment.items() if not name.startswith(ours)}
     packages = str(Path(__file__).resolve().parents[2])
-    paths = [packages, *filter(None, [kept.get("PYTHONPATH")])]
+    paths = os.pathsep.join([packages, *filter(None, [kept.get("PYTHONPATH")])])
+    # Where files of this package cannot be run, Spark's way of starting Python is only slower.
+    started = str(WORKER_PYTHON) if os.access(WORKER_PYTHON, os.X_OK) else sys.executable
     return kept | {
         "JAVA_HOME": str(java_home),
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(configuration),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_CONNECT_MODE": "0",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(paths),
+        **dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), started),
+        "PYTHONPATH": paths,
+        "TAILRACE_PYTHON": sys.executable,
+        "TAILRACE_PACKAGES": paths,
     }
 
 

@@ -19,8 +19,8 @@ import orjson
 
 from operators.keyed import WATERMARK_MAX, WATERMARK_MIN
 from operators.wire import ENDED, WATERMARKS, NoteSum, WorkerError, merged_offsets
-from service.runtime.connections import ledger_of, transport_of
 from service.runtime.errors import with_hint
+from service.runtime.ledgers import ledger_of, transport_of
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink
 from service.runtime.slot_keys import (

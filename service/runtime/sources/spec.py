@@ -6,6 +6,10 @@ from dataclasses import asdict, dataclass, field
 
 import orjson
 
+TIME_FIELD = "testing.time-field"
+EPOCHS = "testing.epochs"
+"""Testing aids of files (`filesystem`); only where the settings allow them."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
