@@ -54,6 +54,9 @@ _COMPILING = " ".join(
 """Java compiles what is called often a second time, at length. Four times its own thresholds: much
 of Spark is called often only while a query begins, and compiling it took a third of the processor
 time of a query's first epochs."""
+_REGIONS = "-XX:G1HeapRegionSize=4m"
+"""Each task's result is written into an array of 1 MiB. Where regions are as small, as Java's own
+are for our heaps, that is a huge object, for which it begins to look for garbage."""
 WORKER_PYTHON = Path(__file__).with_name("worker_python.sh")
 """What Spark starts as Python: clears its search path of archives (see there)."""
 _MEMORY_MINIMUM_MB = 1024
@@ -110,7 +113,12 @@ def spark_configuration(
         # halves the time of an empty epoch. For local disks only. (Do not set fs.file.impl too.)
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-        "spark.driver.extraJavaOptions": f"-Djdk.lang.Process.launchMechanism=VFORK {_COMPILING}",
+        "spark.driver.extraJavaOptions": (
+            f"-Djdk.lang.Process.launchMechanism=VFORK {_COMPILING} {_REGIONS}"
+        ),
+        # Of each stage's code, some 20 kB, a copy is made in an array of this size: with 4 MiB,
+        # Spark's own, Java looked for garbage in three epochs of four.
+        "spark.broadcast.blockSize": "128k",
         # Else the size of a batch for Python is added up again for each row, column by column: a
         # quarter of the time of tasks. So the number of rows bounds it; 2 GiB are its end.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
