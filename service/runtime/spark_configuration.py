@@ -116,8 +116,8 @@ def spark_configuration(
         "spark.driver.extraJavaOptions": (
             f"-Djdk.lang.Process.launchMechanism=VFORK {_COMPILING} {_REGIONS}"
         ),
-        # Of each stage's code, some 20 kB, a copy is made in an array of this size: with 4 MiB,
-        # Spark's own, Java looked for garbage in three epochs of four.
+        # Of each stage's code, some 20 kB, a copy is made in an array of this size, which is filled
+        # with zeros first: 4 MiB are Spark's own.
         "spark.broadcast.blockSize": "128k",
         # Else the size of a batch for Python is added up again for each row, column by column: a
         # quarter of the time of tasks. So the number of rows bounds it; 2 GiB are its end.
