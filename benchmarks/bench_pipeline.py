@@ -158,8 +158,7 @@ def _empty(spark: SparkSession, client: redis.Redis, folder: Path, materialize: 
         checkpoint=f"{path}-checkpoint",
     )
     with pipeline:
-        pipeline.wait(lambda records: len(records) >= EMPTY_EPOCHS)
-        return _median(pipeline.query.recentProgress)
+        return _watched(pipeline.query)
 
 
 def _bare(spark: SparkSession, folder: Path) -> float:
@@ -171,11 +170,16 @@ def _bare(spark: SparkSession, folder: Path) -> float:
         .start()
     )
     try:
-        while len(query.recentProgress) < EMPTY_EPOCHS:
-            query.awaitTermination(1)
-        return _median(query.recentProgress)
+        return _watched(query)
     finally:
         query.stop()
+
+
+def _watched(query: Any) -> float:
+    """The median of a query's epochs; it is asked once a second, as asking takes its cores."""
+    while len(query.recentProgress) < EMPTY_EPOCHS:
+        query.awaitTermination(1)
+    return _median(query.recentProgress)
 
 
 def _median(progress: list[Any]) -> float:

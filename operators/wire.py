@@ -12,7 +12,8 @@ Changes are ordered by `_order`, then `_seq`. What an operator emits keeps the o
 so that the order of sources holds down to the sinks, whatever lies between.
 
 Ticks and dead letters are *control rows*: every node passes them on unread. A source emits a
-tick for each shuffle partition in each epoch, so that a partition without changes learns the time.
+tick for each shuffle partition in each epoch, so that a partition without changes learns the time;
+where no task reads the source, the first stage makes its own (`service.runtime.quiet_epochs`).
 Operators and sources tell their statistics to the sink in notes of further ticks. Notes are keyed
 by who wrote them, so a note that reaches the sink along two ways counts once.
 """

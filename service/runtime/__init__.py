@@ -13,9 +13,10 @@ A plan as a query:
     dataflow, lowering        checked, built, started; from nodes to one DataFrame
     operators, specs/         stateful nodes, and the specs of their operators
     frames, expressions/      nodes without state, and expressions, as columns on the JVM
-    map_tasks, wire_columns   stages that run in Python; what crosses between them
+    map_tasks, wire_columns   stages that run in Python; what crosses between them; quiet_epochs
     event_time                where operators have their event time from
-    sources/, sinks/          tables read and written; kafka_stream, connectors, connections
+    sources/, sinks/          tables read and written; kafka_stream, connectors,
+                              connections, ledgers
     table_options, node_options     options known by name; csv_dialect, constraints, files
 
 What is kept, for people:
@@ -25,6 +26,7 @@ What is kept, for people:
     key_listing, key_text     keys a page at a time, and as clients write them
     table_reader, slot_keys   tables, dead letters, progress; intake: changes over HTTP
 
-launcher, guard, daemon, helpers    servers of our own; Spark's Python processes
+launcher, guard, daemon, helpers    servers of our own; Spark's Python processes, which
+                                    worker_python.sh starts
 errors, dataflow_errors, inspection_errors
 """

@@ -33,7 +33,8 @@ def preload() -> list[str]:
         itself and says so; a daemon that did would only show as "worker exited unexpectedly".
     """
     gc.disable()
-    failed = [each for name in (*LIBRARIES, "pyspark.worker") if (each := _import(name))]
+    first = (*LIBRARIES, "pyspark.worker", "service.runtime.map_tasks")
+    failed = [each for name in first if (each := _import(name))]
     for package in WORKER_PACKAGES:
         failed += [each for name in _modules(package) if (each := _import(name))]
     gc.collect()

@@ -247,6 +247,8 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
         pipeline_id=job.pipeline_id,
         operators=lowered.operators,
         assigners=lowered.assigners,
+        quiet_source=lowered.quiet.table if lowered.quiet else "",
+        checkpoint=job.checkpoint,
         max_parallelism=job.max_parallelism,
         version=job.version,
         dead_letters_max=job.dead_letters_max,

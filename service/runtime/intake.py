@@ -28,7 +28,7 @@ import orjson
 from operators.wire import dead_letter_note
 from service.runtime.pipeline_names import not_found, pipeline_key
 from service.runtime.slot_keys import ingress_key
-from service.runtime.sources.formats import LineDecoder
+from service.runtime.sources.decoding import LineDecoder
 from service.runtime.sources.spec import SourceSpec
 from service.runtime.table_reader import key_names
 

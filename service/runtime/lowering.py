@@ -60,12 +60,12 @@ from service.runtime.frames import (
 )
 from service.runtime.kafka_stream import kafka_stream
 from service.runtime.map_tasks import OperatorStage, WatermarkStage
+from service.runtime.quiet_epochs import QuietSource
 from service.runtime.sources.data_source import TailraceSource
-from service.runtime.sources.spec import SourceSpec
+from service.runtime.sources.spec import EPOCHS, SourceSpec
 from service.runtime.spark_configuration import SPEC_OPTION
 from service.runtime.specs import identity_nodes
 from service.runtime.specs.lookup_join import with_places
-from service.runtime.table_options import EPOCHS
 from service.runtime.togetherness import is_together
 from service.runtime.wire_columns import (
     brought_together,
@@ -78,7 +78,7 @@ from service.runtime.wire_columns import (
     with_key_group,
     with_place,
 )
-from state.types import parse_type
+from state.types import format_type, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,6 +105,8 @@ class LoweredPlan:
     operators: tuple[str, ...]
     assigners: dict[str, tuple[str, ...]]
     """The watermark assigners that operators ask for, each with the sources behind it."""
+    quiet: QuietSource | None
+    """The only source, if its epochs without changes get no task."""
 
 
 def lower(spark: SparkSession, job: PipelineJob) -> LoweredPlan:
@@ -144,6 +146,7 @@ class _Lowering:
         self._operators = {each.node_id: each for each in job.operators()}
         self._identities = identity_nodes(job.plan)
         self._event_time = event_times(job.plan, self._operators.values())
+        self._quiet = self._quiet_source()
         # Records of Kafka know no epoch, and all sources of one must say the same time.
         self._leaves_time_to_spark = any(
             node.view.table.options.get("connector") == "kafka"
@@ -174,7 +177,23 @@ class _Lowering:
             tuple(sinks),
             ids,
             {name: self._sources_of(name) for name in self._event_time.assigners},
+            self._quiet,
         )
+
+    def _quiet_source(self) -> QuietSource | None:
+        """The query's only source, if epochs in which it has nothing can do without a task."""
+        views = [node.view for node in self._plan.nodes]
+        scans = [each for each in views if isinstance(each, TableScan)]
+        if any(isinstance(each, Values) for each in views):
+            return None
+        if len({each.table.identifier for each in scans}) != 1:
+            return None
+        if sum(isinstance(each, Sink) for each in views) != 1:
+            return None
+        table = scans[0].table
+        if table.options.get("connector") == "kafka":
+            return None
+        return QuietSource(self._names[table.identifier], self._job.checkpoint)
 
     def _node(self, node: ExecNode) -> DataFrame:
         view = node.view
@@ -227,7 +246,9 @@ class _Lowering:
             together = side_by_side(sides, [each.types for each in inputs])
             keyed = brought_together(together, partitions=self._job.parallelism)
         task = self._task_of(operator, self._event_time.inputs[node.id])
-        return keyed.mapInArrow(OperatorStage(task), wire_struct(operator.spec.output.types))
+        types = [[format_type(column) for column in each.types] for each in inputs]
+        stage = OperatorStage(task, self._quiet, types)
+        return keyed.mapInArrow(stage, wire_struct(operator.spec.output.types))
 
     def _assigned(self, node: ExecNode, frame: DataFrame, expression: Rex) -> DataFrame:
         """The rows as they are, with a note of how far event time came."""
@@ -309,6 +330,7 @@ class _Lowering:
             connect_timeout_ms=self._job.connect_timeout_ms,
             socket_timeout_ms=self._job.socket_timeout_ms,
             partitions=self._job.parallelism,
+            is_quiet=self._quiet is not None,
             tick_interval_ms=options.tick_interval_ms,
             rows_per_epoch_max=options.rows_per_epoch_max,
             fail_on_malformed=options.on_malformed == "fail",

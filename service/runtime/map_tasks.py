@@ -13,24 +13,41 @@ from pyspark import TaskContext
 
 from operators.watermarks import noted
 from operators.worker import OperatorTask
+from service.runtime.quiet_epochs import QuietSource, operator_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
 
 class OperatorStage:
-    """One operator; holds text only."""
+    """One operator; holds text only.
 
-    def __init__(self, task: OperatorTask) -> None:
+    Args:
+        task: What it does.
+        source: The query's only source, if its epochs without changes get no task.
+        inputs: Types of the columns of each of its inputs, as a plan writes them.
+    """
+
+    def __init__(
+        self,
+        task: OperatorTask,
+        source: QuietSource | None = None,
+        inputs: Sequence[Sequence[str]] = (),
+    ) -> None:
         self._task = task.to_json()
+        self._source = (source.table, source.checkpoint) if source else None
+        self._inputs = [list(each) for each in inputs]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run one epoch of one partition."""
         context = TaskContext.get()
         assert context is not None  # Spark calls this, nobody else
         epoch = int(context.getLocalProperty("streaming.sql.batchId")) + 1
+        if self._source:
+            place = epoch, context.partitionId()
+            batches = operator_batches(QuietSource(*self._source), self._inputs, *place, batches)
         yield from OperatorTask.from_json(self._task).run(epoch, batches)
 
 

@@ -54,6 +54,11 @@ _COMPILING = " ".join(
 """Java compiles what is called often a second time, at length. Four times its own thresholds: much
 of Spark is called often only while a query begins, and compiling it took a third of the processor
 time of a query's first epochs."""
+_REGIONS = "-XX:G1HeapRegionSize=4m"
+"""Each task's result is written into an array of 1 MiB. Where regions are as small, as Java's own
+are for our heaps, that is a huge object, for which it begins to look for garbage."""
+WORKER_PYTHON = Path(__file__).with_name("worker_python.sh")
+"""What Spark starts as Python: clears its search path of archives (see there)."""
 _MEMORY_MINIMUM_MB = 1024
 _MEMORY_MAXIMUM_MB = 3072
 
@@ -108,7 +113,12 @@ def spark_configuration(
         # halves the time of an empty epoch. For local disks only. (Do not set fs.file.impl too.)
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-        "spark.driver.extraJavaOptions": f"-Djdk.lang.Process.launchMechanism=VFORK {_COMPILING}",
+        "spark.driver.extraJavaOptions": (
+            f"-Djdk.lang.Process.launchMechanism=VFORK {_COMPILING} {_REGIONS}"
+        ),
+        # Of each stage's code, some 20 kB, a copy is made in an array of this size, which is filled
+        # with zeros first: 4 MiB are Spark's own.
+        "spark.broadcast.blockSize": "128k",
         # Else the size of a batch for Python is added up again for each row, column by column: a
         # quarter of the time of tasks. So the number of rows bounds it; 2 GiB are its end.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
@@ -137,16 +147,19 @@ def spark_environment(
     ours = ("SPARK_", "PYSPARK_", "TAILRACE_")
     kept = {name: value for name, value in environment.items() if not name.startswith(ours)}
     packages = str(Path(__file__).resolve().parents[2])
-    paths = [packages, *filter(None, [kept.get("PYTHONPATH")])]
+    paths = os.pathsep.join([packages, *filter(None, [kept.get("PYTHONPATH")])])
+    # Where files of this package cannot be run, Spark's way of starting Python is only slower.
+    started = str(WORKER_PYTHON) if os.access(WORKER_PYTHON, os.X_OK) else sys.executable
     return kept | {
         "JAVA_HOME": str(java_home),
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(configuration),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_CONNECT_MODE": "0",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(paths),
+        **dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), started),
+        "PYTHONPATH": paths,
+        "TAILRACE_PYTHON": sys.executable,
+        "TAILRACE_PACKAGES": paths,
     }
 
 

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 
 from service.plan.properties import pointer_token
 from service.runtime.dataflow_errors import InvalidTableOption
+from service.runtime.sources.spec import EPOCHS, TIME_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-TIME_FIELD = "testing.time-field"
-EPOCHS = "testing.epochs"
-"""Testing aids of files (`sources.filesystem`); only where the settings allow them."""
 TESTING = frozenset({TIME_FIELD, EPOCHS})
 TESTING_SETTING = "TAILRACE_EXECUTION__TESTING_OPTIONS_ENABLED"
 

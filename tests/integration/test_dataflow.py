@@ -392,6 +392,39 @@ def test_ticks_run_epochs_while_no_data_comes(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_state_expires_in_epochs_that_no_task_of_the_source_reads(
+    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path, parallelism: int
+) -> None:
+    plan = materialize_plan()
+    plan["nodes"][2]["state"][0]["ttl"] = "1 s"
+    lines = [change("+I", id=number, k=f"k{number}", v=1) for number in range(20)]
+    write_lines(tmp_path / "in/s.jsonl", lines)
+
+    def expired(record: dict[str, Any]) -> int:
+        return int(record["nodes"].get("3_sink-materializer", {}).get("expired", 0))
+
+    with Pipeline(
+        spark,
+        redis_client,
+        tmp_path,
+        plan,
+        tick_interval_ms=200,
+        parallelism=parallelism,
+    ) as pipeline:
+        records = pipeline.wait(lambda all_: sum(map(expired, all_)) >= 20)
+        batches = {each["batchId"]: each for each in pipeline.query.recentProgress}
+
+    assert sum(map(expired, records)) == 20
+    quiet = [each for each in records if expired(each)]
+    assert all(each["rows_in"] == 0 for each in quiet)
+    # Spark read no row: not even a tick.
+    read = [batches[each["epoch"] - 1] for each in quiet if each["epoch"] - 1 in batches]
+    assert all(each["numInputRows"] == 0 for each in read)
+    for each in records:
+        assert each["time_ms"] == each["offsets"]["s"]["time"]
+
+
 def test_no_constant_of_an_epoch_is_in_the_code_that_spark_compiles(
     spark: SparkSession,
     redis_client: redis.Redis,

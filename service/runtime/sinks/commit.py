@@ -5,12 +5,11 @@ in between, the epoch runs again and its files replace those of the first try. T
 come first as well; they note the epoch beside its rows, so that it is not written twice.
 
 How long all that took is noted last, beside the epoch's record, which is closed by then: a figure
-that may be lost.
+that may be lost, so Redis is told and nobody waits until its file is written.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,8 @@ import orjson
 
 from operators.keyed import WATERMARK_MAX, WATERMARK_MIN
 from operators.wire import ENDED, WATERMARKS, NoteSum, WorkerError, merged_offsets
-from service.runtime.connections import ledger_of, transport_of
 from service.runtime.errors import with_hint
+from service.runtime.ledgers import ledger_of, transport_of
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink
 from service.runtime.slot_keys import (
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from service.runtime.sinks.message import PartMessage
     from service.runtime.sinks.spec import WriterSpec
     from state.backends.interface import Effect, Ledger
+    from state.backends.transport import Ahead, RedisTransport
 
 
 @dataclass
@@ -93,8 +93,15 @@ def close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
         raise WorkerError(error.code, with_hint(error.message, error.hint)) from error
 
 
+_noted: dict[RedisTransport, Ahead] = {}
+"""What was sent at the end of the close before, whose reply nobody has read."""
+
+
 def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
     started_ns = time.perf_counter_ns()
+    if (before := _noted.pop(transport_of(spec), None)) is not None:
+        # Whatever came of it: its connection is free for this close.
+        before.replies()
     ledger = ledger_of(spec)
     files = {
         number: sink
@@ -168,8 +175,10 @@ def _note_close(spec: WriterSpec, epoch: int, took_ms: float) -> None:
     key = slot_key(spec.pipeline, CLOSES_NAME)
     limit = ("MAXLEN", "=", spec.progress_max)
     # Nothing depends on it: readers show null where it was not noted.
-    with contextlib.suppress(StateError):
-        transport_of(spec).exchange([("XADD", key, *limit, f"{epoch}-0", "ms", f"{took_ms:.3f}")])
+    transport = transport_of(spec)
+    if (ahead := transport.ahead()) is not None:
+        ahead.send([("XADD", key, *limit, f"{epoch}-0", "ms", f"{took_ms:.3f}")])
+        _noted[transport] = ahead
 
 
 def _effects(spec: WriterSpec, epoch: int, parts: EpochParts) -> list[Effect]:

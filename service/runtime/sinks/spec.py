@@ -48,6 +48,10 @@ class WriterSpec:
     """Ids of the stateful operators, whose pending writes an epoch's close promotes."""
     assigners: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The watermark assigners, each with the sources that it is behind of."""
+    quiet_source: str = ""
+    """The query's only source, if its epochs without changes get no task (`quiet_epochs`)."""
+    checkpoint: str = ""
+    """Folder of the query's checkpoint."""
     max_parallelism: int = 128
     version: str = ""
     """The service's version of this package; workers with another one refuse to run."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from service.runtime.connections import ledger_of
+from service.runtime.ledgers import ledger_of
 from service.runtime.sinks.database.sink import DatabaseSink
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.rows import last_of_each, take

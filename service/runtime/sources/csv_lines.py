@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from service.runtime.csv_dialect import CsvDialect
-from service.runtime.sources.formats import DecodedLines
+from service.runtime.sources.decoding import DecodedLines
 from service.runtime.sources.lines import line_starts
 from state.arrow_values import to_column
 from state.codec import CodecError, RowCodec

@@ -26,7 +26,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.plan.durations import parse_duration_ms
 from service.runtime.dataflow_errors import InvalidTableOption, UnsupportedConnector
 from service.runtime.sources.base import ChangeReader, Chunk, Offset
 from state.types import LogicalType, TypeRoot, arrow_type, parse_type
@@ -182,7 +181,7 @@ def _rule(name: str, kind: LogicalType, options: Mapping[str, str]) -> FieldRule
             maximum=float(option("end" if is_sequence else "max", str(greatest))),
             length=int(option("length", str(min(kind.length or 100, 100)))),
             null_rate=float(option("null-rate", "0")),
-            past_ms=parse_duration_ms(option("max-past", "0 ms")),
+            past_ms=_past_ms(option("max-past", "")),
         )
     except ValueError as error:
         raise InvalidTableOption(f'an option of datagen column "{name}" is no number') from error
@@ -191,6 +190,15 @@ def _rule(name: str, kind: LogicalType, options: Mapping[str, str]) -> FieldRule
     if rule.maximum < rule.minimum or rule.length < 1 or not 0 <= rule.null_rate <= 1:
         raise InvalidTableOption(f'an option of datagen column "{name}" is out of range')
     return rule
+
+
+def _past_ms(text: str) -> int:
+    if not text:
+        return 0
+    # Brings all of `service.plan` along, which each start of a query would pay for.
+    from service.plan.durations import parse_duration_ms
+
+    return parse_duration_ms(text)
 
 
 def _scatter(positions: np.ndarray, seed: int) -> np.ndarray:

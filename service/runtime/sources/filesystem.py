@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from service.plan.durations import parse_duration_ms
 from service.runtime.connections import redis_of
 from service.runtime.dataflow_errors import SourceChanged
 from service.runtime.files import matching_files, path_below, standing_in
@@ -32,13 +31,12 @@ from service.runtime.slot_keys import files_key
 from service.runtime.sources.base import ChangeReader, Chunk, Offset
 from service.runtime.sources.file_formats import FileCut, open_format
 from service.runtime.sources.file_log import FileLog, LoggedFile
-from service.runtime.sources.timed_lines import time_in
-from service.runtime.table_options import EPOCHS, TIME_FIELD
+from service.runtime.sources.spec import EPOCHS, TIME_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_MONITOR_MS = "1 s"
+_MONITOR_MS = 1_000
 _EPOCH_BYTES_MAX = 256 << 20
 """An epoch is gathered in workers' memory; long rows must not make it larger than this."""
 
@@ -114,6 +112,17 @@ class FileReader(ChangeReader):
         return 0 if EPOCHS in self.spec.options else super()._tick(start)
 
     @cached_property
+    def _monitor_ms(self) -> int:
+        """How long files that were found are all there are."""
+        text = self.spec.options.get("source.monitor-interval")
+        if text is None:
+            return _MONITOR_MS
+        # Brings all of `service.plan` along, which each start of a query would pay for.
+        from service.plan.durations import parse_duration_ms
+
+        return parse_duration_ms(text)
+
+    @cached_property
     def _epochs(self) -> list[tuple[int | None, int]]:
         """Mark and time of each epoch, as the testing aid gives them."""
         return [(mark, time_ms) for mark, time_ms in orjson.loads(self.spec.options[EPOCHS])]
@@ -131,8 +140,7 @@ class FileReader(ChangeReader):
             SourceChanged: a file that is known has more bytes than when it was discovered. They
                 would never be read: the log says where a file ends.
         """
-        interval = parse_duration_ms(self.spec.options.get("source.monitor-interval", _MONITOR_MS))
-        if self._looked_at and time.monotonic() - self._looked_at < interval / 1000:
+        if self._looked_at and time.monotonic() - self._looked_at < self._monitor_ms / 1000:
             return
         self._looked_at = time.monotonic()
         log = self._file_log()
@@ -189,6 +197,8 @@ class FileReader(ChangeReader):
         number, at, done = start["file"], start["at"], start["epochs"]
         if done >= len(self._epochs):
             return {each: start[each] for each in ("file", "at", "epochs")}
+        from service.runtime.sources.timed_lines import time_in
+
         mark, after = self._epochs[done][0], {"epochs": done + 1}
         if mark is None or number >= len(files):
             return {"file": number, "at": at, **after}

@@ -19,11 +19,12 @@ from service.runtime.connections import redis_of
 from service.runtime.dataflow_errors import SourceChanged
 from service.runtime.slot_keys import ingress_key
 from service.runtime.sources.base import ChangeReader, Chunk, Offset, Rejected
-from service.runtime.sources.formats import LineDecoder
 from state.backends.byte_client import byte_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from service.runtime.sources.decoding import LineDecoder
 
 _START = "0-0"
 _ROWS_PER_TASK_MIN = 2_000
@@ -71,6 +72,9 @@ class IngressReader(ChangeReader):
 
     def read_cut(self, cut: Any) -> Iterator[Chunk]:
         """The lines of a run, some hundred entries at a time."""
+        # Helpers of Spark's read nothing: what decodes is imported by the call that does it.
+        from service.runtime.sources.decoding import LineDecoder
+
         client = byte_client(redis_of(self.spec))
         key = ingress_key(self.spec.pipeline, self.spec.table)
         decoder = LineDecoder(self.spec, with_op=True)

@@ -26,7 +26,7 @@ from operators.wire import TICK, ControlRow, SourceNote, to_note
 from service.runtime.connections import redis_of
 from service.runtime.slot_keys import places_key
 from service.runtime.sources.base import Chunk, Rejected, WireBatches, redis_errors
-from service.runtime.sources.formats import LineDecoder
+from service.runtime.sources.decoding import LineDecoder
 from service.runtime.sources.kafka_options import topics_of, value_format
 
 if TYPE_CHECKING:

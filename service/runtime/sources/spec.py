@@ -6,6 +6,10 @@ from dataclasses import asdict, dataclass, field
 
 import orjson
 
+TIME_FIELD = "testing.time-field"
+EPOCHS = "testing.epochs"
+"""Testing aids of files (`filesystem`); only where the settings allow them."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
@@ -28,6 +32,8 @@ class SourceSpec:
     """Shuffle partitions, each of which gets a tick; also the most tasks that read at once."""
     tick_interval_ms: int = 0
     """0: no ticks, so an epoch runs only when there are changes."""
+    is_quiet: bool = False
+    """Whether an epoch without changes gets no task, as stages make its ticks (`quiet_epochs`)."""
     rows_per_epoch_max: int = 1_000_000
     fail_on_malformed: bool = False
     connect_timeout_ms: int = 2_000

@@ -12,10 +12,10 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from service.runtime.sources.formats import DecodedLines
+from service.runtime.sources.decoding import DecodedLines
 
 if TYPE_CHECKING:
-    from service.runtime.sources.formats import LineDecoder
+    from service.runtime.sources.decoding import LineDecoder
 
 
 def time_in(line: bytes, field: str) -> int | None:

@@ -64,7 +64,7 @@ def test_changes_are_taken_as_one_entry_just_as_they_came(
 def test_the_reader_of_the_query_finds_what_was_accepted(
     app: AppClient, redis_server: Any, redis_client: redis.Redis
 ) -> None:
-    from service.runtime.sources.formats import LineDecoder
+    from service.runtime.sources.decoding import LineDecoder
     from service.runtime.sources.spec import SourceSpec
 
     send(app, good(1), b"nonsense", good(2))

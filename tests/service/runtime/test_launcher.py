@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
+import service.runtime.spark_configuration as spark_configuration_module
 from service.runtime.errors import LaunchFailed, MissingDependency, PortBusy
 from service.runtime.launcher import (
     EmbeddedRedis,
@@ -353,10 +354,45 @@ def test_spark_gets_this_python_and_no_settings_or_spark_variables_of_the_caller
 
     found = spark_environment(java.home, spark_home(), tmp_path, caller)
 
-    assert found["PYSPARK_PYTHON"] == sys.executable
+    assert found["TAILRACE_PYTHON"] == sys.executable
     assert found["JAVA_HOME"] == str(java.home)
     assert found["PATH"] == "/bin"
     assert not {"SPARK_REMOTE", "TAILRACE_AUTH__KEYS"} & found.keys()
+
+
+@pytest.mark.parametrize("role", ["PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"])
+def test_what_spark_starts_is_this_python_without_the_archives_that_spark_puts_first(
+    role: str, tmp_path: Path
+) -> None:
+    caller = {"PATH": "/bin", "PYTHONPATH": str(tmp_path)}
+    found = spark_environment(find_java().home, spark_home(), tmp_path, caller)
+    # As Spark does to each process: its archives, then ours.
+    archive = str(spark_home() / "python" / "lib" / "pyspark.zip")
+    found |= {"PYTHONPATH": os.pathsep.join([archive, found["PYTHONPATH"]])}
+    program = "import sys, pyspark; print(sys.executable, pyspark.__file__, *sys.path, sep='\\n')"
+
+    done = subprocess.run(
+        [found[role], "-c", program], env=found, capture_output=True, text=True, check=True
+    )
+
+    executable, imported, _, packages, callers, *rest = done.stdout.splitlines()
+    assert executable == sys.executable
+    assert imported == str(spark_home() / "__init__.py")
+    assert packages == str(Path(spark_configuration_module.__file__).parents[2])
+    assert callers == str(tmp_path)
+    assert archive not in rest
+
+
+def test_where_our_script_cannot_be_run_spark_starts_this_python_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "worker_python.sh"
+    script.write_text("#!/bin/sh\n")
+    monkeypatch.setattr(spark_configuration_module, "WORKER_PYTHON", script)
+
+    found = spark_environment(find_java().home, spark_home(), tmp_path, {})
+
+    assert found["PYSPARK_PYTHON"] == found["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 
 def test_spark_writes_its_configuration_below_its_folder_before_it_starts(tmp_path: Path) -> None:

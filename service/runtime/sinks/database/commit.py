@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from service.runtime.connections import ledger_of
 from service.runtime.dataflow_errors import SinkRefused
+from service.runtime.ledgers import ledger_of
 from service.runtime.sinks.database.columns import bound_values
 from service.runtime.sinks.database.fence import Owner, adopt, advance, claim, create_fence
 from service.runtime.sinks.database.options import address_of

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from service.runtime.connections import ledger_of
 from service.runtime.dataflow_errors import SinkRefused
+from service.runtime.ledgers import ledger_of
 from service.runtime.sinks.database.options import address_of
 from service.runtime.sinks.database.values import unheld
 from service.runtime.sinks.rows import last_of_each, take

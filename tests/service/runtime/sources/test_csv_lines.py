@@ -14,7 +14,7 @@ from state.arrow_values import python_values
 from state.types import parse_type
 
 if TYPE_CHECKING:
-    from service.runtime.sources.formats import DecodedLines
+    from service.runtime.sources.decoding import DecodedLines
 
 TYPES = [
     *("BOOLEAN", "TINYINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "INT NOT NULL"),

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service.runtime.dataflow_errors import MalformedChange, SourceChanged
-from service.runtime.sources import file_formats
+from service.runtime.sources import file_formats, parquet_files
 from tests.service.runtime.sources.readers import make_reader, read_all, read_epoch
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def test_csv_gives_the_columns_asked_for(redis_client: redis.Redis, tmp_path: Pa
 def test_parquet_is_cut_by_rows(
     redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_formats.ParquetFormat, "task_units", 4)
+    monkeypatch.setattr(parquet_files.ParquetFormat, "task_units", 4)
     (tmp_path / "in").mkdir()
     table = pa.table({"k": [f"k{each}" for each in range(25)], "id": list(range(25))})
     pq.write_table(table, tmp_path / "in" / "a.parquet", row_group_size=7)
