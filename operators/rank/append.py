@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from operators.changelog import RowKind
 from operators.rank.buffer import RankBuffer, is_retraction
+from operators.rank.columnar_append import ColumnarTopN
 from operators.rank.ranking import inserted
 from state.types import INTEGER_BITS
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from operators.changelog import Row
-    from operators.keyed import InputChange
+    from operators.keyed import InputChange, OpenEpoch
     from operators.rank.spec import RankSpec
 
 _KNOWN_MAX: Final = 128
@@ -62,6 +63,13 @@ class AppendTopN(RankBuffer):
             only = spec.order[0]
             if spec.inputs[0].types[only.column].root in INTEGER_BITS:
                 self._number, self._descends = only.column, only.descending
+        self.columnar = self._on_columns = ColumnarTopN.of(spec, self.sort)
+
+    def open(self, epoch: OpenEpoch) -> None:
+        """Take the handles."""
+        super().open(epoch)
+        if self._on_columns is not None:
+            self._on_columns.open(self.rows)
 
     async def process(self, change: InputChange) -> None:
         """Put a row into its place, if that is in the range, and drop the one behind the range."""

@@ -153,9 +153,10 @@ class StateHandle(ABC, Generic[C]):
         for cell, text in zip(cells, texts, strict=True):
             cell.load(text)
 
-    def missing(self, keys: Iterable[tuple[bytes, int]]) -> list[C]:
+    def missing(self, keys: Iterable[tuple[bytes, int]]) -> Sequence[Cell]:
         """The cells of these stored keys and key groups that are not loaded, made where needed."""
-        cells, missing = self.cells, []
+        cells = self.cells
+        missing: list[C] = []
         for key, key_group in keys:
             cell = cells.get(key)
             if cell is None:

@@ -53,6 +53,11 @@ class SortedCell(KnownOrder):
         """Whether something must be stored."""
         return self._is_changed
 
+    def pack(self, text: bytes) -> None:
+        """Hold what another packed text holds, in place of the one that was loaded."""
+        self.wipe()
+        self._load(text)
+
     @property
     def stays_indexed(self) -> bool:
         """Whether its oldest stamp is the one that it was loaded with, so that the index knows."""
