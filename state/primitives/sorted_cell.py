@@ -58,16 +58,6 @@ class SortedCell(KnownOrder):
         self.wipe()
         self._load(text)
 
-    @property
-    def stays_indexed(self) -> bool:
-        """Whether its oldest stamp is the one that it was loaded with, so that the index knows."""
-        return (
-            self._shared_ms == self.indexed_ms
-            and self._own_count < self.size
-            and self._shared != b""
-            and not self.is_due
-        )
-
     def oldest_ms(self) -> int | None:
         """The oldest stamp of a packed map, a bound below it of a spread one."""
         if not self._is_changed and self._was_spread:
@@ -201,7 +191,7 @@ class SortedCell(KnownOrder):
     def _oldest_known(self) -> int | None:
         if not self._handle.may_have_stamps:
             return None
-        if self._shared and self._own_count < self.size:
+        if self.has_shared:
             return self._shared_ms
         return oldest_stamp([text for _, _, text in self._entries])
 
