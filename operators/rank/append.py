@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from operators.changelog import RowKind
 from operators.rank.buffer import RankBuffer, is_retraction
 from operators.rank.columnar_append import ColumnarTopN
+from operators.rank.kept_lines import LinesInOrder
 from operators.rank.ranking import inserted
 from state.types import INTEGER_BITS
 
@@ -63,13 +64,14 @@ class AppendTopN(RankBuffer):
             only = spec.order[0]
             if spec.inputs[0].types[only.column].root in INTEGER_BITS:
                 self._number, self._descends = only.column, only.descending
-        self.columnar = self._on_columns = ColumnarTopN.of(spec, self.sort)
+        self._lines = LinesInOrder(spec, self.sort)
+        can = not self._rows.may_have_stamps
+        self.columnar = ColumnarTopN.of(spec, self._lines) if can else None
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles."""
         super().open(epoch)
-        if self._on_columns is not None:
-            self._on_columns.open(self.rows)
+        self._lines.open(self.rows)
 
     async def process(self, change: InputChange) -> None:
         """Put a row into its place, if that is in the range, and drop the one behind the range."""

@@ -13,19 +13,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from operators.batch import ChangeBatch
 from operators.keyed_columns import DoneOnColumns
 from operators.rank.shifts import in_order, shown_members, shown_ranks, together
 from operators.rank.tops import Tops
 from operators.sort_codes import CODE_MAX, CODE_MIN, has_codes, sort_codes
-from state.multiset.vectors import bytes_of
-from state.ordered_columns import ordered_texts
 from state.types import arrow_type
 from state.values import StoredTextCorrupt
 
@@ -35,12 +32,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from operators.keyed_columns import KeyedColumns
-    from operators.ordering import SortKeys
+    from operators.rank.kept_lines import KeptLines, Lines
     from operators.rank.shifts import Shown
     from operators.rank.spec import RankSpec
     from operators.rank.tops import Round
-    from state.codec import RowCodec
-    from state.primitives.sorted import SortedMapHandle
 
     Integers = NDArray[np.int64]
     Flags = NDArray[np.bool_]
@@ -55,37 +50,31 @@ class ColumnarTopN:
     Args:
         spec: The rank.
         end: The last rank that is shown.
-        sort: Gives the sort keys of rows.
+        kept: The rows that are kept, opened for the epoch by the operator.
     """
 
-    def __init__(self, spec: RankSpec, end: int, sort: SortKeys) -> None:
+    def __init__(self, spec: RankSpec, end: int, kept: KeptLines) -> None:
         (row,) = spec.inputs
-        self._spec, self._end, self._sort = spec, end, sort
-        self._codec = row.codec()
+        self._spec, self._end, self._kept = spec, end, kept
+        self._codec = kept.codec
         self._types = row.types
         self._sorted = [each.column for each in spec.order]
         self._output_types = [arrow_type(each) for each in spec.output.types]
-        self._counts_ranks = spec.with_number or spec.start > 1
-        self._not_null = [at for at, each in enumerate(row.types) if not each.nullable]
+        self._shows_ranks = spec.with_number or spec.start > 1 or end == 1
+        self._not_null = [at for at in self._sorted if not row.types[at].nullable]
 
     @classmethod
-    def of(cls, spec: RankSpec, sort: SortKeys) -> ColumnarTopN | None:
+    def of(cls, spec: RankSpec, kept: KeptLines) -> ColumnarTopN | None:
         """The path of a rank; None: something in it cannot be done on columns."""
         types = spec.inputs[0].types
-        if spec.end is None or spec.end > END_MAX or not spec.order:
+        if spec.strategy != "append" or spec.end is None or spec.end > END_MAX or not spec.order:
             return None
         if spec.start > 1 and not (spec.with_number or spec.update_before):
             # What is emitted is what the shifts add up to.
             return None
-        if spec.ttl_of(0).is_enabled or "rows" in spec.is_stamped:
-            return None
         if not all(has_codes(types[each.column]) for each in spec.order):
             return None
-        return cls(spec, spec.end, sort)
-
-    def open(self, rows: SortedMapHandle[tuple[Any, ...], Any]) -> None:
-        """Take the handle of the state of rows for an epoch."""
-        self._rows = rows
+        return cls(spec, spec.end, kept)
 
     def run(self, changes: KeyedColumns) -> DoneOnColumns | None:
         """Process an epoch's changes; see `ColumnarPath.run`."""
@@ -98,7 +87,7 @@ class ColumnarTopN:
             if not sifted.size:
                 none = ChangeBatch.of([pa.array([], each) for each in self._output_types], [])
                 return DoneOnColumns(none, changes.rows_of(left))
-            pool = _Pool.of(self._codec, changes, sifted, lines)
+            pool = _Pool.of(self._kept, changes, sifted, lines)
         except StoredTextCorrupt:
             # The other path says whose.
             return None
@@ -114,28 +103,29 @@ class ColumnarTopN:
         shown = shown.only(~tops.left[pool.new_key[shown.causes]])
         return DoneOnColumns(self._emitted(changes, pool, shown), changes.rows_of(left))
 
-    def _stored(self, changes: KeyedColumns) -> tuple[list[list[bytes]], Flags]:
+    def _stored(self, changes: KeyedColumns) -> tuple[list[Lines], Flags]:
         """The lines of each key, and whether it is left to the other path."""
         retracts = changes.batch.kinds[changes.row_of] & 1
         left = np.bincount(changes.key_of, weights=retracts, minlength=len(changes.keys)) > 0
-        lines: list[list[bytes]] = []
-        for number, each in enumerate(self._rows.packed_lines(changes.keys)):
-            known = each is not None and len(each) <= self._end
-            lines.append(each if each is not None and known else [])
-            if not known:
+        lines: list[Lines] = [[] for _ in changes.keys]
+        asked = np.flatnonzero(~left).tolist()
+        for number, each in zip(
+            asked, self._kept.read([changes.keys[at] for at in asked]), strict=True
+        ):
+            if each is None or len(each) > self._end:
                 left[number] = True
+            else:
+                lines[number] = each
         return lines, left
 
-    def _sifted(
-        self, changes: KeyedColumns, lines: Sequence[Sequence[bytes]], left: Flags
-    ) -> Integers:
+    def _sifted(self, changes: KeyedColumns, lines: Sequence[Lines], left: Flags) -> Integers:
         """The places of changes that the last row of their key does not keep out."""
         bounds = np.where(left, CODE_MIN, CODE_MAX)
         full = [at for at, each in enumerate(lines) if len(each) == self._end and not left[at]]
         new = [changes.columns.arrays[at] for at in self._sorted]
         if not full:
             return np.flatnonzero(~left[changes.key_of])
-        last = self._codec.decode_columns([_json(lines[at][-1]) for at in full])
+        last = self._codec.decode_columns(self._kept.rows([lines[at][-1] for at in full]))
         codes = self._codes(
             [_joined(each, last[at]) for each, at in zip(new, self._sorted, strict=True)]
         )
@@ -146,7 +136,7 @@ class ColumnarTopN:
         return sort_codes(columns, [self._types[at] for at in self._sorted], self._spec.order)
 
     def _shown(self, came: Round) -> Shown:
-        if not self._counts_ranks:
+        if not self._shows_ranks:
             return shown_members(came)
         return shown_ranks(came, self._spec.start, update_before=self._spec.update_before)
 
@@ -156,15 +146,12 @@ class ColumnarTopN:
         held = tops.rows[changed]
         held = held[held >= 0]
         new = np.unique(held[held < pool.new_key.size])
-        columns = [each.take(pa.array(new)) for each in pool.columns]
-        keys = ordered_texts(self._sort.codec, [columns[at] for at in self._sorted])
-        rows = self._codec.encode_columns(columns)
         lines = np.empty(len(pool.columns[0]), object)
-        lines[new] = bytes_of(pc.binary_join_element_wise(keys, rows, b"\t"))
+        lines[new] = self._kept.lines([each.take(pa.array(new)) for each in pool.columns])
         lines[pool.new_key.size :] = pool.old_lines
         all_lines = lines[held].tolist()
         ends = np.cumsum(tops.counts[changed]).tolist()
-        self._rows.pack_lines(
+        self._kept.write(
             [changes.keys[at] for at in pool.keys[changed].tolist()],
             [all_lines[begin:end] for begin, end in zip([0, *ends], ends, strict=False)],
         )
@@ -203,16 +190,16 @@ class _Pool:
     """By stored row."""
     old_place: Integers
     """By stored row: its place among those of its key."""
-    old_lines: list[bytes]
+    old_lines: Lines
     """By stored row: as it is stored."""
 
     @classmethod
     def of(
         cls,
-        codec: RowCodec,
+        kept: KeptLines,
         changes: KeyedColumns,
         sifted: Integers,
-        lines: Sequence[Sequence[bytes]],
+        lines: Sequence[Lines],
     ) -> Self:
         """The changes at some places, and all rows of their keys.
 
@@ -229,10 +216,10 @@ class _Pool:
         begins = np.cumsum(counts) - counts
         old_lines = list(chain.from_iterable(mine))
         rows = changes.row_of[sifted]
-        taken = zip(changes.columns.take(rows), codec.arrow_types, strict=True)
+        taken = zip(changes.columns.take(rows), kept.codec.arrow_types, strict=True)
         columns = [each if each.type == kind else each.cast(kind) for each, kind in taken]
         if old_lines:
-            old = codec.decode_columns(list(map(_json, old_lines)))
+            old = kept.codec.decode_columns(kept.rows(old_lines))
             columns = list(map(_joined, columns, old))
         return cls(
             columns=columns,
@@ -243,11 +230,6 @@ class _Pool:
             old_place=np.arange(old_key.size) - begins[old_key],
             old_lines=old_lines,
         )
-
-
-def _json(line: bytes) -> bytes:
-    """The row of a stored line."""
-    return line.partition(b"\t")[2]
 
 
 def _joined(new: pa.Array, old: pa.Array) -> pa.Array:

@@ -54,12 +54,14 @@ def spec(order: Sequence[SortColumn], **fields: Any) -> RankSpec:
 @st.composite
 def specs(draw: st.DrawFn) -> RankSpec:
     with_number, update_before = draw(st.booleans()), draw(st.booleans())
-    start = draw(st.integers(1, 2 if with_number or update_before else 1))
+    end = draw(st.integers(1, 4))
+    start = draw(st.integers(1, 2 if end > 1 and (with_number or update_before) else 1))
     return spec(
         draw(st.lists(SORTS, min_size=1, max_size=2)),
         key=draw(st.sampled_from(((0,), ()))),
         start=start,
-        end=draw(st.integers(2, 4)),
+        end=end,
+        ttl_ms=draw(st.sampled_from(((), (2,)))) if end == 1 else (),
         with_number=with_number,
         update_before=update_before,
     )
@@ -156,11 +158,12 @@ def test_fewer_ranks_than_before_and_state_that_is_spread_go_the_other_way() -> 
         {"end": 33},
         {"end_column": 0, "end": None},
         {"ttl_ms": (5,)},
+        {"strategy": "update", "unique_key": (0, 1), "end": 1},
         {"start": 2, "update_before": False},
     ],
 )
 def test_other_ranks_have_no_columnar_path(fields: dict[str, Any]) -> None:
-    operator = rank_spec("append", **fields)
+    operator = rank_spec(**{"strategy": "append", **fields})
     assert operator.operator().columnar is None
 
 
