@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from operators.changelog import RowKind
 from operators.rank.buffer import RankBuffer, is_retraction
-from operators.rank.columnar_append import ColumnarTopN
+from operators.rank.columnar import ColumnarTopN
 from operators.rank.kept_lines import LinesInOrder
 from operators.rank.ranking import inserted
 from state.types import INTEGER_BITS
@@ -43,7 +43,8 @@ class AppendTopN(RankBuffer):
                     the rows that shift); of those that came and are still kept at its end each is
                     written once, of those that gave way to them each removed (of more than 128, or
                     with a TTL: one written and one removed for each change; with a TTL also the
-                    rows of the sort keys of these, once an epoch)
+                    rows of the sort keys of these, once an epoch); `columnar` does an
+                    epoch on columns where it can
         time        none; TTL of a sort key's rows, from when one of them came or gave way
         unseen -D   any retraction: an orphan
 

@@ -8,7 +8,7 @@ from operators.changelog import RowKind
 from operators.keyed import KeyedOperator, OpenEpoch
 from operators.ordering import SortKeys
 from operators.rank.buffer import RankEnd, is_retraction
-from operators.rank.columnar_append import ColumnarTopN
+from operators.rank.columnar import ColumnarTopN
 from operators.rank.kept_lines import LineAlone
 from operators.stored_rows import StoredRows
 from state.descriptors import JSON, ValueDescriptor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +15,15 @@ from operators.ordering import SortColumn
 from operators.rank.spec import RankSpec
 from operators.rank.tops import Tops
 from operators.spec import InputSpec, RowSpec
-from operators.testing.operator_harness import At, OperatorHarness, insert
+from operators.testing.operator_harness import At, OperatorHarness, delete, insert
 from state.backends.heap import HeapBackend
 from state.types import parse_type
 from tests.operators.rank.ranks import ASCENDING, DESCENDING, rank_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import redis
 
 NEVER = 1 << 30
 """No epoch has so many changes."""
@@ -109,6 +112,31 @@ def same(operator: RankSpec, steps: Sequence[Change | At]) -> list[Change]:
 @given(st.data())
 def test_both_paths_emit_and_store_the_same(data: st.DataObject) -> None:
     same(data.draw(specs()), data.draw(epochs()))
+
+
+@pytest.mark.parametrize("end", [1, 3])
+def test_inserts_of_new_and_known_keys_are_done_on_columns_alone(
+    end: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: Any) -> None:
+        raise AssertionError("a change went the other way")
+
+    operator = rank_spec("append", end=end, with_number=True)
+    steps = [insert(at, "abc"[at % 3], at * 7 % 11) for at in range(30)]
+    steps = [*steps[:20], At(1), *steps[20:]]
+    expected = ran(operator, steps, NEVER)
+    monkeypatch.setattr(type(operator.operator()), "process", never)
+    monkeypatch.setattr(type(operator.operator()), "process_bundle", never)
+    assert ran(operator, steps, 1) == expected
+
+
+@pytest.mark.parametrize("end", [1, 3])
+def test_on_redis_the_same_is_emitted(end: int, redis_client: redis.Redis) -> None:
+    operator = rank_spec("append", end=end, with_number=True)
+    steps = [insert(at, "abcd"[at * at % 4], at * 31 % 17) for at in range(120)]
+    steps = [*steps[:50], At(1), *steps[50:90], delete(1, "a", 3), At(2), *steps[90:]]
+    with closing(OperatorHarness.on_redis(operator, redis_client)) as harness:
+        assert harness.run(steps) == ran(operator, steps, NEVER)[0]
 
 
 @pytest.mark.parametrize("with_number", [True, False])
