@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from state.backends.interface import Read
+    from state.descriptors import StateDescriptor
+    from state.primitives.session import StateSession
     from state.primitives.write_batch import WriteBatch
 
 
@@ -68,13 +70,15 @@ class LoadedText(Cell):
 class PackedTexts(StateHandle[SortedCell]):
     """Access to many keys of a sorted map at once, as lines: `ordered key TAB JSON`, in order."""
 
-    _texts: dict[bytes, LoadedText] | None = None
-    """By stored key: what was loaded, and has no cell. None before the first load."""
+    def __init__(self, session: StateSession, descriptor: StateDescriptor) -> None:
+        super().__init__(session, descriptor)
+        self._texts: dict[bytes, LoadedText] = {}
+        """By stored key: what was loaded, and has no cell."""
 
     def new_cell(self, key: bytes, key_group: int) -> SortedCell:
         """A cell that knows what was loaded of its key, or nothing yet."""
         cell = SortedCell(self, key, key_group)
-        held = self._texts.pop(key, None) if self._texts else None
+        held = self._texts.pop(key, None)
         if held is not None and held.is_loaded:
             cell.load(held.stored)
             if held.text is not None:
@@ -85,8 +89,6 @@ class PackedTexts(StateHandle[SortedCell]):
         """See `StateHandle.missing`; texts where there need not be cells."""
         if self.may_have_stamps:
             return super().missing(keys)
-        if self._texts is None:
-            self._texts = {}
         cells, texts, state = self.cells, self._texts, self.state
         missing: list[Cell] = []
         for key, key_group in keys:
@@ -107,7 +109,7 @@ class PackedTexts(StateHandle[SortedCell]):
             For each key its lines, none where nothing is stored; None where operations must look:
             it is not packed, was not loaded ahead, or is changed.
         """
-        texts = self._texts or {}
+        texts = self._texts
         found: list[list[bytes] | None] = []
         for key in keys:
             held = texts.get(key)
@@ -124,18 +126,26 @@ class PackedTexts(StateHandle[SortedCell]):
             keys: Stored keys.
             lines: For each key its lines in order: at least one, and too few to spread the map.
         """
-        texts = self._texts or {}
+        texts = self._texts
         for key, mine in zip(keys, lines, strict=True):
             texts[key].text = packed_text(0, mine)
 
     def write_all(self, cells: Iterable[SortedCell], batch: WriteBatch) -> None:
         """See `write_changed`; texts go behind, by key."""
         write_changed(self, cells, batch)
-        texts = self._texts or {}
-        for key in sorted(key for key, each in texts.items() if each.text is not None):
-            texts[key].write(batch)
+        changed = [
+            (key, each.key_group, each.text)
+            for key, each in self._texts.items()
+            if each.text is not None and each.text != each.stored
+        ]
+        puts: dict[int, list[bytes]] = {}
+        for key, key_group, text in sorted(changed):
+            mine = puts.get(key_group)
+            if mine is None:
+                mine = puts[key_group] = batch.puts_of(key_group, self.state)
+            mine += (key, text)
 
     def close(self) -> None:
         """Let go of all cells and texts."""
         super().close()
-        self._texts = None
+        self._texts = {}

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 NEVER = 1 << 30
 """No epoch has so many changes."""
-NAMES = ("k", "number", "text", "real")
-TYPES = tuple(map(parse_type, ("STRING", "BIGINT", "STRING", "DOUBLE")))
+NAMES = ("k", "number", "text", "real", "list")
+TYPES = tuple(map(parse_type, ("STRING", "BIGINT", "STRING", "DOUBLE", "ARRAY<INT>")))
 ROWS = st.tuples(
     st.sampled_from(("a", "b", None)),
     st.sampled_from((None, -(2**63), -7, 0, 1, 2, 2**63 - 1)),
     st.sampled_from((None, "", "a", "a\t", "ä", '"\\')),
     st.sampled_from((None, float("nan"), -0.0, 0.0, 1.5, float("-inf"))),
+    st.sampled_from((None, [], [1, None])),
 )
 SORTS = st.builds(
     SortColumn, column=st.integers(1, 3), descending=st.booleans(), nulls_last=st.booleans()
