@@ -115,6 +115,20 @@ def test_both_paths_emit_and_store_the_same(data: st.DataObject) -> None:
     same(data.draw(specs()), data.draw(epochs()))
 
 
+@given(st.data())
+def test_both_paths_do_the_same_for_the_first_rows_by_arrival(data: st.DataObject) -> None:
+    start = data.draw(st.integers(1, 3))
+    operator = spec(
+        (),
+        key=data.draw(st.sampled_from(((0,), ()))),
+        start=start,
+        end=data.draw(st.sampled_from((start, 5, None))),
+        with_number=data.draw(st.booleans()),
+        ttl_ms=data.draw(st.sampled_from(((), (2,)))),
+    )
+    same(operator, data.draw(epochs()))
+
+
 @pytest.mark.parametrize("end", [1, 3])
 def test_inserts_of_new_and_known_keys_are_done_on_columns_alone(
     end: int, monkeypatch: pytest.MonkeyPatch
