@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 END_MAX: Final = 32
-"""Above this a table with a line a key would be large, and nearly empty."""
+"""Above this a table with a line a key would be large, and nearly empty. So few rows are packed."""
 
 
 class ColumnarTopN:

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from operators.changelog import Change, RowKind
 from operators.ordering import SortColumn
+from operators.rank.columnar import END_MAX
 from operators.rank.spec import RankSpec
 from operators.rank.tops import Tops
 from operators.spec import InputSpec, RowSpec
 from operators.testing.operator_harness import At, OperatorHarness, delete, insert
 from state.backends.heap import HeapBackend
+from state.primitives.session import PRIMITIVE_THRESHOLDS
 from state.types import parse_type
 from tests.operators.rank.ranks import ASCENDING, DESCENDING, rank_spec
 
@@ -208,6 +210,10 @@ def test_fewer_ranks_than_before_and_state_that_is_spread_go_the_other_way() -> 
 def test_other_ranks_have_no_columnar_path(fields: dict[str, Any]) -> None:
     operator = rank_spec(**{"strategy": "append", **fields})
     assert operator.operator().columnar is None
+
+
+def test_what_it_writes_is_never_long_enough_to_be_spread() -> None:
+    assert END_MAX < PRIMITIVE_THRESHOLDS.high
 
 
 def test_a_state_that_had_a_ttl_has_none() -> None:
