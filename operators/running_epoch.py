@@ -66,12 +66,16 @@ class RunningEpoch:
     def prefetch(self, changes: Sequence[InputChange]) -> None:
         """Load what nearly every change reads."""
         keys = {each.stored_key: each.key_group for each in changes}
-        self.prefetch_keys(list(keys.items()))
+        self._prefetch(list(keys.items()), at_once=False)
 
     def prefetch_keys(self, pairs: Sequence[tuple[bytes, int]]) -> None:
-        """Load what nearly every change of these keys reads."""
+        """Load what a columnar path reads of these keys; before anything else of the epoch."""
+        self._prefetch(pairs, at_once=True)
+
+    def _prefetch(self, pairs: Sequence[tuple[bytes, int]], *, at_once: bool) -> None:
         if self._operator.prefetched and pairs:
-            self.session.prefetch([(each, pairs) for each in self._operator.prefetched])
+            wanted = [(each, pairs) for each in self._operator.prefetched]
+            self.session.prefetch(wanted, at_once=at_once)
 
     def process(self, changes: Sequence[InputChange], *, bundles: bool) -> None:
         """Run all changes through the controller."""

@@ -143,6 +143,10 @@ class StateHandle(ABC, Generic[C]):
                 requests += group
         return requests
 
+    def loads_at_once(self, keys: Sequence[tuple[bytes, int]]) -> list[Request] | None:
+        """Requests that load these stored keys without a cell for each; None: they need cells."""
+        return None
+
     def close(self) -> None:
         """Let go of all cells: they refer to the handle, and would wait for the collector."""
         self.cells = {}
@@ -153,10 +157,9 @@ class StateHandle(ABC, Generic[C]):
         for cell, text in zip(cells, texts, strict=True):
             cell.load(text)
 
-    def missing(self, keys: Iterable[tuple[bytes, int]]) -> Sequence[Cell]:
+    def missing(self, keys: Iterable[tuple[bytes, int]]) -> list[C]:
         """The cells of these stored keys and key groups that are not loaded, made where needed."""
-        cells = self.cells
-        missing: list[C] = []
+        cells, missing = self.cells, []
         for key, key_group in keys:
             cell = cells.get(key)
             if cell is None:

@@ -100,7 +100,7 @@ class SessionStatistics:
     """What a session holds and has cost so far."""
 
     cells: int
-    """Keys in states that the epoch knows of."""
+    """Keys in states that the epoch knows of, but those that were loaded many at once."""
     requests: int
     """Requests that were executed; those of a prefetch count, too."""
     cleaned: int
@@ -257,13 +257,18 @@ class StateSession:
             request.take([next(replies) for _ in range(count)])
 
     def prefetch(
-        self, wanted: Iterable[tuple[StateDescriptor, Iterable[tuple[bytes, int]]]]
+        self,
+        wanted: Iterable[tuple[StateDescriptor, Sequence[tuple[bytes, int]]]],
+        *,
+        at_once: bool = False,
     ) -> None:
         """Load keys before operations ask for them: one round trip for all.
 
         Args:
             wanted: For each descriptor, whose handle was made before, stored keys (`stored_key`)
                 with their key groups.
+            at_once: They will be read and written many at once, where their kind of state can do
+                that. Nothing of the epoch came before.
 
         Raises: As `EpochTransaction.fetch`, and what is wrong with what is stored.
         """
@@ -271,6 +276,10 @@ class StateSession:
         count = 0
         for descriptor, keys in wanted:
             handle = self._handles[descriptor.name]
+            if at_once and (loads := handle.loads_at_once(keys)) is not None:
+                requests += loads
+                count += len(keys)
+                continue
             missing = handle.missing(keys)
             requests += handle.first_loads(missing)
             count += len(missing)

@@ -1,8 +1,9 @@
 """Sorted maps of many keys as the texts that are stored of them, not taken apart.
 
 Most of what an epoch loads at once is packed, and an operator on columns works on all of it as one
-block of lines. So a key that is loaded ahead is kept as its text; it becomes a cell when the first
-operation asks for it. Where elements may have stamps it becomes one at once: clean-up knows cells.
+block of lines. So what is stored of a key is kept as it is, and beside it what is to be stored. The
+key gets a cell when an operation asks for it by itself; it is no more here then. Where elements may
+have stamps all keys have cells: clean-up knows cells.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from state.backends.interface import HashGet
-from state.primitives.cells import Cell, write_changed
+from state.primitives.cells import write_changed
 from state.primitives.handle import StateHandle
 from state.primitives.layout import packed_text, unstamped_lines
 from state.primitives.sorted_cell import SortedCell
@@ -18,53 +19,10 @@ from state.primitives.sorted_cell import SortedCell
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from state.backends.interface import Read
     from state.descriptors import StateDescriptor
+    from state.execution.requests import Request
     from state.primitives.session import StateSession
     from state.primitives.write_batch import WriteBatch
-
-
-class LoadedText(Cell):
-    """What is stored of one key, and what is to be; nothing in it has a stamp."""
-
-    __slots__ = ("_state", "stored", "text")
-
-    def __init__(self, state: bytes, key: bytes, key_group: int) -> None:
-        super().__init__(key, key_group)
-        self._state = state
-        self.stored: bytes | None = None
-        """The stored text: a packed map or a header; None if there is none."""
-        self.text: bytes | None = None
-        """What is to be stored in its place; None: it stays."""
-
-    @property
-    def reads(self) -> Sequence[Read]:
-        """The packed text or the header."""
-        return (HashGet(self.key_group, self._state, [self.key]),)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Keep the text."""
-        ((text,),) = replies
-        self.load(text)
-
-    def load(self, text: bytes | None) -> None:
-        """Keep the text, unless there is one."""
-        if not self.is_loaded:
-            self.stored = text
-            self.is_loaded = True
-
-    def write(self, batch: WriteBatch) -> None:
-        """The text, if it is another one."""
-        if self.text is not None and self.text != self.stored:
-            batch.put(self.key_group, self._state, self.key, self.text)
-
-    def oldest_ms(self) -> int | None:
-        """Never a stamp."""
-        return None
-
-    async def clean(self, elements_max: int) -> int:
-        """Nothing expires."""
-        return 0
 
 
 class PackedTexts(StateHandle[SortedCell]):
@@ -72,51 +30,51 @@ class PackedTexts(StateHandle[SortedCell]):
 
     def __init__(self, session: StateSession, descriptor: StateDescriptor) -> None:
         super().__init__(session, descriptor)
-        self._texts: dict[bytes, LoadedText] = {}
-        """By stored key: what was loaded, and has no cell."""
+        self._groups: dict[int, list[bytes]] = {}
+        """Stored keys that were loaded at once, by key group."""
+        self._stored: dict[bytes, bytes | None] = {}
+        """What is stored of those that have no cell; None: nothing."""
+        self._packed: dict[bytes, bytes] = {}
+        """What is to be stored of them in its place, if it is something else."""
 
     def new_cell(self, key: bytes, key_group: int) -> SortedCell:
-        """A cell that knows what was loaded of its key, or nothing yet."""
+        """A cell that knows nothing yet, or what was loaded of many keys at once."""
         cell = SortedCell(self, key, key_group)
-        held = self._texts.pop(key, None)
-        if held is not None and held.is_loaded:
-            cell.load(held.stored)
-            if held.text is not None:
-                cell.pack(held.text)
+        if key in self._stored:
+            cell.load(self._stored.pop(key))
+            if key in self._packed:
+                cell.pack(self._packed.pop(key))
         return cell
 
-    def missing(self, keys: Iterable[tuple[bytes, int]]) -> Sequence[Cell]:
-        """See `StateHandle.missing`; texts where there need not be cells."""
-        if self.may_have_stamps:
-            return super().missing(keys)
-        cells, texts, state = self.cells, self._texts, self.state
-        missing: list[Cell] = []
+    def loads_at_once(self, keys: Sequence[tuple[bytes, int]]) -> list[Request] | None:
+        """See `StateHandle.loads_at_once`."""
+        if self.may_have_stamps or self.cells or self._groups:
+            return None
         for key, key_group in keys:
-            held = cells.get(key) or texts.get(key)
-            if held is None:
-                held = texts[key] = LoadedText(state, key, key_group)
-            if not held.is_loaded:
-                missing.append(held)
-        return missing
+            group = self._groups.get(key_group)
+            if group is None:
+                group = self._groups[key_group] = []
+            group.append(key)
+        return [_Loads(self._stored, g, self.state, mine) for g, mine in self._groups.items()]
 
     def packed_lines(self, keys: Iterable[bytes]) -> list[list[bytes] | None]:
-        """The lines of maps that were loaded ahead. Cost: none.
+        """The lines of maps that were loaded at once. Cost: none.
 
         Args:
             keys: Stored keys.
 
         Returns:
             For each key its lines, none where nothing is stored; None where operations must look:
-            it is not packed, was not loaded ahead, or is changed.
+            it is not packed, was not loaded at once, or is changed.
         """
-        texts = self._texts
+        stored, packed = self._stored, self._packed
         found: list[list[bytes] | None] = []
         for key in keys:
-            held = texts.get(key)
-            if held is None or not held.is_loaded or held.text is not None:
+            if key not in stored or key in packed:
                 found.append(None)
             else:
-                found.append([] if held.stored is None else unstamped_lines(held.stored))
+                text = stored[key]
+                found.append([] if text is None else unstamped_lines(text))
         return found
 
     def pack_lines(self, keys: Iterable[bytes], lines: Iterable[Sequence[bytes]]) -> None:
@@ -126,26 +84,44 @@ class PackedTexts(StateHandle[SortedCell]):
             keys: Stored keys.
             lines: For each key its lines in order: at least one, and too few to spread the map.
         """
-        texts = self._texts
         for key, mine in zip(keys, lines, strict=True):
-            texts[key].text = packed_text(0, mine)
+            text = packed_text(0, mine)
+            if text != self._stored[key]:
+                self._packed[key] = text
 
     def write_all(self, cells: Iterable[SortedCell], batch: WriteBatch) -> None:
-        """See `write_changed`; texts go behind, by key."""
+        """See `write_changed`; texts go behind, in the order in which their keys were given."""
         write_changed(self, cells, batch)
-        changed = [
-            (key, each.key_group, each.text)
-            for key, each in self._texts.items()
-            if each.text is not None and each.text != each.stored
-        ]
-        puts: dict[int, list[bytes]] = {}
-        for key, key_group, text in sorted(changed):
-            mine = puts.get(key_group)
-            if mine is None:
-                mine = puts[key_group] = batch.puts_of(key_group, self.state)
-            mine += (key, text)
+        packed = self._packed
+        for key_group, keys in self._groups.items():
+            puts: list[bytes] = []
+            for key in keys:
+                if key in packed:
+                    puts += (key, packed[key])
+            batch.put_all(key_group, self.state, puts)
 
     def close(self) -> None:
         """Let go of all cells and texts."""
         super().close()
-        self._texts = {}
+        self._groups, self._stored, self._packed = {}, {}, {}
+
+
+class _Loads:
+    """The request for the texts of one key group."""
+
+    __slots__ = ("_keys", "_stored", "reads")
+
+    def __init__(
+        self,
+        stored: dict[bytes, bytes | None],
+        key_group: int,
+        state: bytes,
+        keys: Sequence[bytes],
+    ) -> None:
+        self._stored = stored
+        self._keys = keys
+        self.reads = (HashGet(key_group, state, keys),)
+
+    def take(self, replies: Sequence[Any]) -> None:
+        """Keep them."""
+        self._stored.update(zip(self._keys, replies[0], strict=True))

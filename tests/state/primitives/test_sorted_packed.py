@@ -30,7 +30,7 @@ def loaded(state: Driver) -> tuple[Any, Any]:
     """A session and its handle, with all keys loaded ahead."""
     session = state.session(1)
     handle = state.handle(session)
-    session.prefetch([(state.descriptor, [(key, 0) for key in KEYS])])
+    session.prefetch([(state.descriptor, [(key, 0) for key in KEYS])], at_once=True)
     return session, handle
 
 
