@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from operators.changelog import RowKind
 from operators.rank.buffer import RankBuffer, is_retraction
+from operators.rank.columnar import ColumnarTopN
+from operators.rank.kept_lines import LinesInOrder
 from operators.rank.ranking import inserted
 from state.types import INTEGER_BITS
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from operators.changelog import Row
-    from operators.keyed import InputChange
+    from operators.keyed import InputChange, OpenEpoch
     from operators.rank.spec import RankSpec
 
 _KNOWN_MAX: Final = 128
@@ -41,7 +43,8 @@ class AppendTopN(RankBuffer):
                     the rows that shift); of those that came and are still kept at its end each is
                     written once, of those that gave way to them each removed (of more than 128, or
                     with a TTL: one written and one removed for each change; with a TTL also the
-                    rows of the sort keys of these, once an epoch)
+                    rows of the sort keys of these, once an epoch); `columnar` does an
+                    epoch on columns where it can
         time        none; TTL of a sort key's rows, from when one of them came or gave way
         unseen -D   any retraction: an orphan
 
@@ -62,6 +65,14 @@ class AppendTopN(RankBuffer):
             only = spec.order[0]
             if spec.inputs[0].types[only.column].root in INTEGER_BITS:
                 self._number, self._descends = only.column, only.descending
+        self._lines = LinesInOrder(spec, self.sort)
+        can = not self._rows.may_have_stamps
+        self.columnar = ColumnarTopN.of(spec, self._lines) if can else None
+
+    def open(self, epoch: OpenEpoch) -> None:
+        """Take the handles."""
+        super().open(epoch)
+        self._lines.open(self.rows)
 
     async def process(self, change: InputChange) -> None:
         """Put a row into its place, if that is in the range, and drop the one behind the range."""

@@ -8,6 +8,9 @@ from operators.changelog import RowKind
 from operators.keyed import KeyedOperator, OpenEpoch
 from operators.ordering import SortKeys
 from operators.rank.buffer import RankEnd, is_retraction
+from operators.rank.columnar import ColumnarTopN
+from operators.rank.columnar_first import ColumnarFirstN
+from operators.rank.kept_lines import LineAlone
 from operators.stored_rows import StoredRows
 from state.descriptors import JSON, ValueDescriptor
 
@@ -40,10 +43,13 @@ class FirstN(KeyedOperator):
             name="count", codec=JSON, ttl=spec.ttl_of(0), **spec.past_of("count")
         )
         self.descriptors = self.prefetched = (self._counts, *self._end.descriptors)
+        self._on_columns = ColumnarFirstN(spec)
+        self.columnar = self._on_columns if spec.end_column is None else None
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles."""
         self._count: ValueHandle[int] = epoch.session.value(self._counts)
+        self._on_columns.open(self._count)
         self._end.open(epoch)
 
     async def process(self, change: InputChange) -> None:
@@ -92,10 +98,13 @@ class Top1(KeyedOperator):
             name="row", codec=self._codec, ttl=spec.ttl_of(0), **spec.past_of("row")
         )
         self.descriptors = self.prefetched = (self._rows,)
+        self._line = LineAlone(spec)
+        self.columnar = ColumnarTopN.of(spec, self._line)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle."""
         self._row: ValueHandle[Row] = epoch.session.value(self._rows)
+        self._line.open(self._row)
 
     async def process(self, change: InputChange) -> None:
         """Show a row if it is better than the one that is shown, or an update of it."""

@@ -33,6 +33,7 @@ _BARE: Final = 1
 _SHARED: Final = 2
 """The version of packed collections whose elements all have stamps."""
 _PACKED: Final = b"packed\t%d\t" % _BARE
+_PACKED_UNNUMBERED: Final = _PACKED + b"0\n"
 _PACKED_SHARED: Final = b"packed\t%d\t" % _SHARED
 _WORDS: Final = {b"packed": {_BARE: 1, _SHARED: 4}, b"spread": {_BARE: 3}}
 """How many words stand behind the version, by layout and version."""
@@ -116,6 +117,18 @@ def packed_text(next_number: int, lines: Iterable[bytes]) -> bytes:
     b'packed\t1\t7\n1\n@6 2'
     """
     return b"\n".join((_PACKED + b"%d" % next_number, *lines))
+
+
+def unstamped_lines(text: bytes) -> list[bytes] | None:
+    r"""The lines of a packed sorted map whose elements have no stamps; None if it is another text.
+
+    >>> unstamped_lines(packed_text(0, [b"a\t1", b"b\t2"]))
+    [b'a\t1', b'b\t2']
+    >>> unstamped_lines(packed_text(0, [b"a\t@6 1"])), unstamped_lines(spread_text(9, 9, None))
+    (None, None)
+    """
+    is_bare = text.startswith(_PACKED_UNNUMBERED) and b"\t@" not in text
+    return text[len(_PACKED_UNNUMBERED) :].split(b"\n") if is_bare else None
 
 
 def shared_text(

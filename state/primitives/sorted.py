@@ -26,11 +26,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
-from state.primitives.cells import write_changed
-from state.primitives.handle import StateHandle
 from state.primitives.intervals import BOTTOM, TOP
 from state.primitives.layout import judged_lines
-from state.primitives.sorted_cell import SortedCell
+from state.primitives.sorted_packed import PackedTexts
 from state.primitives.sorted_text import LAST, cuts_of
 from state.ttl import json_of, unstamped
 
@@ -41,8 +39,8 @@ if TYPE_CHECKING:
     from state.primitives.cells import Element
     from state.primitives.intervals import Cut
     from state.primitives.session import StateSession
+    from state.primitives.sorted_cell import SortedCell
     from state.primitives.sorted_text import Entry
-    from state.primitives.write_batch import WriteBatch
     from state.ttl import TtlClock
 
 _KEY: Final = itemgetter(0)
@@ -66,7 +64,7 @@ class Taken(Generic[T]):
     """How many values of its user key stood before it."""
 
 
-class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
+class SortedMapHandle(PackedTexts, Generic[K, T]):
     """Lists of values by user keys in order, for each key.
 
     All operations first need the key's header or packed map: one field, the first time in an epoch.
@@ -96,10 +94,6 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
         self._last_key: Any = ()
         self._last_text = b""
 
-    def new_cell(self, key: bytes, key_group: int) -> SortedCell:
-        """A cell that knows nothing yet."""
-        return SortedCell(self, key, key_group)
-
     def set_clock(self, clock: TtlClock) -> None:
         """Work out anew what accesses compare with and write; cells must be looked at again."""
         super().set_clock(clock)
@@ -109,10 +103,6 @@ class SortedMapHandle(StateHandle[SortedCell], Generic[K, T]):
     def judged(self, text: bytes) -> tuple[int, int | None] | None:
         """Whether all of a packed map is expired, or nothing; see `StateHandle.judged`."""
         return judged_lines(text, b"\t", self.expired_until_ms)
-
-    def write_all(self, cells: Iterable[SortedCell], batch: WriteBatch) -> None:
-        """See `write_changed`."""
-        write_changed(self, cells, batch)
 
     async def values_at(self, user_key: K) -> list[T] | None:
         """The values of a user key; None if there are none."""

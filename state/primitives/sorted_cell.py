@@ -53,6 +53,11 @@ class SortedCell(KnownOrder):
         """Whether something must be stored."""
         return self._is_changed
 
+    def pack(self, text: bytes) -> None:
+        """Hold what another packed text holds, in place of the one that was loaded."""
+        self.wipe()
+        self._load(text)
+
     def oldest_ms(self) -> int | None:
         """The oldest stamp of a packed map, a bound below it of a spread one."""
         if not self._is_changed and self._was_spread:
