@@ -13,6 +13,8 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 
+from tests.tied import tied
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -61,13 +63,14 @@ class RedisServer:
         if binary is None:
             raise RuntimeError("redis-server is not installed: run make setup")
         self.folder.mkdir(parents=True, exist_ok=True)
+        command = (
+            binary,
+            *("--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)),
+            *("--appendonly", "yes", "--appendfsync", "always"),
+            *("--maxmemory-policy", "noeviction", "--save", "", "--loglevel", "warning"),
+        )
         self.process = subprocess.Popen(
-            [
-                binary,
-                *("--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)),
-                *("--appendonly", "yes", "--appendfsync", "always"),
-                *("--maxmemory-policy", "noeviction", "--save", "", "--loglevel", "warning"),
-            ],
+            tied(command),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
