@@ -24,7 +24,7 @@ two runs, and one that a deleted pipeline is to leave behind before anything of 
 | deleted          | anything                 | stop; drop all it has    | STOPPING, task ends |
 | any              | Spark or Redis is away   | back off, uncounted      | RESTARTING, waiting |
 
-A pipeline that neither runs nor was given up stays in its state while a neighbour is away.
+One that is CREATED, STOPPING, STOPPED or FAILED stays so while a neighbour is away, and waits.
 Never two queries of one pipeline at once: a start comes only after the end of the query before was
 seen. Where it cannot be seen (its session or server is gone), the new query takes over: Spark ends
 a query whose checkpoint another one starts on, and the raised run counter fences what is left.
