@@ -13,12 +13,15 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 
+from tests.tied import tied
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# `make test` runs ci, `make test-all` deep; by hand it is dev. No deadline: machines are noisy.
-for _name, _examples in (("dev", 50), ("ci", 100), ("deep", 10_000)):
+# `make test-all` runs deep, all else short, with other examples each time. Machines are noisy: no
+# deadline.
+for _name, _examples in (("short", 50), ("deep", 10_000)):
     settings.register_profile(
         _name,
         max_examples=_examples,
@@ -26,7 +29,7 @@ for _name, _examples in (("dev", 50), ("ci", 100), ("deep", 10_000)):
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow],
     )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 
 
 PORTS = range(15_000, 32_000)
@@ -61,13 +64,14 @@ class RedisServer:
         if binary is None:
             raise RuntimeError("redis-server is not installed: run make setup")
         self.folder.mkdir(parents=True, exist_ok=True)
+        command = (
+            binary,
+            *("--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)),
+            *("--appendonly", "yes", "--appendfsync", "always"),
+            *("--maxmemory-policy", "noeviction", "--save", "", "--loglevel", "warning"),
+        )
         self.process = subprocess.Popen(
-            [
-                binary,
-                *("--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)),
-                *("--appendonly", "yes", "--appendfsync", "always"),
-                *("--maxmemory-policy", "noeviction", "--save", "", "--loglevel", "warning"),
-            ],
+            tied(command),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -8,8 +8,10 @@ r"""CAST and TRY_CAST: from which type to which there is a conversion, and what 
     string        parsed      parsed         parsed        parsed      length     parsed
     DATE          -           -              -             -           ISO        midnight
     TIMESTAMP     -           -              -             -           all digits digits cut
+    TIME          -           -              -             -           digits**   TIME: cut
 
     * to TINYINT and SMALLINT through INT, whose low bits remain.
+    ** those of the type, without zeros at the end but for the first: 12:00:00.0, 12:00:00.25.
 A text that cannot be parsed ends the query for CAST and gives NULL for TRY_CAST; what is NULL
 above is NULL for both. CHAR(n) is cut and padded with blanks, VARCHAR(n) cut.
 
@@ -37,12 +39,13 @@ if TYPE_CHECKING:
     from operators.expressions.call_site import CallSite, Operand
 
 _TO_NUMBER = STRING_ROOTS | NUMBER_ROOTS | {TypeRoot.BOOLEAN}
-_TO_TEXT = _TO_NUMBER | BINARY_ROOTS | TIMESTAMP_ROOTS | {TypeRoot.DATE}
+_TO_TEXT = _TO_NUMBER | BINARY_ROOTS | TIMESTAMP_ROOTS | {TypeRoot.DATE, TypeRoot.TIME}
 _SOURCES: Mapping[TypeRoot, frozenset[TypeRoot]] = {
     **dict.fromkeys(STRING_ROOTS, _TO_TEXT),
     **dict.fromkeys(NUMBER_ROOTS, _TO_NUMBER),
     TypeRoot.BOOLEAN: STRING_ROOTS | NUMBER_ROOTS,
     TypeRoot.DATE: STRING_ROOTS | TIMESTAMP_ROOTS,
+    TypeRoot.TIME: STRING_ROOTS | {TypeRoot.TIME},
     **dict.fromkeys(TIMESTAMP_ROOTS, STRING_ROOTS | TIMESTAMP_ROOTS | {TypeRoot.DATE}),
     **dict.fromkeys(BINARY_ROOTS, STRING_ROOTS | BINARY_ROOTS),
 }

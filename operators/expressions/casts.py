@@ -68,7 +68,7 @@ def _same_values(source: LogicalType, target: LogicalType) -> bool:
     """Whether no value needs a change."""
     if source.root is not target.root:
         return False
-    if source.root in TIMESTAMP_ROOTS:
+    if source.root in TIMESTAMP_ROOTS or source.root is TypeRoot.TIME:
         return (source.precision or 0) <= (target.precision or 0)
     if source.root in STRING_ROOTS | BINARY_ROOTS:
         return (source.length or 0) <= (target.length or 0)
@@ -121,6 +121,8 @@ def _converter(source: LogicalType, target: LogicalType) -> Convert:
         return _is_not_zero
     if root is TypeRoot.DATE:
         return _to_date(source)
+    if root is TypeRoot.TIME:
+        return instants.with_clock_precision(target)
     if root in TIMESTAMP_ROOTS:
         return _to_timestamp(source, target)
     return _binary(target)
@@ -205,6 +207,8 @@ def _from_text(target: LogicalType) -> Convert:
         return parsing.to_boolean
     if root is TypeRoot.DATE:
         return parsing.to_date
+    if root is TypeRoot.TIME:
+        return parsing.to_time(target)
     if root in TIMESTAMP_ROOTS:
         return parsing.to_timestamp(target)
     cut = _binary(target)
@@ -223,6 +227,8 @@ def _to_text(source: LogicalType) -> Convert:
         return instants.timestamp_text(source.precision or 0)
     if root is TypeRoot.DATE:
         return instants.date_text
+    if root is TypeRoot.TIME:
+        return instants.time_text(source.precision or 0)
     if root is TypeRoot.DECIMAL:
         return lambda x: format(x, "f")
     if root in INTEGER_BITS:

@@ -99,10 +99,32 @@ def with_precision(logical: LogicalType) -> Callable[[int], int] | None:
     return lambda micros: truncated(micros // 1000, step) * step * 1000
 
 
+def with_clock_precision(logical: LogicalType) -> Callable[[int], int]:
+    """To the type's digits of the second, of a TIME in milliseconds of the day."""
+    step = 10 ** (3 - min(logical.precision or 0, 3))
+    return lambda millis: millis - millis % step
+
+
 def date_text(days: int) -> str:
     """`yyyy-MM-dd`."""
     year, month, day = date_of(days)
     return f"{year:04d}-{month:02d}-{day:02d}"
+
+
+def time_text(digits: int) -> Callable[[int], str]:
+    """The function to `HH:mm:ss` with at most so many digits of the second.
+
+    Zeros at the end of the milliseconds are left out, but for the first digit.
+    """
+
+    def text(millis: int) -> str:
+        seconds, fraction = divmod(millis, 1000)
+        minutes, second = divmod(seconds, 60)
+        hour, minute = divmod(minutes, 60)
+        found = f"{hour:02d}:{minute:02d}:{second:02d}"
+        return f"{found}.{(f'{fraction:03d}'.rstrip('0') or '0')[:digits]}" if digits else found
+
+    return text
 
 
 def timestamp_text(digits: int) -> Callable[[int], str]:

@@ -12,10 +12,12 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from operators.expressions import instants
 from operators.expressions import text_grammars as grammars
 from operators.expressions.decimals import fitted
 from operators.expressions.floats import parse_single
 from operators.expressions.instants import clamped_day_number, day_number, month_length
+from operators.expressions.time_units import MILLIS_PER_DAY
 from state.types import INTEGER_BITS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ _ENDS_IN_SIGN = re.compile(grammars.ENDS_IN_SIGN)
 _LONG_DECIMAL = re.compile(grammars.LONG_DECIMAL)
 _DATE = re.compile(grammars.DATE)
 _TIMESTAMP = re.compile(grammars.TIMESTAMP)
+_TIME = re.compile(grammars.TIME)
+_SHORT_TIME = re.compile(grammars.SHORT_TIME)
+_NO_DIGIT = re.compile("[^0-9]")
 _DIGITS_MAX = 19
 """More digits than these are out of the range of every integer, zeros at the left apart."""
 _EXPONENT_MAX = 100_000
@@ -139,6 +144,42 @@ def to_timestamp(logical: LogicalType) -> Callable[[str], int | None]:
         return compose((year, month, day), clock, int(fraction[:precision].ljust(6, "0")))
 
     return parse
+
+
+def to_time(logical: LogicalType) -> Callable[[str], int | None]:
+    """Milliseconds of the day: `H[:m[:s[.fraction]]]`, and a distance that is *added*, as `+01:00`.
+
+    The fourth digit rounds; digits that the type has not are cut. Where rounding or the distance
+    leads out of the day, Flink goes on with a TIME that is none, until it leaves the job: None.
+    """
+    cut = instants.with_clock_precision(logical)
+
+    def parse(text: str) -> int | None:
+        found = _TIME.fullmatch(text)
+        if found is not None:
+            clock, fraction = (
+                (int(found[1]), int(found[2]), int(found[3])),
+                found[4] or found[5] or "",
+            )
+            zone = found[6], int(found[7] or "0"), int(found[8] or "0")
+        elif (found := _SHORT_TIME.fullmatch(text)) is not None:
+            clock, fraction = (int(found[1]), int(found[2] or "0"), 0), ""
+            zone = found[3], int(found[4] or "0"), 0
+        else:
+            return None
+        if clock[0] > 23 or clock[1] > 59 or clock[2] > 59:
+            return None
+        sign = -1 if zone[0] == "-" else 1
+        minutes = (clock[0] + sign * zone[1]) * 60 + clock[1] + sign * zone[2]
+        millis = (minutes * 60 + clock[2]) * 1000 + _rounded_millis(fraction)
+        return cut(millis) if 0 <= millis < MILLIS_PER_DAY else None
+
+    return parse
+
+
+def _rounded_millis(fraction: str) -> int:
+    digits = _NO_DIGIT.sub("0", fraction[:3]).ljust(3, "0")
+    return int(digits) + (fraction[3:4] >= "5")
 
 
 def is_calendar(year: int, month: int, day: int) -> bool:

@@ -34,6 +34,14 @@ TIMESTAMP: Final = (
     r"([0-9]{4})-([0-9]{1,2})?-([0-9]{1,2})?"
     r"(?: ([0-9]{1,2})?:([0-9]{1,2})?:([0-9]{1,2})?(?:\.([0-9]{0,9}))?)?"
 )
+_NUMBER = rf"{_TRIM}0*([0-9]{{1,9}}){_TRIM}"
+TIME: Final = (
+    rf"{_NUMBER}:{_NUMBER}:{_NUMBER}(?:\.{_TRIM}(?:([^-]*)(?=-)|([^+-]*)))?"
+    rf"(?:([+-]){_NUMBER}(?::{_NUMBER})?)?"
+)
+"""A time of day with seconds, and its distance from UTC. The fraction, one of two groups, ends at
+the first `-`, else at the first `+`; all in it but digits counts as 0."""
+SHORT_TIME: Final = rf"{_NUMBER}(?::{_NUMBER})?(?:([+-]){_NUMBER})?"
 TRUE_WORDS: Final = ("t", "true", "y", "yes", "1")
 FALSE_WORDS: Final = ("f", "false", "n", "no", "0")
 """In any case of letters, without blanks."""

@@ -22,17 +22,19 @@ from service.api.deps import (
     describe,
     in_thread,
 )
-from service.api.errors import PreconditionFailed
+from service.api.errors import InvalidParameter, PreconditionFailed
 from service.api.etags import expected_version, reply
 from service.api.plan_models import OperatorTtl, OperatorTtlPatch
 from service.api.planning import Planning
 from service.plan import edited_plan, format_duration_ms, load_plan
+from service.plan.properties import pointer_token
 from service.plan.state_ttl import state_ttls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from service.api.deps import Services
+    from service.plan import CompiledPlan
     from service.plan.state_ttl import StateTtl
     from service.runtime.records import PipelineRecord
 
@@ -103,8 +105,30 @@ async def patch(
 def _edited(
     document: dict[str, Any], node_id: int, ttls: Mapping[str, str], *, default_ttl_ms: int
 ) -> dict[str, Any]:
-    plan = edited_plan(load_plan(document), node_id, ttls, default_ttl_ms=default_ttl_ms)
-    return dict(plan.document)
+    plan = load_plan(document)
+    known = _states_of(plan, node_id, default_ttl_ms)
+    for name in ttls:
+        check_state(name, known, place="body", path=f"/states/{pointer_token(name)}")
+    return dict(edited_plan(plan, node_id, ttls, default_ttl_ms=default_ttl_ms).document)
+
+
+def check_state(name: str, known: Iterable[StateTtl], *, place: str, path: str) -> None:
+    """Find out whether an operator has a state of the name that a request says.
+
+    Args:
+        name: The state's name.
+        known: Those that it has.
+        place: Where the request says it: `body` or `query`.
+        path: The JSON pointer to it there.
+
+    Raises:
+        InvalidParameter: It has none; tells those that it has.
+    """
+    names = [each.name for each in known]
+    if name not in names:
+        message = f"the operator has no state of this name, but: {', '.join(names) or 'none'}"
+        error = {"in": place, "path": path, "message": message}
+        raise InvalidParameter(f"{place} {path}: {message}", errors=[error])
 
 
 def _shown(
@@ -133,6 +157,9 @@ def _shown(
 
 
 def _states(document: dict[str, Any], node_id: int, default_ttl_ms: int) -> tuple[StateTtl, ...]:
-    plan = load_plan(document)
-    node = plan.node(node_id)
-    return state_ttls(node, len(plan.input_edges(node_id)), default_ttl_ms=default_ttl_ms)
+    return _states_of(load_plan(document), node_id, default_ttl_ms)
+
+
+def _states_of(plan: CompiledPlan, node_id: int, default_ttl_ms: int) -> tuple[StateTtl, ...]:
+    edges = plan.input_edges(node_id)
+    return state_ttls(plan.node(node_id), len(edges), default_ttl_ms=default_ttl_ms)

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
 from service.api.models import OptionsBody, PipelineName, PlanBody, RequestBody
+from service.plan.durations import parse_duration_ms
+from service.plan.errors import DurationError
 
-Duration = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+
+def _duration(text: str) -> str:
+    """The text, if a plan may have it as a time to live; what is wrong is told without it."""
+    try:
+        parse_duration_ms(text)
+    except DurationError as error:
+        raise ValueError(
+            "Input should be a duration of 0 to 2^63-1 ms as plans write it, "
+            "such as 36 h, 7 d or PT1H"
+        ) from error
+    return text
+
+
+Duration = Annotated[
+    str, StringConstraints(min_length=1, max_length=100), AfterValidator(_duration)
+]
 StateName = Annotated[str, StringConstraints(max_length=255)]
 
 

@@ -73,7 +73,7 @@ def suits(shown: Mapping[str, Any], labels: Sequence[tuple[str, str]], state: st
 
 def _status(record: PipelineRecord, services: Services) -> dict[str, Any]:
     status = services.supervisor.status(record.name)
-    error = status.error
+    error, waiting = status.error, status.waiting
     return {
         "state": str(status.state),
         "run": status.run,
@@ -82,4 +82,6 @@ def _status(record: PipelineRecord, services: Services) -> dict[str, Any]:
         "since": iso(status.since_ms),
         "restarts": status.restarts,
         "error": None if error is None else {"code": error.code, "message": error.message},
+        "waits_for": None if waiting is None else str(waiting.neighbour),
+        "waits_since": None if waiting is None else iso(waiting.since_ms),
     }

@@ -25,6 +25,7 @@ from service.api.deps import (
 from service.api.etags import reply
 from service.api.keys import KeyDep, NamespaceQuery
 from service.api.keys import router as keys
+from service.api.operator_ttl import check_state
 from service.api.plan_models import Duration, StateName
 from service.api.planning import Planning
 from service.api.state_models import KeyTtlWhatIf
@@ -125,6 +126,8 @@ def _operator_with(
     kept = state_ttls(node, len(plan.input_edges(node_id)), default_ttl_ms=options.default_ttl_ms)
     if not kept:
         raise StateNotFound("this operator keeps no state that has a time to live")
+    if state is not None:
+        check_state(state, kept, place="query", path="/state")
     names = [each.name for each in kept] if state is None else [state]
     ttls = dict.fromkeys(names, ttl)
     edited = edited_plan(plan, node_id, ttls, default_ttl_ms=options.default_ttl_ms)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.plan.document import load_plan
 from service.plan.durations import format_duration_ms, parse_duration_ms
-from service.plan.errors import DurationError, InvalidProperty
+from service.plan.errors import InvalidProperty
 from service.plan.state_ttl import state_ttls
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def edited_plan(
     """The plan of the document that `with_ttls` gives: it loads, or it must not be kept.
 
     Raises:
-        InvalidProperty: As `with_ttls`.
+        InvalidProperty, DurationError: As `with_ttls`.
         PlanError: The document is no plan any more.
     """
     return load_plan(with_ttls(plan, node_id, ttls, default_ttl_ms=default_ttl_ms))
@@ -46,12 +46,13 @@ def with_ttls(
         default_ttl_ms: For states of which the plan says nothing.
 
     Raises:
-        InvalidProperty: The node keeps no such state, or a duration is none.
+        InvalidProperty: The node keeps no such state.
+        DurationError: A text is no duration.
     """
     node = plan.node(node_id)
     states = state_ttls(node, len(plan.input_edges(node_id)), default_ttl_ms=default_ttl_ms)
     known = [state.name for state in states]
-    for name, text in ttls.items():
+    for name in ttls:
         if name not in known:
             raise InvalidProperty(
                 f"{node.type_text} keeps no state of this name",
@@ -59,7 +60,6 @@ def with_ttls(
                 node_id=node_id,
                 path=f"{node.path}/state",
             )
-        _checked(text, node_id, f"{node.path}/state")
     entries = [
         {
             "index": state.index,
@@ -73,12 +73,3 @@ def with_ttls(
         for raw in plan.document["nodes"]
     ]
     return {**plan.document, "nodes": nodes}
-
-
-def _checked(text: str, node_id: int, path: str) -> None:
-    try:
-        parse_duration_ms(text)
-    except DurationError as problem:
-        raise InvalidProperty(
-            str(problem), hint="such as 36 h or 7 d", node_id=node_id, path=path
-        ) from problem

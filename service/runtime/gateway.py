@@ -123,6 +123,9 @@ class SparkGateway:
             self._configuration["spark.sql.shuffle.partitions"] = str(parallelism)
         self._session: _Session | None = None
         self._connecting = asyncio.Lock()
+        self._failed_count = 0
+        self._failure = ""
+        """What came of the last attempt to connect that failed."""
         self._limiter = anyio.CapacityLimiter(THREADS_MAX)
         self._closing: set[asyncio.Future[None]] = set()
 
@@ -241,9 +244,19 @@ class SparkGateway:
             raise
 
     async def _current(self) -> _Session:
+        failed_count = self._failed_count
         async with self._connecting:
             if self._session is None:
-                self._session = await self._connect()
+                if self._failed_count != failed_count:
+                    # An attempt that failed while this call stood in line was for this one, too:
+                    # of a server that is silent each would else wait out the time of its own.
+                    raise SparkUnavailable(self._failure)
+                try:
+                    self._session = await self._connect()
+                except SparkUnavailable as error:
+                    self._failed_count += 1
+                    self._failure = error.message
+                    raise
             return self._session
 
     async def _connect(self) -> _Session:
@@ -266,7 +279,7 @@ class SparkGateway:
                 spark = await self._thread(open_session, abandon=True)
         except TimeoutError as error:
             raise SparkUnavailable(
-                f"no session within {self._settings.connect_timeout_ms} ms"
+                f"Spark Connect gave no session within {self._settings.connect_timeout_ms} ms"
             ) from error
         log.info("spark session opened", session_id=session_id)
         return _Session(spark, session_id)

@@ -22,8 +22,9 @@ two runs, and one that a deleted pipeline is to leave behind before anything of 
 | either, restore  | nothing yet              | restore its savepoint    | as wanted           |
 | either, savepoint| anything                 | stop; take the savepoint | as wanted           |
 | deleted          | anything                 | stop; drop all it has    | STOPPING, task ends |
-| any              | Spark or Redis is away   | back off, uncounted      | RESTARTING          |
+| any              | Spark or Redis is away   | back off, uncounted      | RESTARTING, waiting |
 
+One that is CREATED, STOPPING, STOPPED or FAILED stays so while a neighbour is away, and waits.
 Never two queries of one pipeline at once: a start comes only after the end of the query before was
 seen. Where it cannot be seen (its session or server is gone), the new query takes over: Spark ends
 a query whose checkpoint another one starts on, and the raised run counter fences what is left.
@@ -33,7 +34,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio.to_thread
 import structlog
@@ -51,14 +52,23 @@ from service.runtime.errors import (
 from service.runtime.gateway import QueryState
 from service.runtime.launcher import package_version
 from service.runtime.records import Desired, Failure, PipelineRecord, QueryHandle, RunOptions
-from service.runtime.status import PERMANENT_CODES, PipelineState, PipelineStatus, StatusError
+from service.runtime.status import (
+    PERMANENT_CODES,
+    Neighbour,
+    PipelineState,
+    PipelineStatus,
+    StatusError,
+    Waiting,
+)
 from state.errors import StateError, StateLost, StateUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from service.runtime.keeper_ports import KeeperPorts
     from service.runtime.records import SavepointOrder
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -101,7 +111,7 @@ class PipelineKeeper:
             self._orders.clear()
             try:
                 pause_ms = await self._step()
-                self._away_count = 0
+                self._neighbours_answer()
             except _AWAY as error:
                 pause_ms = self._neighbour_away(error)
             except (LifecycleError, StateError) as error:
@@ -142,21 +152,23 @@ class PipelineKeeper:
 
     async def _settle_past(self, record: PipelineRecord) -> None:
         """Find out what was left: a query, or a failure for good."""
-        epoch = await self._blocking(self._ports.ledgers.epoch, self.name)
-        self.status = replace(self.status, epoch=epoch)
         if record.failure is not None and record.failure.permanent:
             error = StatusError(record.failure.code, record.failure.message)
             self._become(PipelineState.FAILED, error=error)
+        elif record.desired is Desired.RUNNING and self.status.state is PipelineState.CREATED:
+            self._become(PipelineState.STARTING)
+        epoch = await self._blocking(self._ports.ledgers.epoch, self.name)
+        self.status = replace(self.status, epoch=epoch)
         noted = record.query
         if noted is None:
-            await self._ports.queries.stop_named(self.name)
+            await self._of_spark(self._ports.queries.stop_named(self.name))
         elif noted.version == package_version():
             # From here on like a query that we started: watched, stopped or replaced.
             self._query = noted
             self._become(PipelineState.STARTING, run=noted.run, query_id=noted.query_id)
         else:
             # Its workers may have imported the old code.
-            await self._ports.queries.stop(noted, self._ports.stop_timeout_ms)
+            await self._of_spark(self._ports.queries.stop(noted, self._ports.stop_timeout_ms))
             await self._note_query(None)
         self._settled_past = True
 
@@ -172,8 +184,8 @@ class PipelineKeeper:
         # A start may reach Spark and its reply not us: then a query runs that nobody noted, and
         # Spark takes no second one of its name.
         self._settled_past = False
-        started = await self._ports.queries.start(
-            lambda spark: self._ports.starter.start(spark, record, run)
+        started = await self._of_spark(
+            self._ports.queries.start(lambda spark: self._ports.starter.start(spark, record, run))
         )
         self._query = QueryHandle(
             session_id=started.session_id,
@@ -190,7 +202,7 @@ class PipelineKeeper:
         return self._ports.look_interval_ms
 
     async def _watch(self, query: QueryHandle) -> int:
-        look = await self._ports.queries.look(query)
+        look = await self._of_spark(self._ports.queries.look(query))
         if look.state is QueryState.ACTIVE:
             epoch = await self._blocking(self._ports.ledgers.epoch, self.name)
             self._alive(query, epoch)
@@ -233,7 +245,7 @@ class PipelineKeeper:
             return
         if self.status.state is not PipelineState.STOPPING:
             self._become(PipelineState.STOPPING)
-        await self._ports.queries.stop(self._query, self._ports.stop_timeout_ms)
+        await self._of_spark(self._ports.queries.stop(self._query, self._ports.stop_timeout_ms))
         self._log.info("query stopped", run=self._query.run)
         self._query = None
         await self._note_query(None)
@@ -268,7 +280,7 @@ class PipelineKeeper:
             self._become(PipelineState.STOPPING)
             self._query = self._query or record.query
             await self._stop()
-            await self._ports.queries.stop_named(self.name)
+            await self._of_spark(self._ports.queries.stop_named(self.name))
             if record.savepoint is not None:
                 await self._blocking(self._ports.savepoints.save, record, record.savepoint)
                 await self._blocking(self._ports.registry.note_kept, self.name)
@@ -291,6 +303,7 @@ class PipelineKeeper:
 
     async def _failed(self, code: str, message: str, *, permanent: bool = False) -> int:
         """Count a failure; decide between another attempt and giving up."""
+        self.status = replace(self.status, waiting=None)
         if code == StateLost.code:
             message = await self._with_savepoint(message)
         error = StatusError(code, message)
@@ -325,15 +338,39 @@ class PipelineKeeper:
             self._log.warning("failure not noted", code=failure.code)
         return _UNTIL_ORDER
 
+    async def _of_spark(self, answer: Awaitable[T]) -> T:
+        """What Spark answers; until it does, a pipeline that does not run says what it waits for.
+
+        Of one that runs nothing is said before there is a failure: it is asked all the time.
+        """
+        if self.status.state is not PipelineState.RUNNING:
+            self._wait_for(Neighbour.SPARK)
+        found = await answer
+        self.status = replace(self.status, waiting=None)
+        return found
+
+    def _wait_for(self, neighbour: Neighbour) -> None:
+        if self.status.waiting is None or self.status.waiting.neighbour is not neighbour:
+            waiting = Waiting(neighbour, self._ports.clock.now_ms())
+            self.status = replace(self.status, waiting=waiting)
+
+    def _neighbours_answer(self) -> None:
+        self._away_count = 0
+        was_waiting, is_stopped = self.status.waiting, self.status.state is PipelineState.STOPPED
+        error = None if was_waiting and is_stopped else self.status.error
+        self.status = replace(self.status, waiting=None, error=error)
+
     def _neighbour_away(self, error: LifecycleError | StateError) -> int:
         self._away_count += 1
         shown = StatusError(error.code, with_hint(error.message, error.hint))
-        waiting = (PipelineState.STOPPING, PipelineState.RESTARTING, PipelineState.FAILED)
-        if self.status.state in (*waiting, PipelineState.STOPPED):
-            self.status = replace(self.status, error=shown)
-        else:
-            self._become(PipelineState.RESTARTING, error=shown)
+        if self.status.state in (PipelineState.STARTING, PipelineState.RUNNING):
+            self._become(PipelineState.RESTARTING)
             self._log.warning("neighbour away", code=error.code)
+        if self.status.state is not PipelineState.FAILED:
+            # Of one that was given up the reason stays.
+            self.status = replace(self.status, error=shown)
+        is_spark = isinstance(error, SparkUnavailable)
+        self._wait_for(Neighbour.SPARK if is_spark else Neighbour.REDIS)
         return self._ports.limits.delay_ms(self._away_count, self._ports.chance())
 
     def _become(
@@ -353,6 +390,7 @@ class PipelineKeeper:
             since_ms=self._ports.clock.now_ms(),
             restarts=kept.restarts,
             error=error,
+            waiting=kept.waiting,
         )
 
     async def _note_query(

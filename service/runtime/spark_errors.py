@@ -30,6 +30,19 @@ _QUERY_UNKNOWN = (
     "CONNECT_INVALID_PLAN.STREAMING_QUERY_RUN_ID_MISMATCH",
 )
 _NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
+_REASONS = (
+    "connection refused",
+    "connection reset",
+    "dns resolution failed",
+    "handshake failed",
+    "network is unreachable",
+    "no route to host",
+    "socket closed",
+    "timed out",
+    "deadline exceeded",
+    "unauthenticated",
+)
+"""What gRPC may say of a call without an answer that tells why, and no address or token."""
 _MESSAGE_MAX = 500
 _PLACES_MAX = 8
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
@@ -93,7 +106,7 @@ def translated() -> Iterator[None]:
     try:
         yield
     except grpc.RpcError as error:
-        raise SparkUnavailable("Spark Connect does not answer") from error
+        raise _unanswered(error) from error
     except PySparkAssertionError as error:
         # The client says so when an answer comes from another incarnation of the server.
         raise SessionLost("the Spark Connect server has forgotten our session") from error
@@ -117,9 +130,17 @@ def _from_spark(error: Exception) -> Exception:
         return QueryFailed("Spark does not know the query", code="query.not-found")
     status = getattr(error, "getGrpcStatusCode", lambda: None)()
     if status is not None and status.name in _NO_ANSWER:
-        return SparkUnavailable("Spark Connect does not answer")
+        return _unanswered(error)
     found = query_error(str(error))
     return QueryFailed(found.message, code=found.code)
+
+
+def _unanswered(error: Exception) -> SparkUnavailable:
+    """What may be told of a call that was not answered, in one line."""
+    said = str(error).lower()
+    reason = next((each for each in _REASONS if each in said), "")
+    told = "Spark Connect does not answer"
+    return SparkUnavailable(f"{told}: {reason}" if reason else told)
 
 
 def _class_of(error: Exception) -> str:

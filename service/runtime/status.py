@@ -35,7 +35,7 @@ class PipelineState(StrEnum):
     """Where a pipeline is on its way to what is wanted of it."""
 
     CREATED = "CREATED"
-    """Known, not looked at yet."""
+    """Known; what it has, or what is wanted of it, could not be found out yet."""
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     """Spark says that its query is active."""
@@ -46,6 +46,22 @@ class PipelineState(StrEnum):
     """Waits for its next attempt, or for a neighbour that is away; `error` says why."""
     FAILED = "FAILED"
     """Given up; an order of the user tries again."""
+
+
+class Neighbour(StrEnum):
+    """What pipelines cannot go on without."""
+
+    SPARK = "spark"
+    REDIS = "redis"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a pipeline has asked a neighbour, and has no answer to."""
+
+    neighbour: Neighbour
+    since_ms: int
+    """When it was first asked, ms since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +88,8 @@ class PipelineStatus:
     restarts: int = 0
     """Restarts in a row; 0 again after `restart_reset_ms` without a failure."""
     error: StatusError | None = None
+    waiting: Waiting | None = None
+    """The neighbour that it cannot go on without, and whose answer has not come."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,27 @@ SESSION_START_S = 240
 """For machines that are busy with other things; an idle one needs 6 s."""
 
 
+LONGEST_FIRST = (
+    *("test_kill", "test_plan_oracles", "test_dataflow", "test_lifecycle", "test_chain"),
+    *("test_demo", "test_flip_292", "test_expressions", "test_savepoints"),
+)
+"""Files that take 50 to 200 s, in the order in which processes take them up: one of the long ones
+that comes last is waited for by a process that has nothing to do any more."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what lies here as needing a server, and let pyspark say its word about pandas."""
     here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.integration)
-            item.add_marker(pytest.mark.filterwarnings(f"ignore:{ABOUT_PANDAS}:FutureWarning"))
+    ours = [item for item in items if here in item.path.parents]
+    for item in ours:
+        item.add_marker(pytest.mark.integration)
+        item.add_marker(pytest.mark.filterwarnings(f"ignore:{ABOUT_PANDAS}:FutureWarning"))
+    items[:] = [item for item in items if here not in item.path.parents] + sorted(ours, key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    name = item.path.stem
+    return LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECORDED = Path(__file__).parents[1] / "oracles" / "expressions"
-FILES = ("edges-numbers", "edges-texts", "edges-times")
+FILES = ("edges-numbers", "edges-texts", "edges-times", "edges-clock")
 CHUNK = 40
 """Expressions of one query."""
 LIBRARY = re.compile(

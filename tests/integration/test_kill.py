@@ -46,12 +46,28 @@ def test_killed_service(system: System) -> None:
 
 
 def test_killed_connect_server(system: System) -> None:
+    """The service says that it waits for Spark, and goes on with the same query in a later run."""
+    before: dict[str, Any] = {}
+
+    def status() -> dict[str, Any]:
+        return dict(system.get("/v1/pipelines/server")["status"])
+
     def kill() -> None:
+        before.update(status())
         system.spark.kill()
+        system.wait_for("the wait for Spark", lambda: status()["waits_for"] == "spark")
+        told = status()
+        assert (told["state"], told["error"]["code"]) == ("RESTARTING", "spark.unavailable")
+        assert system.http.get("/readyz").status_code == 503
         system.spark.start()
         system.spark.wait(90)
 
     _run_with_kills(system, "server", kill, kills=1)
+
+    after = status()
+    assert (after["state"], after["waits_for"], after["error"]) == ("RUNNING", None, None)
+    assert after["run"] > before["run"]
+    assert after["query_id"] == before["query_id"]
 
 
 def test_killed_redis(system: System) -> None:

@@ -16,13 +16,11 @@ from service.runtime import gateway as gateway_module
 from service.runtime.errors import SparkUnavailable, WorkersDiffer
 from service.runtime.gateway import QueryState, SparkGateway
 from service.runtime.keeper_ports import KeeperPorts, Run
-from service.runtime.launcher import EmbeddedSpark
 from service.runtime.registry import Registry
 from service.runtime.status import RestartLimits
 from service.runtime.supervisor import Supervisor, SystemClock
 from service.settings import ExecutionSettings, SparkSettings
 from tests.conftest import free_port
-from tests.integration.conftest import SESSION_START_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     import redis
 
     from service.runtime.keeper_ports import States
+    from service.runtime.launcher import EmbeddedSpark
     from service.runtime.records import PipelineRecord, RunOptions, SavepointOrder
     from service.runtime.supervisor import PipelineStatus
 
@@ -308,35 +307,6 @@ def test_workers_of_another_version_are_refused_before_a_query_starts(
             await service.gateway.start(lambda spark: pytest.fail("must not start"))
 
     serve(spark_server, redis_client, tmp_path, scenario)
-
-
-@pytest.mark.filterwarnings(r"ignore:\[RETRIES_EXCEEDED\]")
-def test_killed_server_comes_back_and_the_pipeline_goes_on(
-    redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    server = EmbeddedSpark(tmp_path / "spark", free_port(), 2, memory_mb=1024)
-
-    async def scenario(service: Service) -> None:
-        first = await service.run("killed")
-        seen = await service.rows_seen("killed")
-
-        await asyncio.to_thread(server.kill)
-        status = await service.until("killed", lambda status: status.error is not None)
-        assert status.state == "RESTARTING"
-        with pytest.raises(SparkUnavailable):
-            await service.gateway.version()
-
-        await asyncio.to_thread(lambda: server.start().wait(SESSION_START_S))
-        status = await service.until("killed", lambda status: status.state == "RUNNING")
-        assert (status.run, status.query_id) == (2, first.query_id)
-        assert await service.rows_seen("killed") >= seen
-        assert await service.gateway.version() == "4.3.0"
-
-    try:
-        server.start().wait(SESSION_START_S)
-        serve(server, redis_client, tmp_path / "checkpoints", scenario)
-    finally:
-        server.stop()
 
 
 @pytest.mark.filterwarnings(r"ignore:\[RETRIES_EXCEEDED\]")

@@ -56,11 +56,11 @@ def convert(site: Site, value: Value, target: LogicalType) -> Column:
 
 def _same_values(source: LogicalType, target: LogicalType) -> bool:
     """Whether both types have the same Spark type and no value needs a change."""
-    if source.root in TIMESTAMP_ROOTS and target.root is source.root:
+    if source.root in {*TIMESTAMP_ROOTS, TypeRoot.TIME} and target.root is source.root:
         return (source.precision or 0) <= (target.precision or 0)
     if {source.root, target.root} <= (STRING_ROOTS | BINARY_ROOTS):
         return source.root is target.root and (source.length or 0) <= (target.length or 0)
-    if source.root is TypeRoot.TIME or source.root in INTERVAL_ROOTS:
+    if source.root in INTERVAL_ROOTS:
         return source.root is target.root
     return bool(inner_type(source) == inner_type(target) and source.root is target.root)
 
@@ -96,6 +96,8 @@ def _converted(x: Column, source: LogicalType, target: LogicalType) -> Column:
         return x != 0
     if root is TypeRoot.DATE:
         return _to_date(x, source)
+    if root is TypeRoot.TIME:
+        return instants.with_clock_precision(x, target)
     if root in TIMESTAMP_ROOTS:
         return _to_timestamp(x, source, target)
     return _binary(x, target)
@@ -168,6 +170,8 @@ def _from_text(x: Column, target: LogicalType) -> Column:
         return parsing.to_boolean(x)
     if root is TypeRoot.DATE:
         return parsing.to_date(x)
+    if root is TypeRoot.TIME:
+        return parsing.to_time(x, target)
     if root in TIMESTAMP_ROOTS:
         return parsing.to_timestamp(x, target)
     return _binary(sf.encode(x, "UTF-8"), target)
@@ -183,6 +187,8 @@ def _to_text(x: Column, source: LogicalType) -> Column:
         return sf.make_valid_utf8(x.cast(_STRING))
     if root in TIMESTAMP_ROOTS:
         return instants.formatted(x, source.precision or 0)
+    if root is TypeRoot.TIME:
+        return instants.formatted_clock(x, source.precision or 0)
     return x.cast(_STRING)
 
 

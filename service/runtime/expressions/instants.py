@@ -91,3 +91,28 @@ def formatted(instant: Column, digits: int) -> Column:
     """`yyyy-MM-dd HH:mm:ss` with so many digits of the second."""
     pattern = "yyyy-MM-dd HH:mm:ss" + ("." + "S" * digits if digits else "")
     return sf.date_format(instant, pattern)
+
+
+def with_clock_precision(clock: Column, logical: LogicalType) -> Column:
+    """A TIME, in milliseconds of the day, with the type's digits of the second."""
+    step = 10 ** (3 - min(logical.precision or 0, 3))
+    return clock if step == 1 else clock - sf.pmod(clock, sf.lit(step))
+
+
+def formatted_clock(clock: Column, digits: int) -> Column:
+    """`HH:mm:ss` of a TIME with at most so many digits of the second.
+
+    Zeros at the end of the milliseconds are left out, but for the first digit.
+    """
+    seconds = sf.floor(clock / 1000)
+    parts = (sf.floor(seconds / 3600), sf.floor(seconds / 60) % 60, seconds % 60)
+    hour, minute, second = (_padded(part, 2) for part in parts)
+    text = sf.concat(hour, sf.lit(":"), minute, sf.lit(":"), second)
+    if not digits:
+        return text
+    millis = sf.regexp_replace(_padded(clock % 1000, 3), "(?<=.)0+$", "")
+    return sf.concat(text, sf.lit("."), sf.substring(millis, 1, digits))
+
+
+def _padded(number: Column, width: int) -> Column:
+    return sf.lpad(number.cast("string"), width, "0")

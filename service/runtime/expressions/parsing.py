@@ -15,15 +15,28 @@ from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
 from operators.expressions import text_grammars as grammars
-from service.runtime.expressions.instants import NTZ
+from operators.expressions.time_units import MILLIS_PER_DAY
+from service.runtime.expressions.instants import NTZ, with_clock_precision
 from service.runtime.expressions.spark_types import spark_type
 from state.types import LogicalType, TypeRoot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from service.runtime.expressions.site import Column
 
 _INT = spark.IntegerType()
-_WHOLE, _FLOATING, _SHORT_DECIMAL, _ENDS_IN_SIGN, _LONG_DECIMAL, _DATE, _TIMESTAMP = (
+(
+    _WHOLE,
+    _FLOATING,
+    _SHORT_DECIMAL,
+    _ENDS_IN_SIGN,
+    _LONG_DECIMAL,
+    _DATE,
+    _TIMESTAMP,
+    _TIME,
+    _SHORT_TIME,
+) = (
     rf"\A{grammar}\z"
     for grammar in (
         grammars.WHOLE,
@@ -33,6 +46,8 @@ _WHOLE, _FLOATING, _SHORT_DECIMAL, _ENDS_IN_SIGN, _LONG_DECIMAL, _DATE, _TIMESTA
         grammars.LONG_DECIMAL,
         grammars.DATE,
         grammars.TIMESTAMP,
+        grammars.TIME,
+        grammars.SHORT_TIME,
     )
 )
 
@@ -115,6 +130,41 @@ def to_timestamp(text: Column, logical: LogicalType) -> Column:
     calendar = (year >= 1) & month.between(1, 12) & day.between(1, 31)
     valid = matches(text, _TIMESTAMP) & calendar & (clock | midnight)
     return sf.when(valid, compose((year, month, day), (hour, minute, second), kept, logical))
+
+
+def to_time(text: Column, logical: LogicalType) -> Column:
+    """Milliseconds of the day: `H[:m[:s[.fraction]]]`, and a distance that is *added*, as `+01:00`.
+
+    The fourth digit rounds; digits that the type has not are cut. Where rounding or the distance
+    leads out of the day, Flink goes on with a TIME that is none, until it leaves the job: NULL.
+    """
+    fraction = sf.concat(group(text, _TIME, 4), group(text, _TIME, 5))
+    long = _clock(text, _TIME, (1, 2, 3), (6, 7, 8)) + _rounded_millis(fraction)
+    short = _clock(text, _SHORT_TIME, (1, 2), (3, 4))
+    millis = sf.when(matches(text, _TIME), long).when(matches(text, _SHORT_TIME), short)
+    in_day = sf.when(millis.between(0, MILLIS_PER_DAY - 1), millis).cast(_INT)
+    return with_clock_precision(in_day, logical)
+
+
+def _clock(text: Column, pattern: str, clock: Sequence[int], zone: Sequence[int]) -> Column:
+    """Milliseconds of the groups of a time, as BIGINT: hour, minute, second; sign, hour, minute."""
+    parts = [_number(text, pattern, index, 0) for index in clock]
+    fits = parts[0] <= 23
+    for part in parts[1:]:
+        fits = fits & (part <= 59)
+    sign = sf.when(group(text, pattern, zone[0]) == "-", sf.lit(-1)).otherwise(sf.lit(1))
+    away = [sign * _number(text, pattern, index, 0) for index in zone[1:]]
+    units = (3_600_000, 60_000, 1_000)
+    found = sf.lit(0).cast("bigint")
+    for numbers in (parts, away):
+        for number, unit in zip(numbers, units, strict=False):
+            found = found + number.cast("bigint") * unit
+    return sf.when(fits, found)
+
+
+def _rounded_millis(fraction: Column) -> Column:
+    digits = sf.regexp_replace(sf.substring(fraction, 1, 3), "[^0-9]", "0")
+    return sf.rpad(digits, 3, "0").cast(_INT) + (sf.substring(fraction, 4, 1) >= "5").cast(_INT)
 
 
 def compose(

@@ -94,28 +94,30 @@ def test_a_plan_that_said_nothing_says_it_now(app: AppClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "slug"),
+    ("body", "path", "message"),
     [
-        ({"states": {"leftState": "1 d"}}, "plan-invalid"),
-        ({"states": {STATE: "soon"}}, "plan-invalid"),
-        ({"states": {STATE: "-1 ms"}}, "plan-invalid"),
-        ({"states": {STATE: "99999999999999999999 d"}}, "plan-invalid"),
-        ({"states": {STATE: ""}}, "invalid-request"),
-        ({"states": {STATE: 5}}, "invalid-request"),
-        ({"states": {}}, "invalid-request"),
-        ({}, "invalid-request"),
-        ({"states": {STATE: "1 d"}, "more": 1}, "invalid-request"),
+        ({"states": {"left/State": "1 d"}}, "/states/left~1State", STATE),
+        ({"states": {STATE: "soon"}}, f"/states/{STATE}", "36 h"),
+        ({"states": {STATE: "-1 ms"}}, f"/states/{STATE}", "36 h"),
+        ({"states": {STATE: "99999999999999999999 d"}}, f"/states/{STATE}", "2^63-1 ms"),
+        ({"states": {STATE: " "}}, f"/states/{STATE}", "36 h"),
+        ({"states": {STATE: ""}}, f"/states/{STATE}", "at least 1 character"),
+        ({"states": {STATE: 5}}, f"/states/{STATE}", "valid string"),
+        ({"states": {}}, "/states", "at least 1 item"),
+        ({}, "/states", "required"),
+        ({"states": {STATE: "1 d"}, "more": 1}, "/more", "not permitted"),
     ],
 )
-def test_what_is_no_change_is_refused(app: AppClient, body: Any, slug: str) -> None:
+def test_what_is_no_change_is_refused(app: AppClient, body: Any, path: str, message: str) -> None:
     plan = create(app)
 
-    problem = assert_problem(app.request("PATCH", TTL, json=body), 422, slug)
+    problem = assert_problem(app.request("PATCH", TTL, json=body), 422, "invalid-request")
 
     assert app.json(f"{PATH}/p/plan") == plan
-    if slug == "plan-invalid":
-        assert problem["node_id"] == 3
-        assert problem["path"] == "/nodes/2/state"
+    (error,) = problem["errors"]
+    assert (error["in"], error["path"]) == ("body", path)
+    assert message in error["message"]
+    assert problem["detail"] == f"body {path}: {error['message']}"
 
 
 def test_what_is_not_there_is_told_apart(app: AppClient) -> None:

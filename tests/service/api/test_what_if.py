@@ -162,20 +162,24 @@ def test_what_never_had_a_life_begins_it_when_one_is_given(
 
 
 @pytest.mark.parametrize(
-    ("query", "status", "slug"),
+    ("query", "path", "message"),
     [
-        ({}, 422, "invalid-request"),
-        ({"ttl": ""}, 422, "invalid-request"),
-        ({"ttl": "soon"}, 422, "plan-invalid"),
-        ({"ttl": "1 h", "state": "leftState"}, 422, "plan-invalid"),
+        ({}, "/ttl", "required"),
+        ({"ttl": ""}, "/ttl", "at least 1 character"),
+        ({"ttl": "soon"}, "/ttl", "36 h"),
+        ({"ttl": "1 h", "state": "leftState"}, "/state", STATE),
     ],
 )
 def test_what_is_no_question_is_refused(
-    app: AppClient, redis_client: redis.Redis, query: Any, status: int, slug: str
+    app: AppClient, redis_client: redis.Redis, query: Any, path: str, message: str
 ) -> None:
     three_flights(app, redis_client)
 
-    assert_problem(app.get(f"{KEY}/what-if", params=query), status, slug)
+    problem = assert_problem(app.get(f"{KEY}/what-if", params=query), 422, "invalid-request")
+
+    (error,) = problem["errors"]
+    assert (error["in"], error["path"]) == ("query", path)
+    assert message in error["message"]
 
 
 def test_what_is_not_there_is_told_apart(app: AppClient, redis_client: redis.Redis) -> None:

@@ -90,11 +90,14 @@ class FakeQueries:
         self.stop_error: Exception | None = None
         self.loses_reply = False
         """The next start reaches Spark, but its reply does not come back."""
+        self.holds: asyncio.Event | None = None
+        """Until it is set, no one gets an answer."""
+        self.asked = asyncio.Event()
         self._names: dict[str, str] = {}
         self.started_count = 0
 
     async def start(self, starter: Callable[[Any], Any]) -> StartedQuery:
-        self._answer()
+        await self._answer()
         if self.start_error is not None:
             raise self.start_error
         name = starter(None)
@@ -110,18 +113,18 @@ class FakeQueries:
         return StartedQuery("session", query_id, f"run-{self.started_count}")
 
     async def look(self, handle: QueryHandle) -> QueryLook:
-        self._answer()
+        await self._answer()
         return self.looks.get(handle.query_id, GONE)
 
     async def stop(self, handle: QueryHandle, timeout_ms: int) -> None:
-        self._answer()
+        await self._answer()
         if self.stop_error is not None:
             raise self.stop_error
         self.log.append(f"stop {handle.query_id}")
         self.looks.pop(handle.query_id, None)
 
     async def stop_named(self, name: str) -> None:
-        self._answer()
+        await self._answer()
         self.log.append(f"stop named {name}")
         for query_id in [each for each in self.looks if self._names.get(each) == name]:
             del self.looks[query_id]
@@ -130,7 +133,10 @@ class FakeQueries:
     def alive(self) -> list[str]:
         return [each for each, look in self.looks.items() if look == ACTIVE]
 
-    def _answer(self) -> None:
+    async def _answer(self) -> None:
+        self.asked.set()
+        if self.holds is not None:
+            await self.holds.wait()
         if self.away:
             raise SparkUnavailable("Spark Connect does not answer")
 

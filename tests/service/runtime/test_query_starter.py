@@ -8,6 +8,8 @@ from unittest.mock import MagicMock
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from operators.worker import OperatorTask
 from service.runtime.connections import redis_of
@@ -213,7 +215,7 @@ def test_dropped_state_leaves_the_run_counter_only(
 def test_silent_redis_is_unavailable() -> None:
     port = free_port()
     with (
-        redis.Redis(port=port, socket_connect_timeout=1) as client,
+        redis.Redis(port=port, retry=Retry(NoBackoff(), 0)) as client,
         pytest.raises(StateUnavailable),
     ):
         RedisLedgers(client, RedisSettings(url=f"redis://127.0.0.1:{port}/0")).epoch("p")

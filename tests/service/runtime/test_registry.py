@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from service.runtime.errors import (
     InvalidPipelineName,
@@ -301,7 +303,7 @@ def test_option_that_a_newer_version_wrote_does_not_hide_the_pipeline(
 
 def test_silent_redis_is_unavailable() -> None:
     with (
-        redis.Redis(port=free_port(), socket_connect_timeout=1) as client,
+        redis.Redis(port=free_port(), retry=Retry(NoBackoff(), 0)) as client,
         pytest.raises(RegistryUnavailable),
     ):
         Registry(client, 5).create("p", PLAN)

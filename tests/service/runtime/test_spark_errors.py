@@ -69,6 +69,17 @@ def test_text_without_anything_to_hold_on_to_is_still_an_error() -> None:
     assert query_error("").message == "Spark ended the query: an unknown error"
 
 
+def test_why_there_is_no_answer_is_told_without_addresses() -> None:
+    class Unavailable(grpc.RpcError):
+        def __str__(self) -> str:
+            return "last error: ipv4:10.0.0.7:15002: Failed: Connection refused (111)\ntoken=secret"
+
+    with pytest.raises(SparkUnavailable) as raised, translated():
+        raise Unavailable
+
+    assert str(raised.value) == "Spark Connect does not answer: connection refused"
+
+
 def _connect_error(condition: str | None, status: grpc.StatusCode) -> Exception:
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 

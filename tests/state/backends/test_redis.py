@@ -15,6 +15,7 @@ from state.testing.conformance import StateBackendConformance
 from state.testing.ledger_conformance import LedgerConformance
 from state.testing.stand import Stand, redis_stand
 from tests.conftest import free_port
+from tests.tied import tied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def cluster_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.Red
     options = {"port": port, "bind": "127.0.0.1", "dir": folder, "cluster-enabled": "yes"}
     options |= {"cluster-port": free_port(), "save": "", "loglevel": "warning"}
     flat = [part for name, value in options.items() for part in (f"--{name}", str(value))]
-    process = subprocess.Popen([binary, *flat], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(tied([binary, *flat]), stdout=subprocess.DEVNULL)
     patient = Retry(ConstantBackoff(0.02), 500, supported_errors=(redis.ConnectionError,))
     with redis.Redis(port=port, retry=patient) as client:
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)

@@ -1,7 +1,7 @@
 """Servers of databases for one run of tests, on free loopback ports, with users and passwords.
 
 Neither may run as root, so where tests do, `nobody` runs them. What they keep ends with them,
-so nothing is written for good, either.
+so nothing is written for good, either; and they end with the process of the tests.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -17,9 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pymysql
 
 from tests.conftest import free_port
+from tests.tied import tied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +37,7 @@ class Server(ABC):
     """One server; `address` is as `stand.Database` takes it."""
 
     scheme: str
+    ends_by = signal.SIGKILL
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,8 +53,35 @@ class Server(ABC):
         """Return once it answers."""
 
     @abstractmethod
+    def answers(self) -> bool:
+        """Whether it lets our user in."""
+
+    def serve(self, *command: str) -> None:
+        """Start the server, as its user; returns once it answers."""
+        user = as_user()
+        ids = (user["user"], user["group"]) if user else None
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                tied(command, by=self.ends_by, user=ids),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+            )
+        deadline = time.monotonic() + START_S
+        while not self.answers():
+            try:
+                self.process.wait(ASK_AGAIN_S)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() < deadline:
+                    continue
+                self.stop()
+            raise RuntimeError(f"{command[0]} does not answer: {self.log.read_text()[-2_000:]}")
+
     def stop(self) -> None:
-        """End it."""
+        """End it at once: what it keeps goes with it."""
+        self.process.send_signal(self.ends_by)
+        self.process.wait(timeout=10)
 
     def run(self, *command: str) -> None:
         """Run a command to its end, as the user of the server."""
@@ -66,6 +97,8 @@ class PostgreSql(Server):
     """PostgreSQL, by its own tools."""
 
     scheme = "postgresql"
+    ends_by = signal.SIGQUIT
+    """An immediate shutdown, which gives its shared memory back."""
 
     def start(self) -> None:
         secret = self.folder / "password"
@@ -75,19 +108,30 @@ class PostgreSql(Server):
             *(_binary("initdb"), "-D", str(self.folder / "data"), "-U", USER, "--no-sync"),
             *("--auth=scram-sha-256", f"--pwfile={secret}", "--encoding=UTF8", "--locale=C.UTF-8"),
         )
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' "
-        self._control("start", "-o", f"{options} -c fsync=off", "-t", str(START_S))
-        self.run(
-            *(_binary("psql"), "-c", "CREATE DATABASE tests"),
-            f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/postgres",
+        self.serve(
+            *(_binary("postgres"), "-D", str(self.folder / "data"), "-p", str(self.port)),
+            *("-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="),
+            *("-c", "fsync=off"),
         )
+        with self._connected(autocommit=True) as connection:
+            connection.execute("CREATE DATABASE tests")
 
-    def stop(self) -> None:
-        self._control("stop", "-m", "immediate")
+    def answers(self) -> bool:
+        try:
+            self._connected().close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
-    def _control(self, *what: str) -> None:
-        data, log = str(self.folder / "data"), str(self.folder / "data" / "log")
-        self.run(_binary("pg_ctl"), "-D", data, "-l", log, "-w", *what)
+    def _connected(self, **options: Any) -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user=USER,
+            password=PASSWORD,
+            dbname="postgres",
+            **options,
+        )
 
 
 class MariaDb(Server):
@@ -108,38 +152,14 @@ class MariaDb(Server):
             f"GRANT ALL ON tests.* TO {USER}@'127.0.0.1';\n"
         )
         first.chmod(0o644)
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(_binary("mariadbd"), "--no-defaults", f"--datadir={data}"),
-                    *("--bind-address=127.0.0.1", f"--port={self.port}", "--skip-name-resolve"),
-                    *(f"--socket={data}/socket", f"--init-file={first}"),
-                    *("--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                **as_user(),
-            )
-        self._wait()
+        self.serve(
+            *(_binary("mariadbd"), "--no-defaults", f"--datadir={data}"),
+            *("--bind-address=127.0.0.1", f"--port={self.port}", "--skip-name-resolve"),
+            *(f"--socket={data}/socket", f"--init-file={first}"),
+            *("--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"),
+        )
 
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.wait(timeout=10)
-
-    def _wait(self) -> None:
-        """Until it lets our user in, or ends."""
-        deadline = time.monotonic() + START_S
-        while not self._answers():
-            try:
-                self._process.wait(ASK_AGAIN_S)
-            except subprocess.TimeoutExpired:
-                if time.monotonic() < deadline:
-                    continue
-                self.stop()
-            raise RuntimeError(f"mariadbd does not answer: {self.log.read_text()[-2_000:]}")
-
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         try:
             pymysql.connect(
                 host="127.0.0.1", port=self.port, user=USER, password=PASSWORD, database="tests"
