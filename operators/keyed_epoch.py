@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from operators.batch import ChangeBatch
 from operators.columnar import Codes, Columns, dense, stable_order
 from state.codec import RowCodec
+from state.columns import leading_integers
 from state.multiset.kernel import Groups, KeyedChanges, group_changes
 from state.multiset.touched import Touched
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from state.multiset.text import Pieces
     from state.types import LogicalType
 
     Integers = NDArray[np.int64]
@@ -142,6 +144,21 @@ class KeyedEpoch:
         leading = self._of.row_codec.decode_leading(rows, max(self._of.match) + 1)
         columns = Columns(leading, self._of.types[: len(leading)])
         return columns.shortened(self._of.match_codec, np.arange(len(rows)), self._of.match)
+
+    def numbers(self, groups: Integers, rows: Pieces) -> tuple[Integers, Integers] | None:
+        """See `state.multiset.touched.Matching`: where one column of integers tells them apart."""
+        others = [column for column in self._of.match if column not in self._of.key]
+        if len(others) != 1 or not self._of.replaces:
+            return None
+        column = others[0]
+        array = self._columns.arrays[column]
+        if array.null_count or not pa.types.is_integer(array.type):
+            return None
+        found = leading_integers(self._of.types, rows.content, rows.start, rows.end, column)
+        if found is None:
+            return None
+        values = array.take(pa.array(self.row_of[self.groups.first[groups]]))
+        return values.to_numpy().astype(np.int64), found
 
     def narrow(self, groups: Integers, rows: pa.BinaryArray) -> Integers:
         """Those of the groups that may match one of a few canonical rows.

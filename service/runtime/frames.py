@@ -16,6 +16,7 @@ from service.runtime.wire_columns import (
     is_control,
     keep_changes_where,
     only_in_changes,
+    spark_type,
     wire_struct,
 )
 from state.types import parse_type
@@ -83,16 +84,25 @@ def literal_of_row(literals: Sequence[Rex]) -> Column:
 
 
 def for_writer(frame: DataFrame, number: int, sinks: Sequence[SinkSpec]) -> DataFrame:
-    """A sink's rows as the writer takes them: in the struct that is this sink's."""
-    columns = [F.lit(number).alias(SINK), *control_columns()]
+    """A sink's rows as the writer takes them: in the struct that is this sink's.
+
+    Where there is one sink its rows need neither struct nor number: each costs the JVM something
+    for every row.
+    """
+    columns = control_columns()
     if any(sink.operator for sink in sinks):
         has_groups = bool(sinks[number].operator)
         group = F.col(KEY_GROUP) if has_groups else F.lit(None)
         columns.append(group.cast("int").alias(KEY_GROUP))
-    for at, sink in enumerate(sinks):
-        types = [parse_type(each) for each in sink.types]
-        row = wire_struct(types, ())
-        value = F.struct(*data_columns(len(types))) if at == number else F.lit(None)
+    types = [[parse_type(each) for each in sink.types] for sink in sinks]
+    if len(sinks) == 1:
+        kinds = [spark_type(each) for each in types[0]]
+        data = zip(data_columns(len(kinds)), kinds, strict=True)
+        return frame.select(*columns, *named([column.cast(kind) for column, kind in data]))
+    columns.append(F.lit(number).alias(SINK))
+    for at, kinds_of_sink in enumerate(types):
+        row = wire_struct(kinds_of_sink, ())
+        value = F.struct(*data_columns(len(kinds_of_sink))) if at == number else F.lit(None)
         columns.append(value.cast(row).alias(input_column(at)))
     return frame.select(*columns)
 
