@@ -201,19 +201,22 @@ class KeyedEpoch:
             loaded: The loaded entries in question, ascending.
             loaded_rows: Their canonical rows.
         """
-        if self._is_one_key:
-            by_order = np.arange(emitted.size)
-        else:
+        order, key_groups = self._batch.order, self._batch.key_groups
+        if not self._is_one_key:
             place = np.full(len(self._batch), -1, np.int64)
             place[self.row_of[emitted]] = np.arange(emitted.size)
-            by_order = place[place >= 0]
-        emitted, source = emitted[by_order], source[by_order]
-        rows = self.row_of[emitted]
+            by_order = place[place >= 0] if emitted.size < place.size else place
+            source, kinds = source[by_order], kinds[by_order]
+            emitted = emitted[by_order]
+        if emitted.size < len(self._batch):
+            # Else each row of the batch has one, in their order.
+            rows = self.row_of[emitted]
+            order, key_groups = order[rows], key_groups[rows]
         return ChangeBatch(
             columns=tuple(self._rows_from(source, loaded, loaded_rows)),
-            kinds=kinds[by_order],
-            order=self._batch.order[rows],
-            key_groups=self._batch.key_groups[rows],
+            kinds=kinds,
+            order=order,
+            key_groups=key_groups,
         )
 
     def _rows_from(
