@@ -4,10 +4,10 @@
 run. What is cached here (the operators, the connections to Redis) lives as long as the worker
 process, through many epochs and partitions.
 
-An epoch in a partition: gather all its batches, set the control rows aside, sort the changes by
-their order number, ask the ledger whether the epoch may run, run the operator on the state of the
-epoch before, give its output and then the control rows with one more note, of statistics. Nothing
-here reads a clock: time comes with the rows.
+An epoch in a partition: gather all its batches, set the control rows aside, put the changes in
+their order (`operators.gathering`), ask the ledger whether the epoch may run, run the operator on
+the state of the epoch before, give its output and then the control rows with one more note, of
+statistics. Nothing here reads a clock: time comes with the rows.
 
 Errors of state leave as `WorkerError`, whose text starts with `[tailrace:<code>]`: Spark brings an
 error to the service as text only.
