@@ -156,6 +156,24 @@ def test_rows_are_sorted_by_order_before_they_are_applied(
     assert orjson.loads(redis_client.hget("tailrace:{p}:table:redis_out", '["a"]') or b"")["v"] == 9
 
 
+def test_a_key_group_that_came_along_is_no_column_of_a_sink(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    batch = rows(0, [("+I", "a", 1)])
+    with_group = batch.append_column("_kg", pa.array([3], pa.int32()))
+
+    run(
+        with_sinks(writer, sink("redis")),
+        1,
+        [with_group, tick(1).append_column("_kg", with_group["_kg"])],
+    )
+
+    assert orjson.loads(redis_client.hget("tailrace:{p}:table:redis_out", '["a"]') or b"") == {
+        "k": "a",
+        "v": 1,
+    }
+
+
 def test_rows_of_tasks_that_read_in_turns_are_sorted(
     redis_client: redis.Redis, writer: WriterSpec
 ) -> None:
