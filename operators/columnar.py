@@ -85,6 +85,8 @@ class Columns:
     def take(self, rows: NDArray[np.int64], columns: Sequence[int] | None = None) -> list[pa.Array]:
         """The rows at these positions, in this order."""
         chosen = range(len(self.arrays)) if columns is None else columns
+        if is_all_in_place(rows, self.count):
+            return [self.arrays[column] for column in chosen]
         indices = pa.array(rows)
         return [
             self.arrays[column].slice(0, len(rows))
@@ -262,6 +264,13 @@ def stable_order(values: NDArray[np.int64], bound: int) -> NDArray[np.int64]:
         packed.sort()
         return packed & ((1 << bits) - 1)
     return np.argsort(values, kind="stable")
+
+
+def is_all_in_place(rows: NDArray[np.int64], count: int) -> bool:
+    """Whether these are the positions of all of so many rows, in their order."""
+    if rows.size != count or not count or rows[0] or rows[-1] != count - 1:
+        return False
+    return np.array_equal(rows, np.arange(count))
 
 
 def is_ascending(values: NDArray[np.int64]) -> bool:

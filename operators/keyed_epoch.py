@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from operators.batch import ChangeBatch
 from operators.columnar import Codes, Columns, dense, stable_order
 from state.codec import RowCodec
+from state.columns import leading_integers
 from state.multiset.kernel import Groups, KeyedChanges, group_changes
 from state.multiset.touched import Touched
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from state.multiset.text import Pieces
     from state.types import LogicalType
 
     Integers = NDArray[np.int64]
@@ -143,6 +145,21 @@ class KeyedEpoch:
         columns = Columns(leading, self._of.types[: len(leading)])
         return columns.shortened(self._of.match_codec, np.arange(len(rows)), self._of.match)
 
+    def numbers(self, groups: Integers, rows: Pieces) -> tuple[Integers, Integers] | None:
+        """See `state.multiset.touched.Matching`: where one column of integers tells them apart."""
+        others = [column for column in self._of.match if column not in self._of.key]
+        if len(others) != 1 or not self._of.replaces:
+            return None
+        column = others[0]
+        array = self._columns.arrays[column]
+        if array.null_count or not pa.types.is_integer(array.type):
+            return None
+        found = leading_integers(self._of.types, rows.content, rows.start, rows.end, column)
+        if found is None:
+            return None
+        values = array.take(pa.array(self.row_of[self.groups.first[groups]]))
+        return values.to_numpy().astype(np.int64), found
+
     def narrow(self, groups: Integers, rows: pa.BinaryArray) -> Integers:
         """Those of the groups that may match one of a few canonical rows.
 
@@ -184,19 +201,22 @@ class KeyedEpoch:
             loaded: The loaded entries in question, ascending.
             loaded_rows: Their canonical rows.
         """
-        if self._is_one_key:
-            by_order = np.arange(emitted.size)
-        else:
+        order, key_groups = self._batch.order, self._batch.key_groups
+        if not self._is_one_key:
             place = np.full(len(self._batch), -1, np.int64)
             place[self.row_of[emitted]] = np.arange(emitted.size)
-            by_order = place[place >= 0]
-        emitted, source = emitted[by_order], source[by_order]
-        rows = self.row_of[emitted]
+            by_order = place[place >= 0] if emitted.size < place.size else place
+            source, kinds = source[by_order], kinds[by_order]
+            emitted = emitted[by_order]
+        if emitted.size < len(self._batch):
+            # Else each row of the batch has one, in their order.
+            rows = self.row_of[emitted]
+            order, key_groups = order[rows], key_groups[rows]
         return ChangeBatch(
             columns=tuple(self._rows_from(source, loaded, loaded_rows)),
-            kinds=kinds[by_order],
-            order=self._batch.order[rows],
-            key_groups=self._batch.key_groups[rows],
+            kinds=kinds,
+            order=order,
+            key_groups=key_groups,
         )
 
     def _rows_from(

@@ -4,10 +4,10 @@
 run. What is cached here (the operators, the connections to Redis) lives as long as the worker
 process, through many epochs and partitions.
 
-An epoch in a partition: gather all its batches, set the control rows aside, sort the changes by
-their order number, ask the ledger whether the epoch may run, run the operator on the state of the
-epoch before, give its output and then the control rows with one more note, of statistics. Nothing
-here reads a clock: time comes with the rows.
+An epoch in a partition: gather all its batches, set the control rows aside, put the changes in
+their order (`operators.gathering`), ask the ledger whether the epoch may run, run the operator on
+the state of the epoch before, give its output and then the control rows with one more note, of
+statistics. Nothing here reads a clock: time comes with the rows.
 
 Errors of state leave as `WorkerError`, whose text starts with `[tailrace:<code>]`: Spark brings an
 error to the service as text only.
@@ -29,10 +29,10 @@ import pyarrow as pa
 from operators.batch import ChangeBatch
 from operators.columnar import is_ascending
 from operators.errors import OperatorError
+from operators.gathering import Gathered, gather
 from operators.keyed import WATERMARK_MIN, EpochTimes, held_back
 from operators.kinds import epoch_operator
 from operators.wire import (
-    CONTROL_MINIMUM,
     CONTROL_NAMES,
     INPUT,
     KEY_GROUP,
@@ -138,10 +138,9 @@ class OperatorTask:
                 "version-mismatch",
                 f"service has {settings.version}, worker has {installed_version()}",
             )
-        gathered = [each for each in batches if each.num_rows]
-        if not gathered:
+        rows = gather(batches)
+        if rows is None:
             return
-        rows = pa.Table.from_batches(gathered).combine_chunks()
         try:
             yield from _PartitionEpoch(self, epoch, rows).run()
         except OperatorFailed as error:
@@ -188,19 +187,19 @@ def _told(error: OperatorFailed) -> WorkerError:
 class _PartitionEpoch:
     """One epoch in one partition."""
 
-    def __init__(self, task: OperatorTask, epoch: int, rows: pa.Table) -> None:
+    def __init__(self, task: OperatorTask, epoch: int, rows: Gathered) -> None:
         self._task = task
         self._settings = task.settings
         self._epoch = epoch
-        self._rows = rows
+        self._rows = rows.changes
+        self._control = rows.control
         self._operator = _operator(task.spec, task.settings.operator)
-        self._is_control = np.asarray(rows[KIND]) >= CONTROL_MINIMUM
         self._schema = wire_schema([arrow_type(each) for each in self._operator.output_types])
 
     def run(self) -> Iterator[pa.RecordBatch]:
         """The operator's output, if it has anything to do here, and the control rows."""
         yield from self._changes()
-        control = self._rows.filter(pa.array(self._is_control))
+        control = self._control
         if control.num_rows:
             columns = [
                 control[each.name].combine_chunks()
@@ -211,8 +210,7 @@ class _PartitionEpoch:
             yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _changes(self) -> Iterator[pa.RecordBatch]:
-        settings = self._settings
-        changes = self._rows.filter(pa.array(~self._is_control)).combine_chunks()
+        settings, changes = self._settings, self._rows
         key_groups = self._key_groups(changes)
         if not key_groups:
             return
@@ -221,7 +219,8 @@ class _PartitionEpoch:
         if check_epoch(marker, self._epoch) is EpochCheck.CLOSED:
             # Every sink has this epoch's rows; Spark only missed the note of it.
             return
-        time_ms = int(pa.compute.max(self._rows[TIME]).as_py())
+        times = (pa.compute.max(each[TIME]).as_py() for each in (changes, self._control))
+        time_ms = max(each for each in times if each is not None)
         stamp = EpochStamp(epoch=self._epoch, run=settings.run, time_ms=time_ms)
         places = Places.of(changes)
         output = self._operator.run_epoch(
@@ -246,7 +245,7 @@ class _PartitionEpoch:
             found: list[int] = touched.tolist()
             return found
         partitions = self._settings.partitions
-        ticks = np.asarray(self._rows[ORDER])[np.asarray(self._rows[KIND]) == TICK]
+        ticks = np.asarray(self._control[ORDER])[np.asarray(self._control[KIND]) == TICK]
         parts = {*(ticks % partitions).tolist(), *(touched % partitions).tolist()}
         every = range(self._settings.max_parallelism)
         return [each for each in every if each % partitions in parts]
@@ -329,6 +328,9 @@ class Places:
         """
         count = len(self.orders)
         at = np.arange(len(causes))
+        if len(causes) == count and not self.sequences.any() and np.array_equal(causes, at):
+            # Each change emitted once, which is what most epochs of a sink's operator are.
+            return self.orders, self.sequences
         unplaced = _UNPLACED | (at * partitions + part)
         if not count:
             return causes.astype(np.int64), unplaced

@@ -6,6 +6,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql.connect import functions as F
+from pyspark.sql.types import IntegerType
 
 from operators.wire import INPUT, KEY_GROUP, KIND, ORDER, TICK, field_name, input_column
 from service.runtime.expressions import to_column
@@ -16,6 +17,7 @@ from service.runtime.wire_columns import (
     is_control,
     keep_changes_where,
     only_in_changes,
+    spark_type,
     wire_struct,
 )
 from state.types import parse_type
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.connect.column import Column
     from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.types import StructType
 
     from service.plan.nodes import Calc
     from service.plan.rex import Rex
@@ -83,18 +86,39 @@ def literal_of_row(literals: Sequence[Rex]) -> Column:
 
 
 def for_writer(frame: DataFrame, number: int, sinks: Sequence[SinkSpec]) -> DataFrame:
-    """A sink's rows as the writer takes them: in the struct that is this sink's."""
-    columns = [F.lit(number).alias(SINK), *control_columns()]
+    """A sink's rows as the writer takes them: in the struct that is this sink's.
+
+    Where there is one sink its rows need neither struct nor number, and mostly are as they should
+    be: each of these, and each projection, costs the JVM something for every row.
+    """
+    types = [[parse_type(each) for each in sink.types] for sink in sinks]
+    beside = list(control_columns())
     if any(sink.operator for sink in sinks):
         has_groups = bool(sinks[number].operator)
         group = F.col(KEY_GROUP) if has_groups else F.lit(None)
-        columns.append(group.cast("int").alias(KEY_GROUP))
-    for at, sink in enumerate(sinks):
-        types = [parse_type(each) for each in sink.types]
-        row = wire_struct(types, ())
-        value = F.struct(*data_columns(len(types))) if at == number else F.lit(None)
+        beside.append(group.cast("int").alias(KEY_GROUP))
+    if len(sinks) == 1:
+        if _is_plain(frame.schema, types[0], with_groups=bool(sinks[0].operator)):
+            return frame
+        kinds = [spark_type(each) for each in types[0]]
+        data = zip(data_columns(len(kinds)), kinds, strict=True)
+        return frame.select(*named([column.cast(kind) for column, kind in data]), *beside)
+    columns = [F.lit(number).alias(SINK), *beside]
+    for at, kinds_of_sink in enumerate(types):
+        row = wire_struct(kinds_of_sink, ())
+        value = F.struct(*data_columns(len(kinds_of_sink))) if at == number else F.lit(None)
         columns.append(value.cast(row).alias(input_column(at)))
     return frame.select(*columns)
+
+
+def _is_plain(schema: StructType, types: Sequence[LogicalType], *, with_groups: bool) -> bool:
+    """Whether these are the wire columns of rows of these types, and the key group if need be.
+
+    Where it need not be it does no harm: the exchange had it anyway.
+    """
+    found = [(each.name, each.dataType) for each in schema.fields]
+    wanted = [(each.name, each.dataType) for each in wire_struct(types).fields]
+    return found == [*wanted, (KEY_GROUP, IntegerType())] or (not with_groups and found == wanted)
 
 
 def named(columns: Sequence[Column]) -> list[Column]:

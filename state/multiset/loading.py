@@ -17,12 +17,13 @@ None of it grows with the length of a spread history, nor do the round trips wit
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from state.backends.interface import HashGet, SortedRange
-from state.multiset.changes import LoadedEntries
+from state.multiset.changes import LoadedEntries, differs
 from state.multiset.histories import (
     Histories,
     sorted_entries,
@@ -41,7 +42,7 @@ from state.multiset.text import (
     NEWEST,
     NO_HISTORIES,
     PackedHistories,
-    is_spread,
+    are_spread,
     parse_packed,
 )
 from state.multiset.walk import IndexWalk
@@ -151,8 +152,8 @@ class HistoryLoader:
         values = self._values
         if not any(values) and not self._spread:
             return self._nothing(len(values))
-        packed_keys = [i for i, v in enumerate(values) if v is not None and not is_spread(v)]
-        self._packed_keys = np.array(packed_keys, np.int64)
+        is_stored = np.fromiter((value is not None for value in values), np.bool_, len(values))
+        self._packed_keys = (is_stored & ~are_spread(values)).nonzero()[0]
         self._parse()
         blind = [each for each in self._spread.values() if not self._has_live_window(each)]
         if blind:
@@ -267,11 +268,7 @@ class HistoryLoader:
             known: Spread histories whose index was read already.
         """
         taken = {history.key for history in known}
-        open_ = [
-            i
-            for i, value in enumerate(values)
-            if value is not None and i not in taken and is_spread(value)
-        ]
+        open_ = [i for i in are_spread(values).nonzero()[0].tolist() if i not in taken]
         by_group = self._by_key_group(due)
         reads = self._value_reads(by_group)
         prober = self._prober()
@@ -322,10 +319,13 @@ class HistoryLoader:
 
     def _by_key_group(self, indices: Sequence[int]) -> list[tuple[int, list[int]]]:
         """Indices of keys by key group."""
-        groups: dict[int, list[int]] = {}
-        for index in indices:
-            groups.setdefault(self._key_group(index), []).append(index)
-        return list(groups.items())
+        places = np.array(indices, np.int64)
+        groups = self._key_groups[places]
+        by_group = np.argsort(groups, kind="stable")
+        groups, ordered = groups[by_group], places[by_group].tolist()
+        starts = differs(groups).nonzero()[0].tolist()
+        limits = pairwise([*starts, len(ordered)])
+        return [(int(groups[low]), ordered[low:high]) for low, high in limits]
 
     def _key_group(self, key: int) -> int:
         return int(self._key_groups[key])

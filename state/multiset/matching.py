@@ -30,6 +30,10 @@ _FEW = 256
 """Up to so many are compared one by one: starting Arrow's kernels would take longer."""
 
 
+_PAIRS_MAX = 1 << 62
+"""Pairs of a key and a number are numbers below this."""
+
+
 class EntriesToMatch(NamedTuple):
     """The entries that were loaded, by key and sequence number."""
 
@@ -61,9 +65,16 @@ def groups_of_entries(touched: Touched, matching: Matching, entries: EntriesToMa
     wanted = np.zeros(entries.key_count, np.bool_)
     wanted[touched.group_key[groups]] = True
     candidates = (is_packed[entries.key] & wanted[entries.key]).nonzero()[0]
-    rows = entries.packed.rows(entries.packed_entry[candidates])
+    owner, places = entries.key[candidates], entries.packed_entry[candidates]
+    if candidates.size > _FEW:
+        numbers = matching.numbers(groups, entries.packed.texts(places))
+        if numbers is not None:
+            of_groups, of_rows = numbers
+            asked = touched.group_key[groups], of_groups, groups
+            if _match_numbers(group, candidates, (owner, of_rows), asked):
+                return group
+    rows = entries.packed.rows(places)
     matches = matching.of_rows(rows)
-    owner = entries.key[candidates]
     if 2 * candidates.size <= groups.size:
         groups = matching.narrow(groups, rows)
         if not groups.size:
@@ -83,6 +94,29 @@ def _in_question(touched: Touched, keys: Integers, key_count: int) -> Integers:
         # Where every addition is a new entry, an old one matters only to a retraction.
         asked = asked & touched.group_retracts
     return asked.nonzero()[0]
+
+
+def _match_numbers(
+    group: Integers,
+    candidates: Integers,
+    entries: tuple[Integers, Integers],
+    asked: tuple[Integers, Integers, Integers],
+) -> bool:
+    """As `_match_few`, by numbers that stand for match columns; False where they are too large."""
+    (owner, numbers), (keys, probes, groups) = entries, asked
+    low, high = int(probes.min()), int(probes.max())
+    span = high - low + 1
+    if span >= _PAIRS_MAX // (int(keys.max()) + 1):
+        return False
+    wanted = keys * span + (probes - low)
+    by_pair = None if (wanted[1:] > wanted[:-1]).all() else np.argsort(wanted)
+    near = ((numbers >= low) & (numbers <= high)).nonzero()[0]
+    pairs = owner[near] * span + (numbers[near] - low)
+    place = np.minimum(np.searchsorted(wanted, pairs, sorter=by_pair), wanted.size - 1)
+    place = place if by_pair is None else by_pair[place]
+    same = wanted[place] == pairs
+    group[candidates[near[same]]] = groups[place[same]]
+    return True
 
 
 def _match_few(

@@ -23,12 +23,14 @@ entries.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from state.columns import decimals_in
 from state.multiset.vectors import content_of
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ NEWEST = -1
 FEW = 64
 """Up to so many entries are handled one by one: starting Arrow's kernels would take longer."""
 
-_SHORT_BYTES = 64 * 1024
+_SHORT_BYTES = 16 * 1024
+"""Text below this is parsed line by line: starting Arrow's kernels would take longer."""
 _SPREAD = b"spread\t"
 _NEWLINE, _TAB, _ZERO = 10, 9, 48
 
@@ -86,6 +89,12 @@ def is_spread(value: bytes) -> bool:
     return value.startswith(_SPREAD)
 
 
+def are_spread(values: Sequence[bytes | None]) -> NDArray[np.bool_]:
+    """Which values, of those that there are, are headers of spread histories."""
+    flags = (value is not None and value.startswith(_SPREAD) for value in values)
+    return np.fromiter(flags, np.bool_, len(values))
+
+
 def parse_header(value: bytes) -> Header:
     """The header of a value; of a packed one only the first line is looked at."""
     fields = value.split(b"\n", 1)[0].split(b"\t")
@@ -105,13 +114,25 @@ def parse_header(value: bytes) -> Header:
 
 
 @dataclass(frozen=True, slots=True)
+class Pieces:
+    """Pieces of a text as they lie in it, not taken out."""
+
+    content: NDArray[np.uint8]
+    start: Integers
+    """Per piece: its first byte."""
+    end: Integers
+    """Per piece: the byte behind it."""
+
+
+@dataclass(frozen=True)
 class PackedHistories:
     """Entries of several packed histories, in the order of the values and of the lines in them."""
 
     owner: Integers
     """Per entry: index of its value."""
     sequence: Integers
-    written_ms: Integers
+    written: Pieces | Integers
+    """Per entry: when it was written, as text or number."""
     lines: pa.BinaryArray
     """Per entry: its line as it is stored, with the newline before it."""
     following: Integers
@@ -123,6 +144,13 @@ class PackedHistories:
     row_offset: Integers
     """Per entry: where the row begins in its line."""
 
+    @cached_property
+    def written_ms(self) -> Integers:
+        """Per entry: when it was written. Few ask, and the numbers are long."""
+        if isinstance(self.written, Pieces):
+            return decimals_in(self.written.content, self.written.start, self.written.end)
+        return self.written
+
     def rows(self, entries: Integers) -> pa.BinaryArray:
         """Canonical rows of the entries at these positions."""
         if entries.size <= FEW:
@@ -131,6 +159,14 @@ class PackedHistories:
             rows = [line.slice(low).to_pybytes() for line, low in zip(lines, starts, strict=True)]
             return pa.array(rows, pa.binary())
         return _without_prefix(self.lines.take(pa.array(entries)), self.row_offset[entries])
+
+    def texts(self, entries: Integers) -> Pieces:
+        """Where the canonical rows of these entries lie."""
+        _, offsets, data = self.lines.buffers()
+        first = self.lines.offset
+        ends = np.frombuffer(offsets, np.int32)[first : first + len(self.lines) + 1]
+        start = ends[entries] + self.row_offset[entries]
+        return Pieces(np.frombuffer(data, np.uint8), start, ends[entries + 1].astype(np.int64))
 
 
 def parse_packed(values: Sequence[bytes]) -> PackedHistories:
@@ -158,8 +194,8 @@ def parse_packed(values: Sequence[bytes]) -> PackedHistories:
     heads = _parse_headers(content, tabs, value_starts, newlines[header_lines])
     return PackedHistories(
         owner=owner,
-        sequence=_parse_numbers(content, low, first_tab),
-        written_ms=_parse_numbers(content, first_tab + 1, second_tab),
+        sequence=decimals_in(content, low, first_tab),
+        written=Pieces(content, first_tab + 1, second_tab),
         lines=_segments(text, newlines).take(pa.array(entry_lines - 1)),
         following=heads[0],
         list_written_ms=heads[1],
@@ -184,7 +220,7 @@ def _parse_short(values: Sequence[bytes]) -> PackedHistories:
     return PackedHistories(
         owner=np.array(owner, np.int64),
         sequence=np.array([int(each[0]) for each in fields], np.int64),
-        written_ms=np.array([int(each[1]) for each in fields], np.int64),
+        written=np.array([int(each[1]) for each in fields], np.int64),
         lines=pa.array([b"\n" + line for line in lines], pa.binary()),
         following=np.array([head.following for head in heads], np.int64),
         list_written_ms=np.array(written, np.int64),
@@ -229,34 +265,19 @@ def _parse_headers(
     """Next number, time of the last write and number shown of each header."""
     tab = tabs.searchsorted(starts)
     first, second = np.minimum(tabs[tab], ends), np.minimum(tabs[tab + 1], ends)
-    following = _parse_numbers(content, starts, first)
+    following = decimals_in(content, starts, first)
     written_ms = np.full(starts.size, -1, np.int64)
     shown = np.full(starts.size, NEWEST, np.int64)
     longer = (first < ends).nonzero()[0]
     # The first character of the last field, and that of the one after the first tab.
     last = np.where(second < ends, second, first)[longer] + 1
     saying = (content[last] == ord("=")).nonzero()[0]
-    shown[longer[saying]] = _parse_numbers(content, last[saying] + 1, ends[longer[saying]])
+    shown[longer[saying]] = decimals_in(content, last[saying] + 1, ends[longer[saying]])
     shown[longer[content[last] == ord("!")]] = GONE
     mark = content[first[longer] + 1]
     timed = longer[(mark != ord("=")) & (mark != ord("!"))]
-    written_ms[timed] = _parse_numbers(content, first[timed] + 1, second[timed])
+    written_ms[timed] = decimals_in(content, first[timed] + 1, second[timed])
     return following, written_ms, shown
-
-
-def _parse_numbers(content: NDArray[np.uint8], low: Integers, high: Integers) -> Integers:
-    """Decimal numbers in [low, high) of the text; digits column by column over all numbers."""
-    result = np.zeros(low.size, np.int64)
-    if not low.size:
-        return result
-    negative = content[low] == ord("-")
-    place = low + negative
-    for _ in range(int((high - place).max())):
-        more = place < high
-        digit = content[np.where(more, place, 0)].astype(np.int64) - _ZERO
-        result = np.where(more, result * 10 + digit, result)
-        place += 1
-    return np.where(negative, -result, result)
 
 
 def _segments(text: bytes, newlines: Integers) -> pa.BinaryArray:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from state.multiset.kernel import Groups, KeyedChanges
+    from state.multiset.text import Pieces
 
     Integers = NDArray[np.int64]
 
@@ -31,6 +32,13 @@ class Matching(Protocol):
 
     def index_of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
         """The same of canonical rows."""
+
+    def numbers(self, groups: Integers, rows: Pieces) -> tuple[Integers, Integers] | None:
+        """Numbers that are equal where match columns of groups and of rows of one key are.
+
+        Those of groups, then those of rows; -1 for a row that none of the groups matches. None
+        where match columns are nothing that a number stands for.
+        """
 
     def narrow(self, groups: Integers, rows: pa.BinaryArray) -> Integers:
         """Those of the groups that may match one of a few canonical rows, by a cheap look."""

@@ -1,13 +1,13 @@
 """The one writer of a pipeline's query: the sinks' operators, their rows, the close of the epoch.
 
 Its input is the union of all sinks' rows, each with the number of its sink in `_sink` and its
-columns in a struct of that sink, and the control rows. `write` runs in a worker for each partition.
-A sink with a materializer gets its rows by key group, and runs it on them here: a stage of its own
-in Spark would bring every row through the JVM and into Python once more (docs/adr/0006). Then
-`write` leaves each sink's rows in a place of their own (hidden files, staged keys) and says in its
-message where. `commit` runs beside the driver, once Spark has every partition's message: it puts
-files in place, then closes the epoch in one call that applies everything else and moves the
-marker.
+columns in a struct of that sink, and the control rows; of a single sink the plain wire columns.
+`write` runs in a worker for each partition. A sink with a materializer gets its rows by key group,
+and runs it on them here: a stage of its own in Spark would bring every row through the JVM and into
+Python once more (docs/adr/0006). Then `write` leaves each sink's rows in a place of their own
+(hidden files, staged keys) and says in its message where. `commit` runs beside the driver, once
+Spark has every partition's message: it puts files in place, then closes the epoch in one call that
+applies everything else and moves the marker.
 
 An epoch may come twice, after a crash between the close and Spark's own record. Then the ledger
 says so, operators emit nothing, and what rows of stateless parts came again are discarded here.
@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from operators.columnar import is_ascending
+from operators.gathering import gather
 from operators.wire import (
-    CONTROL_MINIMUM,
+    CONTROL_FIELDS,
     CONTROL_NAMES,
     DEAD_LETTER,
     KEY_GROUP,
@@ -41,13 +42,14 @@ from service.runtime.sinks.rows import check_kinds, take
 from service.runtime.sinks.tables import open_sink
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from service.runtime.sinks.spec import SinkSpec, WriterSpec
 
 SINK = "_sink"
 BESIDE = (*CONTROL_NAMES, KEY_GROUP)
 """Columns that are not of the row."""
+_CONTROL = pa.schema(CONTROL_FIELDS)
 
 
 def write_part(
@@ -60,49 +62,52 @@ def write_part(
         WorkerError: as a sink's operator raises.
     """
     message = PartMessage()
-    gathered = [each for each in batches if each.num_rows]
-    if not gathered:
-        return message
-    rows = pa.Table.from_batches(gathered).combine_chunks()
     place = (epoch, partition, uuid.uuid4().hex)
     controls: list[pa.Table] = []
-    for number, mine in _by_sink(rows, len(spec.sinks)):
-        done = _operated(spec.sinks[number], epoch, mine)
-        control = np.asarray(done[KIND]) >= CONTROL_MINIMUM
-        controls.append(done.filter(pa.array(control)).select(CONTROL_NAMES))
-        changes = done.filter(pa.array(~control)) if control.any() else done
-        if changes.num_rows:
-            _write_sink(message, spec, number, changes, place)
-    _read_control(message, pa.concat_tables(controls), spec.dead_letters_max)
+    for number, mine in enumerate(_by_sink(batches, len(spec.sinks))):
+        done = gather(_operated(spec.sinks[number], epoch, mine))
+        if done is None:
+            continue
+        controls.append(done.control.select(CONTROL_NAMES).cast(_CONTROL))
+        if done.changes.num_rows:
+            _write_sink(message, spec, number, done.changes, place)
+    if controls:
+        _read_control(message, pa.concat_tables(controls), spec.dead_letters_max)
     return message
 
 
-def _by_sink(rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each sink that has any, as wire columns."""
-    sinks = np.asarray(rows[SINK])
-    for number in range(count):
-        chosen = sinks == number
-        if chosen.any():
-            yield (
-                number,
-                _wire_table(rows if chosen.all() else rows.filter(pa.array(chosen)), number),
-            )
+def _by_sink(batches: Iterable[pa.RecordBatch], count: int) -> list[list[pa.RecordBatch]]:
+    """The rows of each sink as wire columns; taken apart while Spark still sends more."""
+    found: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+    for batch in batches:
+        if SINK not in batch.schema.names:
+            found[0].append(batch)
+            continue
+        sinks = np.asarray(batch.column(SINK))
+        for number, mine in enumerate(found):
+            chosen = sinks == number
+            if chosen.all():
+                mine.append(_wire_batch(batch, number))
+            elif chosen.any():
+                mine.append(_wire_batch(batch.filter(pa.array(chosen)), number))
+    return found
 
 
-def _wire_table(rows: pa.Table, number: int) -> pa.Table:
+def _wire_batch(rows: pa.RecordBatch, number: int) -> pa.RecordBatch:
     """A sink's rows, taken out of their struct."""
-    columns = rows[input_column(number)].combine_chunks().flatten()
+    columns = rows.column(input_column(number)).flatten()
     named = {field_name(at): column for at, column in enumerate(columns)}
-    beside = [each for each in BESIDE if each in rows.column_names]
-    return pa.table({**named, **{each: rows[each] for each in beside}})
+    beside = [each for each in BESIDE if each in rows.schema.names]
+    return pa.record_batch({**named, **{each: rows.column(each) for each in beside}})
 
 
-def _operated(sink: SinkSpec, epoch: int, rows: pa.Table) -> pa.Table:
+def _operated(
+    sink: SinkSpec, epoch: int, rows: Sequence[pa.RecordBatch]
+) -> Iterable[pa.RecordBatch]:
     """What comes out of the sink's operator; the rows themselves if there is none."""
-    if not sink.operator:
+    if not sink.operator or not rows:
         return rows
-    output = list(OperatorTask.from_json(sink.operator).run(epoch, iter(rows.to_batches())))
-    return pa.Table.from_batches(output, rows.schema.remove(rows.schema.get_field_index(KEY_GROUP)))
+    return OperatorTask.from_json(sink.operator).run(epoch, iter(rows))
 
 
 def _write_sink(

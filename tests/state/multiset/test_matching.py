@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from state.multiset.matching import _match_few, _match_many
+from state.multiset.matching import _match_few, _match_many, _match_numbers
 
 
 @pytest.mark.parametrize("group_count", [1, 3, 256, 257, 2_000])
@@ -25,3 +25,30 @@ def test_one_by_one_and_all_at_once_are_the_same(group_count: int, entry_count: 
         group = np.full(entry_count, -1, np.int64)
         match(group, np.arange(entry_count), (owner, matches), (keys, probes, numbers))
         assert group.tolist() == expected
+
+    group = np.full(entry_count, -1, np.int64)
+    asked = (keys, np.array([match for _, match in pairs]), numbers)
+    assert _match_numbers(group, np.arange(entry_count), (owner, wanted), asked)
+    assert group.tolist() == expected
+    # In any order of the groups, too.
+    mixed = random.permutation(len(pairs))
+    group = np.full(entry_count, -1, np.int64)
+    asked = (keys[mixed], asked[1][mixed], numbers[mixed])
+    assert _match_numbers(group, np.arange(entry_count), (owner, wanted), asked)
+    assert group.tolist() == expected
+
+
+def test_numbers_far_apart() -> None:
+    far = np.iinfo(np.int64)
+    group = np.full(3, -1, np.int64)
+    entries = (np.array([0, 0, 1]), np.array([far.min, 5, far.max]))
+
+    near = (np.array([0, 1]), np.array([5, 6]), np.array([7, 8]))
+    assert _match_numbers(group, np.arange(3), entries, near)
+    assert group.tolist() == [-1, 7, -1]
+
+    wide = (np.array([0, 1]), np.array([far.min, far.max]), np.array([7, 8]))
+    assert not _match_numbers(group, np.arange(3), entries, wide)
+    one = (np.array([0]), np.array([far.min]), np.array([9]))
+    assert _match_numbers(group, np.arange(3), entries, one)
+    assert group.tolist() == [9, 7, -1]

@@ -73,7 +73,7 @@ def with_sinks(writer: WriterSpec, *sinks: SinkSpec) -> WriterSpec:
 
 
 def rows(number: int, changes: list[Change], *, sinks: int = 1, first: int = 0) -> pa.RecordBatch:
-    """Changes of one sink, as they reach the writer."""
+    """Changes of one sink, as they reach the writer: as plain columns where it is the only one."""
     count = len(changes)
     columns: dict[str, Any] = {
         "_sink": pa.array([number] * count, pa.int32()),
@@ -84,6 +84,8 @@ def rows(number: int, changes: list[Change], *, sinks: int = 1, first: int = 0) 
         "_seq": pa.array([0] * count, pa.int64()),
     }
     values = [{"f0": each[1], "f1": each[2]} for each in changes]
+    if sinks == 1:
+        return alone(columns, pa.array(values, STRUCT))
     for at in range(sinks):
         own = at == number
         columns[f"s{at}"] = pa.array(values if own else [None] * count, STRUCT)
@@ -100,8 +102,17 @@ def notes(*texts: tuple[int, str | None], sinks: int = 1) -> pa.RecordBatch:
         "_time": pa.array([7] * len(texts), pa.int64()),
         "_seq": pa.nulls(len(texts), pa.int64()),
     }
+    if sinks == 1:
+        return alone(columns, pa.nulls(len(texts), STRUCT))
     columns |= {f"s{at}": pa.nulls(len(texts), STRUCT) for at in range(sinks)}
     return pa.RecordBatch.from_pydict(columns)
+
+
+def alone(columns: dict[str, Any], values: pa.StructArray) -> pa.RecordBatch:
+    """The rows of the only sink: its columns are in no struct."""
+    del columns["_sink"]
+    own = dict(zip(STRUCT.names, values.flatten(), strict=True))
+    return pa.RecordBatch.from_pydict(columns | own)
 
 
 def tick(epoch: int, *, sinks: int = 1, rows_read: int = 0) -> pa.RecordBatch:
@@ -143,6 +154,38 @@ def test_rows_are_sorted_by_order_before_they_are_applied(
     run(spec, 1, [late, early, tick(1)])
 
     assert orjson.loads(redis_client.hget("tailrace:{p}:table:redis_out", '["a"]') or b"")["v"] == 9
+
+
+def test_a_key_group_that_came_along_is_no_column_of_a_sink(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    batch = rows(0, [("+I", "a", 1)])
+    with_group = batch.append_column("_kg", pa.array([3], pa.int32()))
+
+    run(
+        with_sinks(writer, sink("redis")),
+        1,
+        [with_group, tick(1).append_column("_kg", with_group["_kg"])],
+    )
+
+    assert orjson.loads(redis_client.hget("tailrace:{p}:table:redis_out", '["a"]') or b"") == {
+        "k": "a",
+        "v": 1,
+    }
+
+
+def test_rows_of_tasks_that_read_in_turns_are_sorted(
+    redis_client: redis.Redis, writer: WriterSpec
+) -> None:
+    spec = with_sinks(writer, sink("redis"))
+    changes: list[Change] = [("+U", "a", number) for number in range(5)]
+    one, other = rows(0, changes[0:1], first=0), rows(0, changes[1:2], first=1)
+    odd = pa.Table.from_batches([other, rows(0, changes[3:4], first=3)]).combine_chunks()
+    even = pa.Table.from_batches([one, rows(0, changes[4:5], first=4)]).combine_chunks()
+
+    run(spec, 1, [*even.to_batches(), *odd.to_batches(), tick(1)])
+
+    assert orjson.loads(redis_client.hget("tailrace:{p}:table:redis_out", '["a"]') or b"")["v"] == 4
 
 
 def test_progress_notes_and_dead_letters_are_closed_with_the_epoch(
