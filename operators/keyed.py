@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from operators.changelog import Row, RowKind
-    from operators.keyed_columns import ColumnarPath
+    from operators.keyed_columns import ColumnarPath, ColumnarSides
     from state.descriptors import StateDescriptor, TimersDescriptor
     from state.execution.timers import TimerService
     from state.primitives.session import StateSession
@@ -274,6 +274,8 @@ class KeyedOperator(ABC):
     columnar: ColumnarPath | None = None
     """A second path for whole epochs of its only input, on columns, once `open` was called; what it
     reads is in `prefetched`. None: there is none."""
+    columnar_sides: ColumnarSides | None = None
+    """The same of an operator of several inputs; it reads what it needs by itself."""
 
     @property
     def states(self) -> tuple[StateDescriptor, ...]:

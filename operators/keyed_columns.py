@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.batch import ChangeBatch
-from operators.columnar import Columns, dense, stable_order
+from operators.columnar import Columns, dense, is_ascending, stable_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ class KeyedColumns:
 
     @classmethod
     def of(cls, batch: ChangeBatch, spec: InputSpec, key_codec: RowCodec) -> Self:
-        """The changes of a batch, which has columns and rows.
+        """The changes of a batch, which has columns.
 
         Args:
             batch: In order, each change with its rank as order number.
@@ -61,6 +61,9 @@ class KeyedColumns:
             key_codec: Of the key's columns.
         """
         columns = Columns(batch.columns, spec.types)
+        if not len(batch):
+            none = np.zeros(0, np.int64)
+            return cls(batch, columns, none, none, none, none, [], [])
         codes = dense(columns.codes(spec.key))
         count = len(batch)
         row_of = np.arange(count) if codes.bound == 1 else stable_order(codes.values, codes.bound)
@@ -152,6 +155,33 @@ class ColumnarPath(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class DoneOnSides:
+    """What a columnar path of several inputs did."""
+
+    output: ChangeBatch
+    """As of `DoneOnColumns`."""
+    left: Sequence[Integers]
+    """Of each input, rows of the changes that it leaves, in order: all of their keys."""
+    keys: int
+    """How many keys the epoch touches, with those that are left."""
+
+
+class ColumnarSides(Protocol):
+    """A second path of an operator of several inputs."""
+
+    def run(self, given: Sequence[KeyedColumns]) -> DoneOnSides | None:
+        """Process an epoch's changes, of each input; it reads the state of their keys itself.
+
+        Ranks are comparable across inputs, and no two changes have the same.
+
+        Returns:
+            None if it takes none of them: then nothing was changed.
+
+        Raises: As the operator's `process`.
+        """
+
+
 def rows_at(batch: ChangeBatch, rows: Integers) -> ChangeBatch:
     """Some rows of a batch."""
     places = pa.array(rows)
@@ -163,14 +193,21 @@ def rows_at(batch: ChangeBatch, rows: Integers) -> ChangeBatch:
     )
 
 
-def ranked(batch: ChangeBatch) -> tuple[ChangeBatch, Integers]:
-    """A batch in order, each change with its rank as order number; and order numbers by rank."""
-    by_order = batch.in_order()
-    ranks = np.arange(len(batch))
-    return (
-        ChangeBatch(by_order.columns, by_order.kinds, ranks, by_order.key_groups),
-        by_order.order,
-    )
+def ranked(batches: Sequence[ChangeBatch]) -> tuple[list[ChangeBatch], Integers]:
+    """Batches in order, each change with its rank as order number; and order numbers by rank.
+
+    Ranks count the changes of all batches; of equal order numbers the earlier batch comes first.
+    """
+    given = [each.in_order() for each in batches]
+    orders = np.concatenate([each.order for each in given])
+    by_order = np.arange(orders.size) if is_ascending(orders) else orders.argsort(kind="stable")
+    ranks = np.empty_like(by_order)
+    ranks[by_order] = np.arange(by_order.size)
+    found = []
+    for each in given:
+        mine, ranks = ranks[: len(each)], ranks[len(each) :]
+        found.append(ChangeBatch(each.columns, each.kinds, mine, each.key_groups))
+    return found, orders[by_order]
 
 
 def merged(parts: Sequence[ChangeBatch], orders: Integers) -> ChangeBatch:

@@ -23,7 +23,7 @@ from operators.batch import ChangeBatch, EpochOutput
 from operators.changelog import Row, RowKind
 from operators.columnar import is_ascending
 from operators.keyed import InputChange, RowTexts
-from operators.keyed_columns import KeyedColumns, merged, ranked, rows_at
+from operators.keyed_columns import DoneOnSides, KeyedColumns, merged, ranked, rows_at
 from operators.orphans import Orphan, late_writes, orphans_of_rows
 from operators.running_epoch import RunningEpoch
 from state.arrow_values import python_values, to_column
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from operators.keyed import EpochTimes, KeyedOperator
-    from operators.keyed_columns import DoneOnColumns
     from operators.running_epoch import Emissions
     from operators.spec import InputSpec, OperatorSpec
     from state.backends.interface import EpochTransaction
@@ -201,14 +200,23 @@ class KeyedRunner:
 
     def _on_columns(self, batches: Sequence[ChangeBatch], run: RunningEpoch) -> _OnColumns | None:
         """Have the operator's columnar path take what it takes; None: it takes nothing."""
-        path = self.operator.columnar
-        if path is None or not self.prefetches or len(batches[0]) < self.columns_from:
+        path, sides = self.operator.columnar, self.operator.columnar_sides
+        is_worth_it = self.prefetches and sum(map(len, batches)) >= self.columns_from
+        if not is_worth_it or (path is None and sides is None):
             return None
-        batch, orders = ranked(batches[0])
-        changes = KeyedColumns.of(batch, self.spec.inputs[0], self._key_codecs[0])
-        run.prefetch_keys(changes.pairs)
-        done = path.run(changes)
-        return None if done is None else _OnColumns(batch, orders, len(changes.keys), done)
+        given, orders = ranked(batches)
+        changes = [*map(KeyedColumns.of, given, self.spec.inputs, self._key_codecs)]
+        if sides is not None:
+            joined = sides.run(changes)
+            return None if joined is None else _OnColumns(given, orders, joined)
+        if path is None:
+            return None
+        (only,) = changes
+        run.prefetch_keys(only.pairs)
+        done = path.run(only)
+        if done is None:
+            return None
+        return _OnColumns(given, orders, DoneOnSides(done.output, (done.left,), len(only.keys)))
 
     def _changes(
         self, batches: Sequence[ChangeBatch], out: Callable[[Any], None]
@@ -295,14 +303,14 @@ class _OnColumns:
     __slots__ = ("keys", "left", "orders", "output")
 
     def __init__(
-        self, batch: ChangeBatch, orders: np.ndarray, keys: int, done: DoneOnColumns
+        self, batches: Sequence[ChangeBatch], orders: np.ndarray, done: DoneOnSides
     ) -> None:
         self.output = done.output
-        self.left = [rows_at(batch, done.left)]
-        """The changes that are left, as the only input's batch; their ranks are order numbers."""
+        self.left = [*map(rows_at, batches, done.left)]
+        """The changes of each input that are left; their ranks are order numbers."""
         self.orders = orders
         """Order numbers by rank."""
-        self.keys = keys
+        self.keys = done.keys
         """How many the epoch touches."""
 
 

@@ -10,7 +10,8 @@ collection.py  many elements a key, packed or spread: what lists and maps share
                is read of it)
 layout.py      the text of packed collections and the header of spread ones
 lists.py       list
-maps.py        map
+maps.py        map; many_maps.py: the maps of many keys in one go, many_cells.py where they have
+               stamps; value_entries.py: values of many keys in the same way
 sorted.py      sorted map: lists of values by ordered user keys, and their ranges
                (sorted_known.py, sorted_cell.py: one key; sorted_requests.py: what is read of
                it; sorted_text.py; intervals.py: what is known; sorted_packed.py: many keys as

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from state.descriptors import MapDescriptor
     from state.primitives.collection_cell import CollectionCell
+    from state.primitives.many_maps import ManyMaps
     from state.primitives.session import StateSession
+    from state.primitives.write_batch import WriteBatch
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -48,6 +50,19 @@ class MapHandle(CollectionHandle, Generic[K, T]):
         super().__init__(session, descriptor)
         self._keys = descriptor.key_codec
         self._codec = descriptor.codec
+        self.many: list[ManyMaps] = []
+        """Maps that are read and changed without cells."""
+
+    def write_cleaned(self, batch: WriteBatch) -> None:
+        """See `StateHandle.write_cleaned`; and what was changed without cells."""
+        super().write_cleaned(batch)
+        for maps in self.many:
+            maps.write(batch)
+
+    def close(self) -> None:
+        """Let go of all cells, and of what has none."""
+        super().close()
+        self.many = []
 
     async def get(self, user_key: K) -> T | None:
         """The value of a user key; None if it is absent, or has the value None."""
