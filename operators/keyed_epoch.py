@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from state.row_pieces import Piece, RowPieces
     from state.types import LogicalType
 
     Integers = NDArray[np.int64]
@@ -112,9 +113,7 @@ class KeyedEpoch:
 
     # What state asks for: rows and match columns, canonical.
 
-    def of_changes(
-        self, changes: Integers, before: Sequence[str | pa.Array] = ()
-    ) -> pa.BinaryArray:
+    def of_changes(self, changes: Integers, before: Sequence[Piece] = ()) -> RowPieces:
         """Canonical rows of changes, with texts before each."""
         everything = range(len(self._of.types))
         rows = self.row_of[changes]
@@ -123,7 +122,8 @@ class KeyedEpoch:
     def of_groups(self, groups: Integers) -> pa.BinaryArray:
         """Canonical match columns of groups of changes."""
         rows = self.row_of[self.groups.first[groups]]
-        return self._columns.encode(self._of.match_codec, rows, self._of.match)
+        texts = self._columns.encoded(self._of.match_codec, rows, self._of.match)
+        return pa.array(texts, pa.binary())
 
     def of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
         """Canonical match columns of canonical rows."""
@@ -132,12 +132,12 @@ class KeyedEpoch:
         columns = self._of.row_codec.decode_leading(rows, max(self._of.match) + 1)
         return self._of.match_codec.encode_columns([columns[i] for i in self._of.match])
 
-    def index_of_groups(self, groups: Integers) -> pa.BinaryArray:
+    def index_of_groups(self, groups: Integers) -> list[bytes]:
         """Match columns of groups of changes, as histories are indexed by them."""
         rows = self.row_of[self.groups.first[groups]]
         return self._columns.shortened(self._of.match_codec, rows, self._of.match)
 
-    def index_of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
+    def index_of_rows(self, rows: pa.BinaryArray) -> list[bytes]:
         """Match columns of canonical rows, as histories are indexed by them."""
         leading = self._of.row_codec.decode_leading(rows, max(self._of.match) + 1)
         columns = Columns(leading, self._of.types[: len(leading)])
@@ -184,17 +184,15 @@ class KeyedEpoch:
             loaded: The loaded entries in question, ascending.
             loaded_rows: Their canonical rows.
         """
-        if self._is_one_key:
-            by_order = np.arange(emitted.size)
-        else:
+        if not self._is_one_key:
             place = np.full(len(self._batch), -1, np.int64)
             place[self.row_of[emitted]] = np.arange(emitted.size)
             by_order = place[place >= 0]
-        emitted, source = emitted[by_order], source[by_order]
+            emitted, source, kinds = emitted[by_order], source[by_order], kinds[by_order]
         rows = self.row_of[emitted]
         return ChangeBatch(
             columns=tuple(self._rows_from(source, loaded, loaded_rows)),
-            kinds=kinds[by_order],
+            kinds=kinds,
             order=self._batch.order[rows],
             key_groups=self._batch.key_groups[rows],
         )

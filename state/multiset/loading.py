@@ -112,7 +112,8 @@ class HistoryLoader:
             blocks = recalled.waiting()
             if not self._is_stored(recalled):
                 return self._load()
-            self._prober().take_blocks(recalled.histories, blocks)
+            if blocks:
+                self._prober().take_blocks(recalled.histories, blocks)
             self._parse()
             self._histories.packed = self._packed
             self._histories.packed_entry = recalled.packed_entries(self._packed.sequence)

@@ -41,12 +41,12 @@ class Recalled:
     remembered: Mapping[int, Remembered]
     """By key."""
     histories: list[SpreadHistory]
-    """In the order of their keys; without blocks yet."""
+    """In the order of their keys; with those blocks only that are remembered."""
     entries: LoadedEntries
     is_read: Flags
     """Per entry: its block is under way; the others go, and are not read."""
     waiting: Callable[[], list[Any]]
-    """Gives the replies to `SpreadProber.block_reads`."""
+    """Gives the replies to `SpreadProber.block_reads`; nothing, where all blocks are remembered."""
 
     @classmethod
     def of(

@@ -23,18 +23,20 @@ entries.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from state.multiset.vectors import content_of
+from state.multiset.vectors import bytes_of
+from state.row_pieces import RowPieces, integer_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from state.row_pieces import Piece
 
     Integers = NDArray[np.int64]
 
@@ -132,6 +134,10 @@ class PackedHistories:
             return pa.array(rows, pa.binary())
         return _without_prefix(self.lines.take(pa.array(entries)), self.row_offset[entries])
 
+    def pieces(self, entries: Integers) -> RowPieces:
+        """Lines of the entries at these positions."""
+        return RowPieces.whole(bytes_of(self.lines.take(pa.array(entries))))
+
 
 def parse_packed(values: Sequence[bytes]) -> PackedHistories:
     """Parse values of the packed layout."""
@@ -193,17 +199,9 @@ def _parse_short(values: Sequence[bytes]) -> PackedHistories:
     )
 
 
-def write_packed(headers: Sequence[bytes], owner: Integers, lines: pa.BinaryArray) -> list[bytes]:
-    """Values of the packed layout: a header each, and its lines; `owner` never decreases.
-
-    The lines, as in `PackedHistories`, lie one after the other: a value's are one slice.
-    """
-    data, ends = content_of(lines)
-    limits = ends[owner.searchsorted(np.arange(len(headers) + 1))].tolist()
-    return [
-        b"".join((header, data[low:high]))
-        for header, (low, high) in zip(headers, pairwise(limits), strict=True)
-    ]
+def write_packed(headers: Sequence[bytes], owner: Integers, lines: RowPieces) -> list[bytes]:
+    """Values of the packed layout: a header each, and its lines; `owner` never decreases."""
+    return lines.joined(headers, owner.searchsorted(np.arange(len(headers) + 1)).tolist())
 
 
 def packed_headers(
@@ -218,9 +216,9 @@ def packed_headers(
     return headers
 
 
-def before_rows(sequence: Integers, written_ms: int) -> list[str | pa.Array]:
+def before_rows(sequence: Integers, written_ms: int) -> list[Piece]:
     """What a line, as in `PackedHistories`, has before its row."""
-    return ["\n", pa.array(sequence).cast(pa.string()), f"\t{written_ms}\t"]
+    return ["\n", integer_texts(sequence), f"\t{written_ms}\t"]
 
 
 def _parse_headers(

@@ -26,10 +26,10 @@ class Matching(Protocol):
     def of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
         """Canonical match columns of canonical rows."""
 
-    def index_of_groups(self, groups: Integers) -> pa.BinaryArray:
+    def index_of_groups(self, groups: Integers) -> list[bytes]:
         """Match columns of groups, with long texts by their digest: see `state.multiset.index`."""
 
-    def index_of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
+    def index_of_rows(self, rows: pa.BinaryArray) -> list[bytes]:
         """The same of canonical rows."""
 
     def narrow(self, groups: Integers, rows: pa.BinaryArray) -> Integers:
