@@ -86,11 +86,10 @@ class Columns:
     def take(self, rows: NDArray[np.int64], columns: Sequence[int] | None = None) -> list[pa.Array]:
         """The rows at these positions, in this order."""
         chosen = range(len(self.arrays)) if columns is None else columns
-        indices = pa.array(rows)
         return [
             self.arrays[column].slice(0, len(rows))
             if len(rows) <= self.count and self.is_constant(column)
-            else self.arrays[column].take(indices)
+            else _taken(self.arrays[column], rows)
             for column in chosen
         ]
 
@@ -157,7 +156,7 @@ class Columns:
         array = self.arrays[column]
         if logical.root in INTEGER_BITS and not array.null_count:
             return [integer_texts(_numbers(array, array.type.to_pandas_dtype())[rows])]
-        texts = texts_of(logical, array.take(pa.array(rows)))
+        texts = texts_of(logical, _taken(array, rows))
         before, values, behind = (_shortened(texts) if is_short else texts).pieces()
         return [before, bytes_of_texts(values), behind]
 
@@ -197,6 +196,14 @@ class Columns:
             text = orjson.dumps(canonical_encoder(logical)(value)).decode()
             self._texts[column] = text
         return text
+
+
+def _taken(array: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
+    """The values at these positions; plain numbers without Arrow, whose start takes longer."""
+    kind = array.type
+    if pa.types.is_integer(kind) and not array.null_count:
+        return pa.array(_numbers(array, kind.to_pandas_dtype())[rows])
+    return array.take(pa.array(rows))
 
 
 def _shortened(texts: Texts) -> Texts:

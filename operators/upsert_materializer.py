@@ -286,7 +286,7 @@ class UpsertMaterializer:
         outcome = apply_changes(
             epoch.changes, epoch.groups, histories.entries, replace=self.spec.replaces
         )
-        while (settled := loader.settle(outcome.sunk)) is not None:
+        while (settled := loader.settle(outcome)) is not None:
             histories = settled
             outcome = apply_changes(
                 epoch.changes, epoch.groups, histories.entries, replace=self.spec.replaces
@@ -319,8 +319,9 @@ class UpsertMaterializer:
         if self.spec.net_changes:
             forgets = self.spec.ttl_ms > 0 and not self.spec.emit_expired
             output = net_changes(output, self.spec.types, self.spec.key, forgets=forgets)
+        remember = writer.remembering(transaction, self._memory)
         committed()
-        writer.remember(transaction, self._memory)
+        remember()
         return EpochOutput(
             output,
             {

@@ -169,17 +169,15 @@ class SpreadWriter:
             changed[old_bucket[splits]] = changed[split_bucket] = True
             old_bucket[splits] = split_bucket
         # Lines of new entries last: their numbers are higher than all others.
-        bucket = np.concatenate([old_bucket, new_bucket])
+        kept = stays.nonzero()[0]
+        bucket = np.concatenate([old_bucket[kept], new_bucket])
+        lines = np.concatenate([index.lines.take(kept, axis=0), new])
         chosen = changed[bucket]
-        chosen[: stays.size] &= stays
-        lines = np.concatenate([index.lines, new])
-        is_whole = len(index.read) == was
-        if is_whole:
-            kept = np.append(stays, np.ones(fresh.size, np.bool_)).nonzero()[0]
-            numbers = np.concatenate([index.numbers, puts.sequence[fresh]])
-            self._know_index(buckets, lines, bucket, numbers, kept)
-            if _is_most(chosen, stays, fresh.size):
-                self._replace_index(lines, bucket, kept)
+        if len(index.read) == was:
+            numbers = np.concatenate([index.numbers[kept], puts.sequence[fresh]])
+            self._know_index(buckets, lines, bucket, numbers)
+            if _is_most(chosen):
+                self._replace_index(lines, bucket)
                 return buckets
         written = self._put_buckets(lines, bucket, chosen.nonzero()[0])
         changed[written] = False
@@ -189,18 +187,15 @@ class SpreadWriter:
         return buckets
 
     def _know_index(
-        self, buckets: int, lines: Characters, bucket: Integers, numbers: Integers, kept: Integers
+        self, buckets: int, lines: Characters, bucket: Integers, numbers: Integers
     ) -> None:
         """Keep what the index consists of now; with TTL it is never gone on from."""
         if self._epoch.policy.ttl_ms:
             return
-        numbers = numbers[kept]
         if (numbers[1:] < numbers[:-1]).any():
             by_number = np.argsort(numbers)
-            kept, numbers = kept[by_number], numbers[by_number]
-        self.index = KnownIndex(
-            list(range(buckets)), lines.take(kept, axis=0), bucket[kept], numbers
-        )
+            lines, bucket, numbers = lines[by_number], bucket[by_number], numbers[by_number]
+        self.index = KnownIndex(list(range(buckets)), lines, bucket, numbers)
 
     def _put_buckets(self, lines: Characters, bucket: Integers, chosen: Integers) -> Integers:
         """Write the buckets of the chosen lines, and say which they are."""
@@ -210,9 +205,9 @@ class SpreadWriter:
             self._writes.append(HashPut(self._names.index, _interleaved(fields, texts)))
         return numbers
 
-    def _replace_index(self, lines: Characters, bucket: Integers, kept: Integers) -> None:
-        """Write all buckets, and remove all others."""
-        numbers, texts = write_lines(lines, bucket, kept)
+    def _replace_index(self, lines: Characters, bucket: Integers) -> None:
+        """Write all buckets, those of each in the order of their numbers; remove all others."""
+        numbers, texts = write_lines(lines, bucket)
         fields = [b"%d" % each for each in numbers.tolist()]
         self._writes.append(HashReplace(self._names.index, _interleaved(fields, texts)))
 
@@ -228,12 +223,14 @@ class SpreadWriter:
             matches = [*matching.index_of_rows(old), *matches]
             sequence = np.append(entries.sequence[kept], sequence)
         self._put_blocks(kept, None)
-        by_number = np.argsort(sequence)
         lines = lines_of(digests_of(matches), sequence)
+        if (sequence[1:] < sequence[:-1]).any():
+            by_number = np.argsort(sequence)
+            lines, sequence = lines[by_number], sequence[by_number]
         buckets = buckets_for(sequence.size)
         bucket = buckets_of(lines, buckets)
-        self._know_index(buckets, lines, bucket, sequence, by_number)
-        self._replace_index(lines, bucket, by_number)
+        self._know_index(buckets, lines, bucket, sequence)
+        self._replace_index(lines, bucket)
         self._put_header(buckets)
         return self._writes
 
@@ -301,16 +298,14 @@ class SpreadWriter:
         self._writes.append(HashPut(STATE, flat))
 
 
-def _is_most(chosen: Flags, stays: Flags, fresh: int) -> bool:
+def _is_most(chosen: Flags) -> bool:
     """Whether what is written of an index is most of it, and much.
 
     Args:
-        chosen: Per line, old ones first: it is to be written.
-        stays: Per old line: it is still there.
-        fresh: How many new lines there are.
+        chosen: Per line that the index has now: it is to be written.
     """
     written = int(chosen.sum())
-    return written >= REPLACED_LINES_MIN and 2 * written >= int(stays.sum()) + fresh
+    return written >= REPLACED_LINES_MIN and 2 * written >= chosen.size
 
 
 def _interleaved(left: Sequence[_T], right: Sequence[bytes]) -> list[_T | bytes]:

@@ -30,7 +30,7 @@ from state.multiset.vectors import order_of
 from state.row_pieces import RowPieces
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -145,20 +145,29 @@ class HistoryWriter:
             self._add(key_group, note)
         return self._writes
 
-    def remember(self, transaction: EpochTransaction, memory: HistoryMemory) -> None:
-        """Remember what was written of long histories, and no other; once it is stored."""
+    def remembering(
+        self, transaction: EpochTransaction, memory: HistoryMemory
+    ) -> Callable[[], None]:
+        """What remembers what was written of long histories, and no other, once it is stored."""
+        kept: list[tuple[bytes, Remembered]] = []
         for key, writer in self._written.items():
             version = transaction.version_written(self._key_group(key))
             if version is None:
                 continue
-            name = self._epoch.histories.keys[key]
             blocks = self._blocks_before(key).after(writer.blocks, writer.dropped)
-            memory.keep(name, Remembered(version, writer.header, writer.index, blocks))
-        no_more = self.altered & self._was_spread & ~self._to_spread
-        for key in no_more.nonzero()[0].tolist():
-            version = transaction.version_written(self._key_group(key))
-            if version is not None:
-                memory.forget(version.place, self._epoch.histories.keys[key])
+            held = Remembered(version, writer.header, writer.index, blocks)
+            kept.append((self._epoch.histories.keys[key], held))
+        no_more = (self.altered & self._was_spread & ~self._to_spread).nonzero()[0].tolist()
+
+        def remember() -> None:
+            for name, held in kept:
+                memory.keep(name, held)
+            for key in no_more:
+                version = transaction.version_written(self._key_group(key))
+                if version is not None:
+                    memory.forget(version.place, self._epoch.histories.keys[key])
+
+        return remember
 
     def _blocks_before(self, key: int) -> Blocks:
         """What was remembered of the blocks of a history, if the epoch went on from that."""
