@@ -56,11 +56,12 @@ class RowPieces:
         return len(self.pieces) // self.width
 
     def texts(self) -> list[bytes]:
-        """The text of each row."""
-        width, pieces = self.width, self.pieces
-        if width == 1:
-            return pieces
-        return [b"".join(pieces[at : at + width]) for at in range(0, len(pieces), width)]
+        """The text of each row; none of them holds a NUL."""
+        if self.width == 1:
+            return self.pieces
+        ended = self._widened(self.width + 1)
+        ended[self.width :: self.width + 1] = [_BORDER] * len(self)
+        return b"".join(ended).split(_BORDER)[:-1]
 
     def joined(self, heads: Sequence[bytes], limits: Sequence[int]) -> list[bytes]:
         """Texts of neighbouring rows in one, behind a head of its own.
@@ -88,7 +89,7 @@ class RowPieces:
         width = max(self.width, more.width)
         return RowPieces([*self._widened(width), *more._widened(width)], width)
 
-    def _widened(self, width: int) -> Sequence[bytes]:
+    def _widened(self, width: int) -> list[bytes]:
         if width == self.width:
             return self.pieces
         flat = [b""] * (width * len(self))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import TYPE_CHECKING
 
-import pytest
+import numpy as np
 
 from state.backends.interface import StateVersion
 from state.multiset import memory as memories
@@ -12,6 +12,9 @@ from state.multiset.index import LINE_BYTES
 from state.multiset.memory import NO_BLOCKS, HistoryMemory, Remembered
 from state.multiset.probing import KnownIndex
 from state.multiset.text import Header
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def remembered(entries: int, place: str = "here", epoch: int = 1) -> Remembered:
