@@ -89,8 +89,9 @@ def _flink(
     """Flink's version, and of each query the least seconds of a whole job and of its net time."""
     events, names = ((files / each).as_uri() for each in ("events", "names"))
     jobs = [statements(each, events, names) for each in chosen for _ in range(turns + 1)]
+    # -P: modules of this folder must not stand for those of Flink's Python (its cProfile's `profile`).
     run = subprocess.run(
-        [python, str(Path(__file__).with_name("flink_job.py"))],
+        [python, "-P", str(Path(__file__).with_name("flink_job.py"))],
         input=json.dumps({"jobs": jobs, "folder": str(folder), "parallelism": PARALLELISM}),
         stdout=subprocess.PIPE,
         text=True,

@@ -30,7 +30,7 @@ _PASS_ON = frozenset(
         "mini-batch-assigner", "python-async-calc", "python-calc", "python-correlate",
         "local-group-aggregate", "incremental-group-aggregate", "union", "watermark-assigner",
     }
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 """Nodes that emit for a change the same kind of change."""
 _INSERT_ONLY = frozenset(
     {
@@ -38,7 +38,7 @@ _INSERT_ONLY = frozenset(
         "over-aggregate", "python-over-aggregate", "temporal-sort", "values", "window-aggregate",
         "window-deduplicate", "window-join", "window-rank",
     }
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 """Nodes that emit what is final."""
 
 

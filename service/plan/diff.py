@@ -41,7 +41,7 @@ _OF_STATE = (
     "rankType", "partition", "orderBy", "rankRange", "rankStrategy", "leftUpsertKeys",
     "rightUpsertKeys", "joinTypes", "inputUniqueKeys", "lookupKeys", "inputUpsertKey",
     "requireUpsertMaterialize", "conflictStrategy",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 """Properties that settle what is stored, besides the input types, join keys and a sink's key."""
 
 

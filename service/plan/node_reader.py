@@ -59,11 +59,11 @@ _DISTRIBUTIONS = ("ANY", "SINGLETON", "BROADCAST", "HASH", "UNKNOWN", "KEEP_INPU
 SOURCE_ABILITIES = (
     "AggregatePushDown", "FilterPushDown", "LimitPushDown", "PartitionPushDown", "ProjectPushDown",
     "ReadingMetadata", "SourceWatermark", "WatermarkPushDown",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 SINK_ABILITIES = (
     "Bucketing", "Overwrite", "Partitioning", "RowLevelDelete", "RowLevelUpdate",
     "TargetColumnWriting", "WritingMetadata",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 
 
 def read_node(value: Any, path: str, catalog: Mapping[str, Mapping[str, Any]] | None) -> ExecNode:

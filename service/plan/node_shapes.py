@@ -51,7 +51,7 @@ _FUNCTIONS = frozenset(
         "NTILE", "PERCENTILE", "PERCENT_RANK", "RANK", "ROW_NUMBER", "SINGLE_VALUE", "STDDEV",
         "STDDEV_POP", "STDDEV_SAMP", "SUM", "VARIANCE", "VAR_POP", "VAR_SAMP",
     )
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 """Aggregate functions that Flink 2.3 has, whether we run them or not."""
 _JOIN_SPECS = {
     "join": ("joinSpec",),

@@ -69,7 +69,7 @@ _REQUIRED = {
     "union": (),
     "values": ("tuples",),
     "watermark-assigner": ("watermarkExpr",),
-}  # fmt: skip
+}  # fmt: skip  # a list of names, several a line
 """Found by leaving out one property after the other of plans that Flink 2.3 loads."""
 _FREE_INPUT_PROPERTIES = frozenset(
     {"changelog-normalize", "drop-update-before", "mini-batch-assigner", "sink", "union"}
@@ -83,18 +83,18 @@ _ONE_INPUT = (
     "python-group-aggregate", "python-group-window-aggregate", "python-over-aggregate", "sort",
     "temporal-sort", "vector-search-table-function", "watermark-assigner", "window-aggregate",
     "window-deduplicate", "window-rank", "window-table-function",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 _STATEFUL = (
     "changelog-normalize", "deduplicate", "global-group-aggregate", "group-aggregate",
     "incremental-group-aggregate", "limit", "rank", "sort-limit",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 _TWO_INPUTS = ("interval-join", "temporal-join", "window-join")
 _BATCH_SOURCES = ("table-source-scan", "values")
 _BATCH_ONE_INPUT = (
     "calc", "correlate", "exchange", "expand", "hash-aggregate", "limit", "lookup-join", "match",
     "ml-predict-table-function", "over-aggregate", "rank", "sink", "sort", "sort-aggregate",
     "sort-limit", "vector-search-table-function", "window-table-function",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 _BATCH_TWO_INPUTS = ("join", "nested-loop-join")
 
 

@@ -64,7 +64,7 @@ __all__ = [
 SYNTAXES = (
     "FUNCTION", "FUNCTION_STAR", "ORDERED_FUNCTION", "BINARY", "PREFIX", "POSTFIX", "SPECIAL",
     "FUNCTION_ID", "INTERNAL",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 """How SQL writes a function; Calcite's `SqlSyntax`."""
 _INTERNAL_NAME = re.compile(r"\$(.+)\$([0-9]{1,9})", re.DOTALL)
 

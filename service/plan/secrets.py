@@ -14,7 +14,7 @@ MASK = "******"
 _SENSITIVE = (
     "password", "secret", "fs.azure.account.key", "apikey", "api-key", "auth-params",
     "service-key", "token", "basic-auth", "jaas.config", "http-headers", "credential",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 
 
 def is_secret(key: str) -> bool:

@@ -32,7 +32,7 @@ RUN_WITHOUT_VIEW: frozenset[str] = frozenset(
         "window-aggregate", "window-deduplicate", "window-join", "window-rank",
         "window-table-function",
     }
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 """Nodes without a typed view that are run: by operators that `service.runtime.specs` builds, or
 because they ask for nothing here."""
 SINK_ABILITIES = frozenset({"TargetColumnWriting"})

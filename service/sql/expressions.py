@@ -398,7 +398,7 @@ _EXTRACTED = (
     "EPOCH", "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "ISOYEAR", "QUARTER", "MONTH", "WEEK",
     "DAY", "DOY", "DOW", "ISODOW", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND",
     "NANOSECOND",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 """Of Flink's `TimeIntervalUnit`, for EXTRACT."""
 _NILADIC = {
     "CURRENT_TIMESTAMP": LogicalType(TypeRoot.TIMESTAMP_LTZ, nullable=False, precision=3),

@@ -178,7 +178,7 @@ _SCALARS = [
     ScalarFunction("PROCTIME", 0, 0, _always(types.PROCTIME)),
     ScalarFunction("JSON_VALUE", 2, 2, _always(_STRING)),
     ScalarFunction("CURRENT_WATERMARK", 1, 1, _nullable_first),
-]  # fmt: skip
+]  # fmt: skip  # a list of names, several a line
 SCALAR_FUNCTIONS = {function.name: function for function in _SCALARS}
 _AGGREGATES = [
     AggregateFunction("COUNT", (0, 1), "count", "FUNCTION_STAR"),

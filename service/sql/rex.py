@@ -39,7 +39,7 @@ _SYNTAX = {
     "IS NOT TRUE": "POSTFIX", "IS NOT FALSE": "POSTFIX", "CASE": "SPECIAL", "CAST": "SPECIAL",
     "LIKE": "SPECIAL", "SEARCH": "INTERNAL", "IS DISTINCT FROM": "BINARY",
     "IS NOT DISTINCT FROM": "BINARY",
-}  # fmt: skip
+}  # fmt: skip  # a list of names, several a line
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _OF_ALL: tuple[ShowKind, ...] = (
     "TABLES", "VIEWS", "CATALOGS", "DATABASES", "CURRENT CATALOG", "CURRENT DATABASE",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 _OF_ONE: tuple[ShowKind, ...] = ("CREATE TABLE", "CREATE VIEW", "COLUMNS")
 _WORDS = {word for what in (*_OF_ALL, *_OF_ONE) for word in what.split()}
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "(")

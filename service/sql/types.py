@@ -28,7 +28,7 @@ NAMES = (
     "ARRAY", "BIGINT", "BINARY", "BOOLEAN", "BYTES", "CHAR", "DATE", "DECIMAL", "DOUBLE", "FLOAT",
     "INT", "INTERVAL", "MAP", "MULTISET", "ROW", "SMALLINT", "STRING", "TIME", "TIMESTAMP",
     "TIMESTAMP_LTZ", "TINYINT", "VARBINARY", "VARCHAR",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 """For hints about types that are not."""
 BOOLEAN = LogicalType(TypeRoot.BOOLEAN)
 INT = LogicalType(TypeRoot.INTEGER)

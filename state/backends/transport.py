@@ -252,11 +252,13 @@ class RedisTransport:
 
     def give_back(self, connection: Connection) -> None:
         """Give a closed connection back to the pool, which counts those it lent."""
+        # What the pool lends is typed as its own class; `Connection` is the part that is used here.
         self._pool.release(cast("redis.Connection", connection))
 
     def _connection(self) -> Connection:
         """A connection that nobody uses."""
         connection = self._ready()
+        # Typed as above, the other way round.
         return cast("Connection", self._pool.get_connection()) if connection is None else connection
 
     def _ready(self) -> Connection | None:

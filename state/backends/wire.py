@@ -116,6 +116,7 @@ class SentAhead:
         try:
             replies = [_reply_to(connection, each) for each in self._commands]
         except BaseException as error:
+            # Whatever it was, some replies were not read.
             self._break_off()
             if not isinstance(error, RedisError):
                 raise

@@ -45,7 +45,7 @@ class CollectionCell(KnownElements):
             return None
         if not self.is_changed and self._was_spread:
             return self.indexed_ms if isinstance(self.indexed_ms, int) else None
-        if self._shared and self._own_count < self.size:
+        if self.has_shared:
             return self._shared_ms
         known = oldest_stamp(
             self.elements.values()
@@ -55,16 +55,6 @@ class CollectionCell(KnownElements):
         if known is None or self._floor_ms is None:
             return self._floor_ms if known is None else known
         return min(known, self._floor_ms)
-
-    @property
-    def stays_indexed(self) -> bool:
-        """Whether its oldest stamp is the one that it was loaded with, so that the index knows."""
-        return (
-            self._shared_ms == self.indexed_ms
-            and self._own_count < self.size
-            and self._shared != b""
-            and not self.is_due
-        )
 
     def index_scores(self) -> tuple[int | None, MaybeKnown]:
         """The score that the expiry index is to have for the key, and what it has at most."""

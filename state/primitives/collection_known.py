@@ -8,137 +8,80 @@ The stored form is drawn in `state.primitives.layout`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from state.backends.interface import HashGet
 from state.errors import StateCorrupt
-from state.primitives.cells import Cell
-from state.primitives.layout import read_collection, rows_name, stamp_text, stamps_name
+from state.primitives.known_collection import KnownCollection
+from state.primitives.layout import rows_name, stamps_name
 from state.ttl import STAMP_SIZE, stamp_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from state.backends.interface import Read
     from state.primitives.collection import CollectionHandle
+    from state.primitives.layout import Header
 
 
-class KnownElements(Cell):
+class KnownElements(KnownCollection):
     """The elements of one key, by their fields: sequence numbers or user keys."""
 
     __slots__ = (
         "_absent",
         "_before",
-        "_floor_ms",
         "_handle",
-        "_has_unstamped",
-        "_is_wiped",
         "_jsons",
         "_moved_floor",
-        "_own_count",
-        "_shared",
-        "_shared_ms",
-        "_start",
-        "_stored",
         "_stored_size",
-        "_was_spread",
         "elements",
         "is_complete",
         "next_number",
-        "size",
     )
 
     def __init__(self, handle: CollectionHandle, key: bytes, key_group: int) -> None:
         super().__init__(key, key_group)
-        self._handle = handle
+        self._handle: CollectionHandle = handle
         self.elements: dict[bytes, bytes] = {}
         """Elements that are known, as they are stored: stamps are read when they are needed. Those
         of a packed collection that have `_shared` as their stamp are without it."""
-        self.size = 0
-        """How many there are now, known or not."""
         self.next_number = 0
         """The next sequence number."""
         self.is_complete = False
         """Whether all elements are known."""
-        self._stored: bytes | None = None
-        """The stored text: a packed collection or a header."""
         self._stored_size = 0
-        self._was_spread = False
-        self._is_wiped = False
-        """Whether everything that was stored goes."""
         self._before: dict[bytes, bytes | None] = {}
         """What touched fields held when the epoch began; None for nothing."""
         self._absent: set[bytes] = set()
         """Fields that are known to hold nothing now, though there are unknown ones."""
-        self._floor_ms: int | None = None
-        """At most the oldest stamp of elements that are not known; None if none has one."""
         self._moved_floor = False
-        self._has_unstamped = False
-        """Whether clean-up saw that stored elements have no stamp."""
-        self._shared = b""
-        """The stamp of elements that have none of their own, the oldest one; empty: there is none.
-        A cell that lacks elements has none."""
-        self._shared_ms = 0
-        """The same as a number, where there is one."""
-        self._own_count = 0
-        """How many elements have a stamp of their own, where one is shared."""
-        self._start: int | None = None
-        """What `plain_start` gives; None before it was asked for."""
         self._jsons: Sequence[bytes] | None = None
         """The JSON of all elements, where reads take it as it is and somebody asked."""
 
-    @property
-    def reads(self) -> Sequence[Read]:
-        """The packed text or the header."""
-        return (HashGet(self.key_group, self._handle.state, [self.key]),)
+    def _is_whole(self) -> bool:
+        return self.is_complete
 
-    def take(self, replies: Sequence[Any]) -> None:
-        """Load the packed elements or the header."""
-        if self.is_loaded:
-            return
-        ((text,),) = replies
-        if text is None:
-            self.is_complete = True
-            self._share_now()
-        else:
-            self._load(text)
-        self._stored = text
-        self.is_loaded = True
+    def _know_all(self) -> None:
+        self.is_complete = True
 
-    def _load(self, text: bytes) -> None:
-        header, lines = read_collection(text)
+    def _take_header(self, header: Header) -> None:
         self.next_number = header.next_number
-        if header.is_spread:
-            self._was_spread = True
-            self.size = self._stored_size = header.size
-            self._floor_ms = self.indexed_ms = header.oldest_ms
-            return
+        self._stored_size = header.size
+
+    def _take_lines(self, header: Header, lines: list[bytes]) -> None:
+        self.next_number = header.next_number
         self.elements = self._handle.parse(header.next_number, lines)
         if len(self.elements) != len(lines):
             raise StateCorrupt("a packed collection has a field twice")
-        self.size = len(self.elements)
-        self.is_complete = True
-        if header.oldest_ms is not None:
-            self.indexed_ms = self._shared_ms = header.oldest_ms
-            self._shared, self._own_count = stamp_text(header.oldest_ms), header.own_count
         # A truncated text ends in a truncated element; others are looked at when they are needed.
         last = self.elements[next(reversed(self.elements))]
         if last[:1] == b"@" and b" " not in last:
             stamp_of(last)
 
+    def _texts(self) -> Collection[bytes]:
+        return self.elements.values()
+
     def knows(self, field: bytes) -> bool:
         """Whether it is known what the field holds."""
         return self.is_complete or field in self.elements or field in self._absent
-
-    def plain_start(self) -> int:
-        """Where the JSON of all known elements begins, if a read takes them all as they are.
-
-        -1 where a rule of TTL may concern one of them, or it begins elsewhere in some: then each
-        must be looked at.
-        """
-        if self._start is None:
-            self._start = self._judged() if self.is_complete else -1
-        return self._start
 
     def plain_json(self, element: bytes) -> bytes | None:
         """The JSON of a known element that a read takes as it is; else None."""
@@ -280,21 +223,6 @@ class KnownElements(Cell):
     def should_complete(self) -> bool:
         """Whether it is to be packed, and what that needs is not known."""
         return not self.is_complete and self.size <= self._handle.thresholds.low
-
-    def _judged(self) -> int:
-        handle = self._handle
-        if not handle.may_have_stamps:
-            return 0
-        if self._shared:
-            return -1 if self._own_count or not handle.is_plain_head(self._shared) else 0
-        return handle.plain_from(self.elements.values())
-
-    def _share_now(self) -> None:
-        """Where nothing is stored, or no more: let all that is put share the stamp of now."""
-        handle = self._handle
-        self._shared, self._own_count = b"", 0
-        if handle.has_usual_stamps and handle.stamp_ms is not None:
-            self._shared, self._shared_ms = handle.stamp_text, handle.stamp_ms
 
     @property
     def touched_count(self) -> int:

@@ -53,16 +53,6 @@ class SortedCell(KnownOrder):
         """Whether something must be stored."""
         return self._is_changed
 
-    @property
-    def stays_indexed(self) -> bool:
-        """Whether its oldest stamp is the one that it was loaded with, so that the index knows."""
-        return (
-            self._shared_ms == self.indexed_ms
-            and self._own_count < self.size
-            and self._shared != b""
-            and not self.is_due
-        )
-
     def oldest_ms(self) -> int | None:
         """The oldest stamp of a packed map, a bound below it of a spread one."""
         if not self._is_changed and self._was_spread:
@@ -196,7 +186,7 @@ class SortedCell(KnownOrder):
     def _oldest_known(self) -> int | None:
         if not self._handle.may_have_stamps:
             return None
-        if self._shared and self._own_count < self.size:
+        if self.has_shared:
             return self._shared_ms
         return oldest_stamp([text for _, _, text in self._entries])
 

@@ -15,22 +15,21 @@ from bisect import bisect_left, insort
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from state.backends.interface import HashGet
 from state.errors import StateCorrupt
-from state.primitives.cells import Cell
 from state.primitives.intervals import BOTTOM, TOP, Intervals
-from state.primitives.layout import read_collection, stamp_text, stamps_name
+from state.primitives.known_collection import KnownCollection
+from state.primitives.layout import stamps_name
 from state.primitives.sorted_requests import Count, Gaps, Probe
 from state.primitives.sorted_text import LAST, entry_of_line, entry_of_member, number_text
 from state.ttl import STAMP_SIZE, stamped, unstamped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from state.backends.interface import Read
     from state.primitives.cells import Element
     from state.primitives.handle import StateHandle
     from state.primitives.intervals import Cut
+    from state.primitives.layout import Header
     from state.primitives.sorted_text import Entry
 
 FEW: Final = 8
@@ -39,7 +38,7 @@ every element, though an operator may read after each addition. So many parts of
 counted apart."""
 
 
-class KnownOrder(Cell):
+class KnownOrder(KnownCollection):
     """The elements of one key: what is known of them, and what operations do to them."""
 
     __slots__ = (
@@ -48,31 +47,19 @@ class KnownOrder(Cell):
         "_cut_ms",
         "_entries",
         "_first_new",
-        "_floor_ms",
         "_handle",
-        "_has_unstamped",
         "_is_changed",
-        "_is_wiped",
         "_known",
         "_next_number",
-        "_own_count",
         "_removed",
         "_rewritten",
-        "_shared",
-        "_shared_ms",
         "_sorted_count",
-        "_start",
-        "_stored",
         "_unstamped",
-        "_was_spread",
-        "size",
     )
 
     def __init__(self, handle: StateHandle[Any], key: bytes, key_group: int) -> None:
         super().__init__(key, key_group)
         self._handle = handle
-        self.size = 0
-        """How many elements there are now, known or not."""
         self._entries: list[Entry] = []
         """Elements that are known; the first `_sorted_count` of them in order."""
         self._sorted_count = 0
@@ -80,11 +67,6 @@ class KnownOrder(Cell):
         self._next_number = 0
         self._first_new = b""
         """Numbers from here on are of this epoch; below it, elements are stored as spread ones."""
-        self._stored: bytes | None = None
-        """The stored text: a packed map or a header."""
-        self._was_spread = False
-        self._is_wiped = False
-        """Whether everything that was stored goes."""
         self._is_changed = False
         self._cleared: list[tuple[Cut, Cut]] = []
         """Intervals whose stored elements go."""
@@ -97,86 +79,31 @@ class KnownOrder(Cell):
         self._cut_ms: int | None = None
         """All stored stamps up to this one go; the first `_cut_count` of `_unstamped` are these."""
         self._cut_count = 0
-        self._floor_ms: int | None = None
-        """At most the oldest stamp of a spread map; of a packed one, of what was added to it."""
-        self._has_unstamped = False
-        self._start: int | None = None
-        """What `plain_start` gives; None before it was asked for."""
-        self._shared = b""
-        """The stamp of elements that have none of their own, the oldest one; empty: there is none.
-        Only packed maps have one."""
-        self._shared_ms = 0
-        """The same as a number, where there is one."""
-        self._own_count = 0
-        """How many elements have a stamp of their own, where one is shared."""
 
-    @property
-    def reads(self) -> Sequence[Read]:
-        """The packed text or the header."""
-        return (HashGet(self.key_group, self._handle.state, [self.key]),)
+    def _is_whole(self) -> bool:
+        return self._known.is_all
 
-    def take(self, replies: Sequence[Any]) -> None:
-        """Load the packed elements or the header."""
-        if self.is_loaded:
-            return
-        ((text,),) = replies
-        if text is None:
-            self._known.add(BOTTOM, TOP)
-            self._share_now()
-        else:
-            self._load(text)
-        self._stored = text
-        self.is_loaded = True
-
-    def _load(self, text: bytes) -> None:
-        header, lines = read_collection(text)
-        if header.is_spread:
-            self._was_spread = True
-            self.size = header.size
-            self._next_number = header.next_number
-            self._first_new = number_text(header.next_number)
-            self._floor_ms = self.indexed_ms = header.oldest_ms
-            return
-        self._entries = [entry_of_line(line, at) for at, line in enumerate(lines)]
-        self._sorted_count = len(lines)
-        self.size = self._next_number = len(lines)
+    def _know_all(self) -> None:
         self._known.add(BOTTOM, TOP)
-        if header.oldest_ms is not None:
-            self.indexed_ms = self._shared_ms = header.oldest_ms
-            self._shared, self._own_count = stamp_text(header.oldest_ms), header.own_count
+
+    def _take_header(self, header: Header) -> None:
+        self._next_number = header.next_number
+        self._first_new = number_text(header.next_number)
+
+    def _take_lines(self, header: Header, lines: list[bytes]) -> None:
+        self._entries = [entry_of_line(line, at) for at, line in enumerate(lines)]
+        self._sorted_count = self._next_number = len(lines)
         # A truncated text ends in a truncated element; others are looked at when they are needed.
         if self._entries and self._handle.may_have_stamps:
             unstamped(self._entries[-1][2])
 
-    def _share_now(self) -> None:
-        """Where nothing is stored, or no more: let all that is added share the stamp of now."""
-        handle = self._handle
-        self._shared, self._own_count = b"", 0
-        if handle.has_usual_stamps and handle.stamp_ms is not None:
-            self._shared, self._shared_ms = handle.stamp_text, handle.stamp_ms
+    def _texts(self) -> Collection[bytes]:
+        return [text for _, _, text in self._entries]
 
     @property
     def is_complete(self) -> bool:
         """Whether all elements are known."""
         return self._known.is_all
-
-    def plain_start(self) -> int:
-        """Where the JSON of all elements begins, if all are known and read as they are.
-
-        -1 where a rule of TTL may concern one of them, or it begins elsewhere in some: then each
-        must be looked at.
-        """
-        if self._start is None:
-            self._start = self._judged() if self.is_complete else -1
-        return self._start
-
-    def _judged(self) -> int:
-        handle = self._handle
-        if not handle.may_have_stamps:
-            return 0
-        if self._shared:
-            return -1 if self._own_count or not handle.is_plain_head(self._shared) else 0
-        return handle.plain_from([text for _, _, text in self._entries])
 
     def plain_jsons(self, entries: Sequence[Entry]) -> Sequence[bytes] | None:
         """The JSON of known elements, if a read takes them as they are.

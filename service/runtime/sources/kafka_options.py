@@ -38,20 +38,20 @@ _KNOWN = frozenset(
         "connector", "topic", "topic-pattern", "format", "value.format", "changelog-mode",
         _MODE, _TIMESTAMP, _OFFSETS,
     }
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 _SPARKS_OWN = frozenset(
     {
         "auto.offset.reset", "enable.auto.commit", "interceptor.classes",
         "key.deserializer", "value.deserializer",
     }
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 """Properties that Spark sets itself and takes from nobody."""
 _FLINKS_OWN = frozenset(
     {
         "client.id.prefix", "commit.offsets.on.checkpoint", "partition.discovery.interval.ms",
         "register.consumer.metrics",
     }
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 """Properties for Flink's source, which Kafka's consumer would pass over in silence."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OFFSET = re.compile(r"partition:(\d{1,9}),offset:(\d{1,18})")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OBJECTS = frozenset({"JSON_OBJECTAGG_NULL_ON_NULL", "JSON_OBJECTAGG_ABSENT_ON_NULL"})
 _MERGEABLE = _OBJECTS | {
     "COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", "LISTAGG", "ARRAY_AGG", "COLLECT", SQUARES,
-}  # fmt: skip
+}  # fmt: skip  # a list of names, several a line
 _BITS = 64
 _CLASSES = "org.apache.flink.table.runtime.functions.aggregate."
 _MAP_VIEW = "org.apache.flink.table.api.dataview.MapView"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _BETWEEN = frozenset(
     {"=", "<>", "<", ">", "<=", ">=", "+", "-", "*", "/", "||", "AND", "OR",
      "IS DISTINCT FROM", "IS NOT DISTINCT FROM"}
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 _BEHIND = frozenset(
     {"IS NULL", "IS NOT NULL", "IS TRUE", "IS FALSE", "IS NOT TRUE", "IS NOT FALSE"}
 )
