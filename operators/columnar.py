@@ -154,7 +154,7 @@ class Columns:
     ) -> list[Piece]:
         """Canonical texts of a column that varies, at these positions."""
         array = self.arrays[column]
-        if logical.root in INTEGER_BITS and not array.null_count:
+        if logical.root in INTEGER_BITS and _are_plain_numbers(array):
             return [integer_texts(_numbers(array, array.type.to_pandas_dtype())[rows])]
         texts = texts_of(logical, _taken(array, rows))
         before, values, behind = (_shortened(texts) if is_short else texts).pieces()
@@ -200,10 +200,14 @@ class Columns:
 
 def _taken(array: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
     """The values at these positions; plain numbers without Arrow, whose start takes longer."""
-    kind = array.type
-    if pa.types.is_integer(kind) and not array.null_count:
-        return pa.array(_numbers(array, kind.to_pandas_dtype())[rows])
+    if _are_plain_numbers(array):
+        return pa.array(_numbers(array, array.type.to_pandas_dtype())[rows])
     return array.take(pa.array(rows))
+
+
+def _are_plain_numbers(array: pa.Array) -> bool:
+    """Whether all values are there, and are whole numbers."""
+    return pa.types.is_integer(array.type) and not array.null_count
 
 
 def _shortened(texts: Texts) -> Texts:

@@ -202,7 +202,7 @@ class UpsertMaterializer:
         state       history of each key (`state.multiset`); nothing once all rows are retracted
         state cost  1 round trip (packed) to 3 (spread) and a commit for an epoch, whatever its
                     size; 1 (spread) where a large epoch follows another one in the same worker
-        memory      indexes of long histories that it wrote, a cache of 16 MiB at most
+        memory      indexes and blocks of long histories that it wrote: a cache, at most 16 MiB
         time        epoch time for TTL, nothing else; expiry emits nothing unless `emit_expired`
         unseen -D   counted in `orphans`, listed in a bounded stream
 
