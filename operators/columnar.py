@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from state.arrow_values import python_values
 from state.codec import RowCodec
-from state.columns import Texts, join_rows, texts_of
+from state.columns import Texts, texts_of
 from state.multiset.spread import TEXT_BYTES_MAX, digest
-from state.multiset.vectors import bytes_of
+from state.row_pieces import Piece, RowPieces, bytes_of_texts, integer_texts, row_texts
+from state.types import INTEGER_BITS
 from state.values import canonical_encoder
 
 if TYPE_CHECKING:
@@ -87,11 +88,10 @@ class Columns:
         chosen = range(len(self.arrays)) if columns is None else columns
         if is_all_in_place(rows, self.count):
             return [self.arrays[column] for column in chosen]
-        indices = pa.array(rows)
         return [
             self.arrays[column].slice(0, len(rows))
             if len(rows) <= self.count and self.is_constant(column)
-            else self.arrays[column].take(indices)
+            else _taken(self.arrays[column], rows)
             for column in chosen
         ]
 
@@ -123,8 +123,8 @@ class Columns:
         codec: RowCodec,
         rows: NDArray[np.int64],
         columns: Sequence[int],
-        before: Sequence[str | pa.Array] = (),
-    ) -> pa.BinaryArray:
+        before: Sequence[Piece] = (),
+    ) -> RowPieces:
         """Canonical form of some columns of the rows at these positions.
 
         A column that repeats one value is written once.
@@ -136,18 +136,8 @@ class Columns:
             before: Texts to write before each row, the same for all or one for each.
         """
         if rows.size <= _FEW_ROWS:
-            return pa.array(self._encode_few(codec, rows, columns, before), pa.binary())
-        varying = [column for column in columns if not self.is_constant(column)]
-        taken = dict(zip(varying, self.take(rows, varying), strict=True))
-        pieces: list[str | pa.Array] = [*before, "["]
-        for number, (logical, column) in enumerate(zip(codec.types, columns, strict=True)):
-            if number:
-                pieces.append(",")
-            if column in taken:
-                pieces += texts_of(logical, taken[column]).pieces()
-            else:
-                pieces.append(self._constant_text(logical, column))
-        return _joined([*pieces, "]"], rows.size)
+            return RowPieces.whole(self._encode_few(codec, rows, columns, before))
+        return RowPieces.of([*before, *self._row(codec, rows, columns)], rows.size)
 
     def encoded(
         self, codec: RowCodec, rows: NDArray[np.int64], columns: Sequence[int]
@@ -155,21 +145,45 @@ class Columns:
         """As `encode`, as a list."""
         if rows.size <= _FEW_ROWS:
             return self._encode_few(codec, rows, columns)
-        return bytes_of(self.encode(codec, rows, columns))
+        return row_texts(self._row(codec, rows, columns), rows.size)
 
     def shortened(
         self, codec: RowCodec, rows: NDArray[np.int64], columns: Sequence[int]
-    ) -> pa.BinaryArray:
-        """As `encode`, but each long text is given by its digest: what histories are indexed by."""
-        pieces: list[str | pa.Array] = ["["]
+    ) -> list[bytes]:
+        """As `encoded`, but long texts are given by digests: what histories are indexed by."""
+        return row_texts(self._row(codec, rows, columns, is_short=True), rows.size)
+
+    def _row(
+        self,
+        codec: RowCodec,
+        rows: NDArray[np.int64],
+        columns: Sequence[int],
+        *,
+        is_short: bool = False,
+    ) -> list[Piece]:
+        """Canonical form of some columns in pieces, with long texts as they are or by digests."""
+        pieces: list[Piece] = ["["]
         for number, (logical, column) in enumerate(zip(codec.types, columns, strict=True)):
             if number:
                 pieces.append(",")
-            if self.is_constant(column):
+            if not self.is_constant(column):
+                pieces += self._pieces(logical, column, rows, is_short=is_short)
+            elif is_short:
                 pieces.append(self._short_constant(logical, column))
             else:
-                pieces += _short_texts(logical, self.arrays[column].take(pa.array(rows)))
-        return _joined([*pieces, "]"], rows.size)
+                pieces.append(self._constant_text(logical, column))
+        return [*pieces, "]"]
+
+    def _pieces(
+        self, logical: LogicalType, column: int, rows: NDArray[np.int64], *, is_short: bool
+    ) -> list[Piece]:
+        """Canonical texts of a column that varies, at these positions."""
+        array = self.arrays[column]
+        if logical.root in INTEGER_BITS and _are_plain_numbers(array):
+            return [integer_texts(_numbers(array, array.type.to_pandas_dtype())[rows])]
+        texts = texts_of(logical, _taken(array, rows))
+        before, values, behind = (_shortened(texts) if is_short else texts).pieces()
+        return [before, bytes_of_texts(values), behind]
 
     def _short_constant(self, logical: LogicalType, column: int) -> str:
         text = self._constant_text(logical, column)
@@ -186,7 +200,7 @@ class Columns:
         codec: RowCodec,
         rows: NDArray[np.int64],
         columns: Sequence[int],
-        before: Sequence[str | pa.Array] = (),
+        before: Sequence[Piece] = (),
     ) -> list[bytes]:
         places = rows.tolist()
         values = [
@@ -196,11 +210,8 @@ class Columns:
         encoded = [codec.encode(row) for row in zip(*values, strict=True)]
         if not before:
             return encoded
-        texts = [
-            "".join(each if isinstance(each, str) else each[place].as_py() for each in before)
-            for place in range(rows.size)
-        ]
-        return [text.encode() + row for text, row in zip(texts, encoded, strict=True)]
+        heads = RowPieces.of(before, len(places)).texts()
+        return [head + row for head, row in zip(heads, encoded, strict=True)]
 
     def _constant_text(self, logical: LogicalType, column: int) -> str:
         """The canonical text of a column that repeats one value."""
@@ -212,26 +223,29 @@ class Columns:
         return text
 
 
-def _joined(pieces: list[str | pa.Array], count: int) -> pa.BinaryArray:
-    """`join_rows`, also where all pieces are the same for every row."""
-    texts = [piece for piece in pieces if isinstance(piece, str)]
-    if len(texts) == len(pieces):
-        return pa.array(["".join(texts).encode()] * count, pa.binary())
-    return join_rows(pieces)
+def _taken(array: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
+    """The values at these positions; plain numbers without Arrow, whose start takes longer."""
+    if _are_plain_numbers(array):
+        return pa.array(_numbers(array, array.type.to_pandas_dtype())[rows])
+    return array.take(pa.array(rows))
 
 
-def _short_texts(logical: LogicalType, column: pa.Array) -> tuple[str, pa.Array, str]:
+def _are_plain_numbers(array: pa.Array) -> bool:
+    """Whether all values are there, and are whole numbers."""
+    return pa.types.is_integer(array.type) and not array.null_count
+
+
+def _shortened(texts: Texts) -> Texts:
     """Canonical texts of a column, the long ones by their digest."""
-    texts = texts_of(logical, column)
     lengths = np.diff(_offsets(texts.texts))
     if not lengths.size or int(lengths.max()) <= TEXT_BYTES_MAX:
-        return texts.pieces()
+        return texts
     long = pc.greater(pc.binary_length(texts.texts), TEXT_BYTES_MAX).fill_null(False)
     digests = [digest(each) for each in texts.texts.filter(long).cast(pa.binary()).to_pylist()]
     if not texts.quoted:
         digests = [f'"{each}"' for each in digests]
     short = pc.replace_with_mask(texts.texts, long, pa.array(digests, pa.string()))
-    return Texts(short, texts.quoted).pieces()
+    return Texts(short, texts.quoted)
 
 
 def dense(codes: Codes) -> Codes:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from state.multiset.text import Pieces
+    from state.multiset.text import TextSpans
+    from state.row_pieces import Piece, RowPieces
     from state.types import LogicalType
 
     Integers = NDArray[np.int64]
@@ -114,9 +115,7 @@ class KeyedEpoch:
 
     # What state asks for: rows and match columns, canonical.
 
-    def of_changes(
-        self, changes: Integers, before: Sequence[str | pa.Array] = ()
-    ) -> pa.BinaryArray:
+    def of_changes(self, changes: Integers, before: Sequence[Piece] = ()) -> RowPieces:
         """Canonical rows of changes, with texts before each."""
         everything = range(len(self._of.types))
         rows = self.row_of[changes]
@@ -125,7 +124,8 @@ class KeyedEpoch:
     def of_groups(self, groups: Integers) -> pa.BinaryArray:
         """Canonical match columns of groups of changes."""
         rows = self.row_of[self.groups.first[groups]]
-        return self._columns.encode(self._of.match_codec, rows, self._of.match)
+        texts = self._columns.encoded(self._of.match_codec, rows, self._of.match)
+        return pa.array(texts, pa.binary())
 
     def of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
         """Canonical match columns of canonical rows."""
@@ -134,18 +134,18 @@ class KeyedEpoch:
         columns = self._of.row_codec.decode_leading(rows, max(self._of.match) + 1)
         return self._of.match_codec.encode_columns([columns[i] for i in self._of.match])
 
-    def index_of_groups(self, groups: Integers) -> pa.BinaryArray:
+    def index_of_groups(self, groups: Integers) -> list[bytes]:
         """Match columns of groups of changes, as histories are indexed by them."""
         rows = self.row_of[self.groups.first[groups]]
         return self._columns.shortened(self._of.match_codec, rows, self._of.match)
 
-    def index_of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
+    def index_of_rows(self, rows: pa.BinaryArray) -> list[bytes]:
         """Match columns of canonical rows, as histories are indexed by them."""
         leading = self._of.row_codec.decode_leading(rows, max(self._of.match) + 1)
         columns = Columns(leading, self._of.types[: len(leading)])
         return columns.shortened(self._of.match_codec, np.arange(len(rows)), self._of.match)
 
-    def numbers(self, groups: Integers, rows: Pieces) -> tuple[Integers, Integers] | None:
+    def numbers(self, groups: Integers, rows: TextSpans) -> tuple[Integers, Integers] | None:
         """See `state.multiset.touched.Matching`: where one column of integers tells them apart."""
         others = [column for column in self._of.match if column not in self._of.key]
         if len(others) != 1 or not self._of.replaces:

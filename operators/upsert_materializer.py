@@ -202,7 +202,7 @@ class UpsertMaterializer:
         state       history of each key (`state.multiset`); nothing once all rows are retracted
         state cost  1 round trip (packed) to 3 (spread) and a commit for an epoch, whatever its
                     size; 1 (spread) where a large epoch follows another one in the same worker
-        memory      indexes of long histories that it wrote, a cache of 16 MiB at most
+        memory      indexes and blocks of long histories that it wrote: a cache, at most 16 MiB
         time        epoch time for TTL, nothing else; expiry emits nothing unless `emit_expired`
         unseen -D   counted in `orphans`, listed in a bounded stream
 
@@ -286,7 +286,7 @@ class UpsertMaterializer:
         outcome = apply_changes(
             epoch.changes, epoch.groups, histories.entries, replace=self.spec.replaces
         )
-        while (settled := loader.settle(outcome.sunk)) is not None:
+        while (settled := loader.settle(outcome)) is not None:
             histories = settled
             outcome = apply_changes(
                 epoch.changes, epoch.groups, histories.entries, replace=self.spec.replaces
@@ -319,8 +319,9 @@ class UpsertMaterializer:
         if self.spec.net_changes:
             forgets = self.spec.ttl_ms > 0 and not self.spec.emit_expired
             output = net_changes(output, self.spec.types, self.spec.key, forgets=forgets)
+        remember = writer.remembering(transaction, self._memory)
         committed()
-        writer.remember(transaction, self._memory)
+        remember()
         return EpochOutput(
             output,
             {

@@ -67,7 +67,7 @@ _VALUE_OF[np.frombuffer(_ALPHABET, np.uint8)] = np.arange(64)
 _PLACES = 64 ** np.arange(4, -1, -1)
 """What the first five characters, 30 bits, are worth: they say which bucket."""
 _FOUR_DIGITS = np.array([b"%04d" % each for each in range(10_000)], "S4").view(np.uint32)
-_TABLE_BITS = 14
+_TABLE_BITS_MAX = 14
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _ZEROS = np.uint64(0x3030303030303030)
 _JOINS = tuple(
@@ -211,9 +211,10 @@ def find_digests(wanted: Characters, lines: Characters) -> Integers:
     if not len(lines):
         return found
     # A table of rows by a few bits of the digest; rows that share them take turns.
+    bits = min(len(wanted).bit_length() + 2, _TABLE_BITS_MAX)
     head, wanted_head = _heads(lines), _heads(wanted)
-    place, wanted_place = _few_bits(head), _few_bits(wanted_head)
-    table = np.full(1 << _TABLE_BITS, -1, np.int32)
+    place, wanted_place = _few_bits(head, bits), _few_bits(wanted_head, bits)
+    table = np.full(1 << bits, -1, np.int32)
     left = np.arange(len(wanted), dtype=np.int32)
     table[wanted_place] = left
     # Most lines are none of these, whatever the turn.
@@ -233,25 +234,28 @@ def find_digests(wanted: Characters, lines: Characters) -> Integers:
 
 
 def write_lines(
-    lines: Characters, bucket: Integers, chosen: Integers
+    lines: Characters, bucket: Integers, chosen: Integers | None = None
 ) -> tuple[Integers, list[bytes]]:
     """Buckets as text.
 
     Args:
         lines: Lines, among others those to be written.
         bucket: The bucket of each line.
-        chosen: Which lines to write; those of each bucket in the order of their numbers.
+        chosen: Which lines to write, None is all of them; those of each bucket in the order of
+            their numbers.
 
     Returns:
         The numbers of the buckets, ascending, and their texts.
     """
-    bucket = bucket[chosen]
+    if chosen is not None:
+        bucket = bucket[chosen]
     # A stable sort of short integers takes a fraction of the time.
     short = bucket.astype(np.uint16) if bucket.size and int(bucket.max()) < 1 << 16 else bucket
     by_bucket = np.argsort(short, kind="stable")
     ordered = bucket[by_bucket]
     starts = np.append(True, ordered[1:] != ordered[:-1]).nonzero()[0] if ordered.size else ordered
-    content = lines.take(chosen[by_bucket], axis=0).tobytes()
+    rows = by_bucket if chosen is None else chosen[by_bucket]
+    content = lines.take(rows, axis=0).tobytes()
     ends = [*(starts * LINE_BYTES).tolist(), len(content)]
     texts = [content[low:high] for low, high in pairwise(ends)]
     return ordered[starts], texts
@@ -263,7 +267,7 @@ def _heads(texts: Characters) -> NDArray[np.uint64]:
     return heads
 
 
-def _few_bits(heads: NDArray[np.uint64]) -> Integers:
-    """Some bits of each number, well mixed."""
-    bits: Integers = ((heads * _MIX) >> np.uint64(64 - _TABLE_BITS)).astype(np.int64)
+def _few_bits(heads: NDArray[np.uint64], count: int) -> Integers:
+    """So many bits of each number, well mixed."""
+    bits: Integers = ((heads * _MIX) >> np.uint64(64 - count)).astype(np.int64)
     return bits

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from state.backends.interface import EpochTransaction, Read
+    from state.multiset.changes import Outcome
     from state.multiset.memory import Remembered
     from state.multiset.touched import Matching, Touched
 
@@ -96,11 +97,11 @@ class HistoryLoader:
             return self._recall(remembered)
         return self._load()
 
-    def settle(self, sunk: NDArray[np.bool_]) -> Histories | None:
+    def settle(self, outcome: Outcome) -> Histories | None:
         """Wait for what is under way, and load more where it is needed.
 
         Args:
-            sunk: Per key: the kernel said that it needs a deeper window of the newest entries.
+            outcome: What the kernel says; perhaps that it needs a deeper window for some keys.
 
         Returns:
             What the kernel is to be run on again; None if that is not needed.
@@ -113,11 +114,15 @@ class HistoryLoader:
             blocks = recalled.waiting()
             if not self._is_stored(recalled):
                 return self._load()
-            self._prober().take_blocks(recalled.histories, blocks)
+            if blocks:
+                self._prober().take_blocks(recalled.histories, blocks)
+            stay = self._policy.spread_after(outcome.size, np.ones(outcome.size.size, np.bool_))
+            if stay.all() and not outcome.sunk.any():
+                recalled.keep_needed(outcome, self._touched.changes.key[outcome.born])
             self._parse()
             self._histories.packed = self._packed
             self._histories.packed_entry = recalled.packed_entries(self._packed.sequence)
-        return self._deepen(sunk) if sunk.any() else None
+        return self._deepen(outcome.sunk) if outcome.sunk.any() else None
 
     def _remembered(self) -> Mapping[int, Remembered]:
         """What is remembered of the keys, where that is of all of them, and of use."""

@@ -6,6 +6,9 @@ written: so neither the index nor the header is read, and nothing waits for them
 asked which version is stored. If it is another one, all that was done is done again, from what is
 read.
 
+Blocks are remembered, too, as they were written: those of a history that change again, the newest
+ones above all, need not be read either.
+
 Of other histories that are spread it is remembered how many buckets their indexes have: a guess,
 which saves a round trip.
 
@@ -19,7 +22,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
     from state.backends.interface import StateVersion
     from state.multiset.probing import KnownIndex
@@ -27,10 +30,38 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES_MAX = 16 * 1024 * 1024
 """Of all that an operator remembers in one process."""
-
+BLOCK_BYTES_MAX = 4 * 1024 * 1024
+"""Of the blocks of one history."""
 
 _ENTRY_BYTES = 512
 """About what a history takes beside its index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Blocks of one history as they are stored."""
+
+    texts: Mapping[int, bytes]
+    """By number."""
+    length: int
+    """Bytes of all texts."""
+
+    def after(self, written: Mapping[int, bytes], dropped: Iterable[int]) -> Blocks:
+        """With what an epoch wrote, as far as there is room: the lowest numbers go first."""
+        texts, held = dict(self.texts), self.length
+        for number in (*written, *dropped):
+            held -= len(texts.pop(number, b""))
+        texts.update(written)
+        held += sum(map(len, written.values()))
+        if held > BLOCK_BYTES_MAX:
+            for number in sorted(texts):
+                if held <= BLOCK_BYTES_MAX:
+                    break
+                held -= len(texts.pop(number))
+        return Blocks(texts, held)
+
+
+NO_BLOCKS = Blocks(MappingProxyType({}), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +73,13 @@ class Remembered:
     header: Header
     index: KnownIndex | None
     """All of it, by sequence number; None if the epoch did not know it as a whole."""
+    blocks: Blocks = NO_BLOCKS
+    """Some of its blocks."""
 
     @property
     def bytes(self) -> int:
         """About how many bytes it takes."""
-        return _ENTRY_BYTES + (0 if self.index is None else self.index.bytes)
+        return _ENTRY_BYTES + self.blocks.length + (0 if self.index is None else self.index.bytes)
 
 
 class HistoryMemory:

@@ -24,6 +24,7 @@ from state.multiset.index import (
     origin_of,
     parse_lines,
 )
+from state.multiset.memory import NO_BLOCKS
 from state.multiset.spread import (
     BLOCK_ENTRIES,
     SpreadNames,
@@ -31,7 +32,7 @@ from state.multiset.spread import (
     parse_numbers,
 )
 from state.multiset.text import Header, is_spread, parse_header
-from state.multiset.vectors import bytes_of, distinct, distinct_counts, is_among
+from state.multiset.vectors import distinct, distinct_counts, is_among
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from state.backends.interface import Read
     from state.multiset.index import Characters
-    from state.multiset.memory import Remembered
+    from state.multiset.memory import Blocks, Remembered
     from state.multiset.touched import Matching, Touched
 
     Integers = NDArray[np.int64]
@@ -115,7 +116,9 @@ class SpreadHistory:
     oldest_ms: int | None
     """No entry of the other blocks was written before; None: there is none, or no TTL."""
     blocks: dict[int, bytes] = field(default_factory=dict)
-    """What was read of the blocks, by number."""
+    """What was read of the blocks, or remembered and is wanted, by number."""
+    remembered: Blocks = NO_BLOCKS
+    """Those that this process wrote, where the epoch goes on from what is remembered."""
     expired: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     """Sequence numbers of entries past their time."""
     expired_place: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -230,7 +233,7 @@ class SpreadProber:
         digests = digests_of(())
         if int((high - low).sum()):
             matches = self._matching.index_of_groups(np.concatenate(ranges))
-            digests = digests_of(bytes_of(matches))
+            digests = digests_of(matches)
         ends = np.cumsum(high - low).tolist()
         for key, groups, end in zip(missing, ranges, ends, strict=True):
             self._digested[key] = (groups, digests[end - groups.size : end])
@@ -292,7 +295,12 @@ class SpreadProber:
                 raise ValueError("a history without its index is not recalled")
             newest = distinct(block_of(each.index.numbers[-_WINDOW * BLOCK_ENTRIES :]))
             newest = newest[::-1][: self._window(key)]
-            histories.append(self._history(key, each.header, each.index, newest))
+            history = self._history(key, each.header, each.index, newest)
+            history.remembered, known = each.blocks, each.blocks.texts
+            history.blocks = {
+                block: known[block] for block in self._missing(history) if block in known
+            }
+            histories.append(history)
         return histories
 
     def _history(self, key: int, header: Header, index: KnownIndex, top: Integers) -> SpreadHistory:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from state.backends.interface import EpochTransaction
+    from state.multiset.changes import Outcome
     from state.multiset.memory import HistoryMemory, Remembered
     from state.multiset.probing import SpreadHistory, SpreadProber
     from state.multiset.touched import Touched
@@ -41,12 +42,12 @@ class Recalled:
     remembered: Mapping[int, Remembered]
     """By key."""
     histories: list[SpreadHistory]
-    """In the order of their keys; without blocks yet."""
+    """In the order of their keys; with those blocks only that are remembered."""
     entries: LoadedEntries
     is_read: Flags
     """Per entry: its block is under way; the others go, and are not read."""
     waiting: Callable[[], list[Any]]
-    """Gives the replies to `SpreadProber.block_reads`."""
+    """Gives the replies to `SpreadProber.block_reads`; nothing, where all blocks are remembered."""
 
     @classmethod
     def of(
@@ -80,6 +81,26 @@ class Recalled:
             notes=[],
         )
 
+    def keep_needed(self, outcome: Outcome, born_key: Integers) -> None:
+        """Leave out blocks whose rows are neither written anew nor emitted.
+
+        Args:
+            outcome: What the kernel says; it needs no deeper window, and no history is packed.
+            born_key: The key of each born entry.
+        """
+        key, block = self.entries.key, block_of(self.entries.sequence)
+        is_wanted = outcome.entry_removed | (outcome.entry_content >= 0)
+        source = outcome.source[outcome.seen]
+        is_wanted[-1 - source[source < 0]] = True
+        born_block = block_of(outcome.born_sequence)
+        for place, history in enumerate(self.histories):
+            low, high = key.searchsorted([place, place + 1]).tolist()
+            first, end = born_key.searchsorted([place, place + 1]).tolist()
+            wanted = block[low:high][is_wanted[low:high]].tolist() + born_block[first:end].tolist()
+            needed = sorted(set(wanted).intersection(history.blocks))
+            history.blocks = {number: history.blocks[number] for number in needed}
+            self.is_read[low:high] &= is_among(block[low:high], np.array(needed, np.int64))
+
     def packed_entries(self, sequence: Integers) -> Integers:
         """Per entry its place among those of the blocks, -1 where its block was not read.
 
@@ -101,7 +122,7 @@ def remembered_by_group(
 ) -> dict[int, Mapping[bytes, Remembered]]:
     """What is remembered of the key groups of these keys, of whatever version."""
     held: dict[int, Mapping[bytes, Remembered]] = {}
-    for key_group in np.unique(touched.key_groups).tolist():
+    for key_group in set(touched.key_groups.tolist()):
         written = transaction.version_written(key_group)
         held[key_group] = {} if written is None else memory.of(written.place)
     return held

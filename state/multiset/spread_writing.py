@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from state.backends.interface import HashDelete, HashPut, HashReplace, SortedPut, SortedRemove
 from state.multiset.changes import differs
@@ -21,7 +20,7 @@ from state.multiset.index import (
 from state.multiset.probing import KnownIndex
 from state.multiset.spread import STATE, SpreadNames, block_of
 from state.multiset.text import NEWEST, Header, before_rows, write_packed
-from state.multiset.vectors import bytes_of, distinct, is_among
+from state.multiset.vectors import distinct, is_among
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from state.multiset.probing import SpreadHistory
     from state.multiset.strategy import HistoryPolicy
     from state.multiset.touched import Matching
+    from state.row_pieces import Piece, RowPieces
 
     Integers = NDArray[np.int64]
     Flags = NDArray[np.bool_]
@@ -48,9 +48,7 @@ REPLACED_LINES_MIN = 256
 class Rows(Protocol):
     """The rows of the epoch's changes."""
 
-    def of_changes(
-        self, changes: Integers, before: Sequence[str | pa.Array] = ()
-    ) -> pa.BinaryArray:
+    def of_changes(self, changes: Integers, before: Sequence[Piece] = ()) -> RowPieces:
         """Canonical rows of the changes at these positions, with texts before each."""
 
 
@@ -119,6 +117,10 @@ class SpreadWriter:
         """Of the history, once it is written."""
         self.index: KnownIndex | None = None
         """What is written of its index, by sequence number, where that is known as a whole."""
+        self.blocks: dict[int, bytes] = {}
+        """The blocks that are written, by number."""
+        self.dropped: list[int] = []
+        """Numbers of the blocks that are gone."""
 
     def change(self) -> list[Write]:
         """Write what changed of a history that was spread and stays so."""
@@ -167,17 +169,15 @@ class SpreadWriter:
             changed[old_bucket[splits]] = changed[split_bucket] = True
             old_bucket[splits] = split_bucket
         # Lines of new entries last: their numbers are higher than all others.
-        bucket = np.concatenate([old_bucket, new_bucket])
+        kept = stays.nonzero()[0]
+        bucket = np.concatenate([old_bucket[kept], new_bucket])
+        lines = np.concatenate([index.lines.take(kept, axis=0), new])
         chosen = changed[bucket]
-        chosen[: stays.size] &= stays
-        lines = np.concatenate([index.lines, new])
-        is_whole = len(index.read) == was
-        if is_whole:
-            kept = np.append(stays, np.ones(fresh.size, np.bool_)).nonzero()[0]
-            numbers = np.concatenate([index.numbers, puts.sequence[fresh]])
-            self._know_index(buckets, lines, bucket, numbers, kept)
-            if _is_most(chosen, stays, fresh.size):
-                self._replace_index(lines, bucket, kept)
+        if len(index.read) == was:
+            numbers = np.concatenate([index.numbers[kept], puts.sequence[fresh]])
+            self._know_index(buckets, lines, bucket, numbers)
+            if _is_most(chosen):
+                self._replace_index(lines, bucket)
                 return buckets
         written = self._put_buckets(lines, bucket, chosen.nonzero()[0])
         changed[written] = False
@@ -187,18 +187,15 @@ class SpreadWriter:
         return buckets
 
     def _know_index(
-        self, buckets: int, lines: Characters, bucket: Integers, numbers: Integers, kept: Integers
+        self, buckets: int, lines: Characters, bucket: Integers, numbers: Integers
     ) -> None:
         """Keep what the index consists of now; with TTL it is never gone on from."""
         if self._epoch.policy.ttl_ms:
             return
-        numbers = numbers[kept]
         if (numbers[1:] < numbers[:-1]).any():
             by_number = np.argsort(numbers)
-            kept, numbers = kept[by_number], numbers[by_number]
-        self.index = KnownIndex(
-            list(range(buckets)), lines.take(kept, axis=0), bucket[kept], numbers
-        )
+            lines, bucket, numbers = lines[by_number], bucket[by_number], numbers[by_number]
+        self.index = KnownIndex(list(range(buckets)), lines, bucket, numbers)
 
     def _put_buckets(self, lines: Characters, bucket: Integers, chosen: Integers) -> Integers:
         """Write the buckets of the chosen lines, and say which they are."""
@@ -208,9 +205,9 @@ class SpreadWriter:
             self._writes.append(HashPut(self._names.index, _interleaved(fields, texts)))
         return numbers
 
-    def _replace_index(self, lines: Characters, bucket: Integers, kept: Integers) -> None:
-        """Write all buckets, and remove all others."""
-        numbers, texts = write_lines(lines, bucket, kept)
+    def _replace_index(self, lines: Characters, bucket: Integers) -> None:
+        """Write all buckets, those of each in the order of their numbers; remove all others."""
+        numbers, texts = write_lines(lines, bucket)
         fields = [b"%d" % each for each in numbers.tolist()]
         self._writes.append(HashReplace(self._names.index, _interleaved(fields, texts)))
 
@@ -223,15 +220,17 @@ class SpreadWriter:
         sequence, matches = puts.sequence, matching.index_of_groups(puts.group)
         if kept.size:
             old = packed.rows(epoch.histories.packed_entry[kept])
-            matches = pa.concat_arrays([matching.index_of_rows(old), matches])
+            matches = [*matching.index_of_rows(old), *matches]
             sequence = np.append(entries.sequence[kept], sequence)
         self._put_blocks(kept, None)
-        by_number = np.argsort(sequence)
-        lines = lines_of(digests_of(bytes_of(matches)), sequence)
+        lines = lines_of(digests_of(matches), sequence)
+        if (sequence[1:] < sequence[:-1]).any():
+            by_number = np.argsort(sequence)
+            lines, sequence = lines[by_number], sequence[by_number]
         buckets = buckets_for(sequence.size)
         bucket = buckets_of(lines, buckets)
-        self._know_index(buckets, lines, bucket, sequence, by_number)
-        self._replace_index(lines, bucket, by_number)
+        self._know_index(buckets, lines, bucket, sequence)
+        self._replace_index(lines, bucket)
         self._put_header(buckets)
         return self._writes
 
@@ -254,20 +253,21 @@ class SpreadWriter:
         lines = self._rows.of_changes(self._puts.content, new)
         written = np.full(self._puts.key.size, epoch.now_ms)
         if kept.size:
-            lines = pa.concat_arrays([packed.lines.take(pa.array(place)), lines])
+            lines = packed.pieces(place).then(lines)
             written = np.append(packed.written_ms[place], written)
             if (sequence[1:] < sequence[:-1]).any():
                 by_number = np.argsort(sequence)
                 sequence, written = sequence[by_number], written[by_number]
-                lines = lines.take(pa.array(by_number))
+                lines = lines.take(by_number.tolist())
         block = block_of(sequence)
         start = differs(block).nonzero()[0]
         numbers = block[start]
         fields = [b"%d" % number for number in numbers.tolist()]
         texts = write_packed(fields, numbers.searchsorted(block), lines)
+        self.blocks = dict(zip(numbers.tolist(), texts, strict=True))
         put = HashReplace if known is None else HashPut
         self._writes.append(put(names.blocks, _interleaved(fields, texts)))
-        fresh = [each for each in numbers.tolist() if known is None or each not in known.blocks]
+        fresh = [each for each in self.blocks if known is None or each not in known.blocks]
         if fresh:
             members = [b"%d" % number for number in fresh]
             self._writes.append(SortedPut(names.order, _interleaved(fresh, members)))
@@ -279,7 +279,8 @@ class SpreadWriter:
         """Remove blocks that hold nothing any more."""
         if not blocks.size:
             return
-        names, gone = self._names, [b"%d" % number for number in blocks.tolist()]
+        self.dropped = blocks.tolist()
+        names, gone = self._names, [b"%d" % number for number in self.dropped]
         self._writes.append(HashDelete(names.blocks, gone))
         self._writes.append(SortedRemove(names.order, gone))
         self._writes.append(SortedRemove(names.stamps, gone))
@@ -297,16 +298,14 @@ class SpreadWriter:
         self._writes.append(HashPut(STATE, flat))
 
 
-def _is_most(chosen: Flags, stays: Flags, fresh: int) -> bool:
+def _is_most(chosen: Flags) -> bool:
     """Whether what is written of an index is most of it, and much.
 
     Args:
-        chosen: Per line, old ones first: it is to be written.
-        stays: Per old line: it is still there.
-        fresh: How many new lines there are.
+        chosen: Per line that the index has now: it is to be written.
     """
     written = int(chosen.sum())
-    return written >= REPLACED_LINES_MIN and 2 * written >= int(stays.sum()) + fresh
+    return written >= REPLACED_LINES_MIN and 2 * written >= chosen.size
 
 
 def _interleaved(left: Sequence[_T], right: Sequence[bytes]) -> list[_T | bytes]:

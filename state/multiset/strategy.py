@@ -69,7 +69,7 @@ class Thresholds:
 
 DEFAULT_THRESHOLDS = {
     "heap": Thresholds(high=8000, low=6000),
-    "redis": Thresholds(high=1000, low=750),
+    "redis": Thresholds(high=400, low=300),
 }
 """Measured: see docs/adr/0002-adaptive-thresholds.md."""
 

@@ -24,19 +24,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from state.columns import decimals_in
-from state.multiset.vectors import content_of
+from state.multiset.vectors import bytes_of
+from state.row_pieces import RowPieces, integer_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from state.row_pieces import Piece
 
     Integers = NDArray[np.int64]
 
@@ -114,8 +116,8 @@ def parse_header(value: bytes) -> Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
-    """Pieces of a text as they lie in it, not taken out."""
+class TextSpans:
+    """TextSpans of a text as they lie in it, not taken out."""
 
     content: NDArray[np.uint8]
     start: Integers
@@ -131,7 +133,7 @@ class PackedHistories:
     owner: Integers
     """Per entry: index of its value."""
     sequence: Integers
-    written: Pieces | Integers
+    written: TextSpans | Integers
     """Per entry: when it was written, as text or number."""
     lines: pa.BinaryArray
     """Per entry: its line as it is stored, with the newline before it."""
@@ -147,7 +149,7 @@ class PackedHistories:
     @cached_property
     def written_ms(self) -> Integers:
         """Per entry: when it was written. Few ask, and the numbers are long."""
-        if isinstance(self.written, Pieces):
+        if isinstance(self.written, TextSpans):
             return decimals_in(self.written.content, self.written.start, self.written.end)
         return self.written
 
@@ -160,13 +162,17 @@ class PackedHistories:
             return pa.array(rows, pa.binary())
         return _without_prefix(self.lines.take(pa.array(entries)), self.row_offset[entries])
 
-    def texts(self, entries: Integers) -> Pieces:
+    def texts(self, entries: Integers) -> TextSpans:
         """Where the canonical rows of these entries lie."""
         _, offsets, data = self.lines.buffers()
         first = self.lines.offset
         ends = np.frombuffer(offsets, np.int32)[first : first + len(self.lines) + 1]
         start = ends[entries] + self.row_offset[entries]
-        return Pieces(np.frombuffer(data, np.uint8), start, ends[entries + 1].astype(np.int64))
+        return TextSpans(np.frombuffer(data, np.uint8), start, ends[entries + 1].astype(np.int64))
+
+    def pieces(self, entries: Integers) -> RowPieces:
+        """Lines of the entries at these positions."""
+        return RowPieces.whole(bytes_of(self.lines.take(pa.array(entries))))
 
 
 def parse_packed(values: Sequence[bytes]) -> PackedHistories:
@@ -195,7 +201,7 @@ def parse_packed(values: Sequence[bytes]) -> PackedHistories:
     return PackedHistories(
         owner=owner,
         sequence=decimals_in(content, low, first_tab),
-        written=Pieces(content, first_tab + 1, second_tab),
+        written=TextSpans(content, first_tab + 1, second_tab),
         lines=_segments(text, newlines).take(pa.array(entry_lines - 1)),
         following=heads[0],
         list_written_ms=heads[1],
@@ -229,17 +235,9 @@ def _parse_short(values: Sequence[bytes]) -> PackedHistories:
     )
 
 
-def write_packed(headers: Sequence[bytes], owner: Integers, lines: pa.BinaryArray) -> list[bytes]:
-    """Values of the packed layout: a header each, and its lines; `owner` never decreases.
-
-    The lines, as in `PackedHistories`, lie one after the other: a value's are one slice.
-    """
-    data, ends = content_of(lines)
-    limits = ends[owner.searchsorted(np.arange(len(headers) + 1))].tolist()
-    return [
-        b"".join((header, data[low:high]))
-        for header, (low, high) in zip(headers, pairwise(limits), strict=True)
-    ]
+def write_packed(headers: Sequence[bytes], owner: Integers, lines: RowPieces) -> list[bytes]:
+    """Values of the packed layout: a header each, and its lines; `owner` never decreases."""
+    return lines.joined(headers, owner.searchsorted(np.arange(len(headers) + 1)).tolist())
 
 
 def packed_headers(
@@ -254,9 +252,9 @@ def packed_headers(
     return headers
 
 
-def before_rows(sequence: Integers, written_ms: int) -> list[str | pa.Array]:
+def before_rows(sequence: Integers, written_ms: int) -> list[Piece]:
     """What a line, as in `PackedHistories`, has before its row."""
-    return ["\n", pa.array(sequence).cast(pa.string()), f"\t{written_ms}\t"]
+    return ["\n", integer_texts(sequence), f"\t{written_ms}\t"]
 
 
 def _parse_headers(

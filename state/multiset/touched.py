@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from state.multiset.kernel import Groups, KeyedChanges
-    from state.multiset.text import Pieces
+    from state.multiset.text import TextSpans
 
     Integers = NDArray[np.int64]
 
@@ -27,13 +27,13 @@ class Matching(Protocol):
     def of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
         """Canonical match columns of canonical rows."""
 
-    def index_of_groups(self, groups: Integers) -> pa.BinaryArray:
+    def index_of_groups(self, groups: Integers) -> list[bytes]:
         """Match columns of groups, with long texts by their digest: see `state.multiset.index`."""
 
-    def index_of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
+    def index_of_rows(self, rows: pa.BinaryArray) -> list[bytes]:
         """The same of canonical rows."""
 
-    def numbers(self, groups: Integers, rows: Pieces) -> tuple[Integers, Integers] | None:
+    def numbers(self, groups: Integers, rows: TextSpans) -> tuple[Integers, Integers] | None:
         """Numbers that are equal where match columns of groups and of rows of one key are.
 
         Those of groups, then those of rows; -1 for a row that none of the groups matches. None

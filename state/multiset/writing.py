@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from state.backends.interface import (
     Drop,
@@ -22,20 +21,22 @@ from state.backends.interface import (
 )
 from state.multiset.changes import Report
 from state.multiset.index import buckets_of, digests_of
-from state.multiset.memory import Remembered
+from state.multiset.memory import NO_BLOCKS, Remembered
 from state.multiset.spread import EXPIRY, STATE, SpreadNames
 from state.multiset.spread_writing import EpochResult, Puts, Rows, SpreadWriter
 from state.multiset.strategy import Strategy
 from state.multiset.text import before_rows, packed_headers, parse_packed, write_packed
-from state.multiset.vectors import bytes_of, order_of
+from state.multiset.vectors import order_of
+from state.row_pieces import RowPieces
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from state.backends.interface import EpochTransaction, Read, Write
-    from state.multiset.memory import HistoryMemory
+    from state.multiset.memory import Blocks, HistoryMemory
     from state.multiset.probing import SpreadHistory
     from state.multiset.touched import Matching
 
@@ -120,7 +121,7 @@ class HistoryWriter:
     def _stale_buckets(self, history: SpreadHistory, matching: Matching) -> list[int]:
         """Index buckets of expired entries, but those that were read anyway."""
         rows = self._epoch.histories.packed.rows(history.expired_place)
-        digests = digests_of(bytes_of(matching.index_of_rows(rows)))
+        digests = digests_of(matching.index_of_rows(rows))
         buckets = buckets_of(digests, history.header.buckets).tolist()
         return sorted(set(buckets).difference(history.index.read))
 
@@ -144,19 +145,34 @@ class HistoryWriter:
             self._add(key_group, note)
         return self._writes
 
-    def remember(self, transaction: EpochTransaction, memory: HistoryMemory) -> None:
-        """Remember what was written of long histories, and no other; once it is stored."""
+    def remembering(
+        self, transaction: EpochTransaction, memory: HistoryMemory
+    ) -> Callable[[], None]:
+        """What remembers what was written of long histories, and no other, once it is stored."""
+        kept: list[tuple[bytes, Remembered]] = []
         for key, writer in self._written.items():
             version = transaction.version_written(self._key_group(key))
             if version is None:
                 continue
-            name = self._epoch.histories.keys[key]
-            memory.keep(name, Remembered(version, writer.header, writer.index))
-        no_more = self.altered & self._was_spread & ~self._to_spread
-        for key in no_more.nonzero()[0].tolist():
-            version = transaction.version_written(self._key_group(key))
-            if version is not None:
-                memory.forget(version.place, self._epoch.histories.keys[key])
+            blocks = self._blocks_before(key).after(writer.blocks, writer.dropped)
+            held = Remembered(version, writer.header, writer.index, blocks)
+            kept.append((self._epoch.histories.keys[key], held))
+        no_more = (self.altered & self._was_spread & ~self._to_spread).nonzero()[0].tolist()
+
+        def remember() -> None:
+            for name, held in kept:
+                memory.keep(name, held)
+            for key in no_more:
+                version = transaction.version_written(self._key_group(key))
+                if version is not None:
+                    memory.forget(version.place, self._epoch.histories.keys[key])
+
+        return remember
+
+    def _blocks_before(self, key: int) -> Blocks:
+        """What was remembered of the blocks of a history, if the epoch went on from that."""
+        history = self._epoch.histories.spread.get(key)
+        return NO_BLOCKS if history is None else history.remembered
 
     def _puts(self) -> Puts:
         outcome, entries = self._epoch.outcome, self._epoch.histories.entries
@@ -185,7 +201,7 @@ class HistoryWriter:
         new_lines = rows.of_changes(puts.content, before_rows(puts.sequence, self._epoch.now_ms))
         parts = [(puts.key, puts.sequence, new_lines)]
         if kept.size:
-            taken = packed.lines.take(pa.array(self._epoch.histories.packed_entry[kept]))
+            taken = packed.pieces(self._epoch.histories.packed_entry[kept])
             parts.append((entries.key[kept], entries.sequence[kept], taken))
         parts += [self._scanned_lines(key) for key in self._scans]
         owner, _, lines = _merged(parts)
@@ -199,7 +215,7 @@ class HistoryWriter:
         )
         self._put_values(keys, write_packed(headers, keys.searchsorted(owner), lines))
 
-    def _scanned_lines(self, key: int) -> tuple[Integers, Integers, pa.BinaryArray]:
+    def _scanned_lines(self, key: int) -> tuple[Integers, Integers, RowPieces]:
         """Lines of the entries that a history brings along when it stops being spread.
 
         They are those of blocks that no change asked for, so the epoch did nothing to them.
@@ -208,7 +224,8 @@ class HistoryWriter:
         scan = {int(field): value for field, value in self._scans[key].items()}
         left = sorted(scan.keys() - history.blocks.keys() - set(history.unread.tolist()))
         packed = parse_packed([scan[block] for block in left])
-        return np.full(packed.sequence.size, key), packed.sequence, packed.lines
+        every = packed.pieces(np.arange(packed.sequence.size))
+        return np.full(packed.sequence.size, key), packed.sequence, every
 
     def _put_values(self, keys: Integers, values: list[bytes]) -> None:
         """Store values of keys, one write for each key group; drop what was spread before."""
@@ -285,14 +302,14 @@ class HistoryWriter:
 
 
 def _merged(
-    parts: Sequence[tuple[Integers, Integers, pa.BinaryArray]],
-) -> tuple[Integers, Integers, pa.BinaryArray]:
+    parts: Sequence[tuple[Integers, Integers, RowPieces]],
+) -> tuple[Integers, Integers, RowPieces]:
     """Lines of several sources, by key and sequence number."""
     parts = [part for part in parts if part[0].size] or list(parts[:1])
     if len(parts) == 1:
         return parts[0]
     key = np.concatenate([part[0] for part in parts])
     sequence = np.concatenate([part[1] for part in parts])
-    lines = pa.concat_arrays([part[2] for part in parts])
+    lines = RowPieces.whole([text for part in parts for text in part[2].texts()])
     by_key = order_of(key, sequence)
-    return key[by_key], sequence[by_key], lines.take(pa.array(by_key))
+    return key[by_key], sequence[by_key], lines.take(by_key.tolist())

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from state.backends.interface import StateVersion
+from state.multiset import memory as memories
 from state.multiset.index import LINE_BYTES
-from state.multiset.memory import HistoryMemory, Remembered
+from state.multiset.memory import NO_BLOCKS, HistoryMemory, Remembered
 from state.multiset.probing import KnownIndex
 from state.multiset.text import Header
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def remembered(entries: int, place: str = "here", epoch: int = 1) -> Remembered:
@@ -48,3 +54,21 @@ def test_equal_keys_of_two_places_are_two_histories() -> None:
 
     assert not memory.of("here")
     assert memory.of("there")[b"k"].header.size == 2
+
+
+def test_blocks_are_those_that_were_written_last_as_far_as_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memories, "BLOCK_BYTES_MAX", 10)
+    blocks = NO_BLOCKS.after({1: b"one", 2: b"two", 3: b"three"}, [])
+    assert (dict(blocks.texts), blocks.length) == ({2: b"two", 3: b"three"}, 8)
+
+    blocks = blocks.after({3: b"3", 7: b"7"}, [2, 5])
+    assert (dict(blocks.texts), blocks.length) == ({3: b"3", 7: b"7"}, 2)
+    assert dict(NO_BLOCKS.texts) == {}
+
+
+def test_blocks_count_as_memory() -> None:
+    held = remembered(1)
+    more = Remembered(held.version, held.header, held.index, NO_BLOCKS.after({1: b"block"}, []))
+    assert more.bytes == held.bytes + 5

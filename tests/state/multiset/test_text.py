@@ -20,6 +20,7 @@ from state.multiset.text import (
     parse_packed,
     write_packed,
 )
+from state.row_pieces import RowPieces
 
 rows = st.binary(max_size=12).map(lambda row: b"[" + row.replace(b"\n", b"").replace(b"\t", b""))
 numbers = st.integers(1, 2**50)
@@ -73,18 +74,14 @@ def test_lines_are_written_back_as_they_were(given_: list):
 
     headers = [Header(*each[:3]).format() for each in given_]
 
-    assert write_packed(headers, packed.owner, packed.lines) == values
+    lines = packed.pieces(np.arange(packed.owner.size))
+    assert write_packed(headers, packed.owner, lines) == values
 
 
 def test_a_new_line_is_a_prefix_and_a_row():
-    before = before_rows(np.array([7, 8]), 1000)
+    lines = RowPieces.of([*before_rows(np.array([7, 8]), 1000), [b"[1]", b"[2]"]], 2)
 
-    joined = [
-        "".join(each if isinstance(each, str) else each[at].as_py() for each in before)
-        for at in (0, 1)
-    ]
-
-    assert joined == ["\n7\t1000\t", "\n8\t1000\t"]
+    assert lines.texts() == [b"\n7\t1000\t[1]", b"\n8\t1000\t[2]"]
 
 
 def test_headers_say_what_is_shown_only_where_it_is_not_the_newest():
