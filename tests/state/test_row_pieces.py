@@ -14,7 +14,7 @@ TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 
 @st.composite
 def rows(draw: st.DrawFn) -> tuple[list[Piece], list[bytes]]:
-    """TextSpans of some rows, and the text of each."""
+    """Pieces of some rows, and the text of each."""
     count = draw(st.integers(0, 4))
     varying = st.lists(TEXTS.map(str.encode), min_size=count, max_size=count)
     pieces: list[Piece] = draw(st.lists(st.one_of(TEXTS, varying), max_size=5))
