@@ -13,10 +13,18 @@ import os
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "TAILRACE_"
@@ -32,6 +40,19 @@ MIB = 1024 * KIB
 REMOTE_SCHEMES = ("https", "http", "s3", "gs", "hdfs")
 """Where plans may be, besides files below the root."""
 _API_KEY = re.compile(r"[A-Za-z0-9._-]{1,64}:(read|operate):[0-9a-f]{64}")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/.*")
+"""What is left of an address such as s3://bucket/folder as a path."""
+
+
+def _on_disk(folder: Path) -> Path:
+    """The folder, if it is no address, which would be taken for a folder of that name."""
+    if _ADDRESS.fullmatch(str(folder)):
+        raise ValueError("this is the path of a folder on a disk, not an address")
+    return folder
+
+
+Folder = Annotated[Path, AfterValidator(_on_disk)]
+"""Where files are; not checked to exist."""
 
 
 class _Group(BaseModel):
@@ -81,9 +102,10 @@ class SparkSettings(_Group):
         pattern=r"^[A-Za-z0-9._-]{1,64}$",
         description="User of the session; with the stored session id it finds old queries again.",
     )
-    checkpoint_folder: Path = Field(
+    checkpoint_folder: Folder = Field(
         default=Path("data/checkpoints"),
-        description="Folder of the queries' checkpoints, as the Connect server sees it.",
+        description="Folder of the queries' checkpoints, as the Connect server and its workers "
+        "see it.",
     )
     connect_timeout_ms: int = Field(
         default=60 * SECOND_MS,
@@ -120,7 +142,7 @@ class HttpSettings(_Group):
 class FilesSettings(_Group):
     """Files and addresses that plans may name."""
 
-    root: Path = Field(
+    root: Folder = Field(
         default=Path("data/files"),
         description="Folder below which every file of a source, sink or plan lies.",
     )
@@ -171,7 +193,7 @@ class DatabaseSettings(_Group):
 class SavepointSettings(_Group):
     """Where savepoints are kept."""
 
-    folder: Path = Field(
+    folder: Folder = Field(
         default=Path("data/savepoints"),
         description="Folder of all savepoints, one a pipeline in it; deleting leaves them there.",
     )

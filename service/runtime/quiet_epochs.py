@@ -10,6 +10,7 @@ Only where it is certain who makes which tick: one source of ours, one sink (doc
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,12 +77,19 @@ def planned_end(checkpoint: str, epoch: int) -> Mapping[str, Any]:
     try:
         text = Path(checkpoint, "offsets", str(epoch - 1)).read_text("utf-8")
     except OSError as error:
-        raise SourceUnavailable(f"the checkpoint of epoch {epoch}: {error.strerror}") from error
-    version, *rest = text.splitlines()
-    if version == "v1" and len(rest) == 2:
-        found = orjson.loads(rest[1])
-        if isinstance(found, dict) and "time" in found:
-            return found
+        raise SourceUnavailable(
+            f"the checkpoint of epoch {epoch} cannot be read by Spark's workers "
+            f"({error.strerror}); they must see the folder of checkpoints, as its server does"
+        ) from error
+    version, *rest = text.split("\n")
+    ends = rest[1:]
+    # A source whose rows go several ways is one stream, and has a line for each way.
+    if version == "v1" and len(set(ends)) == 1:
+        # Spark writes "-" for a source that told no offset.
+        with contextlib.suppress(orjson.JSONDecodeError):
+            found = orjson.loads(ends[0])
+            if isinstance(found, dict) and "time" in found:
+                return found
     raise SourceChanged(f"the checkpoint of epoch {epoch} is not one of a single source of ours")
 
 

@@ -420,7 +420,7 @@ def test_state_expires_in_epochs_that_no_task_of_the_source_reads(
     assert all(each["rows_in"] == 0 for each in quiet)
     # Spark read no row: not even a tick.
     read = [batches[each["epoch"] - 1] for each in quiet if each["epoch"] - 1 in batches]
-    assert all(each["numInputRows"] == 0 for each in read)
+    assert all(source["numInputRows"] == 0 for each in read for source in each["sources"])
     for each in records:
         assert each["time_ms"] == each["offsets"]["s"]["time"]
 

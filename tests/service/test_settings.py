@@ -86,6 +86,17 @@ def test_a_misspelt_setting_is_refused(monkeypatch: pytest.MonkeyPatch, name: st
         Settings(_env_file=None)
 
 
+@pytest.mark.parametrize("name", ["SPARK__CHECKPOINT_FOLDER", "FILES__ROOT", "SAVEPOINTS__FOLDER"])
+@pytest.mark.parametrize("address", ["s3a://bucket/a", "hdfs://name:9000/a", "file:///var/a"])
+def test_an_address_is_no_folder(monkeypatch: pytest.MonkeyPatch, name: str, address: str) -> None:
+    monkeypatch.setenv(f"TAILRACE_{name}", "/var/s3:/a")
+    Settings(_env_file=None)
+
+    monkeypatch.setenv(f"TAILRACE_{name}", address)
+    with pytest.raises(ValidationError, match="not an address"):
+        Settings(_env_file=None)
+
+
 def test_settings_are_frozen() -> None:
     settings = Settings(_env_file=None)
 

@@ -124,6 +124,12 @@ def test_the_end_of_an_epoch_is_what_spark_wrote_down(tmp_path: Path) -> None:
     assert planned_end(checkpoint, 3) == end(1_000)
 
 
+def test_a_source_whose_rows_go_several_ways_has_a_line_for_each(tmp_path: Path) -> None:
+    checkpoint = record(tmp_path, 3, end(1_000), end(1_000))
+
+    assert planned_end(checkpoint, 3) == end(1_000)
+
+
 @pytest.mark.parametrize(
     "ends", [(), (end(1), end(2)), ({"file": 0, "tick": 0},)], ids=["none", "two", "timeless"]
 )
@@ -141,8 +147,20 @@ def test_a_record_of_another_form_is_refused(tmp_path: Path) -> None:
         planned_end(checkpoint, 3)
 
 
-def test_without_a_record_the_query_starts_again(tmp_path: Path) -> None:
-    with pytest.raises(SourceUnavailable, match="epoch 3"):
+@pytest.mark.parametrize("offset", ["-", "", "{"])
+def test_a_record_without_an_offset_of_ours_is_refused(tmp_path: Path, offset: str) -> None:
+    checkpoint = record(tmp_path, 3)
+    with (tmp_path / "offsets" / "2").open("a") as handle:
+        handle.write(f"\n{offset}")
+
+    with pytest.raises(SourceChanged, match="epoch 3"):
+        planned_end(checkpoint, 3)
+
+
+def test_without_a_record_the_query_starts_again_and_says_what_workers_must_see(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(SourceUnavailable, match=r"epoch 3 .* must see the folder of checkpoints"):
         planned_end(str(tmp_path), 3)
 
 

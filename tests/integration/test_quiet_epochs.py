@@ -1,0 +1,118 @@
+"""Epochs that no task of the only source reads, on real Spark: in plans of several forms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from service.sql import compile_script
+from tests.integration.pipelines import Pipeline, change, write_lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import redis
+    from pyspark.sql.connect.session import SparkSession
+
+SOURCE = """
+CREATE TABLE s (id INT, k STRING, v INT) WITH
+  ('connector' = 'filesystem', 'format' = 'changelog-json', 'path' = 'in', 'changelog-mode' = 'I');
+"""
+PRINTED = "CREATE TABLE snk (k STRING, n BIGINT) WITH ('connector' = 'print');"
+KEYED = """
+CREATE TABLE snk (k STRING, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'redis');
+"""
+RESULTS = {
+    "no-exchange": 12,
+    "two-ways": 24,
+    "joined-with-itself": [32, 32, 32],
+    "two-stages": [3],
+    # Each row changes the count of its key, by two changes but for the first; and each row itself.
+    "way-around": 3 * (1 + 2 * 3) + 12,
+}
+"""How many changes were printed, or the numbers in a table."""
+PLANS = {
+    "no-exchange": f"{PRINTED} INSERT INTO snk SELECT k, CAST(v AS BIGINT) FROM s WHERE v > 0;",
+    "two-ways": f"""{PRINTED} INSERT INTO snk
+        SELECT k, CAST(v AS BIGINT) FROM s WHERE v > 0
+        UNION ALL SELECT k, CAST(id AS BIGINT) FROM s;""",
+    "joined-with-itself": f"""{KEYED} INSERT INTO snk
+        SELECT a.k, SUM(b.v + a.v) FROM s AS a JOIN s AS b ON a.k = b.k GROUP BY a.k;""",
+    "two-stages": f"""{KEYED} INSERT INTO snk
+        SELECT CAST(c AS STRING), COUNT(*) FROM (SELECT k, COUNT(*) AS c FROM s GROUP BY k)
+        GROUP BY c;""",
+    "way-around": f"""{PRINTED} INSERT INTO snk
+        SELECT k, n FROM (SELECT k, COUNT(*) AS n FROM s GROUP BY k)
+        UNION ALL SELECT k, CAST(v AS BIGINT) FROM s;""",
+}
+
+
+def lines(first: int) -> list[bytes]:
+    return [change("+I", id=n, k=f"k{n % 3}", v=1) for n in range(first, first + 6)]
+
+
+def is_quiet(record: dict[str, Any]) -> bool:
+    return bool(record["rows_in"] == 0)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_of_one_source_go_on_through_quiet_epochs(
+    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path, name: str
+) -> None:
+    result, sql = RESULTS[name], PLANS[name]
+    document = compile_script(SOURCE + sql)[-1].document
+    write_lines(tmp_path / "in/a.jsonl", lines(0))
+    options: dict[str, Any] = {"tick_interval_ms": 200, "parallelism": 2}
+
+    with Pipeline(spark, redis_client, tmp_path, document, **options) as pipeline:
+        pipeline.wait(lambda all_: len(all_) >= 3 and sum(map(is_quiet, all_)) >= 2)
+        write_lines(tmp_path / "in/b.jsonl", lines(6))
+        records = pipeline.wait(
+            lambda all_: sum(each["rows_in"] for each in all_) >= 12 and is_quiet(all_[-1])
+        )
+        batches = {each["batchId"]: each for each in pipeline.query.recentProgress}
+
+    quiet = [each for each in records if is_quiet(each)]
+    read = [batches[each["epoch"] - 1] for each in quiet if each["epoch"] - 1 in batches]
+    assert read
+    assert [source["numInputRows"] for each in read for source in each["sources"]] == [0] * len(
+        read
+    )
+    times = [each["time_ms"] for each in records]
+    assert times == [each["offsets"]["s"]["time"] for each in records]
+    printed = [row["n"] for _, row in pipeline.printed("snk")]
+    assert result in (sorted(each["n"] for each in pipeline.table("snk").values()), len(printed))
+
+
+def test_an_epoch_that_was_planned_quiet_stays_so_when_files_have_come_since(
+    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    document = compile_script(SOURCE + PLANS["two-stages"])[-1].document
+    write_lines(tmp_path / "in/a.jsonl", lines(0))
+    options: dict[str, Any] = {"tick_interval_ms": 200, "parallelism": 2}
+
+    with Pipeline(spark, redis_client, tmp_path, document, **options) as pipeline:
+        pipeline.wait(lambda all_: len(all_) >= 2 and is_quiet(all_[-1]))
+    last = pipeline.progress()[-1]["epoch"]
+    planned_ms = _plan_quiet(tmp_path / "checkpoint" / "offsets", last)
+    write_lines(tmp_path / "in/b.jsonl", lines(6))
+    with pipeline:
+        records = pipeline.wait(lambda all_: sum(each["rows_in"] for each in all_) >= 12)
+
+    again = next(each for each in records if each["epoch"] == last + 1)
+    assert (again["rows_in"], again["time_ms"]) == (0, planned_ms)
+    assert sum(each["rows_in"] for each in records) == 12
+    assert [each["n"] for each in pipeline.table("snk").values()] == [3]
+
+
+def _plan_quiet(offsets: Path, last: int) -> int:
+    """Plan the epoch after the last, a tick later, as a server does that is killed right then."""
+    names = sorted(int(each.name) for each in offsets.iterdir() if each.name.isdigit())
+    version, metadata, text = (offsets / str(names[-1])).read_text().split("\n")
+    end = orjson.loads(text)
+    if names[-1] == last - 1:
+        end |= {"tick": end["tick"] + 1, "time": end["time"] + 7}
+        (offsets / str(last)).write_text("\n".join((version, metadata, orjson.dumps(end).decode())))
+    return int(end["time"])
