@@ -337,7 +337,8 @@ def test_rows_of_all_types() -> None:
     kinds = "INT,ARRAY<INT>,MAP<STRING;INT>,ROW<x INT;y STRING>,DECIMAL(10;2),BYTES,DATE,FLOAT"
     types = tuple(parse_type(each.replace(";", ",")) for each in kinds.split(","))
     side = InputSpec(types=types, names=tuple("kamrdbtf"), key=(0,))
-    row = (1, [1, None], {"b": 1, "a": 2}, (1, "x"), Decimal("1.50"), b"\x00\xff", date(2020, 1, 1), 1.5)
+    unordered = {"b": 1, "a": 2}
+    row = (1, [1, None], unordered, (1, "x"), Decimal("1.50"), b"\x00\xff", date(2020, 1, 1), 1.5)
     none = (1, *[None] * 7)
     steps: list[Of | At] = [Of(0, insert(*row)), Of(1, insert(*row)), Of(1, insert(*none)), At(1)]
     steps += [Of(0, insert(*none)), At(2), Of(1, insert(*row)), At(3)]
