@@ -24,7 +24,7 @@ from state.arrow_values import python_values
 from state.types import arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _MEETINGS_MAX = 64
 """Of a key whose sides both change and take back: so many pairs of changes for each change."""
+_PAIRS_AT_ONCE = 1 << 16
+"""So many pairs of a change and a stay are looked at together, and those of one change: what a
+condition leaves of them may be few."""
 
 
 class ColumnarJoin:
@@ -136,19 +139,22 @@ class ColumnarJoin:
         """What the changes of one input emit, by rank; None: the condition fails for one."""
         kept = [each for each in mine.numbers if each not in left]
         met = other.met(kept)
-        cause, place = _pairs(mine, kept, met)
         loaded = other.layout.codec.decode_columns(met.stored)
         if met.since is not None:
-            loaded = _joined(other.changes.columns.arrays, loaded)
+            loaded = _joined(other.layout.as_stored(other.changes), loaded)
         own = mine.changes.columns.arrays
+        found = []
+        for cause, place in _pairs(mine, kept, met):
+            if self._condition is not None:
+                pairs = self._columns(own, cause, loaded, met.source[place], is_first=is_first)
+                values = [*map(python_values, self._logical, pairs)]
+                holds = _holding(self._condition, [*zip(*values, strict=True)])
+                if holds is None:
+                    return None
+                cause, place = cause[holds], place[holds]
+            found.append((cause, place))
+        cause, place = (np.concatenate(each) for each in zip(*found, strict=True))
         columns = self._columns(own, cause, loaded, met.source[place], is_first=is_first)
-        if self._condition is not None:
-            values = [*map(python_values, self._logical, columns)]
-            holds = _holding(self._condition, [*zip(*values, strict=True)])
-            if holds is None:
-                return None
-            cause, place = cause[holds], place[holds]
-            columns = [each.filter(pa.array(holds)) for each in columns]
         times = met.times[place]
         if (times != 1).any():
             again = pa.array(np.repeat(np.arange(cause.size), times))
@@ -187,26 +193,45 @@ def _crowded(one: ColumnarSide, other: ColumnarSide) -> set[int]:
     }
 
 
-def _pairs(mine: ColumnarSide, kept: Sequence[int], met: Met) -> tuple[Integers, Integers]:
-    """Rows of changes, in order, and the places of the stays that each of them meets."""
+def _pairs(
+    mine: ColumnarSide, kept: Sequence[int], met: Met
+) -> Iterator[tuple[Integers, Integers]]:
+    """Rows of changes, in order, and the places of the stays that each of them meets; in parts."""
     changes = mine.changes
     count = len(changes.batch)
     if not kept or not met.source.size:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        yield np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return
     of_key = np.zeros(len(changes.keys), np.int64)
     of_key[[mine.at[each] for each in kept]] = met.counts
     starts = np.cumsum(of_key) - of_key
     of_change, start = np.zeros(count, np.int64), np.zeros(count, np.int64)
     of_change[changes.row_of] = of_key[changes.key_of]
     start[changes.row_of] = starts[changes.key_of]
-    cause = np.repeat(np.arange(count), of_change)
-    first = np.cumsum(of_change) - of_change
-    place = np.arange(cause.size) + np.repeat(start - first, of_change)
-    if met.since is not None and met.until is not None:
-        ranks = changes.batch.order[cause]
-        meets = (met.since[place] < ranks) & (ranks < met.until[place])
-        cause, place = cause[meets], place[meets]
-    return cause, place
+    for low, high in _parts(np.cumsum(of_change)):
+        counts = of_change[low:high]
+        cause = np.repeat(np.arange(low, high), counts)
+        first = np.cumsum(counts) - counts
+        place = np.arange(cause.size) + np.repeat(start[low:high] - first, counts)
+        if met.since is not None and met.until is not None:
+            ranks = changes.batch.order[cause]
+            meets = (met.since[place] < ranks) & (ranks < met.until[place])
+            cause, place = cause[meets], place[meets]
+        yield cause, place
+
+
+def _parts(ends: Integers) -> Iterator[tuple[int, int]]:
+    """Rows of changes, from and to, with no more pairs than are looked at together.
+
+    Args:
+        ends: How many pairs the changes up to each have.
+    """
+    low = before = 0
+    while low < ends.size:
+        high = int(ends.searchsorted(before + _PAIRS_AT_ONCE, side="right"))
+        high = max(high, low + 1)
+        yield low, high
+        low, before = high, int(ends[high - 1])
 
 
 def _holding(condition: Callable[[Row], bool], pairs: Sequence[Row]) -> NDArray[np.bool_] | None:

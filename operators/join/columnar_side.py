@@ -28,10 +28,12 @@ from state.errors import StateCorrupt
 from state.primitives.many_cells import ManyCells
 from state.primitives.many_maps import ManyMaps
 from state.primitives.value_entries import UNNAMED, ValueEntries
+from state.types import TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from operators.join.side_state import SideState
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from state.descriptors import MapDescriptor, ValueDescriptor
     from state.execution.requests import Request
     from state.primitives.session import StateSession
+    from state.types import LogicalType
 
     Integers = NDArray[np.int64]
     ManyEntries = ManyMaps | ValueEntries | ManyCells
@@ -65,6 +68,7 @@ class SideLayout:
     def __init__(self, row: InputSpec, state: SideState, unique_key: Sequence[int]) -> None:
         self.codec: RowCodec = row.codec()
         self.columns = range(len(row.types))
+        self._has_maps = any(map(_has_map, row.types))
         self.is_counted = isinstance(state, CountPerRow)
         """Whether entries tell how often a row is there, not which one it is."""
         self._map: MapDescriptor[bytes, Any] | None = None
@@ -89,6 +93,14 @@ class SideLayout:
         if handle.may_have_stamps:
             return ManyCells(handle, keys, key_groups)
         return ManyMaps(handle, keys, key_groups)
+
+    def as_stored(self, changes: KeyedColumns) -> Sequence[pa.Array]:
+        """The columns of the batch as they come back from state: entries of maps in its order."""
+        columns = changes.columns
+        if not self._has_maps:
+            return columns.arrays
+        texts = columns.encoded(self.codec, np.arange(columns.count), self.columns)
+        return self.codec.decode_columns(texts)
 
     def names(self, changes: KeyedColumns, texts: list[bytes]) -> list[bytes]:
         """The names of changed rows, by place, whose canonical texts are these."""
@@ -258,24 +270,28 @@ class ColumnarSide:
         names = self._names[places.start : places.stop]
         found = zip(names, self._entries.held(number, names), strict=True)
         held = {name: value for name, value in found if value is not None}
+        is_retraction = self._is_retraction[places.start : places.stop]
+        size = self._entries.size_if_spread(number)
+        if size is not None and size - sum(is_retraction) <= self._entries.packs_at:
+            # It may be packed meanwhile, or at last, where it was written with another threshold.
+            return None
         if not retracts:
             if not self.layout.is_counted:
                 texts = self._texts[places.start : places.stop]
                 return _Become(held, dict(zip(names, texts, strict=True)))
             if not held and len({*names}) == len(names):
                 return _Become(held, dict.fromkeys(names, _ONCE))
-        is_retraction = self._is_retraction[places.start : places.stop]
-        size = self._entries.size_if_spread(number)
-        least = None if size is None or not retracts else size - sum(is_retraction)
-        if least is not None and least <= self._entries.packs_at:
-            # It may be packed meanwhile.
-            return None
         values: dict[bytes, bytes | None] | None
         if self.layout.is_counted:
             values = _counted(held, names, is_retraction)
         else:
             values = _replaced(held, names, self._texts[places.start : places.stop], is_retraction)
         return None if values is None else _Become(held, values)
+
+
+def _has_map(logical: LogicalType) -> bool:
+    """Whether a type is one whose entries have no order, or has such a part."""
+    return logical.root in (TypeRoot.MAP, TypeRoot.MULTISET) or any(map(_has_map, logical.children))
 
 
 def _counted(

@@ -36,8 +36,8 @@ class Matching(Protocol):
     def numbers(self, groups: Integers, rows: TextSpans) -> tuple[Integers, Integers] | None:
         """Numbers that are equal where match columns of groups and of rows of one key are.
 
-        Those of groups, then those of rows; -1 for a row that none of the groups matches. None
-        where match columns are nothing that a number stands for.
+        Those of groups, then those of rows. None where match columns are nothing that a number
+        stands for.
         """
 
     def narrow(self, groups: Integers, rows: pa.BinaryArray) -> Integers:

@@ -12,6 +12,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from service.settings import DELIMITER, PREFIX, Settings
+from state.primitives.session import PRIMITIVE_THRESHOLDS
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -162,3 +163,8 @@ def test_redis_is_a_state_backend_and_not_a_cache() -> None:
     assert configured["appendfsync"] == "always"
     assert configured["maxmemory-policy"] == "noeviction"
     assert "/usr/local/etc/redis/redis.conf" in SERVICES["redis"]["command"]
+
+
+def test_redis_keeps_the_hashes_of_spread_collections_as_tables() -> None:
+    entries = _redis_configuration()["hash-max-listpack-entries"]
+    assert entries == str(PRIMITIVE_THRESHOLDS.high)

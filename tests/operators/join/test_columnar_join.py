@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.changelog import Change, RowKind
+from operators.join import columnar_join
 from operators.join.columnar_join import ColumnarJoin
 from operators.join.streaming import StreamingJoin, StreamingJoinSpec
 from operators.spec import InputSpec, RowSpec
@@ -22,10 +23,11 @@ from state.multiset.strategy import Thresholds
 from state.types import parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import redis
 
+    from operators.changelog import Row
     from operators.keyed_columns import DoneOnSides, KeyedColumns
 
 
@@ -83,6 +85,12 @@ def harness_of(
     join: StreamingJoinSpec, columns_from: int, thresholds: Thresholds | None = None
 ) -> OperatorHarness:
     harness = OperatorHarness.on_heap(join, columns_from=columns_from)
+    keep_by(harness, thresholds)
+    return harness
+
+
+def keep_by(harness: OperatorHarness, thresholds: Thresholds | None) -> None:
+    """Let the sides' maps be spread and packed by these from now on."""
     operator = harness._runner.operator
     assert isinstance(operator, StreamingJoin)
     for side in operator.sides:
@@ -91,7 +99,6 @@ def harness_of(
     operator.columnar_sides = operator._on_columns = ColumnarJoin.of(
         operator.spec, operator.sides, operator._condition
     )
-    return harness
 
 
 def ran(
@@ -103,9 +110,17 @@ def ran(
     """What is emitted, all that is stored at the end, and some counts of each epoch."""
     harness = harness_of(join, columns_from, thresholds)
     emitted = harness.run(steps)
+    told = ("rows_in", "rows_out", "orphans", "keys")
+    counts = [{name: each[name] for name in told} for each in harness.statistics]
+    # NaN is not NaN, and -0.0 is 0.0, unless they are texts.
+    return repr(emitted), stored_of(harness), counts
+
+
+def stored_of(harness: OperatorHarness) -> dict[int, dict[bytes, Any]]:
+    """All that is stored, by key group and name."""
     harness.stored_names()
     assert isinstance(harness._backend, HeapBackend)
-    stored = {
+    return {
         number: {
             name: held if isinstance(held, dict) else dict(held.scores)
             for name, held in group.space.structures.items()
@@ -113,9 +128,6 @@ def ran(
         }
         for number, group in harness._backend.store.key_groups.items()
     }
-    told = ("rows_in", "rows_out", "orphans", "keys")
-    # NaN is not NaN, and -0.0 is 0.0, unless they are texts.
-    return repr(emitted), stored, [{name: e[name] for name in told} for e in harness.statistics]
 
 
 UNIQUE_KEYS = {"contained": ((0,), (1,)), "known": ((1,), (0,)), "none": ((), ())}
@@ -220,6 +232,40 @@ def test_a_spread_side_that_shrinks_is_packed_again() -> None:
     assert once == ran(spec(), [*steps, At(4)], NEVER)
 
 
+def test_a_spread_side_that_is_short_by_new_thresholds_is_packed() -> None:
+    ends = []
+    for columns_from in (1, NEVER):
+        harness = harness_of(spec(), columns_from, SMALL)
+        harness.run([*facts([1] * 10, 1), At(1)])
+        keep_by(harness, None)
+        emitted = harness.run([*facts([1], 2), *names(1), At(2)])
+        ends.append((emitted, stored_of(harness)))
+    assert ends[0] == ends[1]
+    assert len(ends[0][0]) == 11
+
+
+def test_pairs_of_a_hot_key_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what an epoch takes is what it emits, and not all that a condition refuses."""
+    sizes: list[int] = []
+    holding = columnar_join._holding
+
+    def counted(condition: Callable[[Row], bool], pairs: Sequence[Row]) -> Any:
+        sizes.append(len(pairs))
+        return holding(condition, pairs)
+
+    monkeypatch.setattr(columnar_join, "_PAIRS_AT_ONCE", 32)
+    monkeypatch.setattr(columnar_join, "_holding", counted)
+    join = spec(equalities=((1, 0),))
+    steps: list[Of | At] = [Of(1, insert(f"fact 2 {at}", 1)) for at in range(10)]
+    steps += [At(1), *facts([1] * 40, 2), *names(1), Of(0, insert(1, "name 1", 0.5)), At(2)]
+    emitted, stored, counts = ran(join, steps, 1)
+    # A change of one side is one part, however many rows of the other side it meets.
+    assert max(sizes) == 40
+    assert sum(sizes) == 40 * 10 + 11 + 40
+    assert counts[-2]["rows_out"] == 11
+    assert (emitted, stored, counts) == ran(join, steps, NEVER)
+
+
 def test_what_was_never_there_goes_the_other_way_by_its_key_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -291,7 +337,8 @@ def test_rows_of_all_types() -> None:
     kinds = "INT,ARRAY<INT>,MAP<STRING;INT>,ROW<x INT;y STRING>,DECIMAL(10;2),BYTES,DATE,FLOAT"
     types = tuple(parse_type(each.replace(";", ",")) for each in kinds.split(","))
     side = InputSpec(types=types, names=tuple("kamrdbtf"), key=(0,))
-    row = (1, [1, None], {"a": 1}, (1, "x"), Decimal("1.50"), b"\x00\xff", date(2020, 1, 1), 1.5)
+    unordered = {"b": 1, "a": 2}
+    row = (1, [1, None], unordered, (1, "x"), Decimal("1.50"), b"\x00\xff", date(2020, 1, 1), 1.5)
     none = (1, *[None] * 7)
     steps: list[Of | At] = [Of(0, insert(*row)), Of(1, insert(*row)), Of(1, insert(*none)), At(1)]
     steps += [Of(0, insert(*none)), At(2), Of(1, insert(*row)), At(3)]

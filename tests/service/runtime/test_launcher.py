@@ -31,6 +31,7 @@ from service.runtime.spark_configuration import (
     spark_configuration,
     spark_environment,
 )
+from state.primitives.session import PRIMITIVE_THRESHOLDS
 from tests.conftest import free_port
 
 END_LIMIT_S = 30
@@ -150,13 +151,16 @@ def test_redis_keeps_its_data_over_a_restart(tmp_path: Path) -> None:
 
 def test_redis_appends_each_write_and_evicts_nothing(tmp_path: Path) -> None:
     with EmbeddedRedis(tmp_path, free_port()) as server, redis.Redis.from_url(server.url) as client:
-        settings = client.config_get("appendonly", "appendfsync", "maxmemory-policy", "bind")
+        names = ("appendonly", "appendfsync", "maxmemory-policy", "bind")
+        settings = client.config_get(*names, "hash-max-listpack-entries")
 
     assert settings == {
         "appendonly": "yes",
         "appendfsync": "always",
         "maxmemory-policy": "noeviction",
         "bind": "127.0.0.1",
+        # As deploy/redis.conf has it: where collections are spread, listpacks end.
+        "hash-max-listpack-entries": str(PRIMITIVE_THRESHOLDS.high),
     }
 
 
