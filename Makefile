@@ -27,7 +27,7 @@ check: setup ## format, lint, types, import direction, spelling: nothing is chan
 	@.venv/bin/codespell service operators state tests benchmarks docs scripts README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md
 
 test: check ## all that CI runs: checks, units, laws, oracles, real Redis, real Spark Connect, faults
-	@$(PYTHON) -m pytest -q -m "not integration" -n 2 --dist worksteal
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) -m pytest -q -m "not integration" -n 2 --dist worksteal
 	@$(PYTHON) -m pytest -q -m integration -n 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## units, laws and oracles without Spark: under a minute or two

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# `make test-all` runs deep, all else short, with other examples each time. Machines are noisy: no
-# deadline.
-for _name, _examples in (("short", 50), ("deep", 10_000)):
+# `make test` runs ci, `make test-all` deep; by hand it is dev. No deadline: machines are noisy.
+for _name, _examples in (("dev", 50), ("ci", 100), ("deep", 10_000)):
     settings.register_profile(
         _name,
         max_examples=_examples,
@@ -29,7 +28,7 @@ for _name, _examples in (("short", 50), ("deep", 10_000)):
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow],
     )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 PORTS = range(15_000, 32_000)

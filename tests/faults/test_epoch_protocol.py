@@ -64,9 +64,9 @@ def quick_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis.Redi
 
 IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 WORLDS: dict[str, tuple[Work, Ahead | None, int]] = {
-    "redis": (WORK, None, 1 if IS_DEEP else 6),
-    "redis, ahead": (AHEAD, Ahead.AT_ONCE, 4 if IS_DEEP else 8),
-    "redis, slow ahead": (AHEAD, Ahead.WHEN_AWAITED, 8 if IS_DEEP else 16),
+    "redis": (WORK, None, 1 if IS_DEEP else 3),
+    "redis, ahead": (AHEAD, Ahead.AT_ONCE, 4),
+    "redis, slow ahead": (AHEAD, Ahead.WHEN_AWAITED, 8),
     "redis, many parts": (replace(AHEAD, parts=18), Ahead.WHEN_AWAITED, 16),
 }
 """What attempts do, when the server carries out what they send ahead, and the stride. One fault
