@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,6 +16,7 @@ from state.arrow_values import to_column
 from state.codec import RowCodec
 from state.types import parse_type
 
+START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 VALUES = {
     "BOOLEAN": st.booleans(),
     "TINYINT": st.integers(-128, 127),
@@ -26,6 +29,10 @@ VALUES = {
     "DECIMAL(10, 2)": st.decimals(-1, 1, places=2),
     "DATE": st.dates(),
     "TIMESTAMP(6)": st.datetimes(),
+    "TIMESTAMP(3)": st.integers(-1001, 1001).map(
+        lambda us: (START + dt.timedelta(microseconds=us)).replace(tzinfo=None)
+    ),
+    "TIME(0)": st.sampled_from([dt.time(1, 0, 0, n) for n in (0, 1000, 999_000)]),
     "ARRAY<INT>": st.lists(st.integers(0, 2), max_size=2),
     "ROW<`a` INT, `b` INT>": st.tuples(st.integers(0, 1), st.none()),
 }
