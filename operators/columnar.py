@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from state.arrow_values import python_values
 from state.codec import RowCodec
-from state.columns import Texts, texts_of
+from state.columns import Texts, join_rows, texts_of
 from state.multiset.spread import TEXT_BYTES_MAX, digest
 from state.row_pieces import Piece, RowPieces, bytes_of_texts, integer_texts, row_texts
 from state.types import INTEGER_BITS, TIMESTAMP_ROOTS, TypeRoot
@@ -122,8 +122,8 @@ class Columns:
         codec: RowCodec,
         rows: NDArray[np.int64],
         columns: Sequence[int],
-        before: Sequence[Piece] = (),
-    ) -> RowPieces:
+        before: Sequence[str | pa.Array] = (),
+    ) -> pa.BinaryArray:
         """Canonical form of some columns of the rows at these positions.
 
         A column that repeats one value is written once.
@@ -134,6 +134,29 @@ class Columns:
             columns: Which columns.
             before: Texts to write before each row, the same for all or one for each.
         """
+        if rows.size <= _FEW_ROWS:
+            pieces = [each if isinstance(each, str) else bytes_of_texts(each) for each in before]
+            return pa.array(self._encode_few(codec, rows, columns, pieces), pa.binary())
+        varying = [column for column in columns if not self.is_constant(column)]
+        taken = dict(zip(varying, self.take(rows, varying), strict=True))
+        texts: list[str | pa.Array] = [*before, "["]
+        for number, (logical, column) in enumerate(zip(codec.types, columns, strict=True)):
+            if number:
+                texts.append(",")
+            if column in taken:
+                texts += texts_of(logical, taken[column]).pieces()
+            else:
+                texts.append(self._constant_text(logical, column))
+        return _joined([*texts, "]"], rows.size)
+
+    def pieces(
+        self,
+        codec: RowCodec,
+        rows: NDArray[np.int64],
+        columns: Sequence[int],
+        before: Sequence[Piece],
+    ) -> RowPieces:
+        """As `encode`, in pieces: sooner done where many rows become one text."""
         if rows.size <= _FEW_ROWS:
             return RowPieces.whole(self._encode_few(codec, rows, columns, before))
         return RowPieces.of([*before, *self._row(codec, rows, columns)], rows.size)
@@ -220,6 +243,14 @@ class Columns:
             text = orjson.dumps(canonical_encoder(logical)(value)).decode()
             self._texts[column] = text
         return text
+
+
+def _joined(pieces: list[str | pa.Array], count: int) -> pa.BinaryArray:
+    """`join_rows`, also where all pieces are the same for every row."""
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    if len(texts) == len(pieces):
+        return pa.array(["".join(texts).encode()] * count, pa.binary())
+    return join_rows(pieces)
 
 
 def _taken(array: pa.Array, rows: NDArray[np.int64]) -> pa.Array:

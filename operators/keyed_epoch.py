@@ -115,17 +115,23 @@ class KeyedEpoch:
 
     # What state asks for: rows and match columns, canonical.
 
-    def of_changes(self, changes: Integers, before: Sequence[Piece] = ()) -> RowPieces:
+    def of_changes(
+        self, changes: Integers, before: Sequence[str | pa.Array] = ()
+    ) -> pa.BinaryArray:
         """Canonical rows of changes, with texts before each."""
         everything = range(len(self._of.types))
         rows = self.row_of[changes]
         return self._columns.encode(self._of.row_codec, rows, everything, before)
 
+    def pieces_of_changes(self, changes: Integers, before: Sequence[Piece]) -> RowPieces:
+        """The same in pieces."""
+        everything = range(len(self._of.types))
+        return self._columns.pieces(self._of.row_codec, self.row_of[changes], everything, before)
+
     def of_groups(self, groups: Integers) -> pa.BinaryArray:
         """Canonical match columns of groups of changes."""
         rows = self.row_of[self.groups.first[groups]]
-        texts = self._columns.encoded(self._of.match_codec, rows, self._of.match)
-        return pa.array(texts, pa.binary())
+        return self._columns.encode(self._of.match_codec, rows, self._of.match)
 
     def of_rows(self, rows: pa.BinaryArray) -> pa.BinaryArray:
         """Canonical match columns of canonical rows."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from operators.changelog import RowKind
 from state.backends.interface import HashAdd, StreamAppend
+from state.multiset.vectors import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,7 +60,7 @@ def orphan_writes(
         ms = b"%d" % time_ms
         columns = (
             epoch.keys_of(listed),
-            epoch.of_changes(listed).texts(),
+            bytes_of(epoch.of_changes(listed)),
             epoch.kinds_of(listed),
         )
         entries = [

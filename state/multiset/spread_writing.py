@@ -19,12 +19,13 @@ from state.multiset.index import (
 )
 from state.multiset.probing import KnownIndex
 from state.multiset.spread import STATE, SpreadNames, block_of
-from state.multiset.text import NEWEST, Header, before_rows, write_packed
+from state.multiset.text import NEWEST, Header, pieces_before_rows
 from state.multiset.vectors import distinct, is_among
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from state.backends.interface import Write
@@ -48,8 +49,13 @@ REPLACED_LINES_MIN = 256
 class Rows(Protocol):
     """The rows of the epoch's changes."""
 
-    def of_changes(self, changes: Integers, before: Sequence[Piece] = ()) -> RowPieces:
+    def of_changes(
+        self, changes: Integers, before: Sequence[str | pa.Array] = ()
+    ) -> pa.BinaryArray:
         """Canonical rows of the changes at these positions, with texts before each."""
+
+    def pieces_of_changes(self, changes: Integers, before: Sequence[Piece]) -> RowPieces:
+        """The same in pieces: for the blocks of a history, which have many rows each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +255,8 @@ class SpreadWriter:
         sequence = np.append(epoch.histories.entries.sequence[kept], self._puts.sequence)
         if not sequence.size:
             return sequence
-        new = before_rows(self._puts.sequence, epoch.now_ms)
-        lines = self._rows.of_changes(self._puts.content, new)
+        new = pieces_before_rows(self._puts.sequence, epoch.now_ms)
+        lines = self._rows.pieces_of_changes(self._puts.content, new)
         written = np.full(self._puts.key.size, epoch.now_ms)
         if kept.size:
             lines = packed.pieces(place).then(lines)
@@ -263,7 +269,7 @@ class SpreadWriter:
         start = differs(block).nonzero()[0]
         numbers = block[start]
         fields = [b"%d" % number for number in numbers.tolist()]
-        texts = write_packed(fields, numbers.searchsorted(block), lines)
+        texts = lines.joined(fields, [*start.tolist(), sequence.size])
         self.blocks = dict(zip(numbers.tolist(), texts, strict=True))
         put = HashReplace if known is None else HashPut
         self._writes.append(put(names.blocks, _interleaved(fields, texts)))

@@ -24,13 +24,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from state.columns import decimals_in
-from state.multiset.vectors import bytes_of
+from state.multiset.vectors import bytes_of, content_of
 from state.row_pieces import RowPieces, integer_texts
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def parse_header(value: bytes) -> Header:
 
 @dataclass(frozen=True, slots=True)
 class TextSpans:
-    """TextSpans of a text as they lie in it, not taken out."""
+    """Pieces of a text as they lie in it, not taken out."""
 
     content: NDArray[np.uint8]
     start: Integers
@@ -235,9 +236,17 @@ def _parse_short(values: Sequence[bytes]) -> PackedHistories:
     )
 
 
-def write_packed(headers: Sequence[bytes], owner: Integers, lines: RowPieces) -> list[bytes]:
-    """Values of the packed layout: a header each, and its lines; `owner` never decreases."""
-    return lines.joined(headers, owner.searchsorted(np.arange(len(headers) + 1)).tolist())
+def write_packed(headers: Sequence[bytes], owner: Integers, lines: pa.BinaryArray) -> list[bytes]:
+    """Values of the packed layout: a header each, and its lines; `owner` never decreases.
+
+    The lines, as in `PackedHistories`, lie one after the other: a value's are one slice.
+    """
+    data, ends = content_of(lines)
+    limits = ends[owner.searchsorted(np.arange(len(headers) + 1))].tolist()
+    return [
+        b"".join((header, data[low:high]))
+        for header, (low, high) in zip(headers, pairwise(limits), strict=True)
+    ]
 
 
 def packed_headers(
@@ -252,8 +261,13 @@ def packed_headers(
     return headers
 
 
-def before_rows(sequence: Integers, written_ms: int) -> list[Piece]:
+def before_rows(sequence: Integers, written_ms: int) -> list[str | pa.Array]:
     """What a line, as in `PackedHistories`, has before its row."""
+    return ["\n", pa.array(sequence).cast(pa.string()), f"\t{written_ms}\t"]
+
+
+def pieces_before_rows(sequence: Integers, written_ms: int) -> list[Piece]:
+    """The same in pieces."""
     return ["\n", integer_texts(sequence), f"\t{written_ms}\t"]
 
 

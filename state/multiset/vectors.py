@@ -17,6 +17,18 @@ _SPAN_MAX = 1 << 16
 """Tables of numbers have so many places at most."""
 
 
+def content_of(array: pa.Array) -> tuple[memoryview, NDArray[np.int64]]:
+    """The bytes of all values, one after the other, and where each begins (and the end)."""
+    if not len(array):
+        return memoryview(b""), np.zeros(1, np.int64)
+    _, offsets, data = array.buffers()
+    limits = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    ends = limits.astype(np.int64)
+    first = int(ends[0])
+    content = memoryview(data)[first : int(ends[-1])] if data else memoryview(b"")
+    return content, ends - first
+
+
 def distinct(numbers: Integers) -> Integers:
     """The numbers that occur, ascending; where they lie close together, without sorting."""
     if not numbers.size:

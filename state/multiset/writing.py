@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from state.backends.interface import (
     Drop,
@@ -27,12 +28,10 @@ from state.multiset.spread_writing import EpochResult, Puts, Rows, SpreadWriter
 from state.multiset.strategy import Strategy
 from state.multiset.text import before_rows, packed_headers, parse_packed, write_packed
 from state.multiset.vectors import order_of
-from state.row_pieces import RowPieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from state.backends.interface import EpochTransaction, Read, Write
@@ -201,7 +200,7 @@ class HistoryWriter:
         new_lines = rows.of_changes(puts.content, before_rows(puts.sequence, self._epoch.now_ms))
         parts = [(puts.key, puts.sequence, new_lines)]
         if kept.size:
-            taken = packed.pieces(self._epoch.histories.packed_entry[kept])
+            taken = packed.lines.take(pa.array(self._epoch.histories.packed_entry[kept]))
             parts.append((entries.key[kept], entries.sequence[kept], taken))
         parts += [self._scanned_lines(key) for key in self._scans]
         owner, _, lines = _merged(parts)
@@ -215,7 +214,7 @@ class HistoryWriter:
         )
         self._put_values(keys, write_packed(headers, keys.searchsorted(owner), lines))
 
-    def _scanned_lines(self, key: int) -> tuple[Integers, Integers, RowPieces]:
+    def _scanned_lines(self, key: int) -> tuple[Integers, Integers, pa.BinaryArray]:
         """Lines of the entries that a history brings along when it stops being spread.
 
         They are those of blocks that no change asked for, so the epoch did nothing to them.
@@ -224,8 +223,7 @@ class HistoryWriter:
         scan = {int(field): value for field, value in self._scans[key].items()}
         left = sorted(scan.keys() - history.blocks.keys() - set(history.unread.tolist()))
         packed = parse_packed([scan[block] for block in left])
-        every = packed.pieces(np.arange(packed.sequence.size))
-        return np.full(packed.sequence.size, key), packed.sequence, every
+        return np.full(packed.sequence.size, key), packed.sequence, packed.lines
 
     def _put_values(self, keys: Integers, values: list[bytes]) -> None:
         """Store values of keys, one write for each key group; drop what was spread before."""
@@ -302,14 +300,14 @@ class HistoryWriter:
 
 
 def _merged(
-    parts: Sequence[tuple[Integers, Integers, RowPieces]],
-) -> tuple[Integers, Integers, RowPieces]:
+    parts: Sequence[tuple[Integers, Integers, pa.BinaryArray]],
+) -> tuple[Integers, Integers, pa.BinaryArray]:
     """Lines of several sources, by key and sequence number."""
     parts = [part for part in parts if part[0].size] or list(parts[:1])
     if len(parts) == 1:
         return parts[0]
     key = np.concatenate([part[0] for part in parts])
     sequence = np.concatenate([part[1] for part in parts])
-    lines = RowPieces.whole([text for part in parts for text in part[2].texts()])
+    lines = pa.concat_arrays([part[2] for part in parts])
     by_key = order_of(key, sequence)
-    return key[by_key], sequence[by_key], lines.take(by_key.tolist())
+    return key[by_key], sequence[by_key], lines.take(pa.array(by_key))

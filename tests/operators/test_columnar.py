@@ -79,11 +79,14 @@ def test_rows_are_written_as_the_codec_writes_them(data: st.DataObject):
     codec = RowCodec(types, ["a", "b", "c"])
     columns = Columns([to_column(t, [r[at] for r in rows]) for at, t in enumerate(types)], types)
     chosen = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9)), np.int64)
-    before = ["<", [b"%d" % each for each in chosen.tolist()], "> "]
+    numbers = [str(each) for each in chosen.tolist()]
 
-    plain = columns.encode(codec, chosen, range(3)).texts()
-    marked = columns.encode(codec, chosen, range(3), before).texts()
+    plain = columns.encode(codec, chosen, range(3)).to_pylist()
+    before = ["<", pa.array(numbers, pa.string()), "> "]
+    marked = columns.encode(codec, chosen, range(3), before).to_pylist()
+    pieces = ["<", [each.encode() for each in numbers], "> "]
 
+    assert columns.pieces(codec, chosen, range(3), pieces).texts() == marked
     assert plain == [codec.encode(rows[at]) for at in chosen]
     assert columns.encoded(codec, chosen, range(3)) == plain
     assert marked == [b"<%d> %b" % (at, text) for at, text in zip(chosen, plain, strict=True)]

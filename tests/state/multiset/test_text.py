@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from state.columns import join_rows
 from state.multiset import text
 from state.multiset.text import (
     GONE,
@@ -18,6 +19,7 @@ from state.multiset.text import (
     packed_headers,
     parse_header,
     parse_packed,
+    pieces_before_rows,
     write_packed,
 )
 from state.row_pieces import RowPieces
@@ -74,14 +76,19 @@ def test_lines_are_written_back_as_they_were(given_: list):
 
     headers = [Header(*each[:3]).format() for each in given_]
 
-    lines = packed.pieces(np.arange(packed.owner.size))
-    assert write_packed(headers, packed.owner, lines) == values
+    pieces = packed.pieces(np.arange(packed.owner.size))
+    limits = packed.owner.searchsorted(np.arange(len(values) + 1)).tolist()
+
+    assert write_packed(headers, packed.owner, packed.lines) == values
+    assert pieces.joined(headers, limits) == values
 
 
 def test_a_new_line_is_a_prefix_and_a_row():
-    lines = RowPieces.of([*before_rows(np.array([7, 8]), 1000), [b"[1]", b"[2]"]], 2)
+    pieces = RowPieces.of([*pieces_before_rows(np.array([7, 8]), 1000), [b"[1]", b"[2]"]], 2)
+    joined = join_rows([*before_rows(np.array([7, 8]), 1000), pa.array(["[1]", "[2]"])])
 
-    assert lines.texts() == [b"\n7\t1000\t[1]", b"\n8\t1000\t[2]"]
+    assert pieces.texts() == [b"\n7\t1000\t[1]", b"\n8\t1000\t[2]"]
+    assert joined.to_pylist() == pieces.texts()
 
 
 def test_headers_say_what_is_shown_only_where_it_is_not_the_newest():
