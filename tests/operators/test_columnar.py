@@ -67,6 +67,18 @@ def test_codes_are_equal_exactly_where_canonical_rows_are(data: st.DataObject):
     assert (narrow.argsort(kind="stable") == codes.values.argsort(kind="stable")).all()
 
 
+def test_times_are_equal_by_the_digits_that_their_type_has():
+    types = [parse_type("TIMESTAMP(3)"), parse_type("TIME(0)")]
+    instants = pa.array([-1, -1000, 0, 999, 1000], pa.timestamp("us"))
+    clocks = pa.array([0, 999, 1000, 1999, 2000], pa.int32())
+    columns = Columns([instants, clocks], types)
+    assert dense(columns.codes((0,))).values.tolist() == [0, 0, 1, 1, 2]
+    assert dense(columns.codes((1,))).values.tolist() == [0, 0, 1, 1, 2]
+    one, other = np.arange(4), np.arange(1, 5)
+    for at in (0, 1):
+        assert columns.are_equal(one, other, (at,)).tolist() == [True, False, True, False]
+
+
 @settings(deadline=None)
 @given(st.data())
 def test_rows_are_written_as_the_codec_writes_them(data: st.DataObject):
