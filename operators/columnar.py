@@ -20,7 +20,7 @@ from state.codec import RowCodec
 from state.columns import Texts, join_rows, texts_of
 from state.multiset.spread import TEXT_BYTES_MAX, digest
 from state.row_pieces import Piece, RowPieces, bytes_of_texts, integer_texts, row_texts
-from state.types import INTEGER_BITS
+from state.types import INTEGER_BITS, TIMESTAMP_ROOTS, TypeRoot
 from state.values import canonical_encoder
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ class Columns:
     def telling(self, columns: Sequence[int], but: Sequence[int]) -> int | None:
         """A column that varies and whose values Arrow compares as we do; None if there is none."""
         for column in columns:
-            kind = self.arrays[column].type
-            exact = pa.types.is_integer(kind) or pa.types.is_string(kind)
+            exact = _is_exact(self.types[column], self.arrays[column].type)
             if exact and column not in but and not self.is_constant(column):
                 return column
         return None
@@ -323,9 +322,14 @@ def is_ascending(values: NDArray[np.int64]) -> bool:
     return bool((values[1:] >= values[:-1]).all())
 
 
+def _is_exact(logical: LogicalType, kind: pa.DataType) -> bool:
+    """Whether Arrow compares values of this type as we do."""
+    return pa.types.is_string(kind) or (pa.types.is_integer(kind) and units_cut(logical) == 1)
+
+
 def _are_same(logical: LogicalType, one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
     """Whether two columns of one type have the same canonical values, row by row."""
-    if not (pa.types.is_integer(one.type) or pa.types.is_string(one.type)):
+    if not _is_exact(logical, one.type):
         one, other = (texts_of(logical, each).texts for each in (one, other))
     same = pc.equal(one, other).fill_null(False)
     if one.null_count and other.null_count:
@@ -356,13 +360,31 @@ def _codes_of(array: pa.Array, logical: LogicalType) -> Codes:
     if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
         width = kind.bit_width
         view = pa.int64() if width == 64 else pa.int32() if width == 32 else kind
-        return _integer_codes(array.view(view), view.to_pandas_dtype())
+        return _integer_codes(array.view(view), view.to_pandas_dtype(), units_cut(logical))
     return _dictionary(array)
 
 
-def _integer_codes(array: pa.Array, dtype: type[np.generic]) -> Codes:
-    """Distance from the smallest value, if that is not too far; null is one above the largest."""
+def units_cut(logical: LogicalType) -> int:
+    """How many units of Arrow's are one of a time's last digit: what is below is cut off.
+
+    1 for what is no time of day or instant.
+    """
+    digits = 6 if logical.root in TIMESTAMP_ROOTS else 3 if logical.root is TypeRoot.TIME else 0
+    unit: int = 10 ** max(0, digits - (logical.precision or 0))
+    return unit
+
+
+def _integer_codes(array: pa.Array, dtype: type[np.generic], unit: int = 1) -> Codes:
+    """Distance from the smallest value, if that is not too far; null is one above the largest.
+
+    Args:
+        array: The numbers.
+        dtype: Theirs.
+        unit: Numbers with the same multiple of it below them are equal.
+    """
     values = _numbers(array, dtype).astype(np.int64)
+    if unit > 1:
+        values //= unit
     if not values.size:
         return Codes(values, 1)
     valid = None

@@ -111,11 +111,18 @@ class KeyedColumns:
 
     def growing(self) -> tuple[KeyedColumns, Integers]:
         """The changes of those keys of which no row is taken back, and the rows of the others'."""
+        left = self.taken_back()
+        if not left.any():
+            return self, np.zeros(0, np.int64)
+        return self.without(left), self.rows_of(left)
+
+    def taken_back(self) -> Flags:
+        """By key: whether a row of it is taken back."""
         retracts = (self.batch.kinds & 1).astype(np.bool_)
         if not retracts.any():
-            return self, np.zeros(0, np.int64)
-        left = np.logical_or.reduceat(retracts[self.row_of], self.first)
-        return self.without(left), self.rows_of(left)
+            return np.zeros(len(self.keys), np.bool_)
+        found: Flags = np.logical_or.reduceat(retracts[self.row_of], self.first)
+        return found
 
     def one_each(self, places: Integers) -> KeyedColumns:
         """One change of each key alone, by its place."""

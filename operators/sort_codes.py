@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.columnar import units_cut
 from state.types import (
     BINARY_ROOTS,
     INTEGER_BITS,
@@ -108,9 +109,9 @@ def _numbers_of(column: pa.Array, logical: LogicalType) -> list[Integers]:
     if root is TypeRoot.DOUBLE:
         return [_of_floats(_plain(column, np.float64), np.int64)]
     if root in TIMESTAMP_ROOTS:
-        return [_whole(column, np.int64) // 10 ** max(0, 6 - (logical.precision or 0))]
+        return [_whole(column, np.int64) // units_cut(logical)]
     if root is TypeRoot.TIME:
-        return [_whole(column, np.int32) // 10 ** max(0, 3 - (logical.precision or 0))]
+        return [_whole(column, np.int32) // units_cut(logical)]
     if root is TypeRoot.DATE:
         return [_whole(column, np.int32)]
     return [_whole(column, column.type.to_pandas_dtype())]

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
     Flags = NDArray[np.bool_]
 
+_TRUE: Final = b"true"
+_SEEN: Final = {_TRUE, None}
+"""What is kept of a key of which a row was seen, and of one of which none was."""
 _INSERTED: Final = b',"+I"]'
 _TOLD: Final = {_INSERTED, b',"+U"]', None}
 """How the text of a row ends that tells how it was emitted; where there is none, None."""
@@ -63,10 +66,14 @@ class FirstRowColumns:
         changes, left = changes.growing()
         emits = np.zeros(changes.row_of.size, np.bool_)
         if changes.keys:
-            are_new = ~are_there(self._seen.read_all(changes.keys))
+            seen = self._seen.read_all(changes.keys)
+            if not _SEEN.issuperset(seen):
+                # The other path says what is wrong with it.
+                return None
+            are_new = ~are_there(seen)
             emits[changes.first] = are_new
             new = chosen(changes.keys, are_new)
-            self._seen.write_all_json(new, [b"true"] * len(new))
+            self._seen.write_all_json(new, [_TRUE] * len(new))
         before = np.full(emits.size, NO_ROW)
         replacements = Replacements(emits, before, changes.row_of)
         return DoneOnColumns(self._emitter.emitted(changes, changes.columns, replacements), left)

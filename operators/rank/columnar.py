@@ -105,8 +105,7 @@ class ColumnarTopN:
 
     def _stored(self, changes: KeyedColumns) -> tuple[list[Lines], Flags]:
         """The lines of each key, and whether it is left to the other path."""
-        retracts = changes.batch.kinds[changes.row_of] & 1
-        left = np.bincount(changes.key_of, weights=retracts, minlength=len(changes.keys)) > 0
+        left = changes.taken_back()
         lines: list[Lines] = [[] for _ in changes.keys]
         asked = np.flatnonzero(~left).tolist()
         for number, each in zip(

@@ -44,11 +44,7 @@ class ColumnarFirstN:
 
     def run(self, changes: KeyedColumns) -> DoneOnColumns | None:
         """Process an epoch's changes; see `ColumnarPath.run`."""
-        retracts = changes.batch.kinds[changes.row_of] & 1
-        left = np.bincount(changes.key_of, weights=retracts, minlength=len(changes.keys)) > 0
-        left_rows = changes.rows_of(left)
-        if left.any():
-            changes = changes.without(left)
+        changes, left = changes.growing()
         counts = self._counts(changes)
         if counts is None:
             return None
@@ -61,18 +57,19 @@ class ColumnarFirstN:
             [changes.keys[at] for at in written], [b"%d" % behind[at] for at in written]
         )
         shown = (rank >= self._start) & (rank <= self._end)
-        return DoneOnColumns(self._emitted(changes, changes.row_of[shown], rank[shown]), left_rows)
+        return DoneOnColumns(self._emitted(changes, changes.row_of[shown], rank[shown]), left)
 
     def _counts(self, changes: KeyedColumns) -> Integers | None:
         """How many rows of each key came before; None: not all are read."""
         texts = self._count.read_all(changes.keys)
         try:
-            return np.array(
-                orjson.loads(b"[" + b",".join(each or b"0" for each in texts) + b"]"), np.int64
-            )
-        except (ValueError, TypeError, OverflowError):
-            # The other path says what is wrong with them.
-            return None
+            counts = orjson.loads(b"[%b]" % b",".join([b"0" if e is None else e for e in texts]))
+            if len(counts) == len(texts) and {*map(type, counts)} <= {int}:
+                return np.array(counts, np.int64)
+        except (ValueError, OverflowError):
+            pass
+        # The other path says what is wrong with them.
+        return None
 
     def _emitted(self, changes: KeyedColumns, rows: Integers, ranks: Integers) -> ChangeBatch:
         by_row = np.argsort(rows, kind="stable")

@@ -37,6 +37,7 @@ class FirstN(KeyedOperator):
     """
 
     def __init__(self, spec: RankSpec) -> None:
+        (row,) = spec.inputs
         self._start, self._with_number = spec.start, spec.with_number
         self._end = RankEnd(spec)
         self._counts: ValueDescriptor[int] = ValueDescriptor(
@@ -44,7 +45,7 @@ class FirstN(KeyedOperator):
         )
         self.descriptors = self.prefetched = (self._counts, *self._end.descriptors)
         self._on_columns = ColumnarFirstN(spec)
-        self.columnar = self._on_columns if spec.end_column is None else None
+        self.columnar = self._on_columns if spec.end_column is None and row.types else None
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,6 +16,7 @@ from state.arrow_values import to_column
 from state.codec import RowCodec
 from state.types import parse_type
 
+START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 VALUES = {
     "BOOLEAN": st.booleans(),
     "TINYINT": st.integers(-128, 127),
@@ -26,6 +29,10 @@ VALUES = {
     "DECIMAL(10, 2)": st.decimals(-1, 1, places=2),
     "DATE": st.dates(),
     "TIMESTAMP(6)": st.datetimes(),
+    "TIMESTAMP(3)": st.integers(-1001, 1001).map(
+        lambda us: (START + dt.timedelta(microseconds=us)).replace(tzinfo=None)
+    ),
+    "TIME(0)": st.sampled_from([dt.time(1, 0, 0, n) for n in (0, 1000, 999_000)]),
     "ARRAY<INT>": st.lists(st.integers(0, 2), max_size=2),
     "ROW<`a` INT, `b` INT>": st.tuples(st.integers(0, 1), st.none()),
 }
@@ -58,6 +65,18 @@ def test_codes_are_equal_exactly_where_canonical_rows_are(data: st.DataObject):
     ]
     narrow = dense(codes).values
     assert (narrow.argsort(kind="stable") == codes.values.argsort(kind="stable")).all()
+
+
+def test_times_are_equal_by_the_digits_that_their_type_has():
+    types = [parse_type("TIMESTAMP(3)"), parse_type("TIME(0)")]
+    instants = pa.array([-1, -1000, 0, 999, 1000], pa.timestamp("us"))
+    clocks = pa.array([0, 999, 1000, 1999, 2000], pa.int32())
+    columns = Columns([instants, clocks], types)
+    assert dense(columns.codes((0,))).values.tolist() == [0, 0, 1, 1, 2]
+    assert dense(columns.codes((1,))).values.tolist() == [0, 0, 1, 1, 2]
+    one, other = np.arange(4), np.arange(1, 5)
+    for at in (0, 1):
+        assert columns.are_equal(one, other, (at,)).tolist() == [True, False, True, False]
 
 
 @settings(deadline=None)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from service.runtime.dataflow_errors import SourceChanged
 from service.runtime.sources.base import Chunk
 from service.runtime.sources.file_formats import FileCut, FileFormat
-from state.types import arrow_type, parse_type
+from state.types import TIMESTAMP_ROOTS, LogicalType, arrow_type, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,9 @@ class ParquetFormat(FileFormat):
     def __init__(self, spec: SourceSpec) -> None:
         self._table = spec.table
         self._names = list(spec.names)
-        self._types = [arrow_type(parse_type(each)) for each in spec.types]
+        types = [*map(parse_type, spec.types)]
+        self._types = [*map(arrow_type, types)]
+        self._units = [_unit(each) for each in types]
 
     def length(self, path: str, size: int) -> int:
         """The file's row count.
@@ -70,9 +72,24 @@ class ParquetFormat(FileFormat):
             if low < high:
                 part = batch.slice(low - at, high - low)
                 columns = [
-                    part.column(name).cast(kind)
-                    for name, kind in zip(self._names, self._types, strict=True)
+                    _cut(part.column(name).cast(kind), unit)
+                    for name, kind, unit in zip(self._names, self._types, self._units, strict=True)
                 ]
                 order = np.arange(low, high, dtype=np.int64) - cut.floor + cut.before
                 yield Chunk(columns, np.zeros(high - low, np.int8), order)
             at += batch.num_rows
+
+
+def _unit(logical: LogicalType) -> int:
+    """How many microseconds are one of an instant's last digit; 1 for all other types."""
+    return 10 ** (6 - (logical.precision or 0)) if logical.root in TIMESTAMP_ROOTS else 1
+
+
+def _cut(column: pa.Array, unit: int) -> pa.Array:
+    """Instants without the digits that their column does not have: as keys, they would differ."""
+    if unit == 1:
+        return column
+    instants = column.view(pa.int64())
+    values = instants.fill_null(0).to_numpy()
+    cut = pa.array(values - values % unit, mask=column.is_null().to_numpy(zero_copy_only=False))
+    return cut.view(column.type)

@@ -144,15 +144,20 @@ def test_keys_with_retractions_go_the_other_way_beside_those_without() -> None:
     assert (counts["orphans"], counts["keys"]) == (1, 3)
 
 
-def test_stored_text_that_is_none_is_told_by_the_other_path() -> None:
-    harness = OperatorHarness.on_heap(spec(keeps_last=True), max_parallelism=1)
+@pytest.mark.parametrize(
+    ("keeps_last", "state", "text"), [(True, b"row", b'["a",1,"+X"]'), (False, b"seen", b"tru")]
+)
+def test_stored_text_that_is_none_is_told_by_the_other_path(
+    state: bytes, text: bytes, *, keeps_last: bool
+) -> None:
+    harness = OperatorHarness.on_heap(spec(keeps_last=keeps_last), max_parallelism=1)
     harness.run([insert(*row_of("a", 1, 0))])
     harness.stored_names()
     assert isinstance(harness._backend, HeapBackend)
     (group,) = harness._backend.store.key_groups.values()
-    rows = group.space.structures[b"row"]
+    rows = group.space.structures[state]
     assert isinstance(rows, dict)
-    rows[b'["a"]'] = b'["a",1,"+X"]'
+    rows[b'["a"]'] = text
     with pytest.raises(StateCorrupt):
         harness.run([insert(*row_of("a", 2, 0))])
 

@@ -18,6 +18,7 @@ from operators.rank.tops import Tops
 from operators.spec import InputSpec, RowSpec
 from operators.testing.operator_harness import At, OperatorHarness, delete, insert
 from state.backends.heap import HeapBackend
+from state.errors import StateError
 from state.primitives.session import PRIMITIVE_THRESHOLDS
 from state.types import parse_type
 from tests.operators.rank.ranks import ASCENDING, DESCENDING, rank_spec
@@ -130,6 +131,37 @@ def test_both_paths_do_the_same_for_the_first_rows_by_arrival(data: st.DataObjec
         ttl_ms=data.draw(st.sampled_from(((), (2,)))),
     )
     same(operator, data.draw(epochs()))
+
+
+def test_rows_without_columns_are_counted() -> None:
+    operator = RankSpec.build(
+        inputs=(InputSpec(types=(), names=(), key=()),),
+        output=RowSpec(types=(), names=()),
+        strategy="append",
+        end=2,
+    )
+    assert ran(operator, [insert(), insert(), insert()], 1)[0] == [insert(), insert()]
+
+
+@pytest.mark.parametrize("text", [b"1,2", b"1.5", b"true", b"", b"[]", b"1" + b"0" * 30])
+def test_a_stored_count_that_is_none_goes_the_other_way(text: bytes) -> None:
+    found = []
+    for columns_from in (1, NEVER):
+        harness = OperatorHarness.on_heap(
+            rank_spec("append", order=(), end=3), columns_from=columns_from, max_parallelism=1
+        )
+        harness.run([insert(1, "a", 1), insert(2, "b", 1)])
+        harness.stored_names()
+        assert isinstance(harness._backend, HeapBackend)
+        (group,) = harness._backend.store.key_groups.values()
+        counts = group.space.structures[b"count"]
+        assert isinstance(counts, dict)
+        counts[b'["a"]'] = text
+        try:
+            found.append(repr(harness.run([insert(3, "a", 1), insert(4, "b", 1)])))
+        except StateError as error:
+            found.append(repr(error))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("end", [1, 3])

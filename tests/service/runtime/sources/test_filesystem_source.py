@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import orjson
@@ -252,6 +253,37 @@ def test_parquet_is_cut_by_rows(
     assert [len(each.rows) for each in epochs] == [10, 10, 8]
     rows = [row for each in epochs for row in each.rows]
     assert rows == [(0, n, f"k{n}") for n in [*range(25), 0, 1, 2]]
+
+
+def test_times_of_parquet_have_the_digits_of_their_columns(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    """As those of JSON: a key is one key, and has one key group, however it came."""
+    instants = pa.array([None, -1, 999, 1_001_999], pa.timestamp("us"))
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"a": instants, "b": instants}), tmp_path / "in" / "a.parquet")
+
+    (epoch,) = read_all(
+        make_reader(
+            redis_client,
+            tmp_path,
+            {"a": "TIMESTAMP(3)", "b": "TIMESTAMP(6)"},
+            options={"path": "in", "format": "parquet"},
+        )
+    )
+
+    assert [(a and us(a), b and us(b)) for _, a, b in epoch.rows] == [
+        (None, None),
+        (-1000, -1),
+        (0, 999),
+        (1_001_000, 1_001_999),
+    ]
+
+
+def us(instant: datetime) -> int:
+    return (instant.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(
+        microseconds=1
+    )
 
 
 def test_epochs_that_are_given_have_their_lines_and_times(
