@@ -19,8 +19,8 @@ from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
 
+from operators.arrow_columns import joined, of_types
 from operators.batch import ChangeBatch
 from operators.changelog import RowKind
 from operators.columnar import Columns
@@ -29,6 +29,7 @@ from state.types import arrow_type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from operators.keyed_columns import KeyedColumns
@@ -67,10 +68,7 @@ class KeptRows:
         if not count:
             return cls(changes.columns, positions)
         positions[wanted] = changes.columns.count + np.arange(count)
-        arrays = [
-            pa.concat_arrays([new if new.type == old.type else new.cast(old.type), old])
-            for new, old in zip(changes.columns.arrays, stored, strict=True)
-        ]
+        arrays = joined(changes.columns.arrays, stored)
         return cls(Columns(arrays, changes.columns.types), positions)
 
     def before(self, changes: KeyedColumns) -> Integers:
@@ -132,10 +130,7 @@ class RowEmitter:
         taken = columns.take(np.where(is_before | is_delete, before[at], after[at]))
         types = map(arrow_type, self.output.types)
         return ChangeBatch(
-            columns=tuple(
-                each if each.type == kind else each.cast(kind)
-                for each, kind in zip(taken, types, strict=True)
-            ),
+            columns=tuple(of_types(taken, types)),
             kinds=kinds.astype(np.int8),
             order=changes.batch.order[changes.row_of[at]],
             key_groups=np.zeros(at.size, np.int32),

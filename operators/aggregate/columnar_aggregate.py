@@ -19,6 +19,7 @@ import orjson
 import pyarrow as pa
 
 from operators.aggregate.running import Running, Steps, Values, running
+from operators.arrow_columns import of_types
 from operators.batch import ChangeBatch
 from operators.changelog import RowKind
 from operators.keyed_columns import DoneOnColumns
@@ -166,10 +167,7 @@ class ColumnarAggregate:
             _column(_chosen(old, new, at, is_before))
             for old, new in zip(before, after, strict=True)
         ]
-        columns = tuple(
-            each if each.type == kind else each.cast(kind)
-            for each, kind in zip([*key, *results], self._types, strict=True)
-        )
+        columns = tuple(of_types([*key, *results], self._types))
         ranks = changes.batch.order[rows]
         return ChangeBatch(columns, kinds.astype(np.int8), ranks, np.zeros(at.size, np.int32))
 

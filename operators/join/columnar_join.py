@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from operators.arrow_columns import joined, of_types
 from operators.batch import ChangeBatch
 from operators.join.columnar_side import ColumnarSide, SideLayout
 from operators.keyed_columns import DoneOnSides
@@ -141,7 +142,7 @@ class ColumnarJoin:
         met = other.met(kept)
         loaded = other.layout.codec.decode_columns(met.stored)
         if met.since is not None:
-            loaded = _joined(other.layout.as_stored(other.changes), loaded)
+            loaded = joined(other.layout.as_stored(other.changes), loaded)
         own = mine.changes.columns.arrays
         found = []
         for cause, place in _pairs(mine, kept, met):
@@ -176,10 +177,7 @@ class ColumnarJoin:
         """The columns of pairs."""
         mine, its = _taken(own, own_rows), _taken(others, other_rows)
         columns = [*mine, *its] if is_first else [*its, *mine]
-        return [
-            each if each.type == kind else each.cast(kind)
-            for each, kind in zip(columns, self._types, strict=True)
-        ]
+        return of_types(columns, self._types)
 
 
 def _crowded(one: ColumnarSide, other: ColumnarSide) -> set[int]:
@@ -249,11 +247,3 @@ def _taken(arrays: Sequence[pa.Array], rows: Integers) -> list[pa.Array]:
         return [*arrays]
     places = pa.array(rows)
     return [each.take(places) for each in arrays]
-
-
-def _joined(first: Sequence[pa.Array], second: Sequence[pa.Array]) -> list[pa.Array]:
-    """The rows of columns, and behind them those of others."""
-    return [
-        pa.concat_arrays([one if one.type == other.type else one.cast(other.type), other])
-        for one, other in zip(first, second, strict=True)
-    ]

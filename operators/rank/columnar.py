@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 import pyarrow as pa
 
+from operators.arrow_columns import joined, of_types
 from operators.batch import ChangeBatch
 from operators.keyed_columns import DoneOnColumns
 from operators.rank.shifts import in_order, shown_members, shown_ranks, together
@@ -125,9 +126,7 @@ class ColumnarTopN:
         if not full:
             return np.flatnonzero(~left[changes.key_of])
         last = self._codec.decode_columns(self._kept.rows([lines[at][-1] for at in full]))
-        codes = self._codes(
-            [_joined(each, last[at]) for each, at in zip(new, self._sorted, strict=True)]
-        )
+        codes = self._codes(joined(new, [last[at] for at in self._sorted]))
         bounds[full] = codes[len(changes.batch) :]
         return np.flatnonzero(codes[changes.row_of] < bounds[changes.key_of])
 
@@ -164,10 +163,7 @@ class ColumnarTopN:
         if self._spec.with_number:
             columns.append(pa.array(ordered.ranks))
         return ChangeBatch(
-            tuple(
-                each if each.type == kind else each.cast(kind)
-                for each, kind in zip(columns, self._output_types, strict=True)
-            ),
+            tuple(of_types(columns, self._output_types)),
             ordered.kinds.astype(np.int8),
             changes.batch.order[ordered.causes],
             np.zeros(ordered.causes.size, np.int32),
@@ -215,11 +211,9 @@ class _Pool:
         begins = np.cumsum(counts) - counts
         old_lines = list(chain.from_iterable(mine))
         rows = changes.row_of[sifted]
-        taken = zip(changes.columns.take(rows), kept.codec.arrow_types, strict=True)
-        columns = [each if each.type == kind else each.cast(kind) for each, kind in taken]
+        columns = of_types(changes.columns.take(rows), kept.codec.arrow_types)
         if old_lines:
-            old = kept.codec.decode_columns(kept.rows(old_lines))
-            columns = list(map(_joined, columns, old))
+            columns = joined(columns, kept.codec.decode_columns(kept.rows(old_lines)))
         return cls(
             columns=columns,
             keys=keys,
@@ -229,7 +223,3 @@ class _Pool:
             old_place=np.arange(old_key.size) - begins[old_key],
             old_lines=old_lines,
         )
-
-
-def _joined(new: pa.Array, old: pa.Array) -> pa.Array:
-    return pa.concat_arrays([new if new.type == old.type else new.cast(old.type), old])

@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from operators.arrow_columns import of_types
 from operators.batch import ChangeBatch
 from operators.changelog import RowKind
 from operators.keyed_columns import DoneOnColumns
@@ -77,10 +78,7 @@ class ColumnarFirstN:
         if self._with_number:
             columns.append(pa.array(ranks[by_row]))
         return ChangeBatch(
-            tuple(
-                each if each.type == kind else each.cast(kind)
-                for each, kind in zip(columns, self._output_types, strict=True)
-            ),
+            tuple(of_types(columns, self._output_types)),
             np.full(rows.size, int(RowKind.INSERT), np.int8),
             changes.batch.order[rows[by_row]],
             np.zeros(rows.size, np.int32),
