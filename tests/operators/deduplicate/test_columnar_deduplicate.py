@@ -145,7 +145,7 @@ def test_keys_with_retractions_go_the_other_way_beside_those_without() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keeps_last", "state", "text"), [(True, b"row", b'["a",1,"+X"]'), (False, b"seen", b"tru")]
+    ("keeps_last", "state", "text"), [(True, b"row", b'["a",1,"+X"]'), (False, b"seen", b"truly")]
 )
 def test_stored_text_that_is_none_is_told_by_the_other_path(
     state: bytes, text: bytes, *, keeps_last: bool
