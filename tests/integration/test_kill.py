@@ -12,7 +12,7 @@ from tests.integration.plans import materializer_plan
 from tests.integration.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 # Each test kills, waits for the recovery, and runs its input to the end.
@@ -62,12 +62,14 @@ def test_killed_connect_server(system: System) -> None:
         system.spark.start()
         system.spark.wait(90)
 
-    _run_with_kills(system, "server", kill, kills=1)
+    def see() -> None:
+        system.wait_for("the pipeline to run", lambda: status()["state"] == "RUNNING")
+        after = status()
+        assert (after["waits_for"], after["error"]) == (None, None)
+        assert after["run"] > before["run"]
+        assert after["query_id"] == before["query_id"]
 
-    after = status()
-    assert (after["state"], after["waits_for"], after["error"]) == ("RUNNING", None, None)
-    assert after["run"] > before["run"]
-    assert after["query_id"] == before["query_id"]
+    _run_with_kills(system, "server", kill, kills=1, see=see)
 
 
 def test_killed_redis(system: System) -> None:
@@ -79,8 +81,22 @@ def test_killed_redis(system: System) -> None:
     _run_with_kills(system, "redis", kill)
 
 
-def _run_with_kills(system: System, name: str, kill: Any, kills: int = KILLS) -> None:
-    """Run a pipeline over files in small epochs and kill something a few times on the way."""
+def _run_with_kills(
+    system: System,
+    name: str,
+    kill: Callable[[], None],
+    kills: int = KILLS,
+    see: Callable[[], None] = lambda: None,
+) -> None:
+    """Run a pipeline over files in small epochs and kill something a few times on the way.
+
+    Args:
+        system: Where.
+        name: Of the pipeline.
+        kill: Kills something, and brings it back where nobody else does.
+        kills: How often.
+        see: What is to be seen of the pipeline behind its input, before it is stopped.
+    """
     expected = _write_changes(system.files / name, seed=name)
     system.post(
         "/v1/pipelines",
@@ -107,6 +123,7 @@ def _run_with_kills(system: System, name: str, kill: Any, kills: int = KILLS) ->
     assert rows_in() == total
     table = {row["k"]: (row["id"], row["v"]) for row in system.table(name, "latest")}
     assert table == expected
+    see()
     system.post(f"/v1/pipelines/{name}/stop")
 
 
