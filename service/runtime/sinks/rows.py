@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from operators.changelog import RowKind
 from service.runtime.dataflow_errors import SinkRefused
+from state.codec import RowCodec
+from state.types import parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +38,22 @@ def last_of_each(keys: pa.Array) -> np.ndarray:
     # The later of two assignments to one place stays: numpy promises it for repeated indices.
     last[codes] = np.arange(codes.size)
     return np.sort(last)
+
+
+def net_of_keys(
+    spec: SinkSpec, columns: Sequence[pa.Array], kinds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where each key's last change stands: of rows that are gone, and of rows that are.
+
+    A -U whose +U follows says nothing; one that stands alone is a row that is gone: a filter took
+    its +U away. Flink's own upsert sinks (Kafka, JDBC) take it so, too.
+    """
+    key = spec.primary_key
+    codec = RowCodec([parse_type(spec.types[at]) for at in key], [spec.names[at] for at in key])
+    last = last_of_each(codec.encode_columns([columns[at] for at in key]))
+    # Kinds 1 and 3 retract.
+    is_gone = (kinds[last] & 1) == 1
+    return last[is_gone], last[~is_gone]
 
 
 def take(columns: Sequence[pa.Array], positions: np.ndarray) -> list[pa.Array]:

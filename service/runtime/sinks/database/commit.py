@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from service.runtime.dataflow_errors import SinkRefused
-from service.runtime.ledgers import ledger_of
 from service.runtime.sinks.database.columns import bound_values
 from service.runtime.sinks.database.fence import Owner, adopt, advance, claim, create_fence
 from service.runtime.sinks.database.options import address_of
 from service.runtime.sinks.database.session import open_engine, translated
-from service.runtime.sinks.database.sink import read_item
 from service.runtime.sinks.database.target import Target
+from service.runtime.sinks.items import removals_of, rows_of
 from state.values import CodecError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
 
     from service.runtime.sinks.database.options import Address
     from service.runtime.sinks.spec import SinkSpec, WriterSpec
 
-_ITEMS_PER_READ = 16
 _ENGINES_MAX = 64
 
 
@@ -167,22 +167,16 @@ def _write(
     remove, put = target.remove(), target.put()
     key = target.spec.primary_key
     for part in parts:
-        for item in _read(spec, part, 0, part["removals"]):
+        for item in removals_of(spec, part):
             rows = _rows(target, item, {at: f"key_{at}" for at in key})
             connection.execute(remove, rows)
     every = {at: f"column_{at}" for at in range(len(target.types))}
     for part in parts:
-        for item in _read(spec, part, part["removals"], part["items"]):
+        for item in rows_of(spec, part):
             connection.execute(put, _rows(target, item, every))
 
 
-def _read(spec: WriterSpec, part: Mapping[str, Any], start: int, end: int) -> Iterator[bytes]:
-    ledger = ledger_of(spec)
-    for at in range(start, end, _ITEMS_PER_READ):
-        yield from ledger.staged_items(part["name"], at, min(at + _ITEMS_PER_READ, end))
-
-
-def _rows(target: Target, item: bytes, names: Mapping[int, str]) -> list[dict[str, Any]]:
+def _rows(target: Target, item: pa.Table, names: Mapping[int, str]) -> list[dict[str, Any]]:
     """An item's rows as parameters of a statement.
 
     Args:
@@ -193,11 +187,10 @@ def _rows(target: Target, item: bytes, names: Mapping[int, str]) -> list[dict[st
     Raises:
         SinkRefused: A time lies outside of the years that drivers know.
     """
-    columns = read_item(item).columns
     try:
         values = [
             bound_values(target.types[at], column.combine_chunks(), target.dialect)
-            for at, column in zip(names, columns, strict=True)
+            for at, column in zip(names, item.columns, strict=True)
         ]
     except CodecError as error:
         raise SinkRefused(f"a row of table {target.full_name} has {error}") from None
