@@ -180,13 +180,13 @@ class FilesSettings(_Group):
 
 
 class DatabaseSettings(_Group):
-    """Databases that plans may name."""
+    """Servers elsewhere that plans may name."""
 
     hosts: tuple[str, ...] = Field(
         default=(),
-        description="Servers that jdbc sinks may write to: a JSON array of hosts, or host:port; "
-        '"*" is any. None by default, as they let clients make the service call others; files of '
-        "SQLite below the files root need none.",
+        description="Servers that jdbc sinks and sinks of Kafka may write to: a JSON array of "
+        'hosts, or host:port; "*" is any. None by default, as they let clients make the service '
+        "call others; files of SQLite below the files root need none.",
     )
 
 

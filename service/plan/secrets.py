@@ -15,11 +15,13 @@ _SENSITIVE = (
     "password", "secret", "fs.azure.account.key", "apikey", "api-key", "auth-params",
     "service-key", "token", "basic-auth", "jaas.config", "http-headers", "credential",
 )  # fmt: skip  # a list of names, several a line
+_KEYS = ("keystore.key",)
+"""Beyond Flink's: a private key as PEM text, in the clear if it has no password."""
 
 
 def is_secret(key: str) -> bool:
     """Whether an option of this name holds a secret."""
-    return any(each in key.lower() for each in _SENSITIVE)
+    return any(each in key.lower() for each in (*_SENSITIVE, *_KEYS))
 
 
 def masked(key: str, value: str) -> str:

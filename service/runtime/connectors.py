@@ -3,11 +3,12 @@
 The same functions serve `check_plan`, which has no Spark, and the building of a query, so both
 refuse alike. Connectors:
 
-    source   filesystem, ingress, datagen, kafka    sink   filesystem, jdbc, redis, print, blackhole
+    source   filesystem, ingress, datagen, kafka
+    sink     filesystem, jdbc, kafka, upsert-kafka, redis, print, blackhole
     neither  whatever else Flink has: refused, where it may be asked for with the reason
 
 Whether the server has the jar of Kafka's source shows when a query starts, and so does what a
-database has for a table.
+database or a Kafka cluster has for a table.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from service.runtime.sinks.database.options import (
     table_of,
 )
 from service.runtime.sinks.database.values import unsupported
+from service.runtime.sinks.kafka import options as kafka_sink
+from service.runtime.sinks.kafka.shape import RecordShape
 from service.runtime.sinks.spec import Mode, SinkSpec
 from service.runtime.sinks.tables import CONNECTORS as SINKS
 from service.runtime.sources.datagen import field_rules, rows_total
@@ -59,14 +62,10 @@ if TYPE_CHECKING:
 
 SOURCES = frozenset({"filesystem", "ingress", "datagen", "kafka"})
 _POSITIVE = re.compile(r"[1-9][0-9]{0,17}")
+_BY_KEY = ("redis", kafka_sink.UPSERT)
+"""Sinks that know nothing but the row of a key."""
 _MODES: dict[str, Mode] = {"append": "append", "upsert": "upsert", "retract": "retract"}
-_KAFKA_SINK = (
-    "Spark's Kafka writer is at least once, and the sinks here are exactly once",
-    "write to filesystem or redis, and publish from there",
-)
 _REASONS = {
-    ("kafka", "sink"): _KAFKA_SINK,
-    ("upsert-kafka", "sink"): _KAFKA_SINK,
     ("upsert-kafka", "source"): (
         "records' keys are not read, and its deletes are a key alone",
         "connector kafka with format changelog-json takes -D with its row",
@@ -153,7 +152,7 @@ def sink_spec(
         sink: The node's view.
         name: The table's name in this pipeline.
         files_root: Folder that files must lie in.
-        database_hosts: Servers of databases that may be written to.
+        database_hosts: Servers of databases, and of Kafka, that may be written to.
 
     Raises:
         DataflowError: The connector, format, path or an option cannot be, or the sink does not take
@@ -178,6 +177,8 @@ def sink_spec(
         if connector == "jdbc":
             _check_database(spec, files_root, database_hosts)
         _check_csv_types(spec.options, table.schema.persisted)
+        if connector in kafka_sink.CONNECTORS:
+            _check_topic(spec, database_hosts)
     _check_table(table, allow_testing=False)
     return spec
 
@@ -217,8 +218,8 @@ def _check_table(table: Table, *, allow_testing: bool) -> None:
                 path=f"{path}/options/{pointer_token(name)}",
             )
     columns = [each.name for each in table.schema.physical]
-    # Kafka's options are translated one by one, which refuses what is not known.
-    if table.options.get("connector") != "kafka":
+    # Kafka's options are looked at one by one, by whoever reads or writes.
+    if table.options.get("connector") not in kafka_sink.CONNECTORS:
         check_options(table.options, columns, f"{path}/options", allow_testing=allow_testing)
 
 
@@ -274,10 +275,24 @@ def _check_sink(spec: SinkSpec, files_root: str, changes: ChangelogMode) -> None
     if spec.mode == "append" and refused:
         raise UnsupportedChangelog(
             f"sink {spec.table} takes inserts only, and the plan sends {' '.join(refused)}",
-            hint="declare PRIMARY KEY .. NOT ENFORCED"
-            if spec.connector == "jdbc"
-            else "use format changelog-json, or a sink with changelog-mode upsert or retract",
+            hint=_TAKES_UPDATES.get(
+                spec.connector,
+                "use format changelog-json, or a sink with changelog-mode upsert or retract",
+            ),
         )
+
+
+_TAKES_UPDATES = {
+    "jdbc": "declare PRIMARY KEY .. NOT ENFORCED",
+    "kafka": "use format changelog-json, or connector upsert-kafka",
+}
+
+
+def _check_topic(spec: SinkSpec, hosts: Sequence[str]) -> None:
+    kafka_sink.check_options(spec.options)
+    kafka_sink.check_hosts(kafka_sink.place_of(spec.options), hosts)
+    RecordShape.of(spec)
+    kafka_sink.check_client()
 
 
 def _check_database(spec: SinkSpec, files_root: str, hosts: Sequence[str]) -> None:
@@ -298,19 +313,23 @@ def _sink_mode(spec: SinkSpec) -> Mode:
     Raises:
         InvalidTableOption: the option names no mode, or the format cannot show kinds.
     """
-    shows_kinds = spec.connector != "filesystem" or spec.options.get("format") == "changelog-json"
+    form = spec.options.get("format", "")
+    if spec.connector == "kafka":
+        form = kafka_sink.value_format(spec.options)
+    shows_kinds = spec.connector not in ("filesystem", "kafka") or form == "changelog-json"
     default = "retract" if shows_kinds else "append"
     if spec.connector == "jdbc":
         # As Flink's: without a key there is nothing to update or delete by.
         default = "upsert" if spec.primary_key else "append"
-    text = "upsert" if spec.connector == "redis" else spec.options.get("changelog-mode", default)
+    always = spec.connector in _BY_KEY
+    text = "upsert" if always else spec.options.get("changelog-mode", default)
     if text not in _MODES:
         raise InvalidTableOption(
             f'changelog-mode "{text}" of sink {spec.table} is not a mode', hint=", ".join(_MODES)
         )
     if text != "append" and not shows_kinds:
         raise InvalidTableOption(
-            f'format "{spec.options.get("format")}" has no place for kinds of change',
+            f'format "{form}" has no place for kinds of change',
             hint="use format changelog-json",
         )
     return _MODES[text]

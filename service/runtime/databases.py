@@ -31,7 +31,7 @@ def claim_databases(job: PipelineJob, *, marker: int) -> None:
         QueryFailed: A database does not answer.
         Fenced, StateLost: A table is another run's, or of another epoch.
     """
-    with _told():
+    with told():
         sinks = plan_sinks(job.plan, job.files_root, job.database_hosts)
         if any(each.connector == "jdbc" for each in sinks):
             from service.runtime.sinks.database.commit import claim_tables
@@ -67,7 +67,7 @@ def adopt_databases(
         StartFailed: A table cannot be written at all.
         QueryFailed: A database does not answer.
     """
-    with _told():
+    with told():
         sinks = plan_sinks(plan, files_root, hosts)
         if any(each.connector == "jdbc" for each in sinks):
             from service.runtime.sinks.database.commit import adopt_tables
@@ -78,8 +78,8 @@ def adopt_databases(
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Errors of databases as those of a start."""
+def told() -> Iterator[None]:
+    """Errors of sinks that lie elsewhere as those of a start."""
     try:
         yield
     except DataflowError as error:

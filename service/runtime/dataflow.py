@@ -99,7 +99,7 @@ class PipelineJob:
     pipeline_id: str = ""
     """Unlike the name never used again: by it databases know who writes."""
     database_hosts: tuple[str, ...] = ()
-    """Servers of databases that may be written to."""
+    """Servers of databases, and of Kafka, that may be written to."""
     connect_timeout_ms: int = 2_000
     """Longest wait of workers for a connection to Redis."""
     socket_timeout_ms: int = 30_000

@@ -11,8 +11,8 @@
     ├── MalformedChange           a line that is no change, where the pipeline is to fail on it
     ├── SourceUnavailable         a source's neighbour does not answer: the query starts again
     ├── SourceChanged             a file or stream no longer holds what an epoch was planned on
-    ├── SinkRefused               a change that the sink's contract, or its database, forbids
-    └── SinkUnavailable           a sink's database does not answer: the query starts again
+    ├── SinkRefused               a change that the sink's contract, database or broker forbids
+    └── SinkUnavailable           a sink's database or broker is away: the query starts again
 Spark carries an error of a worker to the service as text only, so the code is put in the text and
 `code_in` finds it there.
 """
@@ -110,7 +110,7 @@ class SinkRefused(TaskFailure):
 
 
 class SinkUnavailable(TaskFailure):
-    """The database of a sink does not answer, or not as it should; a new run will find out."""
+    """A sink's database or broker does not answer, or not as it should; a new run will find out."""
 
     code = "sink-unavailable"
 

@@ -28,10 +28,12 @@ from service.runtime.errors import StartFailed
 from service.runtime.keeper_ports import KeeperPorts, Run
 from service.runtime.launcher import package_version
 from service.runtime.savepoints import Savepoints
+from service.runtime.slot_keys import KAFKA_NAME, slot_key
 from service.runtime.status import RestartLimits
 from service.runtime.supervisor import SystemClock
+from service.runtime.topics import claim_of_topics
 from state.backends.names import slot_prefix
-from state.backends.transport import ClientSettings, RedisTransport
+from state.backends.transport import ClientSettings, RedisTransport, checked
 from state.epochs import EpochLedger
 from state.errors import StateUnavailable
 from state.registry import extension_ms, register_states
@@ -106,12 +108,13 @@ class DataflowStarter:
         """Start the record's query in a run; Spark's `StreamingQuery`.
 
         Raises:
-            StartFailed: the plan cannot run, or a table of a database does not take its rows.
-            QueryFailed: a database does not answer.
-            Fenced, StateLost: a table of a database is another run's, or of another epoch.
+            StartFailed: the plan cannot run, or a table or topic elsewhere does not take its rows.
+            QueryFailed: a database or broker does not answer.
+            Fenced, StateLost: such a table or topic is another run's, or of another epoch.
         """
         job = self.job(record, run)
         claim_databases(job, marker=run.epoch)
+        claim_of_topics(job, marker=run.epoch, begun=partial(self._begun, record.name))
         return _refused(partial(start_query, spark, job))
 
     def job(self, record: PipelineRecord, run: Run) -> PipelineJob:
@@ -153,6 +156,20 @@ class DataflowStarter:
         # A pipeline that never ran has none.
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.checkpoint(record))
+
+    def _begun(self, name: str) -> dict[str, int]:
+        """By group: the last epoch for which a pipeline may have begun a Kafka transaction."""
+        settings = self._settings.redis
+        client = ClientSettings(
+            settings.url,
+            connect_timeout_ms=settings.connect_timeout_ms,
+            socket_timeout_ms=settings.socket_timeout_ms,
+        )
+        with contextlib.closing(RedisTransport(client)) as transport:
+            asked = ("HGETALL", slot_key(name, KAFKA_NAME))
+            (found,) = checked(transport.exchange([asked], is_repeatable=True))
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return {group.decode(): int(epoch) for group, epoch in pairs}
 
     @staticmethod
     def _plan(record: PipelineRecord) -> CompiledPlan:

@@ -8,8 +8,8 @@ besides, to go on exactly where the savepoint stands:
   that ingress has taken in and no closed epoch has read;
 - what sinks keep there: tables of the `redis` connector, and the lines of `print`. They live and
   die with their pipeline, so a restored one without them would show tables that lack rows. Files of
-  sinks, and all that lies elsewhere, are no part of it, as in Flink; of a table in a database it is
-  asked, before a restore ends, whether it is what the savepoint's epoch left;
+  sinks, and all that lies elsewhere, are no part of it, as in Flink; of a table in a database, and
+  of a topic, it is asked before a restore ends whether it is what the savepoint's epoch left;
 - dead letters, and sums over all epochs. Progress of single epochs stays behind.
 
 Whether an element is past its life is asked as of the epoch's own time, not of the clock: of a
@@ -47,6 +47,7 @@ from service.runtime.slot_keys import (
     table_name,
 )
 from service.runtime.table_reader import SlotReader, key_names
+from service.runtime.topics import adopt_of_topics
 from state.backends.transport import ClientSettings, RedisTransport
 from state.errors import (
     IncarnationChanged,
@@ -179,6 +180,16 @@ class Savepoints:
                 hosts=self._settings.databases.hosts,
                 epoch=manifest.epoch,
                 origin=str(manifest.about.get("pipeline_id", "")),
+            )
+            adopt_of_topics(
+                plan,
+                pipeline=record.name,
+                pipeline_id=record.id,
+                files_root=str(self._settings.files.root.absolute()),
+                hosts=self._settings.databases.hosts,
+                epoch=manifest.epoch,
+                origin=str(manifest.about.get("pipeline_id", "")),
+                origins_name=manifest.pipeline,
             )
             restore_checkpoint(folder, files, checkpoint)
 

@@ -8,6 +8,7 @@ All carry the hash tag `{pipeline}`, so that closing an epoch is one function ca
     tailrace:{pipeline}:stage:<epoch>:...  list    a sink's writes that wait for the epoch's close
     tailrace:{pipeline}:table:<sink>       hash    a Redis table: canonical primary key -> row
     tailrace:{pipeline}:print:<sink>       stream  the newest lines of a print sink
+    tailrace:{pipeline}:kafka              hash    by a topic's group: the last epoch begun
     tailrace:{pipeline}:dead[:count]       stream  dead letters, bounded; and how many there were
     tailrace:{pipeline}:progress           stream  one entry an epoch, bounded
     tailrace:{pipeline}:closes             stream  how long each epoch's close took, bounded
@@ -62,5 +63,7 @@ PROGRESS_NAME = "progress"
 CLOSES_NAME = "closes"
 """The stream of `ms`, what closing an epoch took, with id `<epoch>-0`. Written once the epoch is
 closed, and lost where that fails: its progress record is part of what is measured."""
+KAFKA_NAME = "kafka"
+"""The hash of epochs for which a Kafka transaction may have been begun, by group."""
 TOTALS_NAME = "totals"
 """The hash of sums over all closed epochs: `rows_in`, `rows_out`, `dead`."""

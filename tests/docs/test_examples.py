@@ -95,7 +95,7 @@ def test_the_readme_has_every_connector_as_what_it_can_be() -> None:
     shown = {
         (name, role)
         for names, roles in rows
-        for name in re.findall(r"`([a-z]+)`", names)
+        for name in re.findall(r"`([a-z-]+)`", names)
         for role in roles.split(", ")
     }
     assert shown == (

@@ -12,6 +12,7 @@ from service.plan import load_plan
 from service.runtime.databases import claim_databases
 from service.runtime.dataflow import PipelineJob, start_query, stateful_nodes
 from service.runtime.records import RunOptions
+from service.runtime.topics import claim_of_topics
 from state.epochs import EpochLedger
 from tests.oracles.plans import STARVED
 
@@ -198,8 +199,10 @@ class Pipeline:
             version=installed_version(),
             allow_testing=True,
             pipeline_id=f"id-of-{self.name}",
+            database_hosts=("127.0.0.1",),
         )
         claim_databases(job, marker=self.ledger.marker().epoch)
+        claim_of_topics(job, marker=self.ledger.marker().epoch, begun=dict)
         self.query = start_query(self.spark, job)
         return self
 

@@ -24,6 +24,8 @@ from tests.integration.pipelines import (
     ref,
     write_lines,
 )
+from tests.service.runtime.sinks.kafka.broker import Broker
+from tests.service.runtime.sinks.kafka.stand import options_of, table_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,6 +159,46 @@ def test_a_table_of_a_database_is_exact_across_restarts(
     database.close()
     assert dict(found) == {k: row["v"] for k, row in expected_table(lines).items()}
     assert epoch >= len(records)
+
+
+@pytest.mark.parametrize(
+    "connector",
+    [
+        {"connector": "upsert-kafka", "key.format": "json", "value.format": "json"},
+        {
+            "connector": "kafka",
+            "format": "changelog-json",
+            "key.format": "json",
+            "key.fields": "k",
+        },
+    ],
+    ids=lambda each: each["connector"],
+)
+def test_a_topic_is_exact_across_restarts(
+    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path, connector: dict[str, str]
+) -> None:
+    lines = random_changes(60)
+    write_lines(tmp_path / "in/a.jsonl", lines)
+    broker = Broker({"latest": 3})
+    document = materialize_plan()
+    table = document["nodes"][-1]["dynamicTableSink"]["table"]["resolvedTable"]
+    table["options"] = options_of(broker.servers, "latest", **connector)
+
+    with Pipeline(spark, redis_client, tmp_path, document, rows_per_epoch_max=15) as pipeline:
+        pipeline.wait_for_rows(20)
+    with Pipeline(spark, redis_client, tmp_path, document, rows_per_epoch_max=15) as pipeline:
+        records = pipeline.wait_for_rows(60)
+
+    found = broker.read("latest")
+    epoch, _ = broker.group("tailrace:p:latest", "latest") or (0, None)
+    broker.close()
+    assert epoch >= len(records)
+    if connector["connector"] == "upsert-kafka":
+        assert table_of(found) == {(k,): row for k, row in expected_table(lines).items()}
+    else:
+        assert final_table([orjson.loads(value) for _, value in found], "k") == expected_table(
+            lines
+        )
 
 
 def test_ingress_reaches_a_redis_table_and_is_trimmed(

@@ -5,5 +5,7 @@ spec, message  what the writer is told, and what its tasks tell the commit
 writer         a task: rows sorted, checked against the sink's mode, staged
 commit         the close of an epoch, beside the driver
 tables         sinks by connector; filesystem has files, rows what they share
+items          what tasks stage for sinks that lie elsewhere
 database       tables of databases: connector jdbc
+kafka          topics: connectors kafka and upsert-kafka
 """

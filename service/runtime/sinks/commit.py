@@ -1,8 +1,9 @@
-"""Closing an epoch beside the driver: files, databases, then everything else in one call.
+"""Closing an epoch beside the driver: files, databases, topics, then everything else in one call.
 
 Files come first, so that an epoch that counts as closed always has its files. If this process dies
-in between, the epoch runs again and its files replace those of the first try. Tables of databases
-come first as well; they note the epoch beside its rows, so that it is not written twice.
+in between, the epoch runs again and its files replace those of the first try. Tables of databases,
+and Kafka's topics, come first as well; they note the epoch beside its rows, so that it is not
+written twice.
 
 How long all that took is noted last, beside the epoch's record, which is closed by then: a figure
 that may be lost, so Redis is told and nobody waits until its file is written.
@@ -21,6 +22,7 @@ from operators.wire import ENDED, WATERMARKS, NoteSum, WorkerError, merged_offse
 from service.runtime.errors import with_hint
 from service.runtime.ledgers import ledger_of, transport_of
 from service.runtime.sinks.filesystem import FileSink
+from service.runtime.sinks.kafka.options import CONNECTORS as KAFKA
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink
 from service.runtime.slot_keys import (
     CLOSES_NAME,
@@ -119,6 +121,11 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
             from service.runtime.sinks.database.commit import write_epoch
 
             write_epoch(spec, epoch, parts.staged)
+        if any(each.connector in KAFKA for each in spec.sinks):
+            # And Kafka's client where a topic is.
+            from service.runtime.sinks.kafka.commit import write_topics
+
+            write_topics(spec, epoch, parts.staged)
     # A source, or a partition of it, without news takes no part: its offset is the marker's.
     known = orjson.loads(marker.offsets)
     offsets = merged_offsets(known, parts.notes.offsets)

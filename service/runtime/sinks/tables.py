@@ -3,6 +3,7 @@
     filesystem   hidden files, renamed by the commit
     redis        a hash: canonical primary key -> the row as a JSON object
     jdbc         a table of a database, written in one transaction an epoch (`sinks.database`)
+    kafka        a topic, written in one transaction an epoch; so is upsert-kafka (`sinks.kafka`)
     print        a bounded stream of the newest changes, one JSON line each
     blackhole    counted only
 
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from service.runtime.ledgers import ledger_of
 from service.runtime.sinks.database.sink import DatabaseSink
 from service.runtime.sinks.filesystem import FileSink
+from service.runtime.sinks.kafka.options import CONNECTORS as KAFKA
+from service.runtime.sinks.kafka.sink import KafkaSink
 from service.runtime.sinks.rows import last_of_each, take
 from service.runtime.slot_keys import print_name, stage_name, table_name
 from state.backends.interface import HashDelete, HashPut, StreamAppend
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from state.backends.interface import Write
 
 STAGED_CONNECTORS = frozenset({"redis", "print"})
-CONNECTORS = STAGED_CONNECTORS | {"filesystem", "jdbc", "blackhole"}
+CONNECTORS = STAGED_CONNECTORS | KAFKA | {"filesystem", "jdbc", "blackhole"}
 
 
 class Blackhole:
@@ -117,7 +120,9 @@ class PrintSink(StagedSink):
         return [StreamAppend(print_name(self._spec.table).encode(), entries, most)]
 
 
-def open_sink(writer: WriterSpec, number: int) -> FileSink | StagedSink | DatabaseSink | Blackhole:
+def open_sink(
+    writer: WriterSpec, number: int
+) -> FileSink | StagedSink | DatabaseSink | KafkaSink | Blackhole:
     """The sink of this number."""
     spec = writer.sinks[number]
     match spec.connector:
@@ -125,6 +130,8 @@ def open_sink(writer: WriterSpec, number: int) -> FileSink | StagedSink | Databa
             return FileSink(spec, writer.files_root, writer.run, writer.pipeline_id)
         case "jdbc":
             return DatabaseSink(writer, spec)
+        case "kafka" | "upsert-kafka":
+            return KafkaSink(writer, spec)
         case "redis":
             return RedisTable(writer, spec)
         case "print":

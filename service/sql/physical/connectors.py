@@ -73,5 +73,5 @@ def sink_mode(table: CatalogTable, *, is_insert_only: bool = False) -> SinkMode:
         return "upsert"
     if connector in _RETRACT_CONNECTORS:
         return "retract"
-    is_changelog = table.options.get("format", "").startswith("changelog-json")
-    return "retract" if is_changelog else "append"
+    form = table.options.get("format", table.options.get("value.format", ""))
+    return "retract" if form.startswith("changelog-json") else "append"

@@ -20,7 +20,7 @@ from service.runtime.dataflow_errors import (
 )
 from service.runtime.expressions import UnsupportedExpression
 from service.runtime.records import RunOptions
-from service.settings import ExecutionSettings, FilesSettings, Settings
+from service.settings import DatabaseSettings, ExecutionSettings, FilesSettings, Settings
 from service.sql import compile_script
 from state.multiset.strategy import Strategy
 from tests.integration.pipelines import PlanBuilder, call, ref
@@ -29,13 +29,22 @@ from tests.service.plan.builders import recorded_plan
 if TYPE_CHECKING:
     from pathlib import Path
 
+SERVERS = "properties__bootstrap__servers"
+KAFKA = {"connector": "kafka", "topic": "t", SERVERS: "b:9092,C:9093"}
+UPSERT_KAFKA = {
+    **KAFKA,
+    "connector": "upsert-kafka",
+    "key__format": "json",
+    "value__format": "json",
+}
 COLUMNS = {"k": "STRING", "v": "INT"}
 SOURCE = {"connector": "filesystem", "format": "changelog-json", "path": "in"}
 SINK = {"connector": "filesystem", "format": "changelog-json", "path": "out"}
 
 
 def settings(root: Path) -> Settings:
-    return Settings(files=FilesSettings(root=root))
+    hosts = DatabaseSettings(hosts=("B", "c:9093"))
+    return Settings(files=FilesSettings(root=root), databases=hosts)
 
 
 def plan_of(source: dict[str, str], sink: dict[str, str], **properties: Any) -> dict[str, Any]:
@@ -54,6 +63,8 @@ def test_a_plan_that_runs_is_accepted(tmp_path: Path) -> None:
     check(tmp_path, plan_of({**SOURCE, "path": "in/*.jsonl"}, {"connector": "redis"}))
     check(tmp_path, plan_of({"connector": "ingress"}, {"connector": "print"}))
     check(tmp_path, plan_of({"connector": "datagen"}, {"connector": "blackhole"}))
+    check(tmp_path, plan_of(SOURCE, {**KAFKA, "format": "changelog-json"}))
+    check(tmp_path, plan_of(SOURCE, UPSERT_KAFKA))
     kafka = {
         "connector": "kafka",
         "topic": "orders",
@@ -101,8 +112,18 @@ def test_sources_that_cannot_be_are_refused_with_their_place(
 @pytest.mark.parametrize(
     ("sink", "properties", "error", "words"),
     [
-        ({"connector": "kafka"}, {}, UnsupportedConnector, "at least once"),
-        ({"connector": "upsert-kafka"}, {}, UnsupportedConnector, "at least once"),
+        ({**KAFKA, "format": "json"}, {}, UnsupportedChangelog, "inserts only"),
+        ({**KAFKA, "format": "avro"}, {}, UnsupportedConnector, 'format "avro"'),
+        ({**KAFKA, "format": "json", "changelog_mode": "upsert"}, {}, InvalidTableOption, "kinds"),
+        (
+            {**KAFKA, "connector": "upsert-kafka"},
+            {},
+            InvalidTableOption,
+            '"value.format" is missing',
+        ),
+        ({**UPSERT_KAFKA, SERVERS: "b, c:9092"}, {}, InvalidTableOption, "settings do not list"),
+        (UPSERT_KAFKA, {"key": []}, InvalidTableOption, "primary key"),
+        ({**UPSERT_KAFKA, "format": "json"}, {}, InvalidTableOption, 'option "format"'),
         ({"connector": "redis"}, {"key": []}, InvalidTableOption, "primary key"),
         ({**SINK, "path": "../out"}, {}, PathOutsideRoot, "outside"),
         ({**SINK, "changelog_mode": "all"}, {}, InvalidTableOption, "all"),

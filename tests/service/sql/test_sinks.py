@@ -82,6 +82,36 @@ def test_what_a_sink_cannot_take(sql: str, reason: str) -> None:
     assert caught.value.position is not None
 
 
+UPSERT_KAFKA = (
+    "WITH ('connector' = 'upsert-kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'b:9092', "
+    "'key.format' = 'json', 'value.format' = 'json')"
+)
+KAFKA = "WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'b:9092', "
+
+
+def test_an_upsert_kafka_table_needs_no_rows_before_and_a_materializer_for_other_keys() -> None:
+    """Source: Flink `UpsertKafkaDynamicSink`."""
+    columns = "(id INT NOT NULL, n BIGINT, PRIMARY KEY (id) NOT ENFORCED)"
+    table = f"CREATE TABLE up {columns} {UPSERT_KAFKA};"
+    same = sink(f"{table}INSERT INTO up SELECT id, COUNT(*) FROM c GROUP BY id")
+    assert set(same["inputChangelogMode"]) == {"INSERT", "UPDATE_AFTER", "DELETE"}
+    assert "requireUpsertMaterialize" not in same
+
+    of_v = "SELECT CAST(v AS INT), COUNT(*) FROM c GROUP BY id, v"
+    other = sink(f"{table}INSERT INTO up {of_v} ON CONFLICT DO DEDUPLICATE")
+    assert other["requireUpsertMaterialize"]
+
+
+@pytest.mark.parametrize("form", ["format", "value.format"])
+def test_a_kafka_table_takes_all_kinds_by_its_format_alone(form: str) -> None:
+    counts = "INSERT INTO k SELECT id, COUNT(*) FROM c GROUP BY id"
+    columns = "CREATE TABLE k (id INT, n BIGINT)"
+    every = sink(f"{columns} {KAFKA} '{form}' = 'changelog-json');{counts}")
+    assert len(every["inputChangelogMode"]) == 4
+    with pytest.raises(SqlError, match=r"changes|update"):
+        sink(f"{columns} {KAFKA} '{form}' = 'json');{counts}")
+
+
 JDBC = "WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:d', 'table-name' = 't')"
 
 

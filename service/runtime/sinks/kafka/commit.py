@@ -1,0 +1,261 @@
+"""Topics from a run's start to its epochs' closes.
+
+All records of an epoch for one topic are one transaction, with the epoch's number as the committed
+offset of a group (`fence`). It comes before the epoch's close, as files' renames do: a process that
+dies in between leaves an epoch that runs again, and finds at the group whether its topic has it.
+
+    claim_topics    a run starts: topics are found, earlier runs fenced
+    write_topics    an epoch is about to be closed
+    adopt_topics    a savepoint is restored
+
+Before a transaction its epoch is noted in Redis. Brokers forget groups that rest for long, as a
+stopped pipeline's does; the note then tells whether a transaction could have gone further than the
+marker, and if none could, the group is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from service.runtime.dataflow_errors import SinkRefused, SinkUnavailable
+from service.runtime.ledgers import transport_of
+from service.runtime.sinks.items import removals_of, rows_of
+from service.runtime.sinks.kafka.fence import Held, Owner, adopt, advance, claim, writer_id
+from service.runtime.sinks.kafka.options import CONNECTORS, place_of
+from service.runtime.slot_keys import KAFKA_NAME, slot_key
+from state.backends.transport import checked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from service.runtime.sinks.kafka.options import Place
+    from service.runtime.sinks.kafka.session import TopicSession
+    from service.runtime.sinks.spec import SinkSpec, WriterSpec
+
+_TAKEOVERS_MAX = 3
+_KEPT_MAX = 16
+"""Topics that a process keeps sessions of; each has some threads and connections."""
+
+
+def claim_topics(
+    owner: Owner, sinks: Sequence[SinkSpec], *, marker: int, begun: Mapping[str, int]
+) -> None:
+    """Let a run write its topics, once they are known to be there.
+
+    Args:
+        owner: The run that begins.
+        sinks: Of all connectors; those of Kafka are taken.
+        marker: The pipeline's last closed epoch.
+        begun: By group: the last epoch for which a transaction may have been begun.
+
+    Raises:
+        InvalidTableOption: A topic is written in two ways.
+        Fenced: A later run, or another pipeline, has a topic.
+        StateLost: A topic is of another epoch than the pipeline's state.
+        SinkRefused: A topic is not there.
+        SinkRefused, SinkUnavailable: As the brokers say.
+    """
+    for place in _topics(sinks):
+        group = writer_id(place.id_prefix, owner.pipeline, place.topic)
+
+        def act(session: TopicSession, place: Place = place, group: str = group) -> None:
+            known = begun.get(group)
+            claimed = claim(session.held(), owner, place.topic, marker=marker, begun=known)
+            with session.transaction({group: claimed}):
+                pass
+
+        _with_topic(place, group, act, looks_first=True)
+
+
+def write_topics(spec: WriterSpec, epoch: int, staged: Mapping[int, list[dict[str, Any]]]) -> None:
+    """Send the records of an epoch to their topics, unless these have them.
+
+    Args:
+        spec: The writer, of a run that has claimed its topics.
+        epoch: The one that is about to be closed.
+        staged: By sink: what each task's `stage` returned.
+
+    Raises:
+        Fenced, StateLost: As `fence.advance`.
+        StagedWritesGone: Records that were staged are no longer there.
+        SinkRefused, SinkUnavailable: As the brokers say.
+    """
+    owner = Owner(spec.pipeline_id, spec.pipeline, spec.run)
+    for place, numbers in _topics(spec.sinks).items():
+        group = writer_id(place.id_prefix, owner.pipeline, place.topic)
+        parts = [each for number in numbers for each in staged.get(number, [])]
+
+        def act(
+            session: TopicSession,
+            place: Place = place,
+            group: str = group,
+            parts: Sequence[dict[str, Any]] = parts,
+        ) -> None:
+            moved = advance(session.held(), owner, place.topic, epoch)
+            if moved is None:
+                return
+            _note_begun(spec, group, epoch)
+            with session.transaction({group: moved}):
+                _send(session, spec, parts)
+
+        _with_kept(place, group, f"{owner.pipeline_id} {owner.run}", act)
+
+
+def adopt_topics(
+    owner: Owner, sinks: Sequence[SinkSpec], *, epoch: int, origin: str, origins_name: str
+) -> None:
+    """Let a restored pipeline go on with its topics; see `fence.adopt`.
+
+    Args:
+        owner: The restored pipeline; its run is 0.
+        sinks: Of all connectors; those of Kafka are taken.
+        epoch: The savepoint's.
+        origin: The id of the pipeline whose savepoint it is.
+        origins_name: Its name.
+
+    Raises:
+        SavepointMismatch: A topic is of another epoch than the savepoint.
+        SinkRefused, SinkUnavailable: As the brokers say.
+    """
+    if not epoch:
+        return
+    for place in _topics(sinks):
+        mine = writer_id(place.id_prefix, owner.pipeline, place.topic)
+        theirs = writer_id(place.id_prefix, origins_name, place.topic)
+
+        def act(
+            session: TopicSession, place: Place = place, mine: str = mine, theirs: str = theirs
+        ) -> None:
+            held = session.held(mine)
+            if held is not None and held.pipeline_id == owner.pipeline_id:
+                # A restore that goes on.
+                return
+            retired = adopt(
+                session.held(),
+                place.topic,
+                origin=origin,
+                epoch=epoch,
+                is_unwritten=session.is_unwritten,
+            )
+            # Of one name there is one group, and the new place takes the other's.
+            adopted = Held(owner.pipeline_id, owner.run, epoch)
+            with session.transaction({theirs: retired, mine: adopted}):
+                pass
+
+        # With the other one's transactional id: from here on it writes nothing any more.
+        _with_topic(place, theirs, act, looks_first=True)
+
+
+def _topics(sinks: Sequence[SinkSpec]) -> dict[Place, list[int]]:
+    """The topics, each with the numbers of the sinks that write it."""
+    found: dict[Place, list[int]] = {}
+    for number, spec in enumerate(sinks):
+        if spec.connector in CONNECTORS:
+            found.setdefault(place_of(spec.options), []).append(number)
+    return found
+
+
+def _with_topic(
+    place: Place, group: str, act: Callable[[TopicSession], None], *, looks_first: bool = False
+) -> None:
+    """Do something as the only writer of a topic, in a session that ends with it."""
+    for _ in range(_TAKEOVERS_MAX):
+        with contextlib.closing(_session(place, group)) as session:
+            if looks_first:
+                session.partitions()
+            if _is_done(session, act, takes=True):
+                return
+    raise _never_ours(place)
+
+
+def _with_kept(place: Place, group: str, run: str, act: Callable[[TopicSession], None]) -> None:
+    """Do something as the only writer of a topic, in the session that the epoch before has left.
+
+    A session takes its transactional id once: that is slow, and what an epoch needs is that nobody
+    has taken it since. Whoever finds that somebody has looks again: one that is of an earlier run
+    will find that out, and one that is of a later run has left word of it.
+    """
+    for _ in range(_TAKEOVERS_MAX):
+        kept_run, session = _kept.pop((place, group), ("", None))
+        takes = session is None or kept_run != run
+        if session is None or takes:
+            if session is not None:
+                session.close()
+            session = _session(place, group)
+        is_done = False
+        try:
+            is_done = _is_done(session, act, takes=takes)
+        finally:
+            if not is_done:
+                session.close()
+        if is_done:
+            _keep((place, group), run, session)
+            return
+    raise _never_ours(place)
+
+
+def _never_ours(place: Place) -> SinkUnavailable:
+    return SinkUnavailable(
+        f"others keep taking topic {place.topic}, or an epoch takes longer than its transaction may"
+    )
+
+
+def _is_done(session: TopicSession, act: Callable[[TopicSession], None], *, takes: bool) -> bool:
+    """Do something in a session; False if another one has taken the transactional id."""
+    from service.runtime.sinks.kafka.session import TakenOver
+
+    try:
+        if takes:
+            session.take()
+        act(session)
+    except TakenOver:
+        return False
+    return True
+
+
+def _session(place: Place, group: str) -> TopicSession:
+    try:
+        from service.runtime.sinks.kafka.session import TopicSession
+    except ModuleNotFoundError as error:
+        # The service has it, else the plan would not have been taken; Spark's side may lack it.
+        raise SinkRefused(
+            f"a Kafka sink needs the Python module {error.name}, also beside Spark"
+        ) from None
+    return TopicSession(place, group)
+
+
+_kept: dict[tuple[Place, str], tuple[str, TopicSession]] = {}
+"""By topic and group: the session of the last epoch, and of which run it was; oldest first."""
+
+
+def _keep(key: tuple[Place, str], run: str, session: TopicSession) -> None:
+    _kept[key] = (run, session)
+    while len(_kept) > _KEPT_MAX:
+        _, oldest = _kept.pop(next(iter(_kept)))
+        oldest.close()
+
+
+def _note_begun(spec: WriterSpec, group: str, epoch: int) -> None:
+    """Say in Redis that a transaction may have been begun."""
+    command = ("HSET", slot_key(spec.pipeline, KAFKA_NAME), group, str(epoch))
+    checked(transport_of(spec).exchange([command], is_repeatable=True))
+
+
+def _send(session: TopicSession, spec: WriterSpec, parts: Sequence[Mapping[str, Any]]) -> None:
+    """Take away what is gone, then bring what is: a key that moved between tasks stays."""
+    for part in parts:
+        for item in removals_of(spec, part):
+            for key in item.column(0).to_pylist():
+                session.send(key, None, None)
+    count = 0
+    for part in parts:
+        for item in rows_of(spec, part):
+            keys, values = item.columns
+            partition = None
+            if keys.null_count:
+                # Without a key a task's records stay together, and in their order.
+                count = count or session.partitions()
+                partition = part["partition"] % count
+            for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True):
+                session.send(key, value, partition)
