@@ -32,6 +32,7 @@ from service.runtime.slot_keys import KAFKA_NAME, slot_key
 from service.runtime.status import RestartLimits
 from service.runtime.supervisor import SystemClock
 from service.runtime.topics import claim_of_topics
+from service.runtime.worker_view import workers_see
 from state.backends.names import slot_prefix
 from state.backends.transport import ClientSettings, RedisTransport, checked
 from state.epochs import EpochLedger
@@ -79,6 +80,8 @@ class DataflowStarter:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._seen_by_workers: tuple[str, bool] | None = None
+        """The session that was asked last, and whether its workers see the checkpoints."""
 
     def options(self, record: PipelineRecord, run: Run) -> RunOptions:
         """The record's options, complete by the settings, and what the run found."""
@@ -112,10 +115,21 @@ class DataflowStarter:
             QueryFailed: a database or broker does not answer.
             Fenced, StateLost: such a table or topic is another run's, or of another epoch.
         """
-        job = self.job(record, run)
+        job = replace(self.job(record, run), workers_see_checkpoint=self._workers_see(spark))
         claim_databases(job, marker=run.epoch)
         claim_of_topics(job, marker=run.epoch, begun=partial(self._begun, record.name))
         return _refused(partial(start_query, spark, job))
+
+    def _workers_see(self, spark: Any) -> bool:
+        session = str(spark.session_id)
+        if self._seen_by_workers is None or self._seen_by_workers[0] != session:
+            folder = self._settings.spark.checkpoint_folder.absolute()
+            sees = workers_see(spark, folder, tasks=self._parallelism())
+            self._seen_by_workers = (session, sees)
+        return self._seen_by_workers[1]
+
+    def _parallelism(self) -> int:
+        return self._settings.execution.parallelism or os.cpu_count() or 1
 
     def job(self, record: PipelineRecord, run: Run) -> PipelineJob:
         """Everything that a run of the record's query needs."""
@@ -130,7 +144,7 @@ class DataflowStarter:
             redis_url=self._settings.redis.url,
             checkpoint=str(self.checkpoint(record)),
             options=options,
-            parallelism=execution.parallelism or os.cpu_count() or 1,
+            parallelism=self._parallelism(),
             max_parallelism=options.max_parallelism,
             files_root=str(self._settings.files.root.absolute()),
             database_hosts=self._settings.databases.hosts,

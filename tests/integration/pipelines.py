@@ -157,6 +157,7 @@ class Pipeline:
         parallelism: int = 2,
         max_parallelism: int = 16,
         checkpoint: str = "checkpoint",
+        workers_see_checkpoint: bool = True,
         **options: Any,
     ) -> None:
         self.spark = spark
@@ -166,6 +167,7 @@ class Pipeline:
         self.parallelism = parallelism
         self.max_parallelism = max_parallelism
         self.checkpoint = str(folder / checkpoint)
+        self.workers_see_checkpoint = workers_see_checkpoint
         self.plan = load_plan(document)
         values = {
             "trigger_interval_ms": 0,
@@ -200,6 +202,7 @@ class Pipeline:
             allow_testing=True,
             pipeline_id=f"id-of-{self.name}",
             database_hosts=("127.0.0.1",),
+            workers_see_checkpoint=self.workers_see_checkpoint,
         )
         claim_databases(job, marker=self.ledger.marker().epoch)
         claim_of_topics(job, marker=self.ledger.marker().epoch, begun=dict)
