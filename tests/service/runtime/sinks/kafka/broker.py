@@ -27,6 +27,8 @@ NOT_THERE = 3
 TOO_LARGE = 10
 TOPIC_DENIED = 29
 UNSUPPORTED_VERSION = 35
+PRODUCE, END = 0, 26
+"""Kinds of requests that tests name."""
 STALE_PRODUCER = 47
 NO_TRANSACTION = 48
 TRANSACTION_DENIED = 53
@@ -67,6 +69,10 @@ class Transactional:
         self.records, self.offsets, self.is_open = [], {}, False
 
 
+def _nothing(_kind: int) -> None:
+    """Called where a test has nothing to do."""
+
+
 def _received(connection: socket.socket, size: int) -> bytes:
     """So many bytes; none if the connection has ended."""
     found = b""
@@ -88,7 +94,9 @@ class Broker:
         self.record_max = 1_000_000
         self.denied: set[str] = set()
         """Topics and transactional ids that may not be written."""
-        self.requests: list[int] = []
+        self.before: Callable[[int], None] = _nothing
+        """Called with the kind of each request before it is carried out, as is the next after."""
+        self.after: Callable[[int], None] = _nothing
         self._lock = threading.RLock()
         self._connections: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -167,8 +175,10 @@ class Broker:
             28: self._commit_offsets,
         }[kind]
         with self._lock:
-            self.requests.append(kind)
-            return struct.pack(">i", number) + answer(version, reader)
+            self.before(kind)
+            reply = struct.pack(">i", number) + answer(version, reader)
+            self.after(kind)
+            return reply
 
     def _versions(self, version: int) -> bytes:
         listed = [struct.pack(">hhh", kind, *span) for kind, span in _VERSIONS.items()]
