@@ -1,6 +1,6 @@
 """A process that writes a topic is killed while the broker has one of its requests.
 
-`test_topics` enumerates every call; here it is SIGKILL, and sockets and threads of the client end as
+`test_topics` enumerates every call; here it is SIGKILL: sockets and threads of the client end as
 they do in life.
 """
 

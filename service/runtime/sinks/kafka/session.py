@@ -179,6 +179,7 @@ class TopicSession:
                 for group, place in places.items():
                     self._send_place(group, place)
             except BaseException:
+                # Whatever it was: readers of what is committed wait behind an open transaction.
                 self._abort()
                 raise
             try:
