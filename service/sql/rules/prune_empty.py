@@ -11,6 +11,8 @@ Source: Flink `FlinkPruneEmptyRules`, Calcite `AggregateValuesRule` (2.3).
 
 from __future__ import annotations
 
+import operator
+
 from service.plan.rex import Call, InputRef, Literal, Rex
 from service.sql.algebra import (
     Aggregate,
@@ -85,14 +87,25 @@ def _constant(rex: Rex) -> bool | str | None:
 
 
 def _compared(rex: Call) -> bool | str | None:
-    """Two whole numbers, or two texts, that are compared for equality."""
+    """Two whole numbers that are compared."""
     sides = [each for each in rex.operands if isinstance(each, Literal)]
-    if rex.name not in ("=", "<>") or len(sides) != 2:
+    compare = _COMPARISONS.get(rex.name)
+    if compare is None or len(sides) != 2:
         return _UNDECIDED
     first, second = (each.value for each in sides)
     if not (type(first) is type(second) is int):
         return _UNDECIDED
-    return (first == second) == (rex.name == "=")
+    return bool(compare(first, second))
+
+
+_COMPARISONS = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def _of_nothing(relation: Aggregate) -> Relation:
