@@ -73,7 +73,7 @@ def is_batched(relation: Relation) -> bool:
             return is_batched(relation.input)
         case Union():
             return any(map(is_batched, relation.inputs))
-        case Join() if relation.kind in ("SEMI", "ANTI"):
+        case Join() if relation.is_subquery or relation.kind in ("SEMI", "ANTI"):
             return is_batched(relation.left)
         case _:
             return True
@@ -84,9 +84,9 @@ def split_phases(sink: Node, options: Options, *, batched: bool) -> Node:
 
     `batched` says whether any statement of the plan `is_batched`.
     """
-    if not options.mini_batch:
+    if not options.mini_batch or not batched:
         return sink
-    made = _with_batches(sink, options, gathers=batched, by_rowtime=False)
+    made = _with_batches(sink, options, gathers=True, by_rowtime=False)
     if not options.two_phase:
         return made
     made = _two_phases(made)

@@ -21,6 +21,7 @@ from service.sql.rules.prune_empty import prune_empty
 from service.sql.rules.push_aggregates import push_aggregates
 from service.sql.rules.push_filters import push_filters
 from service.sql.rules.push_join_expressions import push_join_expressions
+from service.sql.rules.push_projections import push_projections
 from service.sql.rules.recognize_rank import recognize_rank
 from service.sql.rules.reduce_averages import reduce_averages
 from service.sql.rules.reduce_deviations import reduce_deviations
@@ -62,6 +63,7 @@ BEFORE: tuple[Rule, ...] = (
 )
 NARROWING: tuple[Rule, ...] = (
     prune_columns,  # projections appear below joins and ranks
+    push_projections,  # after pruning, which says what of a union is read
     merge_projections,  # those that pruning put above others
     lift_projections,  # after pruning: it takes back what pruning put below sorts
     reduce_deviations,  # before averages: it takes them along

@@ -27,6 +27,7 @@ from service.sql.algebra import (
     with_inputs,
 )
 from service.sql.rex import conjunction, conjuncts, has_over
+from state.types import STRING_ROOTS, TypeRoot
 
 
 def prune_empty(relation: Relation) -> Relation:
@@ -87,15 +88,29 @@ def _constant(rex: Rex) -> bool | str | None:
 
 
 def _compared(rex: Call) -> bool | str | None:
-    """Two whole numbers that are compared."""
-    sides = [each for each in rex.operands if isinstance(each, Literal)]
+    """Two whole numbers that are compared, or two texts, for equality."""
     compare = _COMPARISONS.get(rex.name)
-    if compare is None or len(sides) != 2:
+    if compare is None:
         return _UNDECIDED
-    first, second = (each.value for each in sides)
-    if not (type(first) is type(second) is int):
-        return _UNDECIDED
-    return bool(compare(first, second))
+    first, second = (_plain(each) for each in rex.operands)
+    if isinstance(first, str) and isinstance(second, str) and rex.name in ("=", "<>"):
+        return (first == second) == (rex.name == "=")
+    if type(first) is type(second) is int:
+        return bool(compare(first, second))
+    return _UNDECIDED
+
+
+def _plain(rex: Rex) -> int | str | None:
+    """A constant that is a whole number or a text, also one that was made a longer text."""
+    if isinstance(rex, Literal):
+        if isinstance(rex.value, str):
+            return rex.value if rex.type.root in STRING_ROOTS else None
+        return rex.value if isinstance(rex.value, int) else None
+    if isinstance(rex, Call) and rex.name == "CAST" and rex.type is not None:
+        found = _plain(rex.operands[0])
+        fits = rex.type.root is TypeRoot.VARCHAR and isinstance(found, str)
+        return found if fits and len(str(found)) <= (rex.type.length or 0) else None
+    return None
 
 
 _COMPARISONS = {
