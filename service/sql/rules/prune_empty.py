@@ -49,12 +49,34 @@ def _filtered(relation: Filter) -> Relation:
     """Without conditions that are always true; without rows if one never is."""
     parts = conjuncts(relation.condition)
     kept = [part for part in parts if _constant(part) is not True]
-    if any(map(_is_never, kept)):
+    if any(map(_is_never, kept)) or _contradict(kept):
         return Values((), relation.row)
     if len(kept) == len(parts):
         return relation
     condition = conjunction(kept)
     return relation.input if condition is None else Filter(relation.input, condition)
+
+
+def _contradict(parts: list[Rex]) -> bool:
+    """Whether no whole number meets all that is asked of one column."""
+    asked: dict[int, list[tuple[str, int]]] = {}
+    for part in parts:
+        if not isinstance(part, Call) or part.name not in _COMPARISONS or part.name == "<>":
+            continue
+        first, second = part.operands
+        value = _plain(second)
+        if isinstance(first, InputRef) and type(value) is int:
+            asked.setdefault(first.index, []).append((part.name, value))
+    return any(map(_is_empty_range, asked.values()))
+
+
+def _is_empty_range(asked: list[tuple[str, int]]) -> bool:
+    lows = [(value, name == ">") for name, value in asked if name in ("=", ">", ">=")]
+    highs = [(value, name == "<") for name, value in asked if name in ("=", "<", "<=")]
+    if not lows or not highs:
+        return False
+    (low, is_above), (high, is_below) = max(lows), min(highs, key=lambda end: (end[0], not end[1]))
+    return low > high or (low == high and (is_above or is_below))
 
 
 def _is_never(part: Rex) -> bool:

@@ -199,8 +199,20 @@ def _transferred(parts: Sequence[Rex], own: Sequence[Rex], width: int) -> list[R
     for part in parts:
         used = inputs_of(part)
         if len(used) == 1 and (other := equal.get(next(iter(used)))) is not None:
-            made.append(remap(part, {next(iter(used)): other.index}))
+            made.append(_asked_of(part, other))
     return [part for part in made if part not in own]
+
+
+def _asked_of(rex: Rex, column: InputRef) -> Rex:
+    """A condition on one column, asked of another, which may be NULL where the first is not."""
+    if isinstance(rex, InputRef):
+        return column
+    if not isinstance(rex, Call):
+        return rex
+    operands = tuple(_asked_of(each, column) for each in rex.operands)
+    kind = type_of(rex)
+    is_null = kind.nullable or (column.type.nullable and not rex.name.startswith("IS "))
+    return replace(rex, operands=operands, type=kind.with_nullable(is_null))
 
 
 def constant_of(part: Rex) -> tuple[int, Literal] | None:

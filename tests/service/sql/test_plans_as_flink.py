@@ -54,7 +54,6 @@ DIFFERENT = {
     "subqueries in correlated or": "a correlated IN inside of an expression is refused by name",
     "subqueries exists or nonequi": "EXISTS by other than equality inside of OR is refused",
     "subqueries in or expression": "the name of a column that a join compares",
-    "conditions where contradiction": "two conditions on a column that contradict each other",
     "conditions where false left join": "LEFT JOIN ON FALSE is a join",
 }
 """Recorded plans that ours differ from, with the reason."""
