@@ -120,6 +120,8 @@ class Join:
     """What a STATE_TTL hint says of each side."""
     is_multi: bool = False
     """Whether a MULTI_JOIN hint names both sides."""
+    is_subquery: bool = False
+    """Whether the right side is a subquery that stands in an expression."""
 
     @cached_property
     def row(self) -> Row:

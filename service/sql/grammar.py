@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _QUERY = frozenset({"with_", "order", "limit", "offset"})
 _UNDERSTOOD: dict[type, frozenset[str]] = {
     exp.Select: _QUERY
-    | {"expressions", "from_", "joins", "where", "group", "having", "distinct", "hint", "windows"},
+    | {"expressions", "from_", "joins", "where", "group", "having", "distinct", "hint", "windows"}
+    | {"qualify"},
+    exp.Qualify: frozenset({"this"}),
     exp.Union: _QUERY | {"this", "expression", "distinct"},
     exp.Intersect: _QUERY | {"this", "expression", "distinct"},
     exp.Except: _QUERY | {"this", "expression", "distinct"},

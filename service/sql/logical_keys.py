@@ -9,6 +9,7 @@ from service.plan.rex import InputRef
 from service.sql.algebra import (
     Aggregate,
     Filter,
+    GroupWindows,
     Join,
     Project,
     Rank,
@@ -42,8 +43,17 @@ def unique_keys(relation: Relation) -> Keys:
             return _joined(relation)
         case Aggregate() if not relation.sets:
             return frozenset({frozenset(range(len(relation.grouping)))})
+        case GroupWindows():
+            return _windowed(relation)
         case _:
             return frozenset()
+
+
+def _windowed(relation: GroupWindows) -> Keys:
+    """A group, with anything that tells of its window."""
+    groups = range(len(relation.grouping))
+    told = range(len(relation.grouping) + len(relation.calls), len(relation.row))
+    return frozenset(frozenset((*groups, each)) for each in told)
 
 
 def _joined(join: Join) -> Keys:

@@ -46,6 +46,7 @@ HONOURED: Final = frozenset(
         "table.optimizer.incremental-agg-enabled",
         "table.optimizer.multi-join.enabled",
         "table.optimizer.non-deterministic-update.strategy",
+        "table.optimizer.reuse-sink-enabled",
         "table.optimizer.reuse-sub-plan-enabled",
         "table.plan.compile.catalog-objects",
         "table.plan.force-recompile",

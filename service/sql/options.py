@@ -184,3 +184,9 @@ class Options:
     def reuses_plans(self) -> bool:
         """Whether equal parts of a plan are computed once."""
         return self.flag("table.optimizer.reuse-sub-plan-enabled", default=True)
+
+    @property
+    def reuses_sinks(self) -> bool:
+        """Whether statements that write one table in the same way have one sink."""
+        asked = self.flag("table.optimizer.reuse-sink-enabled", default=True)
+        return asked and self.reuses_plans

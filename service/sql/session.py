@@ -16,8 +16,8 @@ from service.sql.physical.changelog import infer_changes
 from service.sql.physical.convert import convert
 from service.sql.physical.lookup_materialize import settle_lookups
 from service.sql.physical.nodes import Node, SinkSpec
-from service.sql.physical.phases import split_phases
-from service.sql.physical.sinks import bind_sink, check_times, settle_conflicts
+from service.sql.physical.phases import is_batched, split_phases
+from service.sql.physical.sinks import bind_sink, check_times, settle_conflicts, united
 from service.sql.physical.windows import with_retractions
 from service.sql.rules import rewrite
 from service.sql.script import parse_script
@@ -42,6 +42,8 @@ from service.sql.to_plan import PlannedNodes, to_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from service.sql.errors import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +120,18 @@ class Session:
             SqlError: There is none.
         """
         options = Options(dict(self.catalogue.options))
-        sinks = []
+        bound = []
         for insert in inserts:
             with placed(insert.position):
-                sinks.append(self._planned(insert, options))
+                bound.append(self.bound(insert))
+        batched = any(is_batched(sink.input) for sink in bound)
+        sinks = []
+        for insert, sink in zip(inserts, bound, strict=True):
+            with placed(insert.position):
+                node = _planned(sink, insert.position, options)
+                sinks.append(split_phases(node, options, batched=batched))
         with placed(inserts[0].position):
-            return to_plan(sinks, options)
+            return to_plan(united(sinks, options), options)
 
     def bound(self, insert: Insert | Query) -> Sink:
         """What an INSERT means, before any rule.
@@ -143,17 +151,6 @@ class Session:
             raise ValidationError(f"{'.'.join(insert.names)} is a view", insert.position)
         query = QueryBinder(self.catalogue, insert.query).bind()
         return bind_sink(query, table, insert.columns, insert.conflict, insert.position)
-
-    def _planned(self, insert: Insert | Query, options: Options) -> Node:
-        sink = self.bound(insert)
-        below = convert(rewrite(sink.input, options), options)
-        spec = SinkSpec(sink.table, sink.conflict, sink.target_columns)
-        node = Node(spec, (below,), below.row)
-        check_times(node)
-        node = infer_changes(node, options)
-        node = with_retractions(settle_lookups(node, options))
-        node = settle_conflicts(node, options, insert.position)
-        return split_phases(node, options)
 
     def _create_view(self, statement: CreateView) -> None:
         names = self.catalogue.qualify(statement.names)
@@ -179,6 +176,17 @@ class Session:
                 statement.position,
                 hint=nearest(names[-1], [key[-1] for key, each in known if isinstance(each, kind)]),
             )
+
+
+def _planned(sink: Sink, position: Position, options: Options) -> Node:
+    """The nodes of an INSERT, before mini-batches."""
+    below = convert(rewrite(sink.input, options), options)
+    spec = SinkSpec(sink.table, sink.conflict, sink.target_columns)
+    node = Node(spec, (below,), below.row)
+    check_times(node)
+    node = infer_changes(node, options)
+    node = with_retractions(settle_lookups(node, options))
+    return settle_conflicts(node, options, position)
 
 
 def compile_script(text: str) -> list[PlannedStatement]:

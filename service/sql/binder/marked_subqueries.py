@@ -119,7 +119,7 @@ class MarkedSubqueries:
     ) -> tuple[Relation, Rex]:
         if not correlates(right):
             marked: Relation = Aggregate(Project(right, (_TRUE,), ("i",)), (0,), ())
-            joined = Join(left, marked, "LEFT", None)
+            joined = Join(left, marked, "LEFT", None, is_subquery=True)
         else:
             found = None
             if isinstance(right, Project) and not any(map(has_outer, right.expressions)):
@@ -160,7 +160,7 @@ class MarkedSubqueries:
             known = (0,) if right.row.types[0].nullable else ()
             calls.append(AggregateCall("COUNT", known, _COUNT, "ck"))
         counts: Relation = Aggregate(right, (), tuple(calls))
-        counted = Join(left, counts, "INNER", None)
+        counted = Join(left, counts, "INNER", None, is_subquery=True)
         places: list[Rex] = [ref(len(left.row) + at, _COUNT) for at in range(len(calls))]
         joined = _joined(counted, _marked(right, "i"), values)
         return joined, _IN[how](places, _last(joined), values)
@@ -197,7 +197,7 @@ def _joined(left: Relation, marked: Relation, values: list[Rex]) -> Join:
     for at, value in enumerate(values):
         made = types.BOOLEAN.with_nullable(type_of(value).nullable or kinds[at].nullable)
         parts.append(call("=", [value, ref(width + at, kinds[at])], made))
-    return Join(left, marked, "LEFT", conjunction(parts))
+    return Join(left, marked, "LEFT", conjunction(parts), is_subquery=True)
 
 
 def _last(relation: Relation) -> Rex:

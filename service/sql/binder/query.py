@@ -6,21 +6,23 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from service.plan.rex import InputRef, Literal
+from service.plan.rex import InputRef
 from service.sql import types
-from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, Sort, Union, Values
+from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, Sort, Union
 from service.sql.binder.grouping import Grouping, has_aggregates
 from service.sql.binder.hints import read_hints
 from service.sql.binder.merging import Bound
 from service.sql.binder.over import OverBinder
+from service.sql.binder.qualify import qualified
 from service.sql.binder.scalar_subqueries import ScalarSubqueries, conditions, subqueries
 from service.sql.binder.subqueries import SubqueryBinder, is_subquery
 from service.sql.binder.tables import TableBinder, table_relation
+from service.sql.binder.values import bind_values, one_row
 from service.sql.catalogue import COLUMNS_MAX, CatalogTable
 from service.sql.dialect import parse_query, position_of
 from service.sql.errors import SqlTooLarge, UnsupportedSql, ValidationError
 from service.sql.expressions import ExpressionBinder
-from service.sql.rex import Expression, call, cast, conjunction, literal, ref
+from service.sql.rex import Expression, call, cast, conjunction, ref
 from service.sql.scope import Scope, Source
 from service.sql.terms import JoinKind, Ordering, Row, unique_names
 
@@ -100,7 +102,7 @@ class QueryBinder:
         if isinstance(node, exp.Select):
             return self._select(node)
         if isinstance(node, exp.Values):
-            return self._values(node)
+            return bind_values(node, self._fragment)
         if isinstance(node, exp.Table) and not node.args.get("joins"):
             return self.named((node.name,), self._at(node))
         if isinstance(node, _SET_OPERATIONS):
@@ -117,6 +119,9 @@ class QueryBinder:
         ttl = hints.ttl.get(bound.alias) if bound.alias is not None else None
         relation, binder = self._grouped(relation, node, scope, ttl)
         expressions, names = self._select_list(node, scope, binder)
+        if node.args.get("qualify") is not None:
+            relation = qualified(relation, node, expressions, names, binder)
+            expressions = [ref(at, relation.row.types[at]) for at in range(len(names))]
         projected = Project(relation, tuple(expressions), unique_names((), names))
         made: Relation = projected
         if node.args.get("distinct"):
@@ -125,9 +130,7 @@ class QueryBinder:
 
     def _from(self, node: exp.Select) -> Bound:
         if node.args.get("from_") is None:
-            zero = literal(0, types.INT.with_nullable(False))
-            row = Row(("ZERO",), (types.INT.with_nullable(False),))
-            return Bound(Values(((zero,),), row), (Source("", Row((), ()), 0),))
+            return Bound(one_row(), (Source("", Row((), ()), 0),))
         hints = read_hints(node, self._fragment)
         return TableBinder(self, self._fragment, hints).bind(node)
 
@@ -299,12 +302,19 @@ class QueryBinder:
         limit, offset = node.args.get("limit"), node.args.get("offset")
         fetch = None
         if limit is not None:
-            value = limit.args.get("count") or limit.args.get("expression")
-            fetch = self._count(value, "LIMIT")
+            fetch = self._fetched(limit)
         skipped = self._count(offset.expression, "OFFSET") if offset is not None else 0
         if not keys and fetch is None and not skipped:
             return relation
         return Sort(relation, keys, skipped, fetch)
+
+    def _fetched(self, limit: exp.Expression) -> int | None:
+        """How many rows LIMIT or FETCH lets through; None: all of them."""
+        value = limit.args.get("count") or limit.args.get("expression")
+        if value is None:
+            raise UnsupportedSql("FETCH needs a number of rows", self._at(limit))
+        is_all = isinstance(value, exp.Column) and value.sql().upper() == "ALL"
+        return None if is_all else self._count(value, "LIMIT")
 
     def _count(self, node: exp.Expression, what: str) -> int:
         if not isinstance(node, exp.Literal) or not node.name.isdigit():
@@ -332,10 +342,11 @@ class QueryBinder:
             raise UnsupportedSql(f"{node.key.upper()} ALL is not supported", self._at(node))
         width = len(left.row)
         made = types.BOOLEAN.with_nullable(False)
-        parts = [
-            call("IS NOT DISTINCT FROM", [ref(index, own), ref(width + index, other)], made)
-            for index, (own, other) in enumerate(zip(left.row.types, right.row.types, strict=True))
-        ]
+        parts = []
+        for index, pair in enumerate(zip(left.row.types, right.row.types, strict=True)):
+            # What is never NULL is compared plainly.
+            how = "IS NOT DISTINCT FROM" if types.any_nullable(pair) else "="
+            parts.append(call(how, [ref(index, pair[0]), ref(width + index, pair[1])], made))
         kind: JoinKind = "SEMI" if isinstance(node, exp.Intersect) else "ANTI"
         joined = Join(left, right, kind, conjunction(parts))
         return Aggregate(joined, tuple(range(width)), ())
@@ -350,27 +361,8 @@ class QueryBinder:
             wanted.append(types.regular(common) if len(set(column)) > 1 else common)
         return tuple(_cast_row(side, tuple(wanted)) for side in sides)
 
-    def _values(self, node: exp.Values) -> Relation:
-        binder = ExpressionBinder(Scope(()), self._fragment)
-        rows: list[tuple[Literal, ...]] = []
-        for entry in node.expressions:
-            members = entry.expressions if isinstance(entry, exp.Tuple) else [entry]
-            bound = [binder.rex(member) for member in members]
-            if not all(isinstance(each, Literal) for each in bound):
-                raise UnsupportedSql("VALUES may hold constants only", self._at(entry))
-            rows.append(tuple(each for each in bound if isinstance(each, Literal)))
-        if len({len(row) for row in rows}) != 1:
-            raise ValidationError("the rows of VALUES differ in length", self._at(node))
-        made = [
-            types.common_type([each.type for each in column]) for column in zip(*rows, strict=True)
-        ]
-        if any(each is None for each in made):
-            raise ValidationError("a column of VALUES has no common type", self._at(node))
-        names = tuple(f"EXPR${index}" for index in range(len(rows[0])))
-        return Values(tuple(rows), Row(names, tuple(each for each in made if each is not None)))
-
     def _refuse(self, node: exp.Select) -> None:
-        for clause in ("qualify", "cluster", "distribute", "sort", "connect", "match", "into"):
+        for clause in ("cluster", "distribute", "sort", "connect", "match", "into"):
             if node.args.get(clause):
                 raise UnsupportedSql(f"{clause.upper()} is not supported", self._at(node))
 

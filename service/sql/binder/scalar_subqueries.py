@@ -124,7 +124,7 @@ class ScalarSubqueries:
             _equal(outer, ref(width + at, types_of_keys[at]))
             for at, outer in enumerate(value.outer)
         ]
-        joined = Join(left, value.relation, "LEFT", conjunction(parts))
+        joined = Join(left, value.relation, "LEFT", conjunction(parts), is_subquery=True)
         at = width + value.column
         column: Rex = ref(at, joined.row.types[at])
         self._values[id(node)] = _or_zero(column) if value.counts else column

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from service.plan.rex import Call, InputRef
+from service.plan.rex import InputRef
 from service.sql.algebra import (
     Aggregate,
     Expand,
@@ -32,7 +32,7 @@ from service.sql.algebra import (
 )
 from service.sql.errors import PlanningError, ValidationError
 from service.sql.intervals import window_bounds
-from service.sql.join_keys import equal_columns
+from service.sql.join_keys import equal_columns, meets_null
 from service.sql.physical.attached import attached_aggregate, window_join, window_rank
 from service.sql.physical.calc import calc
 from service.sql.physical.connectors import is_upsert_source, source_mode
@@ -263,7 +263,9 @@ class _Converter:
     def _sort(self, relation: Sort) -> Node:
         if relation.fetch == 0:
             return Node(ValuesSpec(()), (), relation.row)
-        below = exchange(self.node(relation.input), ())
+        below = self.node(relation.input)
+        is_single = isinstance(below.spec, RankSpec) and below.spec.kind != "rank"
+        below = below if is_single else exchange(below, ())
         if relation.fetch is not None:
             bounds = RankRange(relation.offset + 1, relation.offset + relation.fetch)
             kind: RankKind = "sort-limit" if relation.order else "limit"
@@ -289,11 +291,10 @@ def exchange(below: Node, keys: tuple[int, ...]) -> Node:
 def join_keys(kind: JoinKind, parts: list[Rex], width: int) -> JoinKeys:
     """What a join compares, of its condition's parts."""
     pairs, rest = equal_columns(parts, width)
-    null_safe = any(isinstance(p, Call) and p.name == "IS NOT DISTINCT FROM" for p in parts)
+    plain, _ = equal_columns([part for part in parts if not meets_null(part)], width)
     left = tuple(pair[0] for pair in pairs)
     right = tuple(pair[1] for pair in pairs)
-    filters = tuple(not null_safe for _ in pairs)
-    return JoinKeys(kind, left, right, filters, conjunction(rest))
+    return JoinKeys(kind, left, right, tuple(pair in plain for pair in pairs), conjunction(rest))
 
 
 def _numbered(

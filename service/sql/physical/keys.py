@@ -32,6 +32,7 @@ from service.sql.physical.nodes import (
     ScanSpec,
     TemporalJoinSpec,
     TemporalSortSpec,
+    ValuesSpec,
     WatermarkSpec,
     WindowRankSpec,
 )
@@ -79,6 +80,20 @@ def upsert_keys(node: Node) -> Keys:
             return _multi_joined(node, spec)
         case _:
             return NONE
+
+
+def are_known(node: Node) -> bool:
+    """Whether anything is known of a node's upsert keys, be it that there are none.
+
+    Nothing is known of a table without a primary key, nor of what only passes its rows on.
+    """
+    spec = node.spec
+    if isinstance(spec, ScanSpec):
+        return bool(spec.table.primary_key)
+    if isinstance(spec, ValuesSpec):
+        return False
+    passes = isinstance(spec, (*_PASSING, ExchangeSpec, RankSpec))
+    return are_known(node.input) if passes else True
 
 
 def unfiltered_keys(node: Node) -> Keys:

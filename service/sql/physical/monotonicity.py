@@ -15,15 +15,27 @@ from service.sql.physical.nodes import (
     CalcSpec,
     DropUpdateBeforeSpec,
     ExchangeSpec,
+    ExpandSpec,
+    IntervalJoinSpec,
+    JoinKeys,
+    JoinSpec,
+    LookupJoinSpec,
     MiniBatchSpec,
     Node,
+    NormalizeSpec,
+    OverSpec,
+    RankSpec,
+    ScanSpec,
+    UnionSpec,
     WatermarkSpec,
 )
+from service.sql.physical.ranks import keeps_one
+from service.sql.physical.value_intervals import column_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from service.sql.terms import Ordering
+    from service.sql.terms import AggregateCall, Ordering
 
 Monotonicity = Literal["CONSTANT", "INCREASING", "DECREASING", "NONE"]
 _FUNCTIONS: dict[str, Monotonicity] = {
@@ -63,18 +75,32 @@ def retractions(node: Node, spec: AggregateSpec) -> tuple[bool, ...]:
 
 def _aggregated(node: Node, spec: AggregateSpec) -> list[Monotonicity] | None:
     constants: list[Monotonicity] = ["CONSTANT" for _ in spec.grouping]
-    if node.input.changes.is_insert_only:
-        return constants + [_FUNCTIONS.get(call.function, "NONE") for call in spec.calls]
     below = _columns(node.input)
+    if node.input.changes.is_insert_only:
+        below = ["CONSTANT"] * len(node.input.row)
     if below is None or any(below[column] != "CONSTANT" for column in spec.grouping):
         return None
     made = constants
+    is_fixed = all(each == "CONSTANT" for each in below)
     for call in spec.calls:
         given = below[call.arguments[0]] if call.arguments else "NONE"
-        wanted = _FUNCTIONS.get(call.function, "NONE")
+        wanted = _direction(node, call)
+        if is_fixed:
+            made.append(wanted)
+            continue
         is_extreme = call.function in ("MIN", "MAX")
         made.append(wanted if is_extreme and given in (wanted, "CONSTANT") else "NONE")
     return made
+
+
+def _direction(node: Node, call: AggregateCall) -> Monotonicity:
+    """Where a function's result goes as rows are added."""
+    if call.function != "SUM":
+        return _FUNCTIONS.get(call.function, "NONE")
+    low, high = column_interval(node.input, call.arguments[0], call.filter)
+    if low is not None and low >= 0:
+        return "INCREASING"
+    return "DECREASING" if high is not None and high <= 0 else "NONE"
 
 
 def _columns(node: Node) -> list[Monotonicity] | None:
@@ -91,5 +117,55 @@ def _columns(node: Node) -> list[Monotonicity] | None:
             ]
         case AggregateSpec():
             return _aggregated(node, spec)
+        case ScanSpec():
+            return ["CONSTANT"] * len(node.row) if node.changes.is_insert_only else None
+        case NormalizeSpec():
+            keys = spec.keys
+            return ["CONSTANT" if at in keys else "NONE" for at in range(len(node.row))]
+        case JoinSpec():
+            return _joined(node, spec.keys)
+        case IntervalJoinSpec() | OverSpec():
+            return ["CONSTANT"] * len(node.row)
+        case ExpandSpec() | LookupJoinSpec():
+            given = _columns(node.input)
+            is_fixed = given is not None and all(each == "CONSTANT" for each in given)
+            return None if given is None else ["CONSTANT" if is_fixed else "NONE"] * len(node.row)
+        case RankSpec() if spec.kind == "rank" and not keeps_one(spec):
+            return _ranked(node, spec)
+        case UnionSpec():
+            first, *others = map(_columns, node.inputs)
+            return first if all(each == first for each in others) else None
         case _:
             return None
+
+
+def _ranked(node: Node, spec: RankSpec) -> list[Monotonicity] | None:
+    """Of the first rows the column that orders them first grows, or shrinks."""
+    given = _columns(node.input)
+    if given is None or any(given[each] != "CONSTANT" for each in spec.partition):
+        return None
+    made: list[Monotonicity] = ["NONE"] * len(node.row)
+    for each in spec.partition:
+        made[each] = "CONSTANT"
+    if spec.has_number:
+        made[-1] = "CONSTANT"
+    if spec.order:
+        key = spec.order[0]
+        towards: Monotonicity = "DECREASING" if key.is_ascending else "INCREASING"
+        made[key.column] = towards if given[key.column] in (towards, "CONSTANT") else "NONE"
+    return made
+
+
+def _joined(node: Node, on: JoinKeys) -> list[Monotonicity] | None:
+    """The columns of both sides, where neither takes rows back and the keys stay as they are.
+
+    That an outer join takes padded rows back does not count, which is Flink's.
+    """
+    left, right = map(_columns, node.inputs)
+    if on.kind == "ANTI" or left is None or right is None:
+        return None
+    keys = [*(left[each] for each in on.left), *(right[each] for each in on.right)]
+    has_updates = any(each != "CONSTANT" for each in (*left, *right))
+    if any(each != "CONSTANT" for each in keys) or (has_updates and on.rest is not None):
+        return None
+    return left if on.kind == "SEMI" else left + right

@@ -187,7 +187,7 @@ def _sink(node: Node, spec: nodes.SinkSpec, options: Options) -> tuple[str, dict
         if strategy != "LEGACY":
             made["upsertMaterializeStrategy"] = strategy
         made["state"] = options.states(["sinkMaterializeState"], [None])
-    key = smallest(upsert_keys(node.input))
+    key = spec.first_key or smallest(upsert_keys(node.input))
     if key:
         made["inputUpsertKey"] = list(key)
     if spec.conflict is not None:

@@ -367,6 +367,8 @@ class SinkSpec:
     conflict: str | None
     target_columns: tuple[int, ...] | None
     materializes: bool = False
+    first_key: tuple[int, ...] | None = None
+    """Of several statements with one sink: the upsert key of the first, which Flink tells."""
 
 
 Spec: TypeAlias = (

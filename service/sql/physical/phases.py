@@ -1,17 +1,27 @@
 """Mini-batches and aggregation in two phases.
 
-With mini-batches a node above each source marks their ends, if a node that gathers is above. An
-aggregate is then computed before the exchange too; a split distinct aggregate, which would take
-four steps, takes three.
+With mini-batches a node above each source marks their ends, if a statement, as it is written, does
+more than to choose rows and columns. An aggregate is then computed before the exchange too; a split
+distinct aggregate, which would take four steps, takes three.
 
-Source: Flink `MiniBatchIntervalInferRule`, `TwoStageOptimizedAggregateRule`,
-`IncrementalAggregateRule`.
+Source: Flink `FlinkRexUtil.shouldSkipMiniBatch`, `MiniBatchIntervalInferRule`,
+`TwoStageOptimizedAggregateRule`, `IncrementalAggregateRule`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from service.sql.algebra import (
+    Filter,
+    Join,
+    Project,
+    Relation,
+    Scan,
+    Union,
+    Values,
+)
+from service.sql.deadline import check_time
 from service.sql.physical.accumulators import (
     buffer_columns,
     check_phases,
@@ -25,32 +35,58 @@ from service.sql.physical.nodes import (
     Changes,
     ExchangeSpec,
     GlobalAggregateSpec,
+    GroupWindowsSpec,
     IncrementalAggregateSpec,
-    JoinSpec,
+    IntervalJoinSpec,
     LocalAggregateSpec,
     MiniBatchSpec,
-    MultiJoinSpec,
     Node,
+    OverSpec,
     RankSpec,
     ScanSpec,
+    TemporalJoinSpec,
     WatermarkSpec,
     WindowAggregateSpec,
     rebuilt,
 )
 from service.sql.physical.ranks import is_first_by_time, is_rowtime
+from service.sql.rex import OverCall
 
 if TYPE_CHECKING:
     from service.sql.options import Options
     from service.sql.physical.nodes import BatchMode
 
-_GATHERING = (AggregateSpec, RankSpec, JoinSpec, MultiJoinSpec, WindowAggregateSpec)
+
+def is_batched(relation: Relation) -> bool:
+    """Whether a query, before any rule, does more than to choose rows and columns.
+
+    Subqueries in conditions do not count: they are joined by a rule.
+    """
+    check_time()
+    match relation:
+        case Scan() | Values():
+            return False
+        case Project():
+            has_function = any(isinstance(each, OverCall) for each in relation.expressions)
+            return has_function or is_batched(relation.input)
+        case Filter():
+            return is_batched(relation.input)
+        case Union():
+            return any(map(is_batched, relation.inputs))
+        case Join() if relation.is_subquery or relation.kind in ("SEMI", "ANTI"):
+            return is_batched(relation.left)
+        case _:
+            return True
 
 
-def split_phases(sink: Node, options: Options) -> Node:
-    """The plan with mini-batches and phases, if the options ask for them."""
-    if not options.mini_batch:
+def split_phases(sink: Node, options: Options, *, batched: bool) -> Node:
+    """The plan with mini-batches and phases, if the options ask for them.
+
+    `batched` says whether any statement of the plan `is_batched`.
+    """
+    if not options.mini_batch or not batched:
         return sink
-    made = _with_batches(sink, options, gathers=False, by_rowtime=False)
+    made = _with_batches(sink, options, gathers=True, by_rowtime=False)
     if not options.two_phase:
         return made
     made = _two_phases(made)
@@ -60,7 +96,8 @@ def split_phases(sink: Node, options: Options) -> Node:
 def _with_batches(node: Node, options: Options, *, gathers: bool, by_rowtime: bool) -> Node:
     """The node with the ends of mini-batches marked at its sources."""
     spec = node.spec
-    gathers = gathers or isinstance(spec, _GATHERING)
+    gathers = gathers and not isinstance(spec, GroupWindowsSpec)
+    by_rowtime = by_rowtime or _waits(node)
     if isinstance(spec, RankSpec):
         by_rowtime = by_rowtime or (is_first_by_time(node, spec) and is_rowtime(node, spec))
     if isinstance(spec, WindowAggregateSpec):
@@ -75,6 +112,15 @@ def _with_batches(node: Node, options: Options, *, gathers: bool, by_rowtime: bo
         _with_batches(each, options, gathers=gathers, by_rowtime=by_rowtime) for each in node.inputs
     )
     return rebuilt(node, below)
+
+
+def _waits(node: Node) -> bool:
+    spec = node.spec
+    if isinstance(spec, IntervalJoinSpec):
+        return spec.bounds.is_event_time
+    if isinstance(spec, OverSpec):
+        return node.row.types[spec.order[0].column].time_attribute == "ROWTIME"
+    return isinstance(spec, TemporalJoinSpec)
 
 
 def _two_phases(node: Node) -> Node:

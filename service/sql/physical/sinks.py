@@ -17,8 +17,8 @@ from service.sql.algebra import Project, Relation, Sink
 from service.sql.errors import ValidationError, nearest
 from service.sql.physical.changelog import key_of
 from service.sql.physical.connectors import sink_mode
-from service.sql.physical.keys import Keys, smallest, upsert_keys
-from service.sql.physical.nodes import Node, ScanSpec, SinkSpec, WatermarkSpec
+from service.sql.physical.keys import Keys, are_known, smallest, upsert_keys
+from service.sql.physical.nodes import Node, ScanSpec, SinkSpec, UnionSpec, WatermarkSpec
 from service.sql.rex import call, cast, literal, ref
 from service.sql.type_names import summary
 
@@ -77,9 +77,12 @@ def _placed(
         if column.name in columns:
             at = list(columns).index(column.name)
             outputs.append(ref(at, query.row.types[at]))
-            made.append(query.row.names[at])
+            name = query.row.names[at]
+            made.append(f"EXPR${index}" if name == f"EXPR${at}" else name)
         elif not column.type.nullable:
-            raise ValidationError(f"column {column.name!r} is NOT NULL and gets no value", position)
+            raise ValidationError(
+                f"Column '{column.name}' has no default value and does not allow NULLs", position
+            )
         else:
             outputs.append(literal(None, column.type))
             made.append(f"EXPR${index}")
@@ -96,9 +99,9 @@ def _cast(query: Relation, targets: Sequence[Column]) -> Relation:
     outputs = []
     for index, (given, target) in enumerate(zip(row.types, targets, strict=True)):
         column = ref(index, given)
-        wanted = target.type.with_nullable(given.nullable or target.type.nullable)
+        wanted = target.type.with_nullable(True)
         is_stored = given.time_attribute != "ROWTIME" and types.regular(given) == wanted
-        outputs.append(column if is_stored else cast(column, target.type.with_nullable(True)))
+        outputs.append(column if is_stored else cast(column, wanted))
     return _timed(Project(query, tuple(outputs), tuple(target.name for target in targets)))
 
 
@@ -178,25 +181,57 @@ def settle_conflicts(sink: Node, options: Options, position: Position) -> Node:
         )
     if mode != "upsert" or not spec.table.primary_key:
         return sink
+    if spec.conflict in ("ERROR", "NOTHING"):
+        _require_watermarks(sink, spec.conflict, position)
     keys = upsert_keys(sink.input)
     differs = not any(key <= key_of(spec) for key in keys)
     setting = options.text("table.exec.sink.upsert-materialize", "AUTO")
     if setting == "NONE" or (setting == "AUTO" and not differs):
         return sink
     if setting == "AUTO" and spec.conflict is None and options.requires_conflict:
-        raise _undecided(spec, keys, position)
-    if spec.conflict in ("ERROR", "NOTHING"):
-        _require_watermarks(sink, spec.conflict, position)
+        raise _undecided(spec, keys, position, is_known=are_known(sink.input))
     is_harmless = spec.conflict == "DEDUPLICATE" and sink.input.changes.is_insert_only
     if is_harmless and setting == "AUTO":
         return sink
     return replace(sink, spec=replace(spec, materializes=True))
 
 
-def _undecided(spec: SinkSpec, keys: Keys, position: Position) -> ValidationError:
+def united(sinks: Sequence[Node], options: Options) -> list[Node]:
+    """The sinks, where statements that write the same columns of one table in the same way are one.
+
+    Source: Flink `SinkReuser`.
+    """
+    if not options.reuses_sinks:
+        return list(sinks)
+    groups: dict[tuple[object, ...], list[Node]] = {}
+    for sink in sinks:
+        spec, below = sink.spec, sink.input
+        assert isinstance(spec, SinkSpec), "every plan ends in a sink"
+        kinds = tuple(kind.with_nullable(True) for kind in below.row.types)
+        changes = tuple(below.changes.names)
+        key = (spec.table.names, spec.target_columns, spec.materializes, kinds, changes)
+        groups.setdefault(key, []).append(sink)
+    return [_of_all(group) for group in groups.values()]
+
+
+def _of_all(group: list[Node]) -> Node:
+    first = group[0]
+    if len(group) == 1:
+        return first
+    inputs = tuple(each.input for each in group)
+    both = Node(UnionSpec(), inputs, first.input.row, first.input.changes)
+    assert isinstance(first.spec, SinkSpec), "every plan ends in a sink"
+    spec = replace(first.spec, first_key=smallest(upsert_keys(first.input)))
+    return replace(first, spec=spec, inputs=(both,))
+
+
+def _undecided(
+    spec: SinkSpec, keys: Keys, position: Position, *, is_known: bool
+) -> ValidationError:
     found = smallest(keys)
     names = [column.name for column in spec.table.persisted]
-    shown = "" if found is None else f"[{', '.join(names[index] for index in found)}]"
+    unknown = "" if is_known else "none"
+    shown = unknown if found is None else f"[{', '.join(names[index] for index in found)}]"
     return ValidationError(
         "The query has an upsert key that differs from the primary key of the sink table "
         f"'{spec.table.summary}'. Primary key: [{', '.join(spec.table.primary_key)}], upsert key: "

@@ -21,9 +21,11 @@ from service.sql.rules.prune_empty import prune_empty
 from service.sql.rules.push_aggregates import push_aggregates
 from service.sql.rules.push_filters import push_filters
 from service.sql.rules.push_join_expressions import push_join_expressions
+from service.sql.rules.push_projections import push_projections
 from service.sql.rules.recognize_rank import recognize_rank
 from service.sql.rules.reduce_averages import reduce_averages
 from service.sql.rules.reduce_deviations import reduce_deviations
+from service.sql.rules.remove_aggregates import remove_aggregates
 from service.sql.rules.remove_joins import remove_joins
 from service.sql.rules.split_distinct import split_distinct
 from service.sql.rules.wrap_json_arguments import wrap_json_arguments
@@ -44,6 +46,8 @@ BEFORE: tuple[Rule, ...] = (
     merge_projections,  # first: what only renames is no operator, and hides none
     push_filters,  # early: a condition must stand right above what it can turn into something else
     prune_empty,  # needs conditions where they are asked; what has no rows is nobody's concern
+    remove_aggregates,  # before ranks, of which it knows no key
+    merge_projections,  # what came in the place of aggregates
     recognize_rank,  # needs the condition above ROW_NUMBER; else the function becomes an Over
     push_filters,  # conditions that waited above ROW_NUMBER
     extract_over,  # what is left of OVER; from here on projections are plain
@@ -59,6 +63,7 @@ BEFORE: tuple[Rule, ...] = (
 )
 NARROWING: tuple[Rule, ...] = (
     prune_columns,  # projections appear below joins and ranks
+    push_projections,  # after pruning, which says what of a union is read
     merge_projections,  # those that pruning put above others
     lift_projections,  # after pruning: it takes back what pruning put below sorts
     reduce_deviations,  # before averages: it takes them along

@@ -24,6 +24,7 @@ from service.sql.algebra import (
     inputs,
     with_inputs,
 )
+from service.sql.logical_keys import is_unique
 from service.sql.rex import ref
 
 
@@ -65,6 +66,8 @@ def _above_aggregate(aggregate: Aggregate, project: Project) -> Relation:
         return aggregate
     if isinstance(project.input, Filter):
         return aggregate
+    if is_unique(project.input, frozenset(columns[each] for each in aggregate.grouping)):
+        return aggregate  # no fewer rows above it than below
     grouping = tuple(sorted(columns[each] for each in aggregate.grouping))
     calls = tuple(
         replace(call.over(columns.__getitem__), name=name)

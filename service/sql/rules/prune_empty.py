@@ -11,6 +11,8 @@ Source: Flink `FlinkPruneEmptyRules`, Calcite `AggregateValuesRule` (2.3).
 
 from __future__ import annotations
 
+import operator
+
 from service.plan.rex import Call, InputRef, Literal, Rex
 from service.sql.algebra import (
     Aggregate,
@@ -25,6 +27,7 @@ from service.sql.algebra import (
     with_inputs,
 )
 from service.sql.rex import conjunction, conjuncts, has_over
+from state.types import STRING_ROOTS, TypeRoot
 
 
 def prune_empty(relation: Relation) -> Relation:
@@ -46,12 +49,34 @@ def _filtered(relation: Filter) -> Relation:
     """Without conditions that are always true; without rows if one never is."""
     parts = conjuncts(relation.condition)
     kept = [part for part in parts if _constant(part) is not True]
-    if any(map(_is_never, kept)):
+    if any(map(_is_never, kept)) or _contradict(kept):
         return Values((), relation.row)
     if len(kept) == len(parts):
         return relation
     condition = conjunction(kept)
     return relation.input if condition is None else Filter(relation.input, condition)
+
+
+def _contradict(parts: list[Rex]) -> bool:
+    """Whether no whole number meets all that is asked of one column."""
+    asked: dict[int, list[tuple[str, int]]] = {}
+    for part in parts:
+        if not isinstance(part, Call) or part.name not in _COMPARISONS or part.name == "<>":
+            continue
+        first, second = part.operands
+        value = _plain(second)
+        if isinstance(first, InputRef) and type(value) is int:
+            asked.setdefault(first.index, []).append((part.name, value))
+    return any(map(_is_empty_range, asked.values()))
+
+
+def _is_empty_range(asked: list[tuple[str, int]]) -> bool:
+    lows = [(value, name == ">") for name, value in asked if name in ("=", ">", ">=")]
+    highs = [(value, name == "<") for name, value in asked if name in ("=", "<", "<=")]
+    if not lows or not highs:
+        return False
+    (low, is_above), (high, is_below) = max(lows), min(highs, key=lambda end: (end[0], not end[1]))
+    return low > high or (low == high and (is_above or is_below))
 
 
 def _is_never(part: Rex) -> bool:
@@ -85,14 +110,39 @@ def _constant(rex: Rex) -> bool | str | None:
 
 
 def _compared(rex: Call) -> bool | str | None:
-    """Two whole numbers, or two texts, that are compared for equality."""
-    sides = [each for each in rex.operands if isinstance(each, Literal)]
-    if rex.name not in ("=", "<>") or len(sides) != 2:
+    """Two whole numbers that are compared, or two texts, for equality."""
+    compare = _COMPARISONS.get(rex.name)
+    if compare is None:
         return _UNDECIDED
-    first, second = (each.value for each in sides)
-    if not (type(first) is type(second) is int):
-        return _UNDECIDED
-    return (first == second) == (rex.name == "=")
+    first, second = (_plain(each) for each in rex.operands)
+    if isinstance(first, str) and isinstance(second, str) and rex.name in ("=", "<>"):
+        return (first == second) == (rex.name == "=")
+    if type(first) is type(second) is int:
+        return bool(compare(first, second))
+    return _UNDECIDED
+
+
+def _plain(rex: Rex) -> int | str | None:
+    """A constant that is a whole number or a text, also one that was made a longer text."""
+    if isinstance(rex, Literal):
+        if isinstance(rex.value, str):
+            return rex.value if rex.type.root in STRING_ROOTS else None
+        return rex.value if isinstance(rex.value, int) else None
+    if isinstance(rex, Call) and rex.name == "CAST" and rex.type is not None:
+        found = _plain(rex.operands[0])
+        fits = rex.type.root is TypeRoot.VARCHAR and isinstance(found, str)
+        return found if fits and len(str(found)) <= (rex.type.length or 0) else None
+    return None
+
+
+_COMPARISONS = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def _of_nothing(relation: Aggregate) -> Relation:

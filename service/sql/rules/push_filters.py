@@ -6,7 +6,8 @@
 A condition may pass an operator only if the operator gives the same rows for what is kept: it
 passes projections, the grouping columns of an aggregate, unions, and the sides of a join whose
 rows are not padded. A condition that cannot be true for a padded row makes an outer join an inner
-one. It does not pass event time, windows, limits, ranks, nor versions of a table in event time.
+one. What is asked of a column that must equal one of the other side is asked of that one, too. It
+does not pass event time, windows, limits, ranks, nor versions of a table in event time.
 
 Source: Calcite `FilterJoinRule`, `FilterProjectTransposeRule`, `FilterAggregateTransposeRule`.
 """
@@ -125,6 +126,7 @@ def _push_join(relation: Join, parts: list[Rex]) -> Relation:
     if kind == "INNER":
         own, parts = own + [part for part in parts if part not in own], []
         own = _with_constants(own, width)
+        own += _transferred(own, own, width)
     left, right, rest = _split(own, width, kind)
     for part in parts:
         if _is_left(part, width) and kind in ("LEFT", "SEMI", "ANTI"):
@@ -133,6 +135,12 @@ def _push_join(relation: Join, parts: list[Rex]) -> Relation:
             right.append(shift(part, -width))
         else:
             above.append(part)
+    if kind in ("LEFT", "RIGHT"):
+        compared = [part for part in parts if part not in above and _is_comparison(part)]
+        for part in _transferred(compared, own, width):
+            (right if kind == "LEFT" else left).append(
+                shift(part, -width) if kind == "LEFT" else part
+            )
     made = replace(
         relation,
         left=_push(relation.left, left),
@@ -141,6 +149,12 @@ def _push_join(relation: Join, parts: list[Rex]) -> Relation:
         condition=conjunction(rest),
     )
     return _kept(_as_before(made, relation), above)
+
+
+def _is_comparison(part: Rex) -> bool:
+    """Whether a condition compares, but for a column that is tied to one value."""
+    is_known = isinstance(part, Call) and part.name in ("=", "<>", "<", ">", "<=", ">=")
+    return is_known and constant_of(part) is None
 
 
 def _split(own: list[Rex], width: int, kind: JoinKind) -> tuple[list[Rex], list[Rex], list[Rex]]:
@@ -165,6 +179,40 @@ def _with_constants(own: list[Rex], width: int) -> list[Rex]:
         if other.index not in constants and isinstance(part, Call):
             made.append(replace(part, operands=(other, constants[known[0].index])))
     return made
+
+
+def _transferred(parts: Sequence[Rex], own: Sequence[Rex], width: int) -> list[Rex]:
+    """Conditions on one column, asked of the column of the other side that it must be equal to.
+
+    Source: Flink `JoinConditionEqualityTransferRule`.
+    """
+    equal: dict[int, InputRef] = {}
+    for part in own:
+        sides = _equal_columns(part)
+        if (
+            sides is not None
+            and _crosses(sides, width)
+            and sides[0].type.root is sides[1].type.root
+        ):
+            equal[sides[0].index], equal[sides[1].index] = sides[1], sides[0]
+    made: list[Rex] = []
+    for part in parts:
+        used = inputs_of(part)
+        if len(used) == 1 and (other := equal.get(next(iter(used)))) is not None:
+            made.append(_asked_of(part, other))
+    return [part for part in made if part not in own]
+
+
+def _asked_of(rex: Rex, column: InputRef) -> Rex:
+    """A condition on one column, asked of another, which may be NULL where the first is not."""
+    if isinstance(rex, InputRef):
+        return column
+    if not isinstance(rex, Call):
+        return rex
+    operands = tuple(_asked_of(each, column) for each in rex.operands)
+    kind = type_of(rex)
+    is_null = kind.nullable or (column.type.nullable and not rex.name.startswith("IS "))
+    return replace(rex, operands=operands, type=kind.with_nullable(is_null))
 
 
 def constant_of(part: Rex) -> tuple[int, Literal] | None:
@@ -211,9 +259,7 @@ def _reduced(relation: Join, parts: list[Rex]) -> JoinKind:
             return kind
 
 
-_REJECTING = frozenset(
-    {"=", "<>", "<", ">", "<=", ">=", "LIKE", "SEARCH", "IS NOT NULL", "IS TRUE"}
-)
+_REJECTING = frozenset({"=", "<>", "<", ">", "<=", ">=", "LIKE", "IS NOT NULL", "IS TRUE"})
 
 
 def _rejects_null(part: Rex, columns: range) -> bool:

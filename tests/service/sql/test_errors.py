@@ -53,7 +53,7 @@ QUERIES = [
     ("LEAD(v) OVER (ORDER BY v) FROM s", PlanningError, 24, "LEAD Function is not supported"),
     ("LAG(v, id) OVER (ORDER BY v) FROM s", UnsupportedSql, 24, "LAG with an offset"),
     ("MAX(v IGNORE NULLS) FROM s", UnsupportedSql, 24, "MAX with IGNORE NULLS"),
-    ("v FROM s QUALIFY v = 1", UnsupportedSql, 24, "QUALIFY"),
+    ("v FROM s QUALIFY v = 1", ValidationError, 41, "must contain a window function"),
     ("DISTINCT ON (v) v FROM s", UnsupportedSql, 37, "ON of DISTINCT"),
     ("v FROM s TABLESAMPLE (10)", UnsupportedSql, 31, "SAMPLE"),
     ("v FROM s NATURAL JOIN c ON TRUE", ValidationError, 46, "NATURAL keyword with ON"),

@@ -39,7 +39,7 @@ def test_a_statement_set_is_one_plan(opening: str) -> None:
     case = "CASE WHEN v > 1 THEN 1 ELSE 2 END"
     inserts = f"INSERT INTO snk SELECT {case} FROM s; INSERT INTO snk SELECT id FROM s;"
     [planned] = compile_script(f"{TABLES}{opening} {inserts} END;")
-    assert node_types(planned.document).count("sink") == 2
+    assert node_types(planned.document)[-2:] == ["union", "sink"]
     load_plan(planned.document)
 
 
