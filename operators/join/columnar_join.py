@@ -156,7 +156,7 @@ class ColumnarJoin:
             entries = layout.entries_of(self._session, keys, key_groups)
             side = OuterSide if self._spec.is_outer[number] else ColumnarSide
             sides.append(side(layout, some, [numbers[key] for key in some.keys], entries))
-            matchless.append(changes.rows_of(has_none))
+            matchless.append(changes.rows_of(has_none) if has_none.any() else np.zeros(0, np.int64))
         return sides, matchless
 
     def _epoch(
