@@ -122,6 +122,27 @@ def test_an_epoch_of_all_that_a_left_join_can_meet() -> None:
     assert len(harness.stored_names()) == 1
 
 
+def test_a_row_that_is_there_twice_keeps_its_associations_when_it_goes_once() -> None:
+    """They are more than its matches where a +U comes alone, as in Flink (FLINK-40681)."""
+    join = spec(join_type="LEFT", unique_keys=((), UNIQUE_KEYS["known"][1]))
+    steps = [
+        *(Of(0, insert(*L1)), Of(0, insert(*L1))),
+        *(Of(1, insert(*R1)), Of(1, update_after(*R1))),
+        Of(0, delete(*L1)),
+        Of(1, delete(*R1)),
+    ]
+    emitted = harness_of(join, 1).run(steps)
+    assert emitted == [
+        *[insert(*L1, *NO_RIGHT)] * 2,
+        *[delete(*L1, *NO_RIGHT), insert(*L1, *R1)] * 2,
+        *[insert(*L1, *R1)] * 2,
+        # Its two associations stay, so the last match goes without a padded row behind it.
+        delete(*L1, *R1),
+        delete(*L1, *R1),
+    ]
+    assert ran(join, steps, 1) == ran(join, steps, NEVER)
+
+
 @pytest.mark.parametrize(
     ("join_type", "emitted"),
     [
