@@ -23,10 +23,10 @@ from operators.testing.operator_harness import (
 from state.backends.heap import HeapBackend
 from state.errors import StateCorrupt
 from state.types import parse_type
+from tests.operators.columnar_paths import NEVER, stored_of
 from tests.operators.join.test_columnar_join import (
     LEFT,
     LEFT_ALL,
-    NEVER,
     RIGHT,
     RIGHT_ALL,
     SMALL,
@@ -39,7 +39,6 @@ from tests.operators.join.test_columnar_join import (
     names,
     ran,
     spec,
-    stored_of,
 )
 
 if TYPE_CHECKING:
