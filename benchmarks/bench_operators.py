@@ -13,6 +13,8 @@ counted. Then, in epochs of `--changes` changes:
     aggregate with MIN   the same, and MIN(v)
     join, unique keys    k is unique on both sides; input -U and +U of both
     join, no keys        nothing is known of the rows; input +I, and -D of rows that came before
+    left join ..         the same two, LEFT
+    semi join, no keys   as the join, SEMI
     rank append          the first 10 by v descending, no rank numbers; input +I
     rank retract         the same; input +I, and -D of rows that came before
     deduplicate          the last row by arrival; input +I
@@ -52,6 +54,7 @@ from operators.aggregate.group_aggregate import GroupAggregateSpec
 from operators.batch import ChangeBatch
 from operators.changelog_normalize import ChangelogNormalizeSpec
 from operators.deduplicate.spec import DeduplicateSpec
+from operators.join.semi_anti import SemiAntiJoinSpec
 from operators.join.streaming import StreamingJoinSpec
 from operators.keyed import EpochTimes
 from operators.keyed_runner import KeyedRunner
@@ -163,11 +166,11 @@ def _aggregate(*calls: AggregateCall) -> OperatorSpec:
     )
 
 
-def _join(*unique_keys: tuple[int, ...]) -> OperatorSpec:
+def _join(*unique_keys: tuple[int, ...], join_type: str = "INNER") -> OperatorSpec:
     return StreamingJoinSpec.build(
         inputs=(INPUT, INPUT),
         output=RowSpec(types=TYPES * 2, names=(*NAMES, "k0", "name0", "v0")),
-        join_type="INNER",
+        join_type=join_type,
         unique_keys=unique_keys,
         filter_nulls=(True,),
     )
@@ -189,6 +192,14 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "join, unique keys": lambda: Case(_join((0,), (0,)), updating_sides),
     "join, no keys": lambda: Case(_join((), ()), retracting_sides),
+    "left join, unique keys": lambda: Case(_join((0,), (0,), join_type="LEFT"), updating_sides),
+    "left join, no keys": lambda: Case(_join((), (), join_type="LEFT"), retracting_sides),
+    "semi join, no keys": lambda: Case(
+        SemiAntiJoinSpec.build(
+            inputs=(INPUT, INPUT), output=INPUT_ROW, join_type="SEMI", filter_nulls=(True,)
+        ),
+        retracting_sides,
+    ),
     "rank append": lambda: Case(_rank("append"), growing),
     "rank retract": lambda: Case(_rank("retract"), retracting),
     "deduplicate": lambda: Case(

@@ -9,6 +9,7 @@ from pydantic import NonNegativeInt, model_validator
 
 from operators.changelog import RowKind
 from operators.join.bundles import key_text, reduced
+from operators.join.columnar_join import ColumnarJoin
 from operators.join.condition import compile_condition, unmatchable
 from operators.join.side_state import side_state
 from operators.keyed import KeyedOperator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from operators.changelog import Row
+    from operators.join.columnar_join import Shows
     from operators.join.side_state import SideState, Stored
     from operators.keyed import InputChange, OpenEpoch
     from operators.spec import InputSpec
@@ -55,6 +57,11 @@ class BinaryJoinSpec(OperatorSpec):
     @abstractmethod
     def is_outer(self) -> tuple[bool, bool]:
         """Whether associations of the left side's rows are kept, and of the right side's."""
+
+    @property
+    def shows(self) -> Shows:
+        """What is emitted: pairs, and padded rows of outer sides."""
+        return "JOIN"
 
 
 class Side:
@@ -99,6 +106,7 @@ class BinaryJoin(KeyedOperator):
         width = sum(len(each.types) for each in spec.inputs)
         condition = compile_condition(spec.condition, width, lambda: self._now_ms)
         self._condition = self._with_equalities(condition)
+        self.columnar_sides = self._on_columns = ColumnarJoin.of(spec, self.sides, self._condition)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles of both sides."""
@@ -106,6 +114,8 @@ class BinaryJoin(KeyedOperator):
         for side in self.sides:
             side.state.open(epoch.session)
             side.text.begin()
+        if self._on_columns is not None:
+            self._on_columns.open(epoch.session)
 
     def of_input(self, number: int) -> tuple[Side, Side]:
         """The side of an input, and the other one."""

@@ -22,18 +22,19 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from operators.arrow_columns import of_types
 from operators.join.side_state import CountPerRow, OneRow, RowPerUniqueKey
 from state.errors import StateCorrupt
 from state.primitives.many_cells import ManyCells
 from state.primitives.many_maps import ManyMaps
 from state.primitives.value_entries import UNNAMED, ValueEntries
-from state.types import TypeRoot
+from state.types import TypeRoot, arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from operators.join.side_state import SideState
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from state.codec import RowCodec
     from state.descriptors import MapDescriptor, ValueDescriptor
     from state.execution.requests import Request
+    from state.primitives.many_maps import Entries
     from state.primitives.session import StateSession
     from state.types import LogicalType
 
@@ -68,6 +70,7 @@ class SideLayout:
     def __init__(self, row: InputSpec, state: SideState, unique_key: Sequence[int]) -> None:
         self.codec: RowCodec = row.codec()
         self.columns = range(len(row.types))
+        self._types = row.types
         self._has_maps = any(map(_has_map, row.types))
         self.is_counted = isinstance(state, CountPerRow)
         """Whether entries tell how often a row is there, not which one it is."""
@@ -94,13 +97,30 @@ class SideLayout:
             return ManyCells(handle, keys, key_groups)
         return ManyMaps(handle, keys, key_groups)
 
-    def as_stored(self, changes: KeyedColumns) -> Sequence[pa.Array]:
-        """The columns of the batch as they come back from state: entries of maps in its order."""
+    def table(self, changes: KeyedColumns, stored: Sequence[bytes]) -> tuple[list[pa.Array], int]:
+        """The rows of the batch, as they are and as they come back from state, and stored ones.
+
+        Args:
+            changes: Of the batch.
+            stored: Canonical rows.
+
+        Returns:
+            The columns; and how far behind their places in `Met` the rows stand that are not the
+            changes' own: by the length of the batch where what comes back from state may differ,
+            since entries of maps have its order there.
+        """
         columns = changes.columns
-        if not self._has_maps:
-            return columns.arrays
-        texts = columns.encoded(self.codec, np.arange(columns.count), self.columns)
-        return self.codec.decode_columns(texts)
+        types = [*map(arrow_type, self._types)]
+        parts = [of_types(columns.arrays, types)]
+        if self._has_maps:
+            texts = columns.encoded(self.codec, np.arange(columns.count), self.columns)
+            parts.append(of_types(self.codec.decode_columns(texts), types))
+        if stored:
+            parts.append(of_types(self.codec.decode_columns(stored), types))
+        if len(parts) == 1:
+            return parts[0], 0
+        found = [pa.concat_arrays(each) for each in zip(*parts, strict=True)]
+        return found, len(changes.batch) if self._has_maps else 0
 
     def names(self, changes: KeyedColumns, texts: list[bytes]) -> list[bytes]:
         """The names of changed rows, by place, whose canonical texts are these."""
@@ -117,7 +137,7 @@ class Met(NamedTuple):
     stored: Sequence[bytes]
     """Canonical rows from before the epoch."""
     source: Integers
-    """Which row each stay is: of the epoch's changes, and of the stored ones behind them."""
+    """Which row each stay is: of the epoch's batch, and of the stored ones behind them."""
     times: Integers
     """How often it is there."""
     counts: Sequence[int]
@@ -195,18 +215,34 @@ class ColumnarSide:
         """Whether changes of a key may end what others brought."""
         return not self.layout.is_counted or self._retracts[self.at[number]]
 
-    def decide(self, left: set[int]) -> None:
-        """Find what becomes of all keys; add to `left` those that the other path is to see."""
+    def decide(self, left: set[int], others: Iterable[int]) -> None:
+        """Find what becomes of all keys; add to `left` those that the other path is to see.
+
+        Args:
+            left: Numbers of keys.
+            others: Numbers of the keys with changes on the other side. Here they alter nothing.
+        """
         for number, places, retracts in zip(
             self.numbers, self._places, self._retracts, strict=True
         ):
             if number in left:
                 continue
-            become = self._decided(number, places, retracts=retracts)
-            if become is None:
+            names = self._names[places.start : places.stop]
+            found = zip(names, self._entries.held(number, names), strict=True)
+            held = {name: value for name, value in found if value is not None}
+            count = sum(self._is_retraction[places.start : places.stop]) if retracts else 0
+            if self.may_be_packed(number, count) or not self._follow(
+                number, held, places, retracts=retracts
+            ):
                 left.add(number)
-            else:
-                self._becomes[number] = become
+
+    def may_be_packed(self, number: int, retraction_count: int) -> bool:
+        """Whether a key's spread rows may be packed meanwhile.
+
+        Or at last, where they were written with another threshold.
+        """
+        size = self._entries.size_if_spread(number)
+        return size is not None and size - retraction_count <= self._entries.packs_at
 
     def apply(self, left: Collection[int]) -> None:
         """Change the state of all keys but those that are left, which the handles take over."""
@@ -218,13 +254,13 @@ class ColumnarSide:
 
     def met(self, kept: Sequence[int]) -> Met:
         """The stays of these keys, for changes of the other side."""
-        names, values, counts = self._entries.entries(kept)
-        rows, times = values, [1] * len(values)
-        if self.layout.is_counted:
-            rows, times = names, _times(values)
-        if not any(each in self.at for each in kept):
-            return Met(rows, np.arange(len(rows)), np.array(times, np.int64), counts)
+        entries = self._entries.entries(kept)
+        names, _, counts = entries
+        rows, times = self._read(kept, entries)
         behind = len(self.changes.batch)
+        if not any(each in self.at for each in kept):
+            source = np.arange(behind, behind + len(rows))
+            return Met(rows, source, np.array(times, np.int64), counts)
         found: list[Stay] = []
         by_key: list[int] = []
         start = 0
@@ -234,59 +270,67 @@ class ColumnarSide:
             stays = [(names[each], behind + each, times[each], -1, _EVER) for each in places]
             if number in self.at:
                 stays = self._stays(number, stays)
+                stays.sort(key=itemgetter(0))
             found += stays
             by_key.append(len(stays))
         table = np.array([each[1:] for each in found], np.int64).reshape(-1, 4)
         return Met(rows, table[:, 0], table[:, 1], by_key, table[:, 2], table[:, 3])
 
+    def _read(self, kept: Sequence[int], entries: Entries) -> tuple[Sequence[bytes], list[int]]:
+        """The stored rows of these keys, and how often each is there."""
+        if self.layout.is_counted:
+            return entries.fields, _times(entries.values)
+        return entries.values, [1] * len(entries.values)
+
     def _stays(self, number: int, stored: list[Stay]) -> list[Stay]:
-        """The stays of a key that changes, by name."""
+        """The stays of a key that changes."""
         places = self._places[self.at[number]]
         rows = self.changes.row_of[places.start : places.stop]
         ranks = self.changes.batch.order[rows].tolist()
         names = self._names[places.start : places.stop]
-        if not self.takes_back(number):
-            stays = [*stored, *zip(names, rows.tolist(), repeat(1), ranks, repeat(_EVER))]
-        else:
-            stays = []
-            now = {each[0]: each for each in stored}
-            retracts = self._is_retraction[places.start : places.stop]
-            for name, row, rank, is_gone in zip(names, rows.tolist(), ranks, retracts, strict=True):
-                before = now.get(name)
-                times = 0 if before is None else before[2]
-                if before is not None and times:
-                    stays.append((*before[:4], rank))
-                if self.layout.is_counted:
-                    source = before[1] if before is not None and times else row
-                    now[name] = (name, source, times + (-1 if is_gone else 1), rank, _EVER)
-                else:
-                    now[name] = (name, row, 0 if is_gone else 1, rank, _EVER)
-            stays += [each for each in now.values() if each[2]]
-        stays.sort(key=itemgetter(0))
-        return stays
-
-    def _decided(self, number: int, places: range, *, retracts: bool) -> _Become | None:
-        """What becomes of a key; None: the other path is to see it."""
-        names = self._names[places.start : places.stop]
-        found = zip(names, self._entries.held(number, names), strict=True)
-        held = {name: value for name, value in found if value is not None}
-        is_retraction = self._is_retraction[places.start : places.stop]
-        size = self._entries.size_if_spread(number)
-        if size is not None and size - sum(is_retraction) <= self._entries.packs_at:
-            # It may be packed meanwhile, or at last, where it was written with another threshold.
-            return None
-        if not retracts:
+        if self._adds_up(number):
+            return [*stored, *zip(names, rows.tolist(), repeat(1), ranks, repeat(_EVER))]
+        stays = []
+        now = {each[0]: each for each in stored}
+        retracts = self._is_retraction[places.start : places.stop]
+        for name, row, rank, is_gone in zip(names, rows.tolist(), ranks, retracts, strict=True):
+            before = now.get(name)
+            times = 0 if before is None else before[2]
+            if before is not None and times:
+                stays.append((*before[:4], rank))
             if not self.layout.is_counted:
-                texts = self._texts[places.start : places.stop]
-                return _Become(held, dict(zip(names, texts, strict=True)))
-            if not held and len({*names}) == len(names):
-                return _Become(held, dict.fromkeys(names, _ONCE))
+                now[name] = (name, row, 0 if is_gone else 1, rank, _EVER)
+            elif is_gone and before is not None:
+                # As it was brought last, once less.
+                now[name] = (name, before[1], times - 1, rank, _EVER)
+            else:
+                now[name] = (name, row, times + 1, rank, _EVER)
+        return stays + [each for each in now.values() if each[2]]
+
+    def _adds_up(self, number: int) -> bool:
+        """Whether the changes of a key are stays beside what is there, and end nothing."""
+        return not self.takes_back(number)
+
+    def _follow(
+        self, number: int, held: dict[bytes, bytes], places: range, *, retracts: bool
+    ) -> bool:
+        """Note what becomes of a key; False: a row is taken back that is not there."""
+        names = self._names[places.start : places.stop]
         values: dict[bytes, bytes | None] | None
-        if self.layout.is_counted:
-            values = _counted(held, names, is_retraction)
+        if not retracts and not self.layout.is_counted:
+            values = dict(zip(names, self._texts[places.start : places.stop], strict=True))
+        elif not retracts and not held and len({*names}) == len(names):
+            values = dict.fromkeys(names, _ONCE)
         else:
-            values = _replaced(held, names, self._texts[places.start : places.stop], is_retraction)
-        return None if values is None else _Become(held, values)
+            is_retraction = self._is_retraction[places.start : places.stop]
+            if self.layout.is_counted:
+                values = _counted(held, names, is_retraction)
+            else:
+                texts = self._texts[places.start : places.stop]
+                values = _replaced(held, names, texts, is_retraction)
+        if values is not None:
+            self._becomes[number] = _Become(held, values)
+        return values is not None
 
 
 def _has_map(logical: LogicalType) -> bool:

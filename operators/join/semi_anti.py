@@ -36,6 +36,7 @@ from operators.join.binary import BinaryJoin, BinaryJoinSpec
 
 if TYPE_CHECKING:
     from operators.join.binary import Side
+    from operators.join.columnar_join import Shows
     from operators.keyed import InputChange
 
 
@@ -49,6 +50,11 @@ class SemiAntiJoinSpec(BinaryJoinSpec):
     def is_outer(self) -> tuple[bool, bool]:
         """Associations are kept of left rows."""
         return True, False
+
+    @property
+    def shows(self) -> Shows:
+        """Left rows, by whether they have a match."""
+        return self.join_type
 
     def operator(self) -> SemiAntiJoin:
         """The operator."""

@@ -52,7 +52,6 @@ from typing import TYPE_CHECKING, Literal
 from operators.changelog import RowKind
 from operators.join.binary import BinaryJoin, BinaryJoinSpec
 from operators.join.bundles import is_update
-from operators.join.columnar_join import ColumnarJoin
 from operators.join.side_state import OneRow
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 
     from operators.changelog import Row
     from operators.join.binary import Side
-    from operators.keyed import InputChange, OpenEpoch
+    from operators.keyed import InputChange
 
     Alone = dict[bytes, tuple[int, Row]]
     """Rows that a retraction left without a match: how often each one is, and as padded."""
@@ -103,13 +102,6 @@ class StreamingJoin(BinaryJoin):
         # Where each change alters both sides, or a side is one row, there is nothing to save.
         has_one_row = all(isinstance(each.state, OneRow) for each in self.sides)
         self.takes_bundles = True not in spec.is_outer and not has_one_row
-        self.columnar_sides = self._on_columns = ColumnarJoin.of(spec, self.sides, self._condition)
-
-    def open(self, epoch: OpenEpoch) -> None:
-        """Take the handles of both sides."""
-        super().open(epoch)
-        if self._on_columns is not None:
-            self._on_columns.open(epoch.session)
 
     async def process(self, change: InputChange) -> None:
         """Join a change with the rows of the other side."""

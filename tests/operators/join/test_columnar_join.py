@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.changelog import Change, RowKind
-from operators.join import columnar_join
+from operators.join import columnar_join, columnar_meetings
 from operators.join.columnar_join import ColumnarJoin
+from operators.join.semi_anti import SemiAntiJoin, SemiAntiJoinSpec
 from operators.join.streaming import StreamingJoin, StreamingJoinSpec
 from operators.spec import InputSpec, RowSpec
 from operators.testing.operator_harness import At, Of, OperatorHarness, delete, insert
@@ -47,12 +48,14 @@ _ROWS = (
 )
 
 
-def spec(**fields: Any) -> StreamingJoinSpec:
+def spec(**fields: Any) -> Any:
     inputs = fields.pop("inputs", (LEFT, RIGHT))
-    types = tuple(each for one in inputs for each in one.types)
+    shows_left = fields.get("join_type") in ("SEMI", "ANTI")
+    types = tuple(each for one in inputs[: 1 if shows_left else 2] for each in one.types)
     output = RowSpec(types=types, names=tuple(f"c{at}" for at in range(len(types))))
     given_fields = {"join_type": "INNER", "filter_nulls": (True,) * len(inputs[0].key), **fields}
-    return StreamingJoinSpec.build(inputs=inputs, output=output, **given_fields)
+    build = SemiAntiJoinSpec.build if shows_left else StreamingJoinSpec.build
+    return build(inputs=inputs, output=output, **given_fields)
 
 
 @st.composite
@@ -91,7 +94,7 @@ def harness_of(
 def keep_by(harness: OperatorHarness, thresholds: Thresholds | None) -> None:
     """Let the sides' maps be spread and packed by these from now on."""
     operator = harness._runner.operator
-    assert isinstance(operator, StreamingJoin)
+    assert isinstance(operator, StreamingJoin | SemiAntiJoin)
     for side in operator.sides:
         side.state.descriptor = replace(side.state.descriptor, thresholds=thresholds)
     operator.descriptors = operator.prefetched = tuple(e.state.descriptor for e in operator.sides)
@@ -238,7 +241,7 @@ def test_pairs_of_a_hot_key_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPat
         sizes.append(len(pairs))
         return holding(condition, pairs)
 
-    monkeypatch.setattr(columnar_join, "_PAIRS_AT_ONCE", 32)
+    monkeypatch.setattr(columnar_meetings, "PAIRS_AT_ONCE", 32)
     monkeypatch.setattr(columnar_join, "_holding", counted)
     join = spec(equalities=((1, 0),))
     steps: list[Of | At] = [Of(1, insert(f"fact 2 {at}", 1)) for at in range(10)]
@@ -310,8 +313,8 @@ def test_redis_has_the_same_as_the_heap(redis_client: redis.Redis) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"join_type": "LEFT"},
         {"bundles": True},
+        {"bundles": True, "join_type": "LEFT"},
     ],
 )
 def test_what_has_no_columnar_path(fields: dict[str, Any]) -> None:
