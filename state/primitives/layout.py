@@ -20,6 +20,7 @@ a bound: when the oldest element is written anew it lags behind, and clean-up co
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 from operator import itemgetter
@@ -41,7 +42,8 @@ _WORDS: Final = {b"packed": {_BARE: 1, _SHARED: 4}, b"spread": {_BARE: 3}}
 """How many words stand behind the version, by layout and version."""
 
 
-class Header(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Header:
     """What the header line of a stored collection says."""
 
     is_spread: bool
@@ -53,6 +55,8 @@ class Header(NamedTuple):
     all; at most the oldest stamp of a spread one."""
     own_count: int = 0
     """Elements of a packed collection with stamps of their own, where `oldest_ms` is there."""
+    shared: bytes = b""
+    """What stands for `oldest_ms` before an element, where elements of a packed one share it."""
 
 
 def rows_name(state: bytes, key: bytes) -> bytes:
@@ -150,12 +154,6 @@ def _shared_header(size: int, next_number: int, oldest_ms: int, own_count: int) 
     return _PACKED_SHARED + b"%d\t%d\t%d\t%d" % (size, next_number, oldest_ms, own_count)
 
 
-@lru_cache(maxsize=1024)
-def stamp_text(stamp_ms: int) -> bytes:
-    """What an element with this stamp begins with."""
-    return stamped(b"", stamp_ms)
-
-
 def spread_text(size: int, next_number: int, oldest_ms: int | None) -> bytes:
     r"""The header of a spread collection.
 
@@ -214,7 +212,7 @@ def _read_header(first: bytes) -> Header:
     size, next_number, oldest_ms, own_count = numbers
     if not size or oldest_ms is None or own_count is None or own_count > size:
         raise _no_header()
-    return Header(False, next_number or 0, size, oldest_ms, own_count)
+    return Header(False, next_number or 0, size, oldest_ms, own_count, stamped(b"", oldest_ms))
 
 
 def _no_header() -> StateCorrupt:
@@ -251,7 +249,7 @@ def judged_lines(
         header = _shared_header_of(text)
         if header is None or header.oldest_ms is None:
             return None
-        size, oldest_ms, own_count = header[2:]
+        size, oldest_ms, own_count = header.size, header.oldest_ms, header.own_count
         if header.oldest_ms > expired_until_ms:
             return 0, header.oldest_ms
     heads = text.split(before_element + b"@")[1:] if own_count else ()
@@ -335,9 +333,10 @@ def _expired_alike(
 
 def _expired_size(header: Header, expired_until_ms: float) -> int:
     """How many elements a packed collection has, if it is known that all are expired; else 0."""
-    _, _, size, oldest_ms, own_count = header
-    is_expired = oldest_ms is not None and oldest_ms <= expired_until_ms and not own_count
-    return size if is_expired else 0
+    oldest_ms = header.oldest_ms
+    if oldest_ms is None or oldest_ms > expired_until_ms or header.own_count:
+        return 0
+    return header.size
 
 
 def _shared_header_of(text: bytes) -> Header | None:

@@ -16,6 +16,7 @@ from state.primitives.layout import (
     shared_text,
     spread_text,
 )
+from state.ttl import stamped
 
 LINES = st.lists(
     st.binary(min_size=1).map(lambda b: b.replace(b"\n", b" ")), min_size=1, max_size=5
@@ -41,7 +42,8 @@ def test_elements_with_stamps_come_back_with_theirs(next_number: int, stamps: li
 
     header, lines = read_collection(text)
     own_count = sum(each != min(stamps) for each in stamps)
-    assert header == Header(False, next_number, len(stamps), min(stamps), own_count)
+    head = stamped(b"", min(stamps))
+    assert header == Header(False, next_number, len(stamps), min(stamps), own_count, head)
     assert own_stamps(header, lines, b"\n") == elements
     # The oldest stamp stands in the header only.
     assert sum(each.startswith(b"@") for each in lines) == own_count
