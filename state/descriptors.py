@@ -61,6 +61,26 @@ class Codec(Protocol[T]):
 
 
 @runtime_checkable
+class DecodesAtOnce(Protocol):
+    """A codec that decodes the values of many keys in one pass."""
+
+    def decode_all(self, array: bytes) -> list[Any]:
+        """The values of a JSON array of such bytes: what `decode` gives of each, all distinct.
+
+        Raises:
+            StateCorrupt: It is no such array.
+        """
+
+
+@runtime_checkable
+class EncodesBehind(Protocol):
+    """A codec that encodes a value behind a stamp without a copy of its own for that."""
+
+    def encode_behind(self, head: bytes, value: Any) -> bytes:
+        """What is given, which is not empty, and behind it what `encode` gives."""
+
+
+@runtime_checkable
 class Shows(Protocol):
     """A codec that people are shown something clearer of than the JSON that it stores."""
 
@@ -88,6 +108,11 @@ class JsonCodec:
         # A copy: the result of `dumps` keeps its buffer of 4 KiB for as long as it lives.
         return b"%b" % orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
+    def encode_behind(self, head: bytes, value: Any) -> bytes:
+        """A value as bytes behind others; see `EncodesBehind`."""
+        # The copy that `encode` makes, too.
+        return head + orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
     def decode(self, data: bytes) -> Any:
         """The value of such bytes.
 
@@ -98,6 +123,14 @@ class JsonCodec:
             return orjson.loads(data)
         except orjson.JSONDecodeError as error:
             raise StateCorrupt("a stored value is not JSON") from error
+
+    def decode_all(self, array: bytes) -> list[Any]:
+        """The values of a JSON array; see `DecodesAtOnce`."""
+        try:
+            found: list[Any] = orjson.loads(array)
+        except orjson.JSONDecodeError as error:
+            raise StateCorrupt("stored values are not JSON") from error
+        return found
 
 
 JSON: Final = JsonCodec()

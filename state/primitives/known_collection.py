@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from state.backends.interface import HashGet
 from state.primitives.cells import Cell
-from state.primitives.layout import read_collection, stamp_text
+from state.primitives.layout import read_collection
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -112,7 +112,7 @@ class KnownCollection(Cell):
         self._know_all()
         if header.oldest_ms is not None:
             self.indexed_ms = self._shared_ms = header.oldest_ms
-            self._shared, self._own_count = stamp_text(header.oldest_ms), header.own_count
+            self._shared, self._own_count = header.shared, header.own_count
 
     def _share_now(self) -> None:
         """Where nothing is stored, or no more: let all that is added share the stamp of now."""
@@ -129,7 +129,12 @@ class KnownCollection(Cell):
     @property
     def stays_indexed(self) -> bool:
         """Whether its oldest stamp is the one that it was loaded with, so that the index knows."""
-        return self._shared_ms == self.indexed_ms and self.has_shared and not self.is_due
+        return (
+            self._shared_ms == self.indexed_ms
+            and self._shared != b""
+            and self._own_count < self.size
+            and not self.is_due
+        )
 
     def plain_start(self) -> int:
         """Where the JSON of all elements begins, if all are known and read as they are.

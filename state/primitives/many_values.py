@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from state.execution.requests import Request
-    from state.primitives.value import FieldCell, FieldHandle
+    from state.primitives.field_cell import FieldCell
+    from state.primitives.value import FieldHandle
     from state.primitives.write_batch import WriteBatch
 
 

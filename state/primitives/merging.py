@@ -10,12 +10,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from state.primitives.field_cell import ABSENT, Absent
 from state.primitives.value import FieldHandle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from state.descriptors import AggregatingDescriptor, Codec, ReducingDescriptor
+    from state.descriptors import AggregatingDescriptor, ReducingDescriptor
     from state.primitives.session import StateSession
 
 T = TypeVar("T")
@@ -25,8 +26,6 @@ R = TypeVar("R")
 
 class MergingHandle(FieldHandle, Generic[A]):
     """What reducing and aggregating state share: a value that others are folded into."""
-
-    _codec: Codec[A]
 
     @abstractmethod
     def _combine(self, one: A, other: A) -> A:
@@ -67,14 +66,13 @@ class ReducingHandle(MergingHandle[T], Generic[T]):
     """
 
     def __init__(self, session: StateSession, descriptor: ReducingDescriptor[T]) -> None:
-        super().__init__(session, descriptor)
-        self._codec = descriptor.codec
+        super().__init__(session, descriptor, descriptor.codec)
         self._reduce = descriptor.reduce
 
     async def get(self) -> T | None:
         """The reduction; None if nothing was added. Cost: one field, the first time."""
-        json = await self._read()
-        return None if json is None else self._codec.decode(json)
+        value: T | Absent = await self._read()
+        return None if value is ABSENT else value
 
     async def add(self, value: T | None) -> None:
         """Fold one more value in; None removes what is there, as in Flink.
@@ -86,9 +84,13 @@ class ReducingHandle(MergingHandle[T], Generic[T]):
             self.cell().put(None)
             return
         cell = await self.loaded()
-        old = self._usable(cell)
-        reduced = value if old is None else self._reduce(self._codec.decode(old), value)
-        self._put(cell, self._codec.encode(reduced))
+        old: T | Absent = cell.ready
+        if old is None:
+            old = self._value_of(cell, self._usable)
+        else:
+            cell.ready = None
+        reduced = value if old is ABSENT else self._reduce(old, value)
+        self._put(cell, reduced)
 
     def _combine(self, one: T, other: T) -> T:
         return self._reduce(one, other)
@@ -104,16 +106,13 @@ class AggregatingHandle(MergingHandle[A], Generic[T, A, R]):
     """
 
     def __init__(self, session: StateSession, descriptor: AggregatingDescriptor[T, A, R]) -> None:
-        super().__init__(session, descriptor)
-        self._codec = descriptor.codec
+        super().__init__(session, descriptor, descriptor.codec)
         self._aggregator = descriptor.aggregator
 
     async def get(self) -> R | None:
         """The result; None if nothing was added. Cost: one field, the first time."""
-        json = await self._read()
-        if json is None:
-            return None
-        return self._aggregator.get_result(self._codec.decode(json))
+        accumulator: A | Absent = await self._read()
+        return None if accumulator is ABSENT else self._aggregator.get_result(accumulator)
 
     async def add(self, value: T | None) -> None:
         """Add one more value; None removes what is there, as in Flink.
@@ -125,11 +124,15 @@ class AggregatingHandle(MergingHandle[A], Generic[T, A, R]):
             self.cell().put(None)
             return
         cell = await self.loaded()
-        old = self._usable(cell)
+        old: A | Absent = cell.ready
+        if old is None:
+            old = self._value_of(cell, self._usable)
+        else:
+            cell.ready = None
         aggregator = self._aggregator
-        held = aggregator.create_accumulator() if old is None else self._codec.decode(old)
+        held = aggregator.create_accumulator() if old is ABSENT else old
         added = aggregator.add(value, held)
-        self._put(cell, self._codec.encode(added))
+        self._put(cell, added)
 
     def _combine(self, one: A, other: A) -> A:
         return self._aggregator.merge(one, other)

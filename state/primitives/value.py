@@ -12,124 +12,43 @@ Source: Flink's ValueState and TtlValueState.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from state.backends.interface import HashGet
-from state.primitives.cells import UNKNOWN, Cell, Element
+from state.descriptors import EncodesBehind
+from state.errors import StateCorrupt
+from state.primitives.field_cell import ABSENT, Absent, FieldCell, Loads
 from state.primitives.handle import StateHandle
 from state.primitives.many_values import ManyValues
-from state.ttl import STAMP_SIZE, stamp_of, stamped, unstamped
+from state.ttl import STAMP_SIZE, is_usual_stamp, stamp_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from state.backends.interface import Read
-    from state.descriptors import (
-        StateDescriptor,
-        ValueDescriptor,
-    )
+    from state.descriptors import Codec, StateDescriptor, ValueDescriptor
     from state.execution.requests import Request
-    from state.primitives.cells import MaybeKnown, Unknown
     from state.primitives.session import StateSession
     from state.primitives.write_batch import WriteBatch
     from state.ttl import TtlClock
 
 T = TypeVar("T")
 
-_STAMP_END: Final = STAMP_SIZE - 1
-"""Where the space behind a usual stamp is."""
-_SPACE: Final = ord(" ")
-
-
-def _are_all_there(texts: Sequence[bytes | None]) -> TypeGuard[Sequence[bytes]]:
-    return None not in texts
-
-
-class FieldCell(Cell):
-    """One element, in the field of its key."""
-
-    __slots__ = ("_handle", "is_put", "plain", "put_element", "stored")
-
-    def __init__(self, handle: FieldHandle, key: bytes, key_group: int) -> None:
-        # Not by the class above: an epoch makes one of these for each key that it touches.
-        self.key = key
-        self.key_group = key_group
-        self.is_loaded = self.is_due = self.is_put = False
-        self._handle = handle
-        self.stored: bytes | Unknown | None = None
-        """The text of the field, None if there is none."""
-        self.plain: bytes | None = None
-        """The JSON that a read takes as it is; None: it must be looked at, or there is none."""
-        self.put_element: Element | None = None
-        """What was put."""
-
-    @property
-    def reads(self) -> Sequence[Read]:
-        """The field."""
-        return (HashGet(self.key_group, self._handle.state, [self.key]),)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Load, unless it is settled."""
-        ((text,),) = replies
-        self._handle.load_all((self,), (text,))
-
-    @property
-    def element(self) -> Element | None:
-        """What it holds now; stored text is taken apart only here, where a rule asks for it."""
-        if self.is_put:
-            return self.put_element
-        text = self.stored
-        return unstamped(text) if isinstance(text, bytes) else None
-
-    def put(self, element: Element | None) -> None:
-        """Set or remove the element; a cell that was not loaded needs no load any more."""
-        if not self.is_loaded:
-            self.is_loaded = True
-            self.stored = UNKNOWN
-        self.is_put = True
-        self.put_element = element
-        self.plain = None
-
-    def write(self, batch: WriteBatch) -> None:
-        """The field, if it differs or if what is stored is not known."""
-        self._handle.write_all((self,), batch)
-
-    def oldest_ms(self) -> int | None:
-        """The element's stamp."""
-        element = self.element
-        return element and element[0]
-
-    def index_scores(self) -> tuple[int | None, MaybeKnown]:
-        """The score that the expiry index is to have for the key, and what it has at most."""
-        stored = self.stored
-        return self.oldest_ms(), stamp_of(stored) if isinstance(stored, bytes) else stored
-
-    def empty(self) -> None:
-        """Remove the element."""
-        self.put(None)
-
-    def judge_again(self) -> None:
-        """Whether the element lives must be looked at again."""
-        if self._handle.may_have_stamps:
-            self.plain = None
-
-    async def clean(self, elements_max: int) -> int:
-        """Remove the element if it is expired."""
-        if not self.is_loaded:
-            await self._handle.answered(self)
-        element = self.element
-        if element is None or not self._handle.is_expired(element) or not elements_max:
-            return 0
-        self.put(None)
-        return 1
+_AT_ONCE_MIN: Final = 8
+"""From so many on, elements are looked at together."""
+_BETWEEN: Final = b",\n"
+"""Between the JSON of elements that are decoded at once. A line break ends no string, so that one
+that was cut off cannot take its neighbour in."""
+_OVER_STAMP: Final = _BETWEEN.ljust(STAMP_SIZE + 1)
+"""The same, as long as the line break and the stamp that it stands for: so it is one pass."""
 
 
 class FieldHandle(StateHandle[FieldCell]):
     """What the states of one element a key share."""
 
-    def __init__(self, session: StateSession, descriptor: StateDescriptor) -> None:
-        self._unjudged: list[tuple[Sequence[FieldCell], Sequence[bytes]]] = []
-        """Cells that were loaded, and their texts, which were not looked at."""
+    def __init__(
+        self, session: StateSession, descriptor: StateDescriptor, codec: Codec[Any]
+    ) -> None:
+        self._codec = codec
+        self._loads = Loads(codec)
         self.many: ManyValues | None = None
         """Keys that are read and written many at once, without cells."""
         super().__init__(session, descriptor)
@@ -147,7 +66,14 @@ class FieldHandle(StateHandle[FieldCell]):
             # What was judged by the clock before gets cells.
             for key, key_group in self.many.keys:
                 self.cell_of(key, key_group)
+        self._loads.set_clock(self.cells.values())
         super().set_clock(clock)
+        codec = self._codec
+        self._encode_behind = (
+            codec.encode_behind
+            if self.has_usual_stamps and isinstance(codec, EncodesBehind)
+            else None
+        )
         for cell in self.cells.values():
             cell.judge_again()
 
@@ -169,44 +95,61 @@ class FieldHandle(StateHandle[FieldCell]):
     def close(self) -> None:
         """Let go of all cells, and of what has none."""
         super().close()
-        self._unjudged = []
+        self._loads.close()
         self.many = None
 
     def load_all(self, cells: Sequence[FieldCell], texts: Sequence[bytes | None]) -> None:
-        """Load many cells, unless they are settled; they are judged when one of them is read."""
-        if not self.may_have_stamps:
-            for cell, text in zip(cells, texts, strict=True):
-                if not cell.is_loaded:
-                    cell.is_loaded = True
-                    cell.stored = cell.plain = text
+        """Load many cells, unless they are settled; they are looked at when one of them is read."""
+        is_looked_at = self.may_have_stamps or self._loads.decode_all is not None
+        if is_looked_at and len(cells) >= _AT_ONCE_MIN:
+            self._loads.load(self, cells, texts)
             return
-        are_new = True
         for cell, text in zip(cells, texts, strict=True):
-            if cell.is_loaded:
-                are_new = False
-            else:
+            if not cell.is_loaded:
                 cell.is_loaded = True
                 cell.stored = text
-        if are_new and _are_all_there(texts):
-            self._unjudged.append((cells, texts))
-            return
-        held = [
-            (cell, text)
-            for cell, text in zip(cells, texts, strict=True)
-            if text is not None and cell.stored is text
-        ]
-        self._unjudged.append(([cell for cell, _ in held], [text for _, text in held]))
+                if not self.may_have_stamps:
+                    cell.plain = text
 
-    def _judge_loaded(self) -> None:
-        """Know of what was loaded whether a read takes it as it is: of all that came at once.
+    def decoded_alike(self, texts: Sequence[bytes]) -> list[Any] | None:
+        """The values of stored elements that have one stamp, or none, all read as they are.
 
-        An epoch that only writes never asks.
+        None where a rule of TTL may concern one of them or stamps differ, and where the codec
+        cannot do it, or refuses one of them.
         """
-        unjudged, self._unjudged = self._unjudged, []
-        for cells, texts in unjudged:
-            for cell, plain in zip(cells, self.plain_jsons(texts), strict=True):
-                if not cell.is_put:
-                    cell.plain = plain
+        if self._loads.decode_all is None:
+            return None
+        if not self.may_have_stamps:
+            return self._decoded(_BETWEEN.join((b"[0", *texts, b"0]")), texts)
+        head = texts[0][:STAMP_SIZE]
+        if not self.is_plain_head(head):
+            return None
+        # What begins otherwise stays behind its line break, without a comma: that is no JSON.
+        joined = b"\n".join((b"[0", *texts, head + b"0]"))
+        return self._decoded(joined.replace(b"\n" + head, _OVER_STAMP), texts)
+
+    def decoded_apart(self, texts: Sequence[bytes]) -> list[Any] | None:
+        """The same of elements whose stamps may differ."""
+        if self._loads.decode_all is None:
+            return None
+        jsons = [json for json in self.plain_jsons(texts) if json is not None]
+        if len(jsons) < len(texts):
+            return None
+        return self._decoded(_BETWEEN.join((b"[0", *jsons, b"0]")), texts)
+
+    def _decoded(self, array: bytes, texts: Sequence[bytes]) -> list[Any] | None:
+        """The values of an array that has those of texts between two numbers."""
+        if self._loads.decode_all is None:
+            return None
+        try:
+            values = self._loads.decode_all(array)
+        except StateCorrupt:
+            return None
+        return values[1:-1] if len(values) == len(texts) + 2 else None
+
+    def is_no_newer(self, head: bytes) -> bool:
+        """Whether what begins with a stamp of `STAMP_SIZE` bytes was written now or before."""
+        return is_usual_stamp(head) and head <= self.stamp_text
 
     def write_all(self, cells: Iterable[FieldCell], batch: WriteBatch) -> None:
         """Give what must be stored of all cells, and what the expiry index must be told.
@@ -214,32 +157,30 @@ class FieldHandle(StateHandle[FieldCell]):
         Where the stored element had a stamp, its key is in the index by a score that is no newer;
         there it stays, unless the new stamp is older still.
         """
-        stamp_ms, stamp_text = self.stamp_ms, self.stamp_text
-        # Usual stamps up to that of now are between these, as is whatever stands behind one.
-        oldest, newest = (b"@", stamp_text[:-1] + b"!") if self.has_usual_stamps else (b"", b"")
+        stamp_text, has_stamps = self.stamp_text, self.may_have_stamps
+        # All that was put has the stamp of now.
+        are_alike = self.has_usual_stamps and not self._loads.was_set
         puts: dict[int, list[bytes]] = {}
         for cell in cells:
             if not cell.is_put:
                 if cell.is_due:
                     cell.write_index(self.expiry, batch)
                 continue
-            element, stored = cell.put_element, cell.stored
-            if element is None:
-                text, stays_indexed = None, False
-            elif element[0] == stamp_ms:
-                text = stamp_text + element[1]
-                stays_indexed = (
-                    isinstance(stored, bytes)
-                    and oldest < stored < newest
-                    and len(stored) > _STAMP_END
-                    and stored[_STAMP_END] == _SPACE
-                    and not cell.is_due
-                )
-            else:
-                text, stays_indexed = stamped(element[1], element[0]), False
-            if not stays_indexed and self.may_have_stamps:
-                cell.write_index(self.expiry, batch)
-            if text == stored:
+            text, loaded = cell.put_text, cell.loaded
+            if text is None and cell.plain is not None:
+                text = stamp_text + cell.plain
+            if has_stamps:
+                if loaded is not None and loaded.are_indexed is None:
+                    loaded.look_at_stamps()
+                if text is None or not are_alike:
+                    stays_indexed = False
+                elif loaded is not None and loaded.are_indexed:
+                    stays_indexed = not cell.is_due
+                else:
+                    stays_indexed = cell.stays_indexed()
+                if not stays_indexed:
+                    cell.write_index(self.expiry, batch)
+            if text == cell.stored:
                 continue
             if text is None:
                 batch.delete(cell.key_group, self.state, cell.key)
@@ -279,21 +220,47 @@ class FieldHandle(StateHandle[FieldCell]):
         """Remove the element. Cost: none; it is removed unseen."""
         self.cell().put(None)
 
-    async def _read(self) -> bytes | None:
-        """The element's JSON as a read of now shows it, by the rules of TTL."""
+    async def _read(self) -> Any:
+        """The element as a read of now shows it, by the rules of TTL; `ABSENT`: there is none."""
+        # What is there already is answered without another coroutine.
         cell = self.cells.get(self.session.stored_key)
         if cell is None or not cell.is_loaded:
             cell = await self.loaded()
         elif self.accesses is not None:
             self.count_access()
-        return cell.plain or self._shown(cell)
+        if (ready := cell.ready) is not None:
+            cell.ready = None
+            return ready
+        return self._value_of(cell, self._shown)
+
+    def _value_of(self, cell: FieldCell, look: Callable[[FieldCell], bytes | None]) -> Any:
+        """The value of a loaded cell; `ABSENT`: there is none.
+
+        Args:
+            cell: The cell; it has no value ready.
+            look: Gives its JSON where that is not known to be read as it is.
+        """
+        json = cell.plain
+        if json is None:
+            if cell.loaded is not None and cell.loaded.read():
+                ready, cell.ready = cell.ready, None
+                if ready is not None:
+                    return ready
+            json = cell.plain or look(cell)
+            if json is None:
+                return ABSENT
+        return self._codec.decode(json)
+
+    def _plain(self, cell: FieldCell) -> bytes | None:
+        """The element's JSON, if a read takes it as it is."""
+        if cell.plain is None and isinstance(text := cell.text, bytes):
+            cell.plain = self.plain_json(text)
+        return cell.plain
 
     def _shown(self, cell: FieldCell) -> bytes | None:
         """The element's JSON, where it is not known to be read as it is."""
-        if self._unjudged:
-            self._judge_loaded()
-            if cell.plain is not None:
-                return cell.plain
+        if (plain := self._plain(cell)) is not None:
+            return plain
         element = cell.element
         if element is None:
             return None
@@ -309,21 +276,28 @@ class FieldHandle(StateHandle[FieldCell]):
             cell.plain = None if self._is_timed_by_records else element[1]
         return element[1]
 
-    def _put(self, cell: FieldCell, json: bytes) -> None:
-        """Set the element of a loaded cell by an access of now."""
-        if self._writes_alike:
-            cell.put((self.stamp_ms, json))
+    def _put(self, cell: FieldCell, value: Any) -> None:
+        """Set the element of a cell by an access of now; with ON_CREATE it is loaded."""
+        if not self.writes_plain:
+            old = cell.element if self._keeps_creation else None
+            cell.put(self.written(self._codec.encode(value), old))
+        elif self._encode_behind is None or cell.is_put:
+            # What is put again and again is read in between: its stamp comes before it once.
+            cell.put_now(self._codec.encode(value), None)
+        else:
+            cell.put_now(None, self._encode_behind(self.stamp_text, value))
+
+    def _put_json(self, cell: FieldCell, json: bytes) -> None:
+        """The same with a value's JSON."""
+        if self.writes_plain:
+            cell.put_now(json, None)
         else:
             cell.put(self.written(json, cell.element if self._keeps_creation else None))
-        if self.writes_plain:
-            cell.plain = json
 
     def _usable(self, cell: FieldCell) -> bytes | None:
         """The JSON that an addition goes on from: what is expired only where reads show it."""
-        if self._unjudged:
-            self._judge_loaded()
-        if cell.plain is not None:
-            return cell.plain
+        if (plain := self._plain(cell)) is not None:
+            return plain
         element = cell.element
         if element is None or (self.is_expired(element) and not self.rules.shows_expired):
             return None
@@ -343,8 +317,7 @@ class ValueHandle(FieldHandle, Generic[T]):
     descriptor: ValueDescriptor[T]
 
     def __init__(self, session: StateSession, descriptor: ValueDescriptor[T]) -> None:
-        super().__init__(session, descriptor)
-        self._codec = descriptor.codec
+        super().__init__(session, descriptor, descriptor.codec)
 
     def loads_at_once(self, keys: Sequence[tuple[bytes, int]]) -> list[Request] | None:
         """See `StateHandle.loads_at_once`; not where reads write, or accesses pay for clean-up."""
@@ -363,22 +336,25 @@ class ValueHandle(FieldHandle, Generic[T]):
 
     async def value(self) -> T | None:
         """The current value; None if there is none. Cost: one field, the first time."""
-        # What is there already is answered without another coroutine.
+        # As `_read`: one coroutine less.
         cell = self.cells.get(self.session.stored_key)
         if cell is None or not cell.is_loaded:
             cell = await self.loaded()
         elif self.accesses is not None:
             self.count_access()
-        json = cell.plain or self._shown(cell)
-        return None if json is None else self._codec.decode(json)
+        if (ready := cell.ready) is not None:
+            cell.ready = None
+        else:
+            ready = self._value_of(cell, self._shown)
+        value: T | Absent = ready
+        return None if value is ABSENT else value
 
     async def update(self, value: T | None) -> None:
         """Set the value; None removes it. Cost: none, but with ON_CREATE as `value`."""
         if value is None:
             self.cell().put(None)
             return
-        json = self._codec.encode(value)
-        self._put((await self.loaded()) if self._keeps_creation else self.cell(), json)
+        self._put((await self.loaded()) if self._keeps_creation else self.cell(), value)
 
     def read_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """What `value` shows of many stored keys, as JSON; all of them are loaded. Cost: none."""
@@ -421,7 +397,7 @@ class ValueHandle(FieldHandle, Generic[T]):
             if json is None:
                 cell.put(None)
             else:
-                self._put(cell, json)
+                self._put_json(cell, json)
 
     def _count(self, cells: Sequence[FieldCell]) -> None:
         """Note an access to each."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from state.errors import FormatVersionMismatch, StateCorrupt
 from state.primitives.layout import (
     Header,
+    expired_lines,
     own_stamps,
     packed_text,
     read_collection,
@@ -16,6 +17,7 @@ from state.primitives.layout import (
     shared_text,
     spread_text,
 )
+from state.ttl import stamped
 
 LINES = st.lists(
     st.binary(min_size=1).map(lambda b: b.replace(b"\n", b" ")), min_size=1, max_size=5
@@ -41,7 +43,8 @@ def test_elements_with_stamps_come_back_with_theirs(next_number: int, stamps: li
 
     header, lines = read_collection(text)
     own_count = sum(each != min(stamps) for each in stamps)
-    assert header == Header(False, next_number, len(stamps), min(stamps), own_count)
+    head = stamped(b"", min(stamps))
+    assert header == Header(False, next_number, len(stamps), min(stamps), own_count, head)
     assert own_stamps(header, lines, b"\n") == elements
     # The oldest stamp stands in the header only.
     assert sum(each.startswith(b"@") for each in lines) == own_count
@@ -91,3 +94,39 @@ def test_another_version_is_refused_with_both_versions(text: bytes) -> None:
         read_collection(text)
 
     assert "savepoint" in error.value.hint
+
+
+COLLECTIONS = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from([5, 6, 70]), min_size=1, max_size=3), st.sampled_from(["", "cut"])
+    ),
+    max_size=4,
+)
+
+
+@given(COLLECTIONS)
+def test_collections_that_expire_together_are_those_that_expire_alone(
+    collections: list[tuple[list[int], str]],
+) -> None:
+    """Where one is not as all others are, each is looked at by itself."""
+    texts: list[bytes] = []
+    for stamps, fate in collections:
+        packed = shared([b"@%d 1" % each for each in stamps])
+        assert packed is not None
+        text = shared_text(len(stamps), 0, packed.oldest_ms, packed.own_count, packed.elements)
+        texts.append(text[: text.rindex(b"\n")] if fate else text)
+    keys = [b"%d" % number for number in range(len(texts))]
+
+    # What has a key without a text beside it is looked at by itself.
+    alone = [
+        expired_lines([key, b"-"], [text, None], 6, 2)
+        for key, text in zip(keys, texts, strict=True)
+    ]
+
+    found = {key: text for each, _ in alone for key, text in each.items()}
+    assert expired_lines(keys, texts, 6, 2) == (found, sum(count for _, count in alone))
+    assert [*found] == [
+        key
+        for key, (stamps, fate) in zip(keys, collections, strict=True)
+        if not fate and len(stamps) <= 2 and {*stamps} in ({5}, {6})
+    ]

@@ -1,0 +1,164 @@
+"""Elements that were loaded many at once are looked at together: what they give is the same."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.backends.interface import HashPut, HashScan, SortedRange
+from state.errors import StateCorrupt
+from state.execution.sync import run_now
+from state.testing.sessions import SessionStand
+from state.testing.stand import heap_stand
+from state.ttl import DISABLED, TtlClock, TtlConfig, UpdateType
+from tests.state.primitives.driver import descriptor
+
+AGE = 1_577_836_800_000
+"""Stamps of our age have the usual length."""
+KEYS = [b'["%d"]' % number for number in range(12)]
+PAIRS = [(key, 0) for key in KEYS]
+WRITES = {"value": "update", "reducing": "add", "aggregating": "add"}
+READS = {"value": "value", "reducing": "get", "aggregating": "get"}
+TTLS = [
+    DISABLED,
+    TtlConfig(6),
+    TtlConfig(6, UpdateType.ON_CREATE),
+    TtlConfig(6, UpdateType.ON_READ_AND_WRITE),
+]
+
+STEP = st.tuples(
+    st.sampled_from(["write", "write", "read", "read", "clear", "clock"]),
+    st.integers(0, len(KEYS) - 1),
+    st.integers(0, 3),
+)
+EPOCH = st.tuples(
+    st.integers(-4, 5), st.sets(st.integers(0, len(KEYS) - 1)), st.lists(STEP, max_size=10)
+)
+
+
+def ran(kind: str, ttl: TtlConfig, start_ms: int, epochs: list[Any], *, together: bool) -> Any:
+    """What is read in each epoch, and what is stored after it.
+
+    An epoch says how long after the one before it is, what is written first, and what follows.
+    """
+    stand = SessionStand(heap_stand())
+    state = descriptor(kind, ttl=ttl)
+    told: list[Any] = []
+    ms = start_ms
+    for later, written, steps in epochs:
+        ms += later
+        session = stand.begin(TtlClock(ms))
+        handle = getattr(session, kind)(state)
+        for pairs in [PAIRS] if together else [[each] for each in PAIRS]:
+            session.prefetch([(state, pairs)])
+        for step, key, number in [*(("write", key, 1) for key in sorted(written)), *steps]:
+            session.set_key(KEYS[key], 0)
+            match step:
+                case "write":
+                    run_now(getattr(handle, WRITES[kind])(number), session)
+                case "read":
+                    told.append(run_now(getattr(handle, READS[kind])(), session))
+                case "clear":
+                    run_now(handle.clear(), session)
+                case _:
+                    session.clock = TtlClock(ms + number - 1)
+        session.clean_up((0,))
+        stand.end(session)
+        told += stand.fetch(HashScan(0, b"state"), SortedRange(0, b"state:expiry", 0, 1 << 60))
+    return told
+
+
+@pytest.mark.parametrize(("kind", "ttl"), [*product(WRITES, TTLS)])
+@pytest.mark.parametrize("start_ms", [0, AGE])
+@given(epochs=st.lists(EPOCH, max_size=4))
+def test_they_read_and_store_the_same(
+    kind: str, ttl: TtlConfig, start_ms: int, epochs: list[Any]
+) -> None:
+    """Whatever their stamps, and whenever in the epoch the clock is set."""
+    every_key = (1, set(range(len(KEYS))), [])
+    together, alone = (
+        ran(kind, ttl, start_ms, [every_key, *epochs], together=each) for each in (True, False)
+    )
+    assert together == alone
+
+
+@pytest.mark.parametrize("ttl", [DISABLED, TtlConfig(9)])
+def test_a_value_that_was_given_out_may_be_changed_freely(ttl: TtlConfig) -> None:
+    stand, state = SessionStand(heap_stand()), descriptor("value", ttl=ttl)
+    for ms in range(2):
+        session = stand.begin(TtlClock(AGE + ms))
+        handle = session.value(state)
+        session.prefetch([(state, PAIRS)])
+        for key in KEYS:
+            session.set_key(key, 0)
+            if held := run_now(handle.value(), session):
+                held.append(1)
+                assert run_now(handle.value(), session) == [None]
+            run_now(handle.update([None]), session)
+        stand.end(session)
+
+
+@pytest.mark.parametrize("stamp", [b"", b"@%d " % AGE])
+@pytest.mark.parametrize("text", [b"[1", b'["1', b"1,2", b"1]", b"", b"\n2"])
+def test_a_text_that_is_no_value_is_refused_where_it_is_read_and_nowhere_else(
+    stamp: bytes, text: bytes
+) -> None:
+    stand = SessionStand(heap_stand())
+    state = descriptor("value", ttl=TtlConfig(9) if stamp else DISABLED)
+    session = stand.begin(TtlClock(AGE))
+    pairs = [piece for key in KEYS for piece in (key, stamp + b"[7]")]
+    pairs[7] = stamp + text
+    stand.commit({0: [HashPut(b"state", pairs)]})
+
+    session = stand.begin(TtlClock(AGE + 1))
+    handle = session.value(state)
+    session.prefetch([(state, PAIRS)])
+    for number, key in enumerate(KEYS):
+        session.set_key(key, 0)
+        if number == 3 and text.strip() != b"2":
+            with pytest.raises(StateCorrupt):
+                run_now(handle.value(), session)
+        elif number != 3:
+            assert run_now(handle.value(), session) == [7]
+
+
+def test_where_the_index_has_a_newer_stamp_it_is_told() -> None:
+    """The first key was written before now, the others after it: lives were extended since."""
+    stand, state = SessionStand(heap_stand()), descriptor("value", ttl=TtlConfig(900))
+    for extension_ms, ms, keys in ((0, 0, KEYS), (0, 50, KEYS[1:]), (100, 110, KEYS)):
+        session = stand.begin(TtlClock(AGE + ms, extension_ms=extension_ms))
+        handle = session.value(state)
+        if extension_ms:
+            session.prefetch([(state, PAIRS)])
+        for key in keys:
+            session.set_key(key, 0)
+            if extension_ms:
+                assert run_now(handle.value(), session) == (50 if key != KEYS[0] else 0)
+            run_now(handle.update(ms), session)
+        stand.end(session)
+
+    assert stand.fetch(SortedRange(0, b"state:expiry", 0, 1 << 60)) == [
+        [(KEYS[0], float(AGE)), *((key, float(AGE + 10)) for key in sorted(KEYS[1:]))]
+    ]
+
+
+def test_where_the_index_has_older_stamps_it_is_told_nothing() -> None:
+    """Of keys that were written at one time, and at several."""
+    stand, state = SessionStand(heap_stand()), descriptor("value", ttl=TtlConfig(900))
+    for ms, keys in ((0, KEYS), (1, KEYS), (2, KEYS[:4]), (3, KEYS)):
+        session = stand.begin(TtlClock(AGE + ms))
+        handle = session.value(state)
+        session.prefetch([(state, PAIRS)])
+        for key in keys:
+            session.set_key(key, 0)
+            run_now(handle.update(ms), session)
+        writes = session.writes()
+        stand.commit(writes)
+        assert len(writes[0]) == (2 if not ms else 1)
+    assert stand.fetch(SortedRange(0, b"state:expiry", 0, 1 << 60)) == [
+        [(key, float(AGE)) for key in sorted(KEYS)]
+    ]
