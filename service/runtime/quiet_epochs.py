@@ -158,7 +158,7 @@ def written_part(
     """The work of one writer task, as `write_part`, in quiet epochs too.
 
     Most of those have nothing due: then a tick through all of the writer would come out as the
-    same message, and cost more than half of what the task does in Python.
+    same message, and cost two fifths of what the task does in Python.
     """
     if spec.quiet_source:
         first = next((each for each in batches if each.num_rows), None)
