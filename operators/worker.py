@@ -132,12 +132,7 @@ class OperatorTask:
         Raises:
             WorkerError: With the code of the state's error, or `version-mismatch`.
         """
-        settings = self.settings
-        if settings.version != installed_version():
-            raise WorkerError(
-                "version-mismatch",
-                f"service has {settings.version}, worker has {installed_version()}",
-            )
+        self._check_version()
         rows = gather(batches)
         if rows is None:
             return
@@ -148,6 +143,23 @@ class OperatorTask:
             raise _told(error) from None
         except (StateError, OperatorError) as error:
             raise WorkerError(error.code, _hinted(error, self._where(error, epoch))) from None
+
+    @property
+    def uses_every_epoch(self) -> bool:
+        """Whether time alone may give the operator work, in an epoch without changes.
+
+        Raises:
+            WorkerError: `version-mismatch`.
+        """
+        self._check_version()
+        return _operator(self.spec, self.settings.operator).uses_every_epoch
+
+    def _check_version(self) -> None:
+        wanted = self.settings.version
+        if wanted != installed_version():
+            raise WorkerError(
+                "version-mismatch", f"service has {wanted}, worker has {installed_version()}"
+            )
 
     def _where(self, error: Exception, epoch: int) -> str:
         """Where an error happened: what the controller told, or else what is known here."""

@@ -16,6 +16,8 @@ from service.runtime.wire_columns import (
     data_columns,
     is_control,
     keep_changes_where,
+    kind_literal,
+    long_literal,
     only_in_changes,
     spark_type,
     wire_struct,
@@ -59,8 +61,8 @@ def expanded(
     empty = F.array(F.lit(None).cast(row))
     several = F.posexplode(F.when(is_control(), empty).otherwise(F.array(*rows)))
     spread = frame.select(several.alias("_place", "_row"), *control_columns())
-    own = F.when(F.col(KIND) == F.lit(TICK), F.col(ORDER))
-    order = own.otherwise(F.col(ORDER) * F.lit(count) + F.col("_place"))
+    own = F.when(F.col(KIND) == kind_literal(TICK), F.col(ORDER))
+    order = own.otherwise(F.col(ORDER) * long_literal(count) + F.col("_place"))
     columns = [F.col("_row").getField(field_name(at)) for at in range(len(types))]
     return spread.withColumn(ORDER, order).select(*named(columns), *control_columns())
 
@@ -134,8 +136,8 @@ def _spread(frames: Sequence[DataFrame]) -> list[DataFrame]:
     spread = []
     for at, frame in enumerate(frames):
         # A tick's order is the partition that it is for.
-        own = F.when(F.col(KIND) == F.lit(TICK), F.col(ORDER))
-        order = own.otherwise(F.col(ORDER) * F.lit(count) + F.lit(at))
+        own = F.when(F.col(KIND) == kind_literal(TICK), F.col(ORDER))
+        order = own.otherwise(F.col(ORDER) * long_literal(count) + long_literal(at))
         spread.append(frame.withColumn(ORDER, order))
     return spread
 

@@ -72,6 +72,7 @@ from service.runtime.wire_columns import (
     control_columns,
     data_columns,
     keep_changes_where,
+    kind_literal,
     only_in_changes,
     spark_type,
     wire_struct,
@@ -128,7 +129,7 @@ class _Ways:
 
     def take(self) -> DataFrame:
         if self._taken:
-            return self._frame.filter(F.col(KIND) != F.lit(DEAD_LETTER))
+            return self._frame.filter(F.col(KIND) != kind_literal(DEAD_LETTER))
         self._taken = True
         return self._frame
 
@@ -215,7 +216,7 @@ class _Lowering:
             case Union():
                 return union(self._inputs(node))
             case DropUpdateBefore():
-                kept = F.col(KIND) != F.lit(int(RowKind.UPDATE_BEFORE))
+                kept = F.col(KIND) != kind_literal(RowKind.UPDATE_BEFORE)
                 return keep_changes_where(self._input(node), kept)
             case WatermarkAssigner(expression=expression):
                 return self._assigned(node, self._input(node), expression)
@@ -280,10 +281,10 @@ class _Lowering:
             self._tables[identifier] = self._source(identifier)
         ways, names = self._tables[identifier]
         places = [names.index(each.name) for each in scan_columns(scan)]
-        columns = [
-            F.col(field_name(place)).alias(field_name(at)) for at, place in enumerate(places)
-        ]
-        frame = ways.take().select(*columns, *control_columns())
+        frame = ways.take()
+        if places != [*range(len(names))]:
+            columns = named([F.col(field_name(place)) for place in places])
+            frame = frame.select(*columns, *control_columns())
         return frame if scan.watermark is None else self._assigned(node, frame, scan.watermark)
 
     def _source(self, identifier: str) -> tuple[_Ways, list[str]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +33,16 @@ from operators.wire import (
     input_column,
     to_note,
 )
+from operators.worker import OperatorTask
 from service.runtime.dataflow_errors import SourceChanged, SourceUnavailable
-from service.runtime.sinks.writer import SINK
+from service.runtime.sinks.message import PartMessage
+from service.runtime.sinks.writer import SINK, write_part
 from state.types import arrow_type, parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from service.runtime.sinks.spec import WriterSpec
+    from service.runtime.sinks.spec import SinkSpec, WriterSpec
 
 _PART = "quiet"
 """Stands for a task's number in the source's note: no task read."""
@@ -147,6 +150,29 @@ def writer_batches(
         return _batch({SINK: 0, **control}, [pa.field(SINK, pa.int32()), row])
 
     return with_ticks(batches, tick)
+
+
+def written_part(
+    spec: WriterSpec, epoch: int, partition: int, batches: Iterator[pa.RecordBatch]
+) -> PartMessage:
+    """The work of one writer task, as `write_part`, in quiet epochs too.
+
+    Most of those have nothing due: then a tick through all of the writer would come out as the
+    same message, and cost two fifths of what the task does in Python.
+    """
+    if spec.quiet_source:
+        first = next((each for each in batches if each.num_rows), None)
+        if first is None and not _has_due(spec.sinks[0]):
+            tick = QuietSource(spec.quiet_source, spec.checkpoint).tick(epoch, partition)
+            return PartMessage(notes=[tick[NOTE]], time_ms=tick[TIME])
+        rows = batches if first is None else chain([first], batches)
+        batches = writer_batches(spec, epoch, partition, rows)
+    return write_part(spec, epoch, partition, batches)
+
+
+def _has_due(sink: SinkSpec) -> bool:
+    """Whether a sink's operator may have work in an epoch without changes."""
+    return bool(sink.operator) and OperatorTask.from_json(sink.operator).uses_every_epoch
 
 
 def _columns(types: Sequence[str]) -> list[pa.Field]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pyspark.sql.connect import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
@@ -44,9 +45,23 @@ def wire_struct(types: Sequence[LogicalType], control: Sequence[str] = CONTROL_N
     return StructType([*data, *(StructField(n, from_arrow_type(kinds[n])) for n in control)])
 
 
+def kind_literal(kind: int) -> Column:
+    """A kind in exactly the type that its column has.
+
+    Any other number would be cast, and the cast be taken away again by the optimizer, to which
+    Spark gives the whole plan anew in every epoch.
+    """
+    return F.lit(np.int8(kind))
+
+
+def long_literal(value: int) -> Column:
+    """A number in exactly the type that hashes and order numbers have; see `kind_literal`."""
+    return F.lit(np.int64(value))
+
+
 def is_control() -> Column:
     """Whether a row is a tick or a dead letter."""
-    return F.col(KIND) >= F.lit(CONTROL_MINIMUM)
+    return F.col(KIND) >= kind_literal(CONTROL_MINIMUM)
 
 
 def data_columns(count: int) -> list[Column]:
@@ -81,12 +96,12 @@ def with_key_group(frame: DataFrame, key: Sequence[int], *, max_parallelism: int
     """
     # Without key columns all rows are one key, whose hash is the seed.
     hashed = F.xxhash64(*(F.col(field_name(each)) for each in key)) if key else F.lit(SEED)
-    return frame.withColumn(KEY_GROUP, F.pmod(hashed, F.lit(max_parallelism)).cast("int"))
+    return frame.withColumn(KEY_GROUP, F.pmod(hashed, long_literal(max_parallelism)).cast("int"))
 
 
 def brought_together(frame: DataFrame, *, partitions: int) -> DataFrame:
     """Bring all changes of a key group into one partition, each tick into the one it is for."""
-    target = F.when(is_control(), F.pmod(F.col(ORDER), F.lit(partitions)).cast("int"))
+    target = F.when(is_control(), F.pmod(F.col(ORDER), long_literal(partitions)).cast("int"))
     return frame.repartitionById(partitions, target.otherwise(F.col(KEY_GROUP) % F.lit(partitions)))
 
 
@@ -99,4 +114,4 @@ def with_place(frame: DataFrame, *, has_time: bool) -> DataFrame:
     """
     if not has_time:
         frame = frame.withColumn(TIME, F.unix_millis(F.current_timestamp()))
-    return frame.withColumn(SEQUENCE, F.lit(0).cast("long"))
+    return frame.withColumn(SEQUENCE, long_literal(0))

@@ -48,13 +48,11 @@ class EpochWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark
         """Leave a partition's rows where `commit` will find them."""
         from pyspark import TaskContext
 
-        from service.runtime.quiet_epochs import writer_batches
-        from service.runtime.sinks.writer import write_part
+        from service.runtime.quiet_epochs import written_part
 
         context = TaskContext.get()
         epoch = int(context.getLocalProperty("streaming.sql.batchId")) + 1
-        place = epoch, context.partitionId()
-        return write_part(self.spec, *place, writer_batches(self.spec, *place, iterator))
+        return written_part(self.spec, epoch, context.partitionId(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Close the epoch."""

@@ -48,7 +48,7 @@ class FileLog:
         Raises:
             SourceChanged: the log in Redis is shorter than an offset says: Redis lost it.
         """
-        if len(self._files) < count or not self._files:
+        if len(self._files) < count:
             self.refresh()
         if len(self._files) < count:
             raise SourceChanged(f"the log {self._key} has {len(self._files)} of {count} files")

@@ -21,6 +21,7 @@ from operators.wire import (
     TICK,
     TIME,
     SourceNote,
+    WorkerError,
     input_column,
     to_note,
 )
@@ -34,6 +35,7 @@ from service.runtime.quiet_epochs import (
     planned_end,
     with_ticks,
     writer_batches,
+    written_part,
 )
 from service.runtime.sinks.commit import close, sum_up
 from service.runtime.sinks.spec import SinkSpec, WriterSpec
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import redis
+
+    from service.runtime.sinks.message import PartMessage
 
 TEXTS = ("STRING", "INT")
 TYPES = tuple(map(parse_type, TEXTS))
@@ -247,8 +251,7 @@ class World:
             place = epoch, partition
             (like,) = writer_batches(self.writer, *place, iter(()))
             batches = iter(() if is_quiet else (self._wired(self.changes(partition), like),))
-            given = writer_batches(self.writer, *place, batches)
-            messages.append(write_part(self.writer, *place, given))
+            messages.append(written_part(self.writer, *place, batches))
         close(self.writer, epoch, sum_up(messages))
         return orjson.loads(self.ledger.marker().offsets)
 
@@ -277,6 +280,47 @@ def test_a_quiet_epoch_cleans_what_is_due_in_every_key_group_and_is_told_as_any_
     assert [each["time_ms"] for each in (first, second, third)] == [1, 500, 1_002]
     assert [each["rows_in"] for each in (first, second, third)] == [5, 0, 0]
     assert [each["nodes"][NODE]["expired"] for each in (first, second, third)] == [0, 0, 5]
+
+
+@pytest.mark.parametrize("ttl_ms", [None, 0, 1_000], ids=["no-operator", "no-ttl", "ttl"])
+def test_a_task_without_rows_tells_what_a_tick_through_the_writer_would(
+    redis_client: redis.Redis, tmp_path: Path, ttl_ms: int | None
+) -> None:
+    world = World(redis_client, tmp_path)
+    record(tmp_path / "checkpoint", 1, end(7))
+    writer = world.writer
+    if ttl_ms != 1_000:
+        spec = MaterializerSpec(TYPES, ("k", "v"), (0,), None, ttl_ms=0)
+        task = "" if ttl_ms is None else OperatorTask(world.task.settings, spec.to_json()).to_json()
+        sink = dataclasses.replace(writer.sinks[0], operator=task)
+        writer = dataclasses.replace(writer, sinks=(sink,))
+    empty = next(writer_batches(writer, 1, 1, iter(()))).slice(0, 0)
+
+    told = [written_part(writer, 1, 1, iter(each)) for each in ((), (empty,))]
+    whole = write_part(writer, 1, 1, writer_batches(writer, 1, 1, iter(())))
+
+    assert [_comparable(each) for each in told] == [_comparable(whole)] * 2
+    assert len(whole.notes) == (2 if ttl_ms else 1)
+
+
+def _comparable(message: PartMessage) -> PartMessage:
+    """Without how long an operator's work took."""
+    notes = [orjson.loads(each) for each in message.notes]
+    kept = [{name: value for name, value in each.items() if name != "statistics"} for each in notes]
+    return dataclasses.replace(message, notes=[orjson.dumps(each).decode() for each in kept])
+
+
+def test_workers_of_another_version_refuse_quiet_epochs_too(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    world = World(redis_client, tmp_path)
+    record(tmp_path / "checkpoint", 1, end(7))
+    settings = dataclasses.replace(world.task.settings, version="0.0.0-other")
+    task = dataclasses.replace(world.task, settings=settings).to_json()
+    sink = dataclasses.replace(world.writer.sinks[0], operator=task)
+
+    with pytest.raises(WorkerError, match="version-mismatch"):
+        written_part(dataclasses.replace(world.writer, sinks=(sink,)), 1, 1, iter(()))
 
 
 def test_attempts_of_a_quiet_epoch_are_equal(redis_client: redis.Redis, tmp_path: Path) -> None:

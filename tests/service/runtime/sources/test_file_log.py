@@ -36,6 +36,15 @@ def test_of_two_readers_at_once_the_second_drops_its_findings(redis_client: redi
     assert list(second.files()) == [A, B, C]
 
 
+def test_a_log_is_read_where_more_is_asked_for_than_is_known(redis_client: redis.Redis) -> None:
+    """And not for none: an epoch without files would ask twice, behind the close of the last."""
+    first = FileLog(redis_client, "log")
+    FileLog(redis_client, "log").append([A])
+
+    assert list(first.files(0)) == []
+    assert list(first.files(1)) == [A]
+
+
 def test_a_log_shorter_than_the_offset_says_is_an_error(redis_client: redis.Redis) -> None:
     FileLog(redis_client, "log").append([A])
 
