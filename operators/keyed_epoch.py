@@ -18,6 +18,7 @@ from operators.columnar import Codes, Columns, dense, stable_order
 from state.codec import RowCodec
 from state.columns import leading_integers
 from state.multiset.kernel import Groups, KeyedChanges, group_changes
+from state.multiset.numbered import Numbered
 from state.multiset.touched import Touched
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class KeyedEpoch:
         self._of = of
         self._batch = batch
         self._columns = Columns(batch.columns, of.types)
+        self._numbered: Numbered | None = None
+        self._is_numbered_known = False
         self.row_of: Integers
         """Row of the batch of each change."""
         key = dense(self._columns.codes(of.key))
@@ -145,8 +148,21 @@ class KeyedEpoch:
         rows = self.row_of[self.groups.first[groups]]
         return self._columns.shortened(self._of.match_codec, rows, self._of.match)
 
+    def numbered(self, groups: Integers) -> Numbered | None:
+        """Match columns of groups as numbers, where one column of integers tells them apart."""
+        if not self._is_numbered_known:
+            found = self._columns.numbered(self._of.match_codec, self._of.match)
+            self._numbered = None if found is None else Numbered(found[0], found[2], found[1])
+            self._is_numbered_known = True
+        rows = self._numbered
+        if rows is None:
+            return None
+        return rows.with_values(rows.values[self.row_of[self.groups.first[groups]]])
+
     def index_of_rows(self, rows: pa.BinaryArray) -> list[bytes]:
         """Match columns of canonical rows, as histories are indexed by them."""
+        if not len(rows):
+            return []
         leading = self._of.row_codec.decode_leading(rows, max(self._of.match) + 1)
         columns = Columns(leading, self._of.types[: len(leading)])
         return columns.shortened(self._of.match_codec, np.arange(len(rows)), self._of.match)

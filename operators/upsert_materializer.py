@@ -19,7 +19,7 @@ Equality is that of canonical rows, in upsert keys too: NaN is NaN, 0.0 is not -
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
 import numpy as np
@@ -331,7 +331,7 @@ class UpsertMaterializer:
                 "keys": len(epoch.touched.keys),
                 "expired": int(histories.expired.sum()),
                 "migrations": writer.migrations,
-                **asdict(transaction.statistics()),
+                **transaction.statistics().counts(),
                 "epoch_ns": time.perf_counter_ns() - started_ns,
             },
         )

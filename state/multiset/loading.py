@@ -116,10 +116,11 @@ class HistoryLoader:
                 return self._load()
             if blocks:
                 self._prober().take_blocks(recalled.histories, blocks)
+            parsed = None
             stay = self._policy.spread_after(outcome.size, np.ones(outcome.size.size, np.bool_))
             if stay.all() and not outcome.sunk.any():
-                recalled.keep_needed(outcome, self._touched.changes.key[outcome.born])
-            self._parse()
+                parsed = recalled.keep_needed(outcome, self._touched.changes.key[outcome.born])
+            self._parse(parsed)
             self._histories.packed = self._packed
             self._histories.packed_entry = recalled.packed_entries(self._packed.sequence)
         return self._deepen(outcome.sunk) if outcome.sunk.any() else None
@@ -337,15 +338,19 @@ class HistoryLoader:
 
     # Putting it together.
 
-    def _parse(self) -> None:
-        """Parse what was read: packed values, then blocks, in the order of their histories."""
+    def _parse(self, chosen: Mapping[int, Sequence[int]] | None = None) -> None:
+        """Parse what was read: packed values, then blocks, in the order of their histories.
+
+        Args:
+            chosen: Which blocks, by key; None: all that were read.
+        """
         texts = [value for i in self._packed_keys if (value := self._values[i]) is not None]
         keys = [self._packed_keys]
         for key, history in self._spread.items():
-            numbers = sorted(history.blocks)
+            numbers = sorted(history.blocks) if chosen is None else chosen[key]
             texts += [history.blocks[number] for number in numbers]
             keys.append(np.full(len(numbers), key, np.int64))
-        self._packed = parse_packed(texts)
+        self._packed = parse_packed(texts) if texts else NO_HISTORIES
         self._owner = np.concatenate(keys)[self._packed.owner]
         """Per parsed entry: its key."""
         self._alive = self._live(self._packed, self._packed_keys.size)

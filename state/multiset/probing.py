@@ -25,6 +25,7 @@ from state.multiset.index import (
     parse_lines,
 )
 from state.multiset.memory import NO_BLOCKS
+from state.multiset.numbered import Numbered, find_numbers
 from state.multiset.spread import (
     BLOCK_ENTRIES,
     SpreadNames,
@@ -67,6 +68,8 @@ class KnownIndex:
     """Per line: the number of its bucket."""
     numbers: Integers
     """Per line: the sequence number of the entry."""
+    matches: Numbered | None = None
+    """Per line: the match columns of the entry, where all of them are known as numbers."""
 
     @classmethod
     def of(cls, read: list[int], texts: Sequence[bytes | None]) -> KnownIndex:
@@ -76,6 +79,17 @@ class KnownIndex:
         lines = parse_lines(known)
         return cls(read, lines, np.repeat(np.array(read, np.int64), counts), numbers_in(lines))
 
+    def take(self, lines: Integers) -> KnownIndex:
+        """The lines at these places, which are all of them, in this order."""
+        matches = self.matches
+        return KnownIndex(
+            self.read,
+            self.lines[lines],
+            self.bucket[lines],
+            self.numbers[lines],
+            None if matches is None else matches.with_values(matches.values[lines]),
+        )
+
     def learn(self, read: Sequence[int], texts: Sequence[bytes | None]) -> None:
         """Take more buckets."""
         more = KnownIndex.of(list(read), texts)
@@ -83,11 +97,13 @@ class KnownIndex:
         self.lines = np.concatenate([self.lines, more.lines])
         self.bucket = np.concatenate([self.bucket, more.bucket])
         self.numbers = np.concatenate([self.numbers, more.numbers])
+        self.matches = None
 
     @property
     def bytes(self) -> int:
         """How many bytes it takes."""
-        return self.lines.nbytes + self.bucket.nbytes + self.numbers.nbytes
+        known = 0 if self.matches is None else self.matches.values.nbytes
+        return self.lines.nbytes + self.bucket.nbytes + self.numbers.nbytes + known
 
 
 @dataclass(slots=True)
@@ -98,8 +114,8 @@ class SpreadHistory:
     header: Header
     groups: Integers
     """The groups of changes that were looked up in its index."""
-    digests: Characters
-    """Their digests."""
+    digests: Characters | None
+    """Their digests; None where they were found without them."""
     index: KnownIndex
     found_line: Integers
     found_group: Integers
@@ -288,14 +304,18 @@ class SpreadProber:
 
     def recalled(self, remembered: Mapping[int, Remembered]) -> list[SpreadHistory]:
         """Spread histories from what is remembered of them, by key; there is no TTL."""
-        self._digest([*remembered])
+        found = {
+            key: None if each.index is None else self._find_numbered(key, each.index)
+            for key, each in remembered.items()
+        }
+        self._digest([key for key, row in found.items() if row is None])
         histories = []
         for key, each in remembered.items():
             if each.index is None:
                 raise ValueError("a history without its index is not recalled")
             newest = distinct(block_of(each.index.numbers[-_WINDOW * BLOCK_ENTRIES :]))
             newest = newest[::-1][: self._window(key)]
-            history = self._history(key, each.header, each.index, newest)
+            history = self._history(key, each.header, each.index, newest, found[key])
             history.remembered, known = each.blocks, each.blocks.texts
             history.blocks = {
                 block: known[block] for block in self._missing(history) if block in known
@@ -303,10 +323,34 @@ class SpreadProber:
             histories.append(history)
         return histories
 
-    def _history(self, key: int, header: Header, index: KnownIndex, top: Integers) -> SpreadHistory:
-        """A spread history, and what its index has of the epoch's groups."""
-        groups, digests = self._digested[key]
-        row = find_digests(digests, index.lines)
+    def _find_numbered(self, key: int, index: KnownIndex) -> Integers | None:
+        """Per line of an index which of the key's groups it matches, or -1; None if unknown."""
+        if index.matches is None:
+            return None
+        numbered = self._matching.numbered(self._groups_of(key))
+        if numbered is None or not numbered.is_like(index.matches):
+            return None
+        return find_numbers(numbered.values, index.matches.values)
+
+    def _groups_of(self, key: int) -> Integers:
+        low, high = self._touched.group_key.searchsorted([key, key + 1]).tolist()
+        return np.arange(low, high)
+
+    def _history(
+        self,
+        key: int,
+        header: Header,
+        index: KnownIndex,
+        top: Integers,
+        row: Integers | None = None,
+    ) -> SpreadHistory:
+        """A spread history, and what its index has of the epoch's groups: `row`, if it is known."""
+        digests: Characters | None = None
+        if row is None:
+            groups, digests = self._digested[key]
+            row = find_digests(digests, index.lines)
+        else:
+            groups = self._groups_of(key)
         line = (row >= 0).nonzero()[0]
         found, found_group = index.numbers[line], groups[row[line]]
         is_whole = len(index.read) == header.buckets

@@ -81,25 +81,37 @@ class Recalled:
             notes=[],
         )
 
-    def keep_needed(self, outcome: Outcome, born_key: Integers) -> None:
-        """Leave out blocks whose rows are neither written anew nor emitted.
+    def keep_needed(self, outcome: Outcome, born_key: Integers) -> dict[int, list[int]]:
+        """Leave out blocks that are neither written anew nor have a row that is emitted.
 
         Args:
             outcome: What the kernel says; it needs no deeper window, and no history is packed.
             born_key: The key of each born entry.
+
+        Returns:
+            By key, the blocks that have a row which is emitted: the others need not be parsed.
         """
         key, block = self.entries.key, block_of(self.entries.sequence)
-        is_wanted = outcome.entry_removed | (outcome.entry_content >= 0)
         source = outcome.source[outcome.seen]
-        is_wanted[-1 - source[source < 0]] = True
+        is_shown = np.zeros(key.size, np.bool_)
+        is_shown[-1 - source[source < 0]] = True
+        is_wanted = is_shown | outcome.entry_removed | (outcome.entry_content >= 0)
         born_block = block_of(outcome.born_sequence)
+        shown = {}
         for place, history in enumerate(self.histories):
             low, high = key.searchsorted([place, place + 1]).tolist()
             first, end = born_key.searchsorted([place, place + 1]).tolist()
-            wanted = block[low:high][is_wanted[low:high]].tolist() + born_block[first:end].tolist()
-            needed = sorted(set(wanted).intersection(history.blocks))
-            history.blocks = {number: history.blocks[number] for number in needed}
-            self.is_read[low:high] &= is_among(block[low:high], np.array(needed, np.int64))
+            wanted = set(block[low:high][is_wanted[low:high]].tolist())
+            wanted.update(born_block[first:end].tolist())
+            history.blocks = {
+                number: text for number, text in history.blocks.items() if number in wanted
+            }
+            emitted = set(block[low:high][is_shown[low:high]].tolist())
+            shown[history.key] = sorted(emitted.intersection(history.blocks))
+            self.is_read[low:high] &= is_among(
+                block[low:high], np.array(shown[history.key], np.int64)
+            )
+        return shown
 
     def packed_entries(self, sequence: Integers) -> Integers:
         """Per entry its place among those of the blocks, -1 where its block was not read.
