@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
 
     from state.backends.interface import StateVersion
-    from state.multiset.probing import KnownIndex
+    from state.multiset.known_index import KnownIndex
     from state.multiset.text import Header
 
 MEMORY_BYTES_MAX = 16 * 1024 * 1024

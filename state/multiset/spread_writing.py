@@ -19,7 +19,7 @@ from state.multiset.index import (
     origin_of,
     write_lines,
 )
-from state.multiset.probing import KnownIndex
+from state.multiset.known_index import KnownIndex
 from state.multiset.spread import STATE, SpreadNames, block_of
 from state.multiset.text import NEWEST, Header, pieces_before_rows
 from state.multiset.vectors import distinct, is_among
