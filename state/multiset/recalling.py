@@ -2,7 +2,8 @@
 
 All that the kernel needs of a history is in its index: which entries there are, and which of them
 changes match. Blocks, which have the rows, are needed only for what is written and emitted. So they
-are asked for, and waited for after the kernel has run: see `state.multiset.memory`.
+are asked for, and waited for after the kernel has run; where all are remembered, what is to be
+written is made before anything is waited for: see `state.multiset.memory`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class Recalled:
     """Per entry: its block is under way; the others go, and are not read."""
     waiting: Callable[[], list[Any]]
     """Gives the replies to `SpreadProber.block_reads`; nothing, where all blocks are remembered."""
+    is_whole: bool
+    """Whether all blocks are remembered."""
 
     @classmethod
     def of(
@@ -58,9 +61,10 @@ class Recalled:
     ) -> Recalled:
         """Ask for what is needed of these histories beside what is remembered."""
         histories = prober.recalled(remembered)
-        waiting = transaction.expect(prober.block_reads(histories))
+        reads = prober.block_reads(histories)
+        waiting = transaction.expect(reads)
         entries, is_read = _entries_of(histories)
-        return cls(remembered, histories, entries, is_read, waiting)
+        return cls(remembered, histories, entries, is_read, waiting, not reads)
 
     def loaded(self, keys: list[bytes], key_groups: Integers) -> Histories:
         """These histories; what was parsed of their blocks is still to come."""

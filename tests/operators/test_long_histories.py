@@ -12,9 +12,12 @@ from operators.changelog import Change, RowKind
 from operators.testing.harness import MaterializerHarness, Step
 from operators.testing.strategies import INTEGERS
 from operators.upsert_materializer import MaterializerSpec
+from state.backends.transport import RedisTransport
+from state.backends.wire import SentAhead
 from state.key_groups import key_group
 from state.multiset.memory import HistoryMemory, Remembered
 from state.multiset.strategy import Strategy
+from state.multiset.writing import HistoryWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,6 +96,38 @@ def test_what_an_operator_remembers_of_a_history_saves_reads_and_changes_nothing
     assert knowing.history((1,)) == [(number, 1, "a") for number in live]
     knowing.close()
     asking.close()
+
+
+def test_all_that_is_to_be_written_is_there_before_redis_is_waited_for(
+    redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where index and blocks are remembered; a worker that knows neither reads before it writes."""
+    seen: list[str] = []
+
+    def note(owner: type, method: str) -> None:
+        was = getattr(owner, method)
+
+        def noted(*given: Any, **named: Any) -> Any:
+            seen.append(method)
+            return was(*given, **named)
+
+        monkeypatch.setattr(owner, method, noted)
+
+    note(HistoryWriter, "writes")
+    note(RedisTransport, "exchange")
+    note(SentAhead, "replies")
+    harness = MaterializerHarness.on_redis(SPEC, redis_client)
+    first, second, third, *_ = epochs()
+    harness.run(first)
+
+    seen.clear()
+    harness.run(second)
+    assert seen[:2] == ["writes", "replies"]
+    harness.restart(SPEC)
+    seen.clear()
+    harness.run(third)
+    assert seen.index("exchange") < seen.index("writes")
+    harness.close()
 
 
 def test_an_index_is_replaced_where_most_of_it_changes(redis_client: redis.Redis) -> None:
