@@ -7,6 +7,7 @@ its time for the kernel.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,8 +79,6 @@ class KeyedEpoch:
         self._of = of
         self._batch = batch
         self._columns = Columns(batch.columns, of.types)
-        self._numbered: Numbered | None = None
-        self._is_numbered_known = False
         self.row_of: Integers
         """Row of the batch of each change."""
         key = dense(self._columns.codes(of.key))
@@ -150,14 +149,16 @@ class KeyedEpoch:
 
     def numbered(self, groups: Integers) -> Numbered | None:
         """Match columns of groups as numbers, where one column of integers tells them apart."""
-        if not self._is_numbered_known:
-            found = self._columns.numbered(self._of.match_codec, self._of.match)
-            self._numbered = None if found is None else Numbered(found[0], found[2], found[1])
-            self._is_numbered_known = True
-        rows = self._numbered
+        rows = self._numbered_rows
         if rows is None:
             return None
         return rows.with_values(rows.values[self.row_of[self.groups.first[groups]]])
+
+    @cached_property
+    def _numbered_rows(self) -> Numbered | None:
+        """The same of all rows of the batch."""
+        found = self._columns.numbered(self._of.match_codec, self._of.match)
+        return None if found is None else Numbered(found[0], found[2], found[1])
 
     def index_of_rows(self, rows: pa.BinaryArray) -> list[bytes]:
         """Match columns of canonical rows, as histories are indexed by them."""

@@ -38,23 +38,25 @@ NO_LINES = BlockLines([], (), 0)
 """Of a block that is not there, or of which nothing stays."""
 
 
-def lines_of_block(text: bytes, numbers: Sequence[int]) -> BlockLines:
+def lines_of_block(text: bytes, numbers: Sequence[int], count: int) -> BlockLines:
     """The lines of these entries of a block, one at least.
 
     Args:
         text: The block.
         numbers: Sequence numbers of the entries, ascending.
+        count: How many entries the block has.
 
     Raises:
-        StateCorrupt: It does not have them.
+        StateCorrupt: It does not have them, or has more or fewer.
     """
     wanted = {b"%d" % number for number in numbers}
     lines, written = list[bytes](), list[int]()
-    for line in text.split(b"\n")[1:]:
+    _, *stored = text.split(b"\n")
+    for line in stored:
         fields = line.split(b"\t", 2)
         if fields[0] in wanted:
             lines.append(b"\n" + line)
             written.append(int(fields[1]))
-    if len(lines) != len(numbers):
+    if len(lines) != len(numbers) or len(stored) != count:
         raise StateCorrupt("blocks of a history have other entries than its index")
     return BlockLines(lines, numbers, min(written))

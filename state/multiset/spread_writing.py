@@ -141,8 +141,9 @@ class SpreadWriter:
         puts = self._puts
         gone = np.append(removed, history.expired)
         touched = distinct(block_of(np.append(gone, puts.sequence)))
-        kept = epoch.histories.entries.sequence[mine][epoch.stays[mine]]
-        written = self._change_blocks(touched, kept, history)
+        loaded = epoch.histories.entries.sequence[mine]
+        held = _lines_that_stay(touched, loaded, epoch.stays[mine], history)
+        written = self._change_blocks(held, history)
         self._drop_blocks(touched[~is_among(touched, written)])
         self._put_header(self._change_index(history, gone, matching))
         return self._writes
@@ -246,19 +247,17 @@ class SpreadWriter:
         self._put_header(buckets)
         return self._writes
 
-    def _change_blocks(self, touched: Integers, kept: Integers, history: SpreadHistory) -> Integers:
+    def _change_blocks(self, held: Mapping[int, BlockLines], history: SpreadHistory) -> Integers:
         """Write the blocks that are not as they were, but those of which nothing is left.
 
         Args:
-            touched: Numbers of the blocks that are not as they were, ascending.
-            kept: Sequence numbers of the loaded entries that stay as they are, ascending.
+            held: What stays of them, by number.
             history: What was read of the history.
 
         Returns:
             The numbers of the blocks that are written, ascending.
         """
         puts, now_ms = self._puts, self._epoch.now_ms
-        held = _lines_that_stay(touched, kept, history)
         block = block_of(puts.sequence)
         starts = differs(block).nonzero()[0]
         with_puts, limits = block[starts].tolist(), [*starts.tolist(), block.size]
@@ -351,21 +350,29 @@ class SpreadWriter:
 
 
 def _lines_that_stay(
-    touched: Integers, kept: Integers, history: SpreadHistory
+    touched: Integers, loaded: Integers, stays: Flags, history: SpreadHistory
 ) -> dict[int, BlockLines]:
-    """By number, what stays of blocks: none where nothing does. Arguments as of `_change_blocks`.
+    """By number, what stays of blocks: none where nothing does.
+
+    Args:
+        touched: Numbers of the blocks that are not as they were, ascending.
+        loaded: Sequence numbers of the loaded entries, ascending.
+        stays: Which of them stay as they are.
+        history: What was read of the history.
 
     Raises:
-        StateCorrupt: A block has other entries than the index says.
+        StateCorrupt: A block has other entries than those that were loaded, or expired.
     """
-    block = block_of(kept)
-    low, high = block.searchsorted(touched), block.searchsorted(touched, side="right")
+    kept, known = loaded[stays], loaded
+    if history.expired.size:
+        known = np.sort(np.append(loaded, history.expired))
+    low, high = (block_of(kept).searchsorted(touched, side) for side in ("left", "right"))
+    first, end = (block_of(known).searchsorted(touched, side) for side in ("left", "right"))
     some = (low < high).nonzero()[0]
+    columns = (touched, low, high, end - first)
     return {
-        number: lines_of_block(history.blocks[number], kept[first:end].tolist())
-        for number, first, end in zip(
-            touched[some].tolist(), low[some].tolist(), high[some].tolist(), strict=True
-        )
+        number: lines_of_block(history.blocks[number], kept[start:stop].tolist(), count)
+        for number, start, stop, count in zip(*(c[some].tolist() for c in columns), strict=True)
     }
 
 

@@ -11,13 +11,13 @@ BLOCK = b'2\n33\t900\t[1,"\\t"]\n35\t70\t[2]\n40\t800\t[3]'
 
 
 def test_what_stays_is_taken_over_with_when_the_oldest_was_written() -> None:
-    whole, some = lines_of_block(BLOCK, [33, 35, 40]), lines_of_block(BLOCK, [33, 40])
+    whole, some = lines_of_block(BLOCK, [33, 35, 40], 3), lines_of_block(BLOCK, [33, 40], 3)
     assert (whole.behind(b"2"), whole.oldest_ms) == (BLOCK, 70)
     assert (some.behind(b"2"), some.oldest_ms) == (b'2\n33\t900\t[1,"\\t"]\n40\t800\t[3]', 800)
 
 
 def test_other_lines_stand_by_their_numbers() -> None:
-    some = lines_of_block(BLOCK, [33, 40])
+    some = lines_of_block(BLOCK, [33, 40], 3)
     others = [(35, b"\n35\t1000\t[4]"), (41, b"\n41\t1000\t[5]")]
     assert some.with_others(b"2", others).split(b"\n") == [
         b"2",
@@ -29,6 +29,9 @@ def test_other_lines_stand_by_their_numbers() -> None:
     assert NO_LINES.with_others(b"2", others[:1]) == b"2\n35\t1000\t[4]"
 
 
-def test_a_block_without_an_entry_that_the_index_has_is_corrupt() -> None:
+@pytest.mark.parametrize(("numbers", "count"), [([33, 34], 3), ([33], 2), ([33], 4)])
+def test_a_block_with_other_entries_than_the_index_is_corrupt(
+    numbers: list[int], count: int
+) -> None:
     with pytest.raises(StateCorrupt):
-        lines_of_block(BLOCK, [33, 34])
+        lines_of_block(BLOCK, numbers, count)
