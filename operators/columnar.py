@@ -176,6 +176,30 @@ class Columns:
         """As `encoded`, but long texts are given by digests: what histories are indexed by."""
         return row_texts(self._row(codec, rows, columns, is_short=True), rows.size)
 
+    def numbered(
+        self, codec: RowCodec, columns: Sequence[int]
+    ) -> tuple[bytes, NDArray[np.int64], bytes] | None:
+        """What `shortened` gives of all rows, where one column varies and is of whole numbers.
+
+        Returns:
+            What stands before the number in each, the numbers, and what stands behind; or None.
+        """
+        varying = [place for place, each in enumerate(columns) if not self.is_constant(each)]
+        if len(varying) != 1:
+            return None
+        (place,) = varying
+        array = self.arrays[columns[place]]
+        if codec.types[place].root not in INTEGER_BITS or not _are_plain_numbers(array):
+            return None
+        texts = [
+            "" if number == place else self._short_constant(logical, column)
+            for number, (logical, column) in enumerate(zip(codec.types, columns, strict=True))
+        ]
+        before = "".join(["[", *(text + "," for text in texts[:place])])
+        behind = "".join([*("," + text for text in texts[place + 1 :]), "]"])
+        numbers = plain_numbers(array, array.type.to_pandas_dtype()).astype(np.int64, copy=False)
+        return before.encode(), numbers, behind.encode()
+
     def _row(
         self,
         codec: RowCodec,

@@ -7,6 +7,7 @@ its time for the kernel.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from operators.columnar import Codes, Columns, dense, stable_order
 from state.codec import RowCodec
 from state.columns import leading_integers
 from state.multiset.kernel import Groups, KeyedChanges, group_changes
+from state.multiset.numbered import Numbered
 from state.multiset.touched import Touched
 
 if TYPE_CHECKING:
@@ -145,8 +147,23 @@ class KeyedEpoch:
         rows = self.row_of[self.groups.first[groups]]
         return self._columns.shortened(self._of.match_codec, rows, self._of.match)
 
+    def numbered(self, groups: Integers) -> Numbered | None:
+        """Match columns of groups as numbers, where one column of integers tells them apart."""
+        rows = self._numbered_rows
+        if rows is None:
+            return None
+        return rows.with_values(rows.values[self.row_of[self.groups.first[groups]]])
+
+    @cached_property
+    def _numbered_rows(self) -> Numbered | None:
+        """The same of all rows of the batch."""
+        found = self._columns.numbered(self._of.match_codec, self._of.match)
+        return None if found is None else Numbered(found[0], found[2], found[1])
+
     def index_of_rows(self, rows: pa.BinaryArray) -> list[bytes]:
         """Match columns of canonical rows, as histories are indexed by them."""
+        if not len(rows):
+            return []
         leading = self._of.row_codec.decode_leading(rows, max(self._of.match) + 1)
         columns = Columns(leading, self._of.types[: len(leading)])
         return columns.shortened(self._of.match_codec, np.arange(len(rows)), self._of.match)

@@ -12,7 +12,6 @@ import gc
 import operator as op
 import time
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
@@ -192,7 +191,7 @@ class KeyedRunner:
             "keys": len({each.stored_key for each in changes}) if done is None else done.keys,
             "expired": expired,
             "migrations": 0,
-            **asdict(transaction.statistics()),
+            **transaction.statistics().counts(),
             "epoch_ns": time.perf_counter_ns() - started_ns,
             **_gauges(run.controller.statistics()),
         }

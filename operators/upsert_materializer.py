@@ -19,8 +19,8 @@ Equality is that of canonical rows, in upsert keys too: NaN is NaN, 0.0 is not -
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, assert_never
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, assert_never
 
 import numpy as np
 import orjson
@@ -47,7 +47,11 @@ from state.types import format_type, parse_type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from state.backends.interface import EpochTransaction
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from state.backends.interface import EpochTransaction, Write
+    from state.multiset.changes import Outcome
     from state.multiset.histories import Histories
     from state.multiset.interface import SequencedMultiSet
     from state.types import LogicalType
@@ -192,6 +196,20 @@ class MaterializerSpec:
         )
 
 
+class _CarriedOut(NamedTuple):
+    """What an epoch does, not committed yet."""
+
+    histories: Histories
+    outcome: Outcome
+    loaded: NDArray[np.int64]
+    """Loaded entries whose rows are emitted, ascending."""
+    rows: pa.BinaryArray
+    """Their canonical rows."""
+    writer: HistoryWriter
+    writes: dict[int, list[Write]]
+    """By key group."""
+
+
 class UpsertMaterializer:
     """Keep the live rows of each primary key and emit an upsert changelog of the newest.
 
@@ -254,6 +272,37 @@ class UpsertMaterializer:
             key_groups=histories.key_groups[key].astype(np.int32),
         )
 
+    def _carry_out(
+        self,
+        epoch: KeyedEpoch,
+        loader: HistoryLoader,
+        histories: Histories,
+        transaction: EpochTransaction,
+        now_ms: int,
+    ) -> _CarriedOut:
+        """What the epoch does to histories that were loaded; it loads more where that is needed."""
+        replace = self.spec.replaces
+        outcome = apply_changes(epoch.changes, epoch.groups, histories.entries, replace=replace)
+        while (settled := loader.settle(outcome)) is not None:
+            histories = settled
+            outcome = apply_changes(epoch.changes, epoch.groups, histories.entries, replace=replace)
+        writer = HistoryWriter(
+            EpochResult(
+                policy=self._policy,
+                histories=histories,
+                changes=epoch.changes,
+                groups=epoch.groups,
+                outcome=outcome,
+                replace=replace,
+                now_ms=now_ms,
+            )
+        )
+        source = outcome.source[outcome.seen]
+        old = source[source < 0]
+        loaded = np.unique(-1 - old) if old.size else old
+        rows = writer.fetch(transaction, epoch, loaded)
+        return _CarriedOut(histories, outcome, loaded, rows, writer, writer.writes(epoch, epoch))
+
     def run_epoch(
         self,
         batch: ChangeBatch,
@@ -282,44 +331,25 @@ class UpsertMaterializer:
         loader = HistoryLoader(
             self._policy, transaction, epoch.touched, epoch, now_ms, self._memory
         )
-        histories = loader.load(key_groups)
-        outcome = apply_changes(
-            epoch.changes, epoch.groups, histories.entries, replace=self.spec.replaces
-        )
-        while (settled := loader.settle(outcome)) is not None:
-            histories = settled
-            outcome = apply_changes(
-                epoch.changes, epoch.groups, histories.entries, replace=self.spec.replaces
-            )
-        result = EpochResult(
-            policy=self._policy,
-            histories=histories,
-            changes=epoch.changes,
-            groups=epoch.groups,
-            outcome=outcome,
-            replace=self.spec.replaces,
-            now_ms=now_ms,
-        )
-        writer = HistoryWriter(result)
-        emitted = outcome.seen
-        source = outcome.source[emitted]
-        old = source[source < 0]
-        loaded = np.unique(-1 - old) if old.size else old
-        rows = writer.fetch(transaction, epoch, loaded)
-        writes = writer.writes(epoch, epoch)
+        done = self._carry_out(epoch, loader, loader.load(key_groups), transaction, now_ms)
+        while (confirmed := loader.confirm()) is not None:
+            done = self._carry_out(epoch, loader, confirmed, transaction, now_ms)
+        histories, outcome, writes = done.histories, done.outcome, done.writes
         missed = (outcome.report == Report.MISSED).nonzero()[0]
         for key_group, write in orphan_writes(epoch, missed, time_ms, self.spec.orphans_max):
             writes.setdefault(key_group, []).append(write)
         # What is emitted is put together while the backend stores; it leaves when that is done.
         committed = transaction.committing(writes)
-        kinds = _KIND_OF_REPORT[outcome.report[emitted]]
-        output = epoch.emit(emitted, kinds, source, loaded, rows)
+        kinds = _KIND_OF_REPORT[outcome.report[outcome.seen]]
+        output = epoch.emit(
+            outcome.seen, kinds, outcome.source[outcome.seen], done.loaded, done.rows
+        )
         if self.spec.emit_expired and histories.vanished.size:
             output = output.after(self._expiry_of(histories))
         if self.spec.net_changes:
             forgets = self.spec.ttl_ms > 0 and not self.spec.emit_expired
             output = net_changes(output, self.spec.types, self.spec.key, forgets=forgets)
-        remember = writer.remembering(transaction, self._memory)
+        remember = done.writer.remembering(transaction, self._memory)
         committed()
         remember()
         return EpochOutput(
@@ -330,8 +360,8 @@ class UpsertMaterializer:
                 "orphans": missed.size,
                 "keys": len(epoch.touched.keys),
                 "expired": int(histories.expired.sum()),
-                "migrations": writer.migrations,
-                **asdict(transaction.statistics()),
+                "migrations": done.writer.migrations,
+                **transaction.statistics().counts(),
                 "epoch_ns": time.perf_counter_ns() - started_ns,
             },
         )

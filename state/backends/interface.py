@@ -159,6 +159,16 @@ class TransactionStatistics:
     commit_ns: int = 0
     """How long the commit took, in nanoseconds."""
 
+    def counts(self) -> dict[str, int]:
+        """All of it by name; `dataclasses.asdict` takes some forty times as long."""
+        return {
+            "reads": self.reads,
+            "writes": self.writes,
+            "commands": self.commands,
+            "round_trips": self.round_trips,
+            "commit_ns": self.commit_ns,
+        }
+
 
 class EpochTransaction(ABC):
     """One attempt of one epoch over some key groups of one node.

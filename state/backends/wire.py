@@ -97,7 +97,7 @@ class SentAhead:
 
     def send(self, commands: Sequence[Command]) -> None:
         """Send more."""
-        if self._connection is None:
+        if self._connection is None or not commands:
             return
         try:
             _send(self._connection, commands)

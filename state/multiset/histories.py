@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from state.multiset.changes import LoadedEntries
 from state.multiset.spread import BLOCK_ENTRIES, block_of
+from state.multiset.text import NO_HISTORIES
 from state.multiset.vectors import is_among, order_of
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from state.backends.interface import Write
-    from state.multiset.changes import LoadedEntries
     from state.multiset.probing import SpreadHistory
     from state.multiset.text import PackedHistories
 
@@ -51,6 +52,29 @@ class Histories:
     """What the walk of the index is to remember, by key group."""
     vanished_place: Integers
     """Where in `packed` what the sink shows of each is; if that was gone before, the newest."""
+
+
+def no_histories(
+    keys: list[bytes], key_groups: Integers, due_from: int, notes: list[tuple[int, Write]]
+) -> Histories:
+    """Where no key has a history."""
+    count, none = len(keys), np.zeros(0, np.int64)
+    zeros, ones = np.zeros(count, np.int64), np.ones(count, np.int64)
+    return Histories(
+        keys=keys,
+        key_groups=key_groups,
+        entries=LoadedEntries(none, none, none, zeros, ones, zeros, zeros),
+        packed=NO_HISTORIES,
+        packed_entry=none,
+        spread={},
+        was_stored=np.zeros(count, np.bool_),
+        expired=zeros,
+        written_ms=zeros,
+        due_from=due_from,
+        vanished=none,
+        vanished_place=none,
+        notes=notes,
+    )
 
 
 def whole_written_ms(packed: PackedHistories) -> Integers:

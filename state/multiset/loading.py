@@ -10,7 +10,8 @@
 
 Where the epoch has so many changes that it wants the whole index of a history, and this process
 wrote that history last, it is taken from memory: then the third goes with the beginning, and the
-kernel runs meanwhile (`recalling`). If others wrote it since, the second goes with the first.
+kernel runs meanwhile (`recalling`). Where that has all blocks, too, nothing is waited for before
+the writes are made. If others wrote it since, the second goes with the first.
 
 None of it grows with the length of a spread history, nor do the round trips with anything.
 """
@@ -26,6 +27,7 @@ from state.backends.interface import HashGet, SortedRange
 from state.multiset.changes import LoadedEntries, differs
 from state.multiset.histories import (
     Histories,
+    no_histories,
     sorted_entries,
     unread_entries_of,
     whole_written_ms,
@@ -85,12 +87,14 @@ class HistoryLoader:
         self._memory = HistoryMemory() if memory is None else memory
         self._responsible: Sequence[int] = ()
         self._recalled: Recalled | None = None
-        """What is remembered, until it is known to be what is stored."""
+        """What is remembered, until it is settled whether it will do."""
+        self._unconfirmed: Recalled | None = None
+        """What is remembered and will do, until it is known to be what is stored."""
 
     def load(self, key_groups: Sequence[int]) -> Histories:
         """Load what the epoch needs; looks for due keys in all of these key groups.
 
-        What it gives is to be trusted, and whole, once `settle` says so.
+        What it gives is whole once `settle` says so, and to be trusted once `confirm` does.
         """
         self._responsible = key_groups
         if remembered := self._remembered():
@@ -98,7 +102,7 @@ class HistoryLoader:
         return self._load()
 
     def settle(self, outcome: Outcome) -> Histories | None:
-        """Wait for what is under way, and load more where it is needed.
+        """Load more where it is needed, and wait for what is under way, if something of it is.
 
         Args:
             outcome: What the kernel says; perhaps that it needs a deeper window for some keys.
@@ -111,18 +115,36 @@ class HistoryLoader:
         """
         recalled, self._recalled = self._recalled, None
         if recalled is not None:
-            blocks = recalled.waiting()
-            if not self._is_stored(recalled):
-                return self._load()
-            if blocks:
-                self._prober().take_blocks(recalled.histories, blocks)
+            parsed = None
             stay = self._policy.spread_after(outcome.size, np.ones(outcome.size.size, np.bool_))
-            if stay.all() and not outcome.sunk.any():
-                recalled.keep_needed(outcome, self._touched.changes.key[outcome.born])
-            self._parse()
+            will_do = bool(stay.all()) and not outcome.sunk.any()
+            if will_do and recalled.is_whole:
+                # Nothing more is read: Redis may work until all that is to be written is there.
+                self._unconfirmed = recalled
+            else:
+                blocks = recalled.waiting()
+                if not self._is_stored(recalled):
+                    return self._load()
+                if blocks:
+                    self._prober().take_blocks(recalled.histories, blocks)
+            if will_do:
+                parsed = recalled.keep_needed(outcome, self._touched.changes.key[outcome.born])
+            self._parse(parsed)
             self._histories.packed = self._packed
             self._histories.packed_entry = recalled.packed_entries(self._packed.sequence)
         return self._deepen(outcome.sunk) if outcome.sunk.any() else None
+
+    def confirm(self) -> Histories | None:
+        """Ask whether what the epoch went on from is what is stored: before it commits.
+
+        Returns:
+            What the kernel is to be run on again; None if that is not needed.
+        """
+        recalled, self._unconfirmed = self._unconfirmed, None
+        if recalled is None:
+            return None
+        recalled.waiting()
+        return None if self._is_stored(recalled) else self._load()
 
     def _remembered(self) -> Mapping[int, Remembered]:
         """What is remembered of the keys, where that is of all of them, and of use."""
@@ -156,7 +178,8 @@ class HistoryLoader:
         self._values, self._spread = self._load_values(self._responsible)
         values = self._values
         if not any(values) and not self._spread:
-            return self._nothing(len(values))
+            due_from, notes = len(self._touched.keys), list(self._walk.notes())
+            return no_histories(self._keys, self._key_groups, due_from, notes)
         is_stored = np.fromiter((value is not None for value in values), np.bool_, len(values))
         self._packed_keys = (is_stored & ~are_spread(values)).nonzero()[0]
         self._parse()
@@ -190,27 +213,6 @@ class HistoryLoader:
 
     def _prober(self) -> SpreadProber:
         return SpreadProber(self._touched, self._matching, self._keys, self._key_groups)
-
-    def _nothing(self, count: int) -> Histories:
-        """No key has a history."""
-        none, zeros = np.zeros(0, np.int64), np.zeros(count, np.int64)
-        ones = np.ones(count, np.int64)
-        entries = LoadedEntries(none, none, none, zeros, ones, zeros, zeros)
-        return Histories(
-            keys=self._keys,
-            key_groups=self._key_groups,
-            entries=entries,
-            packed=NO_HISTORIES,
-            packed_entry=none,
-            spread={},
-            was_stored=np.zeros(count, np.bool_),
-            expired=zeros,
-            written_ms=zeros,
-            due_from=len(self._touched.keys),
-            vanished=none,
-            vanished_place=none,
-            notes=list(self._walk.notes()),
-        )
 
     # Round trips.
 
@@ -337,15 +339,19 @@ class HistoryLoader:
 
     # Putting it together.
 
-    def _parse(self) -> None:
-        """Parse what was read: packed values, then blocks, in the order of their histories."""
+    def _parse(self, chosen: Mapping[int, Sequence[int]] | None = None) -> None:
+        """Parse what was read: packed values, then blocks, in the order of their histories.
+
+        Args:
+            chosen: Which blocks, by key; None: all that were read.
+        """
         texts = [value for i in self._packed_keys if (value := self._values[i]) is not None]
         keys = [self._packed_keys]
         for key, history in self._spread.items():
-            numbers = sorted(history.blocks)
+            numbers = sorted(history.blocks) if chosen is None else chosen[key]
             texts += [history.blocks[number] for number in numbers]
             keys.append(np.full(len(numbers), key, np.int64))
-        self._packed = parse_packed(texts)
+        self._packed = parse_packed(texts) if texts else NO_HISTORIES
         self._owner = np.concatenate(keys)[self._packed.owner]
         """Per parsed entry: its key."""
         self._alive = self._live(self._packed, self._packed_keys.size)

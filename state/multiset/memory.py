@@ -2,12 +2,13 @@
 
 The index of a history that was known as a whole is remembered as it was written, with the version
 that the state then has. The epoch after goes on from it while Redis still carries out what was
-written: so neither the index nor the header is read, and nothing waits for them. Only then is it
-asked which version is stored. If it is another one, all that was done is done again, from what is
-read.
+written: so neither the index nor the header is read, and nothing waits for them. Only then, where
+all blocks are remembered when all that is to be written is there, is it asked which version is
+stored. If it is another one, all that was done is done again, from what is read.
 
 Blocks are remembered, too, as they were written: those of a history that change again, the newest
-ones above all, need not be read either.
+ones above all, need not be read either. And where whole numbers tell match columns apart, those of
+all entries are remembered, so that no digests are made to find them (`state.multiset.numbered`).
 
 Of other histories that are spread it is remembered how many buckets their indexes have: a guess,
 which saves a round trip.
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
 
     from state.backends.interface import StateVersion
-    from state.multiset.probing import KnownIndex
+    from state.multiset.known_index import KnownIndex
     from state.multiset.text import Header
 
 MEMORY_BYTES_MAX = 16 * 1024 * 1024

@@ -15,16 +15,15 @@ import numpy as np
 from state.backends.interface import HashGet, SortedRange, SortedTop
 from state.errors import StateCorrupt
 from state.multiset.index import (
-    LINE_BYTES,
     buckets_for,
     buckets_of,
     digests_of,
     find_digests,
-    numbers_in,
     origin_of,
-    parse_lines,
 )
+from state.multiset.known_index import KnownIndex
 from state.multiset.memory import NO_BLOCKS
+from state.multiset.numbered import find_numbers
 from state.multiset.spread import (
     BLOCK_ENTRIES,
     SpreadNames,
@@ -57,40 +56,6 @@ _DENSE = 2
 
 
 @dataclass(slots=True)
-class KnownIndex:
-    """The buckets of one index that were read."""
-
-    read: list[int]
-    """Their numbers."""
-    lines: Characters
-    bucket: Integers
-    """Per line: the number of its bucket."""
-    numbers: Integers
-    """Per line: the sequence number of the entry."""
-
-    @classmethod
-    def of(cls, read: list[int], texts: Sequence[bytes | None]) -> KnownIndex:
-        """From the texts of buckets."""
-        known = [text or b"" for text in texts]
-        counts = [len(text) // LINE_BYTES for text in known]
-        lines = parse_lines(known)
-        return cls(read, lines, np.repeat(np.array(read, np.int64), counts), numbers_in(lines))
-
-    def learn(self, read: Sequence[int], texts: Sequence[bytes | None]) -> None:
-        """Take more buckets."""
-        more = KnownIndex.of(list(read), texts)
-        self.read += more.read
-        self.lines = np.concatenate([self.lines, more.lines])
-        self.bucket = np.concatenate([self.bucket, more.bucket])
-        self.numbers = np.concatenate([self.numbers, more.numbers])
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes it takes."""
-        return self.lines.nbytes + self.bucket.nbytes + self.numbers.nbytes
-
-
-@dataclass(slots=True)
 class SpreadHistory:
     """What was read of one spread history."""
 
@@ -98,8 +63,8 @@ class SpreadHistory:
     header: Header
     groups: Integers
     """The groups of changes that were looked up in its index."""
-    digests: Characters
-    """Their digests."""
+    digests: Characters | None
+    """Their digests; None where they were found without them."""
     index: KnownIndex
     found_line: Integers
     found_group: Integers
@@ -288,14 +253,18 @@ class SpreadProber:
 
     def recalled(self, remembered: Mapping[int, Remembered]) -> list[SpreadHistory]:
         """Spread histories from what is remembered of them, by key; there is no TTL."""
-        self._digest([*remembered])
+        found = {
+            key: None if each.index is None else self._find_numbered(key, each.index)
+            for key, each in remembered.items()
+        }
+        self._digest([key for key, row in found.items() if row is None])
         histories = []
         for key, each in remembered.items():
             if each.index is None:
                 raise ValueError("a history without its index is not recalled")
             newest = distinct(block_of(each.index.numbers[-_WINDOW * BLOCK_ENTRIES :]))
             newest = newest[::-1][: self._window(key)]
-            history = self._history(key, each.header, each.index, newest)
+            history = self._history(key, each.header, each.index, newest, found[key])
             history.remembered, known = each.blocks, each.blocks.texts
             history.blocks = {
                 block: known[block] for block in self._missing(history) if block in known
@@ -303,10 +272,34 @@ class SpreadProber:
             histories.append(history)
         return histories
 
-    def _history(self, key: int, header: Header, index: KnownIndex, top: Integers) -> SpreadHistory:
-        """A spread history, and what its index has of the epoch's groups."""
-        groups, digests = self._digested[key]
-        row = find_digests(digests, index.lines)
+    def _find_numbered(self, key: int, index: KnownIndex) -> Integers | None:
+        """Per line of an index which of the key's groups it matches, or -1; None if unknown."""
+        if index.matches is None:
+            return None
+        numbered = self._matching.numbered(self._groups_of(key))
+        if numbered is None or not numbered.is_like(index.matches):
+            return None
+        return find_numbers(numbered.values, index.matches.values)
+
+    def _groups_of(self, key: int) -> Integers:
+        low, high = self._touched.group_key.searchsorted([key, key + 1]).tolist()
+        return np.arange(low, high)
+
+    def _history(
+        self,
+        key: int,
+        header: Header,
+        index: KnownIndex,
+        top: Integers,
+        row: Integers | None = None,
+    ) -> SpreadHistory:
+        """A spread history, and what its index has of the epoch's groups: `row`, if it is known."""
+        digests: Characters | None = None
+        if row is None:
+            groups, digests = self._digested[key]
+            row = find_digests(digests, index.lines)
+        else:
+            groups = self._groups_of(key)
         line = (row >= 0).nonzero()[0]
         found, found_group = index.numbers[line], groups[row[line]]
         is_whole = len(index.read) == header.buckets

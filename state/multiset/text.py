@@ -156,6 +156,8 @@ class PackedHistories:
 
     def rows(self, entries: Integers) -> pa.BinaryArray:
         """Canonical rows of the entries at these positions."""
+        if not entries.size:
+            return _NO_ROWS
         if entries.size <= FEW:
             starts = self.row_offset[entries].tolist()
             lines = [self.lines[entry].as_buffer() for entry in entries.tolist()]
@@ -315,5 +317,6 @@ def _without_prefix(lines: pa.BinaryArray, length: Integers) -> pa.BinaryArray:
     return both.take(pa.array(np.arange(1, 2 * count, 2)))
 
 
+_NO_ROWS = pa.array([], pa.binary())
 NO_HISTORIES = parse_packed([])
 """What parsing nothing gives."""

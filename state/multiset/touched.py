@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from state.multiset.kernel import Groups, KeyedChanges
+    from state.multiset.numbered import Numbered
     from state.multiset.text import TextSpans
 
     Integers = NDArray[np.int64]
@@ -32,6 +33,9 @@ class Matching(Protocol):
 
     def index_of_rows(self, rows: pa.BinaryArray) -> list[bytes]:
         """The same of canonical rows."""
+
+    def numbered(self, groups: Integers) -> Numbered | None:
+        """What `index_of_groups` gives, as numbers; None where numbers do not tell all of it."""
 
     def numbers(self, groups: Integers, rows: TextSpans) -> tuple[Integers, Integers] | None:
         """Numbers that are equal where match columns of groups and of rows of one key are.

@@ -134,7 +134,7 @@ class HistoryWriter:
             mine = puts.of_key(key)
             writer = SpreadWriter(self._epoch, key, mine, rows)
             self._writes.setdefault(self._key_group(key), []).extend(
-                writer.change() if self._was_spread[key] else writer.whole(matching)
+                writer.change(matching) if self._was_spread[key] else writer.whole(matching)
             )
             self._written[key] = writer
         self._write_emptied()

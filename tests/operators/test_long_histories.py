@@ -12,9 +12,12 @@ from operators.changelog import Change, RowKind
 from operators.testing.harness import MaterializerHarness, Step
 from operators.testing.strategies import INTEGERS
 from operators.upsert_materializer import MaterializerSpec
+from state.backends.transport import RedisTransport
+from state.backends.wire import SentAhead
 from state.key_groups import key_group
 from state.multiset.memory import HistoryMemory, Remembered
 from state.multiset.strategy import Strategy
+from state.multiset.writing import HistoryWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,6 +96,38 @@ def test_what_an_operator_remembers_of_a_history_saves_reads_and_changes_nothing
     assert knowing.history((1,)) == [(number, 1, "a") for number in live]
     knowing.close()
     asking.close()
+
+
+def test_all_that_is_to_be_written_is_there_before_redis_is_waited_for(
+    redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where index and blocks are remembered; a worker that knows neither reads before it writes."""
+    seen: list[str] = []
+
+    def note(owner: type, method: str) -> None:
+        was = getattr(owner, method)
+
+        def noted(*given: Any, **named: Any) -> Any:
+            seen.append(method)
+            return was(*given, **named)
+
+        monkeypatch.setattr(owner, method, noted)
+
+    note(HistoryWriter, "writes")
+    note(RedisTransport, "exchange")
+    note(SentAhead, "replies")
+    harness = MaterializerHarness.on_redis(SPEC, redis_client)
+    first, second, third, *_ = epochs()
+    harness.run(first)
+
+    seen.clear()
+    harness.run(second)
+    assert seen[:2] == ["writes", "replies"]
+    harness.restart(SPEC)
+    seen.clear()
+    harness.run(third)
+    assert seen.index("exchange") < seen.index("writes")
+    harness.close()
 
 
 def test_an_index_is_replaced_where_most_of_it_changes(redis_client: redis.Redis) -> None:
@@ -269,3 +304,32 @@ def test_what_is_long_no_more_is_forgotten(redis_client: redis.Redis) -> None:
         harness.run([replace(each, kind=RowKind.DELETE) for each in few])
         harness.run(changes_of(RowKind.DELETE, range(FIRST)))
     harness.close()
+
+
+@pytest.mark.parametrize("spec", [SPEC, BY_ID], ids=["whole row", "upsert key"])
+def test_rows_that_numbers_no_longer_tell_apart_are_told_by_digests(
+    redis_client: redis.Redis, spec: MaterializerSpec
+) -> None:
+    """Other columns are the same in an epoch, then other ones are, then they vary; then again."""
+    knowing = MaterializerHarness.on_redis(spec, redis_client, pipeline="knowing")
+    asking = MaterializerHarness.on_redis(spec, redis_client, pipeline="asking")
+
+    def of(kind: RowKind, numbers: range, *texts: str) -> list[Change]:
+        return [Change(kind, (n, 1, texts[n % len(texts)])) for n in numbers]
+
+    epochs = [
+        of(RowKind.INSERT, range(FIRST), "a"),
+        [*of(RowKind.DELETE, range(200), "a"), *of(RowKind.INSERT, range(2_000, 2_200), "a")],
+        # No row of the history is like these, but by upsert key; nor are some of the next.
+        [*of(RowKind.DELETE, range(200, 500), "b"), *of(RowKind.INSERT, range(100, 300), "b")],
+        [*of(RowKind.DELETE, range(250, 600), "b", "a"), *of(RowKind.INSERT, range(9), "a", "c")],
+        [*of(RowKind.INSERT, range(600, 900), "a"), *of(RowKind.DELETE, range(500, 800), "a")],
+    ]
+    for changes in epochs:
+        asking.restart(spec)
+        assert knowing.run(changes) == asking.run(changes)
+        assert knowing.history((1,)) == asking.history((1,))
+        assert knowing.statistics[-1]["orphans"] == asking.statistics[-1]["orphans"]
+        assert stored(redis_client, "knowing") == stored(redis_client, "asking")
+    knowing.close()
+    asking.close()

@@ -9,8 +9,8 @@ import numpy as np
 from state.backends.interface import StateVersion
 from state.multiset import memory as memories
 from state.multiset.index import LINE_BYTES
+from state.multiset.known_index import KnownIndex
 from state.multiset.memory import NO_BLOCKS, HistoryMemory, Remembered
-from state.multiset.probing import KnownIndex
 from state.multiset.text import Header
 
 if TYPE_CHECKING:

@@ -1,0 +1,69 @@
+"""Lines of a spread history's index, as far as an epoch knows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from state.multiset.index import LINE_BYTES, numbers_in, parse_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from state.multiset.index import Characters
+    from state.multiset.numbered import Numbered
+
+    Integers = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class KnownIndex:
+    """The buckets of one index that were read."""
+
+    read: list[int]
+    """Their numbers."""
+    lines: Characters
+    bucket: Integers
+    """Per line: the number of its bucket."""
+    numbers: Integers
+    """Per line: the sequence number of the entry."""
+    matches: Numbered | None = None
+    """Per line: the match columns of the entry, where all of them are known as numbers."""
+
+    @classmethod
+    def of(cls, read: list[int], texts: Sequence[bytes | None]) -> KnownIndex:
+        """From the texts of buckets."""
+        known = [text or b"" for text in texts]
+        counts = [len(text) // LINE_BYTES for text in known]
+        lines = parse_lines(known)
+        return cls(read, lines, np.repeat(np.array(read, np.int64), counts), numbers_in(lines))
+
+    def take(self, lines: Integers) -> KnownIndex:
+        """The lines at these places, which are all of them, in this order."""
+        matches = self.matches
+        return KnownIndex(
+            self.read,
+            self.lines[lines],
+            self.bucket[lines],
+            self.numbers[lines],
+            None if matches is None else matches.with_values(matches.values[lines]),
+        )
+
+    def learn(self, read: Sequence[int], texts: Sequence[bytes | None]) -> None:
+        """Take more buckets."""
+        more = KnownIndex.of(list(read), texts)
+        self.read += more.read
+        self.lines = np.concatenate([self.lines, more.lines])
+        self.bucket = np.concatenate([self.bucket, more.bucket])
+        self.numbers = np.concatenate([self.numbers, more.numbers])
+        self.matches = None
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it takes."""
+        known = 0 if self.matches is None else self.matches.values.nbytes
+        return self.lines.nbytes + self.bucket.nbytes + self.numbers.nbytes + known
