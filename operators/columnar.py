@@ -15,6 +15,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.arrow_columns import offsets_of, plain_array, plain_numbers
 from state.arrow_values import python_values
 from state.codec import RowCodec
 from state.columns import Texts, join_rows, texts_of
@@ -51,7 +52,7 @@ class Columns:
     __slots__ = ("_constant", "_digests", "_texts", "arrays", "count", "types")
 
     def __init__(self, arrays: Sequence[pa.Array], types: Sequence[LogicalType]) -> None:
-        self.arrays = tuple(_whole(array) for array in arrays)
+        self.arrays = tuple(plain_array(array) for array in arrays)
         self.types = tuple(types)
         self.count = len(self.arrays[0]) if self.arrays else 0
         self._constant: dict[int, bool] = {}
@@ -202,7 +203,7 @@ class Columns:
         """Canonical texts of a column that varies, at these positions."""
         array = self.arrays[column]
         if logical.root in INTEGER_BITS and _are_plain_numbers(array):
-            return [integer_texts(_numbers(array, array.type.to_pandas_dtype())[rows])]
+            return [integer_texts(plain_numbers(array, array.type.to_pandas_dtype())[rows])]
         texts = texts_of(logical, _taken(array, rows))
         before, values, behind = (_shortened(texts) if is_short else texts).pieces()
         return [before, bytes_of_texts(values), behind]
@@ -256,7 +257,7 @@ def _joined(pieces: list[str | pa.Array], count: int) -> pa.BinaryArray:
 def _taken(array: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
     """The values at these positions; plain numbers without Arrow, whose start takes longer."""
     if _are_plain_numbers(array):
-        return pa.array(_numbers(array, array.type.to_pandas_dtype())[rows])
+        return pa.array(plain_numbers(array, array.type.to_pandas_dtype())[rows])
     return array.take(pa.array(rows))
 
 
@@ -267,7 +268,7 @@ def _are_plain_numbers(array: pa.Array) -> bool:
 
 def _shortened(texts: Texts) -> Texts:
     """Canonical texts of a column, the long ones by their digest."""
-    lengths = np.diff(_offsets(texts.texts))
+    lengths = np.diff(offsets_of(texts.texts))
     if not lengths.size or int(lengths.max()) <= TEXT_BYTES_MAX:
         return texts
     long = pc.greater(pc.binary_length(texts.texts), TEXT_BYTES_MAX).fill_null(False)
@@ -382,7 +383,7 @@ def _integer_codes(array: pa.Array, dtype: type[np.generic], unit: int = 1) -> C
         dtype: Theirs.
         unit: Numbers with the same multiple of it below them are equal.
     """
-    values = _numbers(array, dtype).astype(np.int64)
+    values = plain_numbers(array, dtype).astype(np.int64)
     if unit > 1:
         values //= unit
     if not values.size:
@@ -420,7 +421,7 @@ def dense_numbers(values: NDArray[np.int64], valid: NDArray[np.bool_] | None) ->
 def _float_codes(array: pa.Array) -> Codes:
     """By bits, with one NaN."""
     dtype, bits = (np.float32, np.int32) if array.type == pa.float32() else (np.float64, np.int64)
-    values = _numbers(array.cast(pa.float32() if dtype is np.float32 else pa.float64()), dtype)
+    values = plain_numbers(array.cast(pa.float32() if dtype is np.float32 else pa.float64()), dtype)
     values = np.where(np.isnan(values), dtype("nan"), values)
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     if not values.size:
@@ -428,16 +429,9 @@ def _float_codes(array: pa.Array) -> Codes:
     return dense_numbers(values.view(bits).astype(np.int64), valid)
 
 
-def _numbers(array: pa.Array, dtype: type[np.generic]) -> NDArray[np.generic]:
-    data = array.buffers()[1]
-    if data is None:
-        return np.zeros(len(array), dtype)
-    return np.frombuffer(data, dtype)[array.offset : array.offset + len(array)]
-
-
 def _dictionary(array: pa.Array) -> Codes:
     encoded = array.dictionary_encode(null_encoding="encode")
-    codes = _numbers(encoded.indices, np.int32).astype(np.int64)
+    codes = plain_numbers(encoded.indices, np.int32).astype(np.int64)
     return Codes(codes, max(len(encoded.dictionary), 1))
 
 
@@ -447,13 +441,13 @@ def _is_constant(array: pa.Array) -> bool:
     if array.null_count:
         return False
     if pa.types.is_integer(kind):
-        numbers = _numbers(array, kind.to_pandas_dtype())
+        numbers = plain_numbers(array, kind.to_pandas_dtype())
         return bool(numbers.size) and bool((numbers == numbers[0]).all())
     if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return False
     if len(array) < 2:
         return bool(len(array))
-    offsets = _offsets(array)
+    offsets = offsets_of(array)
     length = int(offsets[1] - offsets[0])
     # Ends are looked at first: columns that are not constant mostly differ in length.
     if int(offsets[-1] - offsets[0]) != length * len(array) or (np.diff(offsets) != length).any():
@@ -463,21 +457,3 @@ def _is_constant(array: pa.Array) -> bool:
     data, first = array.buffers()[2], int(offsets[0])
     rest = length * (len(array) - 1)
     return bool(data.slice(first, rest).equals(data.slice(first + length, rest)))
-
-
-def _offsets(array: pa.Array) -> NDArray[np.int32]:
-    return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
-
-
-def _whole(array: pa.Array) -> pa.Array:
-    """One plain array: chunks joined, dictionaries and large offsets resolved."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        return array.dictionary_decode()
-    if pa.types.is_large_string(kind):
-        return array.cast(pa.string())
-    if pa.types.is_large_binary(kind):
-        return array.cast(pa.binary())
-    return array

@@ -77,7 +77,7 @@ class NormalizeColumns:
         except CodecError:
             # The other path says what is wrong with it.
             return None
-        kept = KeptRows.of(changes, held, held, stored)
+        kept = KeptRows.of(changes, held, stored)
         replacements = self._replaced(changes, kept, held)
         if changes.keys:
             self._store(changes, replacements.emits)

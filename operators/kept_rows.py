@@ -48,26 +48,22 @@ class KeptRows:
 
     columns: Columns
     stored: Integers
-    """By key: the position of the row that is kept, or `NO_ROW`. Where it was not asked for, some
-    position."""
+    """By key: the position of the row that is kept, or `NO_ROW`."""
 
     @classmethod
-    def of(
-        cls, changes: KeyedColumns, held: Flags, wanted: Flags, stored: Sequence[pa.Array]
-    ) -> KeptRows:
+    def of(cls, changes: KeyedColumns, held: Flags, stored: Sequence[pa.Array]) -> KeptRows:
         """The rows of changes and of their keys.
 
         Args:
             changes: The changes.
             held: By key: whether state keeps a row.
-            wanted: By key: whether it is among `stored`.
-            stored: These rows as columns, in the order of their keys.
+            stored: The rows that are kept, as columns, in the order of their keys.
         """
-        positions = np.where(held, 0, NO_ROW)
-        count = int(wanted.sum())
+        positions = np.full(held.size, NO_ROW)
+        count = int(held.sum())
         if not count:
             return cls(changes.columns, positions)
-        positions[wanted] = changes.columns.count + np.arange(count)
+        positions[held] = changes.columns.count + np.arange(count)
         arrays = joined(changes.columns.arrays, stored)
         return cls(Columns(arrays, changes.columns.types), positions)
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.arrow_columns import plain_numbers
 from operators.columnar import units_cut
 from state.types import (
     BINARY_ROOTS,
@@ -105,9 +106,9 @@ def _numbers_of(column: pa.Array, logical: LogicalType) -> list[Integers]:
     if root is TypeRoot.DECIMAL:
         return _of_decimals(column, logical)
     if root is TypeRoot.FLOAT:
-        return [_of_floats(_plain(column, np.float32), np.int32)]
+        return [_of_floats(plain_numbers(column, np.float32), np.int32)]
     if root is TypeRoot.DOUBLE:
-        return [_of_floats(_plain(column, np.float64), np.int64)]
+        return [_of_floats(plain_numbers(column, np.float64), np.int64)]
     if root in TIMESTAMP_ROOTS:
         return [_whole(column, np.int64) // units_cut(logical)]
     if root is TypeRoot.TIME:
@@ -118,15 +119,7 @@ def _numbers_of(column: pa.Array, logical: LogicalType) -> list[Integers]:
 
 
 def _whole(column: pa.Array, dtype: type[np.generic]) -> Integers:
-    return _plain(column, dtype).astype(np.int64)
-
-
-def _plain(column: pa.Array, dtype: type[np.generic]) -> NDArray[np.generic]:
-    """The values of a column of fixed width, as they lie in memory."""
-    data = column.buffers()[1]
-    if data is None:
-        return np.zeros(len(column), dtype)
-    return np.frombuffer(data, dtype)[column.offset : column.offset + len(column)]
+    return plain_numbers(column, dtype).astype(np.int64)
 
 
 def _of_bytes(column: pa.Array) -> Integers:

@@ -130,15 +130,14 @@ class LastRowColumns:
         if not _TOLD.issuperset(ends):
             # The other path says what is wrong with it.
             return None
-        inserted = np.array([each == _INSERTED for each in ends], np.bool_)
-        compared = inserted & self._passes_repeats
-        wanted = held if self._emitter.update_before else compared
-        texts = [each for each, is_it in zip(told, wanted, strict=True) if is_it and each]
+        texts = [each for each in told if each is not None]
         try:
+            # Also where no row is asked for: what is corrupt is told, never replaced.
             stored = self._told.decode_columns(texts)[:-1] if texts else ()
         except CodecError:
             return None
-        return KeptRows.of(changes, held, wanted, stored), inserted
+        inserted = np.array([each == _INSERTED for each in ends], np.bool_)
+        return KeptRows.of(changes, held, stored), inserted
 
     def _replaced(
         self, changes: KeyedColumns, kept: KeptRows, held: Flags, is_inserted: Flags
@@ -213,7 +212,7 @@ class EventTimeColumns:
                 stored = self._codec.decode_columns([each for each in texts if each is not None])
             except CodecError:
                 return None
-            kept = KeptRows.of(changes, held, held, stored)
+            kept = KeptRows.of(changes, held, stored)
             if kept.columns.arrays[self._rowtime].null_count:
                 return None
             columns, replacements = kept.columns, self._replaced(changes, kept)

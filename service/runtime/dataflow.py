@@ -104,6 +104,8 @@ class PipelineJob:
     """Longest wait of workers for a connection to Redis."""
     socket_timeout_ms: int = 30_000
     """Longest wait of workers for a reply of Redis."""
+    workers_see_checkpoint: bool = True
+    """Whether the folder of the checkpoint is one that Spark's workers can read, too."""
 
     def operators(self) -> list[OperatorInfo]:
         """The plan's stateful operators under the options of this run."""

@@ -182,6 +182,8 @@ class _Lowering:
 
     def _quiet_source(self) -> QuietSource | None:
         """The query's only source, if epochs in which it has nothing can do without a task."""
+        if not self._job.workers_see_checkpoint:
+            return None
         views = [node.view for node in self._plan.nodes]
         scans = [each for each in views if isinstance(each, TableScan)]
         if any(isinstance(each, Values) for each in views):

@@ -30,6 +30,7 @@ from service.runtime.launcher import package_version
 from service.runtime.savepoints import Savepoints
 from service.runtime.status import RestartLimits
 from service.runtime.supervisor import SystemClock
+from service.runtime.worker_view import workers_see
 from state.backends.names import slot_prefix
 from state.backends.transport import ClientSettings, RedisTransport
 from state.epochs import EpochLedger
@@ -77,6 +78,8 @@ class DataflowStarter:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._seen_by_workers: tuple[str, bool] | None = None
+        """The session that was asked last, and whether its workers see the checkpoints."""
 
     def options(self, record: PipelineRecord, run: Run) -> RunOptions:
         """The record's options, complete by the settings, and what the run found."""
@@ -110,9 +113,20 @@ class DataflowStarter:
             QueryFailed: a database does not answer.
             Fenced, StateLost: a table of a database is another run's, or of another epoch.
         """
-        job = self.job(record, run)
+        job = replace(self.job(record, run), workers_see_checkpoint=self._workers_see(spark))
         claim_databases(job, marker=run.epoch)
         return _refused(partial(start_query, spark, job))
+
+    def _workers_see(self, spark: Any) -> bool:
+        session = str(spark.session_id)
+        if self._seen_by_workers is None or self._seen_by_workers[0] != session:
+            folder = self._settings.spark.checkpoint_folder.absolute()
+            sees = workers_see(spark, folder, tasks=self._parallelism())
+            self._seen_by_workers = (session, sees)
+        return self._seen_by_workers[1]
+
+    def _parallelism(self) -> int:
+        return self._settings.execution.parallelism or os.cpu_count() or 1
 
     def job(self, record: PipelineRecord, run: Run) -> PipelineJob:
         """Everything that a run of the record's query needs."""
@@ -127,7 +141,7 @@ class DataflowStarter:
             redis_url=self._settings.redis.url,
             checkpoint=str(self.checkpoint(record)),
             options=options,
-            parallelism=execution.parallelism or os.cpu_count() or 1,
+            parallelism=self._parallelism(),
             max_parallelism=options.max_parallelism,
             files_root=str(self._settings.files.root.absolute()),
             database_hosts=self._settings.databases.hosts,

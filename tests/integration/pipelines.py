@@ -156,6 +156,7 @@ class Pipeline:
         parallelism: int = 2,
         max_parallelism: int = 16,
         checkpoint: str = "checkpoint",
+        workers_see_checkpoint: bool = True,
         **options: Any,
     ) -> None:
         self.spark = spark
@@ -165,6 +166,7 @@ class Pipeline:
         self.parallelism = parallelism
         self.max_parallelism = max_parallelism
         self.checkpoint = str(folder / checkpoint)
+        self.workers_see_checkpoint = workers_see_checkpoint
         self.plan = load_plan(document)
         values = {
             "trigger_interval_ms": 0,
@@ -198,6 +200,7 @@ class Pipeline:
             version=installed_version(),
             allow_testing=True,
             pipeline_id=f"id-of-{self.name}",
+            workers_see_checkpoint=self.workers_see_checkpoint,
         )
         claim_databases(job, marker=self.ledger.marker().epoch)
         self.query = start_query(self.spark, job)

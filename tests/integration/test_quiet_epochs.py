@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
+from service.runtime.worker_view import workers_see
 from service.sql import compile_script
 from tests.integration.pipelines import Pipeline, change, write_lines
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import redis
     from pyspark.sql.connect.session import SparkSession
 
@@ -104,6 +105,43 @@ def test_an_epoch_that_was_planned_quiet_stays_so_when_files_have_come_since(
     again = next(each for each in records if each["epoch"] == last + 1)
     assert (again["rows_in"], again["time_ms"]) == (0, planned_ms)
     assert sum(each["rows_in"] for each in records) == 12
+    assert [each["n"] for each in pipeline.table("snk").values()] == [3]
+
+
+def test_a_folder_is_seen_by_workers_if_it_is_the_same_one_for_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    assert workers_see(spark, tmp_path / "made", tasks=2)
+    assert list((tmp_path / "made").iterdir()) == []
+    # The path of an open folder of this process: another process has none, or another one, there.
+    own = os.open(tmp_path, os.O_RDONLY)
+    try:
+        assert not workers_see(spark, Path(f"/proc/self/fd/{own}"), tasks=2)
+    finally:
+        os.close(own)
+    assert not workers_see(spark, Path("/proc/no-folder-can-be-made-here"), tasks=2)
+
+
+def test_epochs_without_data_go_on_where_workers_do_not_see_the_checkpoint(
+    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    document = compile_script(SOURCE + PLANS["two-stages"])[-1].document
+    write_lines(tmp_path / "in/a.jsonl", lines(0))
+    options: dict[str, Any] = {"tick_interval_ms": 200, "parallelism": 2}
+
+    for sees in (False, True, False):
+        with Pipeline(
+            spark, redis_client, tmp_path, document, workers_see_checkpoint=sees, **options
+        ) as pipeline:
+            came = len(pipeline.progress())
+            records = pipeline.wait(lambda all_, came=came: len(all_) >= came + 3)
+            batches = {each["batchId"]: each for each in pipeline.query.recentProgress}
+        assert is_quiet(records[-1])
+        read = [batches[each["epoch"] - 1] for each in records if each["epoch"] - 1 in batches]
+        # Rows that Spark counts are ticks.
+        ticks = {source["numInputRows"] > 0 for each in read for source in each["sources"]}
+        assert (ticks == {True}) is not sees
+
     assert [each["n"] for each in pipeline.table("snk").values()] == [3]
 
 

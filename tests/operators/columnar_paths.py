@@ -10,7 +10,7 @@ from operators.testing.operator_harness import At, OperatorHarness
 from state.backends.heap import HeapBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from operators.changelog import Change, RowKind
     from operators.spec import OperatorSpec
@@ -22,22 +22,11 @@ AGE: Final = 1_577_836_800_000
 _COUNTS: Final = ("rows_in", "rows_out", "orphans", "keys", "expired")
 
 
-def ran(
-    spec: OperatorSpec, steps: Sequence[Change | At], columns_from: int
-) -> tuple[list[tuple[RowKind, bytes]], Any, list[dict[str, int]]]:
-    """What is emitted, as canonical rows; all that is stored at the end; counts of each epoch.
-
-    Args:
-        spec: The operator.
-        steps: What it gets.
-        columns_from: From so many changes on an epoch goes on columns: 1, or `NEVER`.
-    """
-    harness = OperatorHarness.on_heap(spec, columns_from=columns_from)
-    encode = spec.output.codec().encode
-    emitted = [(each.kind, encode(each.row)) for each in harness.run(steps)]
+def stored_of(harness: OperatorHarness) -> dict[int, dict[bytes, dict[Any, Any]]]:
+    """What the heap keeps of an operator, but for its orphans: structures by key group and name."""
     harness.stored_names()
     assert isinstance(harness._backend, HeapBackend)
-    stored = {
+    return {
         number: {
             name: held if isinstance(held, dict) else dict(held.scores)
             for name, held in group.space.structures.items()
@@ -45,13 +34,44 @@ def ran(
         }
         for number, group in harness._backend.store.key_groups.items()
     }
-    return emitted, stored, [{name: each[name] for name in _COUNTS} for each in harness.statistics]
+
+
+def told(spec: OperatorSpec, changes: Iterable[Change]) -> list[tuple[RowKind, bytes]]:
+    """Changes that an operator emitted, as canonical rows: there NaN is equal to itself."""
+    encode = spec.output.codec().encode
+    return [(each.kind, encode(each.row)) for each in changes]
+
+
+def ran(
+    spec: OperatorSpec, steps: Sequence[Change | At], columns_from: int
+) -> tuple[list[tuple[RowKind, bytes]], Any, list[dict[str, int]]]:
+    """What is emitted, as `told`; all that is stored at the end; counts of each epoch.
+
+    Args:
+        spec: The operator.
+        steps: What it gets.
+        columns_from: From so many changes on an epoch goes on columns: 1, or `NEVER`.
+    """
+    harness = OperatorHarness.on_heap(spec, columns_from=columns_from)
+    emitted = told(spec, harness.run(steps))
+    counts = [{name: each[name] for name in _COUNTS} for each in harness.statistics]
+    return emitted, stored_of(harness), counts
 
 
 @st.composite
-def epochs(draw: st.DrawFn, changes: st.SearchStrategy[Change]) -> list[Change | At]:
-    """Changes in epochs, each of another time; they need not be well formed."""
-    found: list[Change | At] = [At(AGE)]
-    for number, epoch in enumerate(draw(st.lists(st.lists(changes, max_size=12), max_size=4))):
-        found += [*epoch, At(AGE + 3 * (number + 1))]
+def epochs(
+    draw: st.DrawFn, changes: st.SearchStrategy[Any], *, most: int = 12, began_ms: int = AGE
+) -> list[Any]:
+    """Changes in epochs, each of another time; they need not be well formed.
+
+    Args:
+        draw: From Hypothesis.
+        changes: Of one change.
+        most: The most changes of an epoch.
+        began_ms: The time of the first one.
+    """
+    found: list[Any] = [At(began_ms)]
+    each_epoch = st.lists(changes, max_size=most)
+    for number, epoch in enumerate(draw(st.lists(each_epoch, max_size=4))):
+        found += [*epoch, At(began_ms + 3 * (number + 1))]
     return found

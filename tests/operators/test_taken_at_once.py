@@ -12,8 +12,8 @@ from operators.changelog import Change, RowKind
 from operators.join.streaming import StreamingJoinSpec
 from operators.spec import InputSpec, RowSpec
 from operators.testing.operator_harness import At, Of, OperatorHarness, insert
-from state.backends.heap import HeapBackend
 from state.types import parse_type
+from tests.operators.columnar_paths import NEVER, epochs, stored_of
 from tests.operators.rank.ranks import ASCENDING, DESCENDING, rank_spec
 
 if TYPE_CHECKING:
@@ -34,30 +34,11 @@ RANK_ROWS = st.tuples(
 def ran(spec: OperatorSpec, steps: Sequence[Any], *, at_once: bool) -> tuple[list[Change], Any]:
     """What is emitted, and all that is stored at the end."""
     # Neither is the path on columns.
-    harness = OperatorHarness.on_heap(spec, columns_from=1 << 30)
+    harness = OperatorHarness.on_heap(spec, columns_from=NEVER)
     if not at_once:
         harness._runner.operator.takes_bundles = False
     emitted = harness.run(steps)
-    harness.stored_names()
-    assert isinstance(harness._backend, HeapBackend)
-    stored = {
-        number: {
-            name: held if isinstance(held, dict) else dict(held.scores)
-            for name, held in group.space.structures.items()
-            if name not in (b"orphans", b"meta")
-        }
-        for number, group in harness._backend.store.key_groups.items()
-    }
-    return emitted, stored
-
-
-@st.composite
-def epochs(draw: st.DrawFn, change: st.SearchStrategy[Any]) -> list[Any]:
-    """Changes in epochs, each of another time."""
-    found: list[Any] = []
-    for number, changes in enumerate(draw(st.lists(st.lists(change, max_size=12), max_size=4))):
-        found += [*changes, At(3 * (number + 1))]
-    return found
+    return emitted, stored_of(harness)
 
 
 @given(st.data())

@@ -145,12 +145,18 @@ def test_keys_with_retractions_go_the_other_way_beside_those_without() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keeps_last", "state", "text"), [(True, b"row", b'["a",1,"+X"]'), (False, b"seen", b"truly")]
+    ("options", "state", "text"),
+    [
+        ({"keeps_last": True}, b"row", b'["a",1,"+X"]'),
+        ({"keeps_last": True, "update_before": False}, b"row", b'["a","+U"]'),
+        ({"keeps_last": True, "ttl_ms": (5,)}, b"row", b'0|["a","+I"]'),
+        ({"keeps_last": False}, b"seen", b"truly"),
+    ],
 )
 def test_stored_text_that_is_none_is_told_by_the_other_path(
-    state: bytes, text: bytes, *, keeps_last: bool
+    options: dict[str, Any], state: bytes, text: bytes
 ) -> None:
-    harness = OperatorHarness.on_heap(spec(keeps_last=keeps_last), max_parallelism=1)
+    harness = OperatorHarness.on_heap(spec(**options), max_parallelism=1)
     harness.run([insert(*row_of("a", 1, 0))])
     harness.stored_names()
     assert isinstance(harness._backend, HeapBackend)

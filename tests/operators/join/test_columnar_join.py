@@ -21,6 +21,7 @@ from state.backends.heap import HeapBackend
 from state.errors import StateCorrupt
 from state.multiset.strategy import Thresholds
 from state.types import parse_type
+from tests.operators.columnar_paths import NEVER, stored_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from operators.keyed_columns import DoneOnSides, KeyedColumns
 
 
-NEVER = 1 << 30
-"""No epoch has so many changes."""
 LEFT = InputSpec(
     types=tuple(map(parse_type, ("INT", "STRING", "DOUBLE"))), names=("k", "v", "d"), key=(0,)
 )
@@ -114,20 +113,6 @@ def ran(
     counts = [{name: each[name] for name in told} for each in harness.statistics]
     # NaN is not NaN, and -0.0 is 0.0, unless they are texts.
     return repr(emitted), stored_of(harness), counts
-
-
-def stored_of(harness: OperatorHarness) -> dict[int, dict[bytes, Any]]:
-    """All that is stored, by key group and name."""
-    harness.stored_names()
-    assert isinstance(harness._backend, HeapBackend)
-    return {
-        number: {
-            name: held if isinstance(held, dict) else dict(held.scores)
-            for name, held in group.space.structures.items()
-            if name not in (b"orphans", b"meta")
-        }
-        for number, group in harness._backend.store.key_groups.items()
-    }
 
 
 UNIQUE_KEYS = {"contained": ((0,), (1,)), "known": ((1,), (0,)), "none": ((), ())}

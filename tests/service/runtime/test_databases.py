@@ -15,7 +15,7 @@ from service.runtime.query_starter import DataflowStarter
 from service.runtime.records import PipelineRecord
 from service.runtime.sinks.spec import WriterSpec
 from service.runtime.spark_configuration import SPEC_OPTION
-from service.settings import DatabaseSettings, FilesSettings, Settings
+from service.settings import DatabaseSettings, FilesSettings, Settings, SparkSettings
 from state.errors import Fenced, SavepointMismatch, StateLost
 from tests.conftest import free_port
 from tests.integration.pipelines import PlanBuilder
@@ -37,7 +37,11 @@ def plan_of(**options: str) -> dict[str, Any]:
 
 
 def settings(root: Path) -> Settings:
-    return Settings(files=FilesSettings(root=root), databases=DatabaseSettings(hosts=("*",)))
+    return Settings(
+        files=FilesSettings(root=root),
+        databases=DatabaseSettings(hosts=("*",)),
+        spark=SparkSettings(checkpoint_folder=root / "checkpoints"),
+    )
 
 
 def start(root: Path, run: Run, plan: dict[str, Any] | None = None) -> WriterSpec:

@@ -96,11 +96,11 @@ def test_an_error_closes_the_others() -> None:
             closed.append("waiting")
 
     async def failing() -> None:
-        raise ValueError
+        raise ValueError("this one")
 
     async def not_begun() -> None:
         closed.append("never")
 
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="this one"):
         run_now(combine_all(waiting(), failing(), not_begun()), Echo())
     assert closed == ["waiting"]

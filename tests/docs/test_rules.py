@@ -1,0 +1,43 @@
+"""Rules of the house that no linter knows (CONTRIBUTING.md)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SILENCERS = re.compile(
+    r"#\s*(?:noqa|type:\s*ignore|fmt:\s*(?:off|skip)|pragma:)|^\s*except (?:Base)?Exception\b"
+)
+REASON = re.compile(r"\s(?:#|- |\()\s*\w")
+"""What follows a silencer on its line: another comment, or words behind a dash or in brackets."""
+
+
+@pytest.mark.parametrize("package", ["service", "operators", "state", "benchmarks"])
+def test_what_silences_a_check_or_an_error_has_its_reason_beside_it(package: str) -> None:
+    bare = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        lines = path.read_text("utf-8").splitlines()
+        for at, line in enumerate(lines):
+            found = SILENCERS.search(line)
+            if found and not _has_reason(lines, at, found.end()):
+                bare.append(f"{path.relative_to(ROOT)}:{at + 1}: {line.strip()}")
+    assert bare == []
+
+
+def _has_reason(lines: list[str], at: int, end: int) -> bool:
+    """On the line, or as a comment in the lines around it; for a bracket, before it opens."""
+    if REASON.search(lines[at][end:]):
+        return True
+    around = lines[max(at - 4, 0) : at] + lines[at + 1 : at + 3]
+    return any(each.strip().startswith("#") for each in around)
+
+
+def test_a_bare_silencer_would_be_found() -> None:
+    lines = ["x = 1", "y = z()  # type: ignore[misc]", "w = 2"]
+    found = SILENCERS.search(lines[1])
+    assert found
+    assert not _has_reason(lines, 1, found.end())
+    assert _has_reason(["y = z()  # type: ignore[misc]  # no types"], 0, found.end())
