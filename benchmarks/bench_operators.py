@@ -1,8 +1,8 @@
 """Keyed operators on heap and Redis: changes a second of one task, round trips, growth and skew.
 
 An epoch is whole: rows out of Arrow columns, prefetch, the operator, emissions as columns, commit,
-close and promotion. State is filled first, two changes a key, and the first epoch after it is not
-counted. Then, in epochs of `--changes` changes:
+close and promotion. State is filled first, two changes a key. Then, in epochs of `--changes`
+changes, of which the first one of each turn is not counted:
 
     spread    keys drawn at random from all of them
     skewed    half of all changes are of one key
@@ -13,7 +13,8 @@ counted. Then, in epochs of `--changes` changes:
     aggregate with MIN   the same, and MIN(v)
     join, unique keys    k is unique on both sides; input -U and +U of both
     join, no keys        nothing is known of the rows; input +I, and -D of rows that came before
-    rank append          the first 10 by v descending, no rank numbers; input +I
+    rank append          the first 10 by v descending, no rank numbers; input +I. A thousand keys
+                         have 10 rows each soon, and most new ones do not enter; a million do not
     rank retract         the same; input +I, and -D of rows that came before
     deduplicate          the last row by arrival; input +I
     normalize            input +U, some -D
