@@ -1,8 +1,8 @@
 """Keyed operators on heap and Redis: changes a second of one task, round trips, growth and skew.
 
 An epoch is whole: rows out of Arrow columns, prefetch, the operator, emissions as columns, commit,
-close and promotion. State is filled first, two changes a key, and the first epoch after it is not
-counted. Then, in epochs of `--changes` changes:
+close and promotion. State is filled first, two changes a key. Then, in epochs of `--changes`
+changes, of which the first one of each turn is not counted:
 
     spread    keys drawn at random from all of them
     skewed    half of all changes are of one key
@@ -15,35 +15,48 @@ counted. Then, in epochs of `--changes` changes:
     join, no keys        nothing is known of the rows; input +I, and -D of rows that came before
     left join ..         the same two, LEFT
     semi join, no keys   as the join, SEMI
-    rank append          the first 10 by v descending, no rank numbers; input +I
+    rank append          the first 10 by v descending, no rank numbers; input +I. A thousand keys
+                         have 10 rows each soon, and most new ones do not enter; a million do not
     rank retract         the same; input +I, and -D of rows that came before
     deduplicate          the last row by arrival; input +I
     normalize            input +U, some -D
 
 Rows are (k BIGINT, name STRING, v BIGINT). What stands in the table is changes a second of
 processor time, of this process and of the Redis server together, since the machine is shared;
-round trips are those of one epoch of the task, over 64 key groups (128 over two tasks). `growth`
-is the cost of a change in `once` with the most keys, as a multiple of that with the fewest (goal:
-1.3); `skew` the cost of a change in `skewed`, as a multiple of that in `spread`.
+round trips are those of one epoch of the task, over 64 key groups (128 over two tasks). `once, us`
+is what a change costs in `once`, in microseconds; `growth` that with the most keys, as a multiple
+of that with the fewest (goal: 1.3); `skew` the cost of a change in `skewed`, as a multiple of that
+in `spread`.
 
-With `--against` the same is measured with the packages of another checkout, in a process of its
-own, in turns; `ratio` is how many times as fast this one is, in `spread`.
+Each case with each number of keys has a process of its own, and all of them are measured in turns,
+so that growth is no difference between two times of a shared machine. What knows the rows that are
+there, and makes changes of them, is one more process that ends before the first turn: a worker has
+no million objects beside its state either, between which its own would lie, and which a search for
+garbage would walk through just before an epoch. No epoch is measured while Redis rewrites its
+append-only file, as it does after a million keys were written.
+
+With `--against` the same is measured with the packages of another checkout, in turns with these;
+`ratio` is how many times as fast this one is, in `spread`.
 
     python -m benchmarks.bench_operators [--operators aggregate,join...] [--backends heap,redis]
-                [--keys 1000,100000] [--changes 10000] [--rounds 3] [--against CHECKOUT]
+                [--keys 1000,100000] [--changes 10000] [--rounds 3] [--turns 3]
+                [--against CHECKOUT]
     python -m benchmarks.bench_operators --keys 1000 --changes 2000 --rounds 1     (quick)
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +81,7 @@ from state.backends.transport import RedisTransport
 from state.epochs import EpochLedger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from operators.spec import OperatorSpec
     from state.backends.interface import Ledger, StateBackend
@@ -80,6 +93,8 @@ NAMES = ("k", "name", "v")
 INPUT = InputSpec(types=TYPES, names=NAMES, key=(0,))
 FILL_EPOCH = 50_000
 ONCE_MAX = 1_000
+ONCE_TIMES = 5
+"""So many epochs of `once`, which are short, for each of another workload."""
 WORKLOADS = ("spread", "skewed", "once")
 Changes = list[tuple[int, int, int, int]]
 """Input, kind, k and v of each change; `name` follows from k."""
@@ -238,17 +253,17 @@ class Task:
 
     def run(self, batches: list[ChangeBatch], times: EpochTimes | None = None) -> float:
         """Run a whole epoch; the seconds of processor time that it took, Redis's too."""
+        return self._where.spent(lambda: self.apply(batches, times)).work
+
+    def apply(self, batches: list[ChangeBatch], times: EpochTimes | None = None) -> None:
+        """Run a whole epoch."""
         self.epoch += 1
         stamp = EpochStamp(self.epoch, self._run, self.epoch)
-        when = times or EpochTimes(self.epoch)
-        return self._where.spent(lambda: self._whole(stamp, when, batches)).work
-
-    def _whole(self, stamp: EpochStamp, times: EpochTimes, batches: list[ChangeBatch]) -> None:
         output = self._runner.run_epoch(
             batches,
             self._backend.begin(NODE, stamp, self._groups),
             epoch=stamp.epoch,
-            times=times,
+            times=times or EpochTimes(self.epoch),
             key_groups=self._groups,
             is_local=self._where.client is None,
         )
@@ -258,10 +273,10 @@ class Task:
         self.emitted = len(output.batch)
 
 
-def batches_of(inputs: int, changes: Changes) -> list[ChangeBatch]:
+def batches_of(inputs: int, changes: pa.RecordBatch) -> list[ChangeBatch]:
     """Changes in order as the batches of the inputs."""
     found = []
-    table = np.array(changes, np.int64).reshape(-1, 4)
+    table = np.column_stack([each.to_numpy() for each in changes.columns])
     for number in range(inputs):
         order = np.flatnonzero(table[:, 0] == number)
         _, kinds, keys, values = table[order].T
@@ -271,53 +286,145 @@ def batches_of(inputs: int, changes: Changes) -> list[ChangeBatch]:
     return found
 
 
-def measured(
-    case: Case, where: Ground, keys: int, changes: int, rounds: int
-) -> dict[str, list[float]]:
-    """Microseconds a change of each workload, the round trips, and the changes of an epoch."""
-    feed = Feed(keys)
-    task = Task(case.spec, where)
-    inputs = len(case.spec.inputs)
+def epochs_of(options: argparse.Namespace) -> dict[str, int]:
+    """How many epochs of each workload a turn has; the first one is not counted."""
+    return {each: 1 + options.rounds * (ONCE_TIMES if each == "once" else 1) for each in WORKLOADS}
+
+
+def fed(case: Case, options: argparse.Namespace) -> Iterator[Changes]:
+    """The changes of all epochs: those that fill the state, then those of each turn."""
+    feed, keys = Feed(options.keys), options.keys
     for _ in range(2):
         for start in range(0, keys, FILL_EPOCH):
             touched = range(start, min(start + FILL_EPOCH, keys))
-            task.run(batches_of(inputs, [e for k in touched for e in case.changes(feed, k)]))
-    found: dict[str, list[float]] = {}
-    for workload in WORKLOADS:
-        taken = []
-        for _ in range(rounds + 1):
-            drawn = feed.rng.integers(0, keys, changes)
-            if workload == "skewed":
-                drawn[::2] = 0
-            elif workload == "once":
-                drawn = feed.rng.choice(keys, min(keys, ONCE_MAX, changes), replace=False)
-            given = [e for k in drawn.tolist() for e in case.changes(feed, k)]
-            taken.append(task.run(batches_of(inputs, given)) / len(given) * 1e6)
-        found[workload] = [min(taken[1:]), task.round_trips]
-    return found
+            yield [each for key in touched for each in case.changes(feed, key)]
+    for _ in range(options.turns):
+        for workload, count in epochs_of(options).items():
+            for _ in range(count):
+                drawn = feed.rng.integers(0, keys, options.changes)
+                if workload == "skewed":
+                    drawn[::2] = 0
+                elif workload == "once":
+                    size = min(keys, ONCE_MAX, options.changes)
+                    drawn = feed.rng.choice(keys, size, replace=False)
+                yield [each for key in drawn.tolist() for each in case.changes(feed, key)]
+
+
+def feed_here(options: argparse.Namespace) -> None:
+    """Write the changes of all epochs of one case, an Arrow batch each."""
+    schema = pa.schema([(each, pa.int64()) for each in ("input", "kind", "k", "v")])
+    with pa.ipc.new_stream(sys.stdout.buffer, schema) as stream:
+        for changes in fed(CASES[options.one](), options):
+            columns = np.array(changes, np.int64).reshape(-1, 4).T
+            stream.write_batch(pa.record_batch([*map(pa.array, columns)], schema=schema))
+
+
+class Measured:
+    """A case whose state is filled, and the changes of all of its turns."""
+
+    def __init__(self, where: Ground, options: argparse.Namespace) -> None:
+        case = CASES[options.one]()
+        inputs = len(case.spec.inputs)
+        self._where = where
+        self._task = Task(case.spec, where)
+        self._epochs = epochs_of(options)
+        # The feed knows all rows, as objects by the million: no worker has those beside its state.
+        command = [sys.executable, "-P", __file__, *sys.argv[1:], "--feed"]
+        gc.disable()
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as feed:
+            assert feed.stdout is not None
+            given = (batches_of(inputs, each) for each in pa.ipc.open_stream(feed.stdout))
+            for batches in islice(given, 2 * -(-options.keys // FILL_EPOCH)):
+                self._task.apply(batches)
+            self._given = iter([*given])
+        if feed.returncode:
+            raise SystemExit("the feed failed")
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+    def turn(self) -> dict[str, list[float]]:
+        """Microseconds a change of each workload, and round trips."""
+        client = self._where.client
+        while client is not None and client.info("persistence")["aof_rewrite_in_progress"]:
+            # Meanwhile a write copies a page of memory.
+            time.sleep(0.1)
+        found = {}
+        for workload, count in self._epochs.items():
+            taken = [
+                self._task.run(batches) / sum(map(len, batches)) * 1e6
+                for batches in islice(self._given, count)
+            ]
+            found[workload] = [min(taken[1:]), self._task.round_trips]
+        return found
 
 
 def measure_here(options: argparse.Namespace) -> None:
-    """Measure one case in this process, and print it as JSON."""
+    """Measure one case in this process: a turn for each line that comes, printed as JSON."""
     with ground(options.backends) as where:
-        case = CASES[options.one]()
-        print(json.dumps(measured(case, where, options.keys, options.changes, options.rounds)))
+        measured = Measured(where, options)
+        print("{}", flush=True)
+        for _ in range(options.turns):
+            if not sys.stdin.readline():
+                return
+            print(json.dumps(measured.turn()), flush=True)
 
 
-def measure(root: Path, name: str, backend: str, keys: int, options: Any) -> dict[str, Any]:
-    """Measure one case in a process of its own, with the packages of a checkout."""
-    command = [sys.executable, "-P", __file__, "--one", name, "--backends", backend]
-    command += ["--keys", str(keys), "--changes", str(options.changes)]
-    command += ["--rounds", str(options.rounds)]
-    run = subprocess.run(
-        command,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    found: dict[str, Any] = json.loads(run.stdout)
-    return found
+class Arm:
+    """One case in a process of its own, with the packages of a checkout."""
+
+    def __init__(
+        self, root: Path, name: str, backend: str, keys: int, options: argparse.Namespace
+    ) -> None:
+        command = [sys.executable, "-P", __file__, "--one", name, "--backends", backend]
+        command += ["--keys", str(keys), "--changes", str(options.changes)]
+        command += ["--rounds", str(options.rounds), "--turns", str(options.turns)]
+        self._process = subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.least: dict[str, list[float]] = {}
+        """Of all turns."""
+        self._answer()
+
+    def turn(self) -> None:
+        """Have it measure once more."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        for workload, found in self._answer().items():
+            self.least[workload] = min(found, self.least.get(workload, found))
+
+    def end(self) -> None:
+        """Let its process end."""
+        self._process.communicate()
+
+    def _answer(self) -> dict[str, list[float]]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(self._process.wait() or "a measurement ended early")
+        answer: dict[str, list[float]] = json.loads(line)
+        return answer
+
+
+def measure(name: str, backend: str, options: argparse.Namespace) -> dict[int, list[Arm]]:
+    """Measure a case with each number of keys, in turns; the other checkout behind this one."""
+    roots = [Path(__file__).resolve().parent.parent]
+    roots += [options.against] if options.against else []
+    arms: dict[int, list[Arm]] = {
+        keys: [Arm(root, name, backend, keys, options) for root in roots]
+        for keys in map(int, options.keys.split(","))
+    }
+    for _ in range(options.turns):
+        for arm in chain.from_iterable(arms.values()):
+            arm.turn()
+    for arm in chain.from_iterable(arms.values()):
+        arm.end()
+    return arms
 
 
 def main() -> None:
@@ -327,38 +434,41 @@ def main() -> None:
     parser.add_argument("--backends", default="heap,redis")
     parser.add_argument("--keys", default="1000,100000")
     parser.add_argument("--changes", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="epochs that count, in a turn")
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--against", type=Path, help="another checkout")
     parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--feed", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         options.keys = int(options.keys)
-        measure_here(options)
+        (feed_here if options.feed else measure_here)(options)
         return
-    here = Path(__file__).resolve().parent.parent
     begins = tuple(options.operators.split(","))
     print(
         f"{options.changes} changes an epoch, {load_text()}, changes a second of processor time\n"
     )
-    print("| operator | backend | keys | spread | ratio | skewed | skew | round trips | growth |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    print(
+        "| operator | backend | keys | spread | ratio | skewed | skew | round trips | once, us"
+        " | growth |"
+    )
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for name in (each for each in CASES if each.startswith(begins)):
         for backend in options.backends.split(","):
             least: float | None = None
-            for keys in map(int, options.keys.split(",")):
-                found = measure(here, name, backend, keys, options)
+            for keys, (here, *others) in measure(name, backend, options).items():
+                found = here.least
                 spread, once = found["spread"][0], found["once"][0]
                 ratio = "-"
-                if options.against:
-                    other = measure(options.against, name, backend, keys, options)
-                    ratio = f"{other['spread'][0] / spread:.1f}"
+                for other in others:
+                    ratio = f"{other.least['spread'][0] / spread:.1f}"
                 growth = "-" if least is None else f"{once / least:.2f}"
                 least = least or once
                 skewed = found["skewed"][0]
                 print(
                     f"| {name} | {backend} | {keys:,} | {1e6 / spread:,.0f} | {ratio}"
                     f" | {1e6 / skewed:,.0f} | {skewed / spread:.2f}"
-                    f" | {found['spread'][1]} | {growth} |",
+                    f" | {found['spread'][1]} | {once:.2f} | {growth} |",
                     flush=True,
                 )
 
