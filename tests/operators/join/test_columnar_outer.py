@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -289,3 +290,32 @@ def test_entries_of_maps_have_the_order_of_state_in_rows_that_are_met() -> None:
     for join_type in TYPES:
         join = spec(join_type=join_type, inputs=(side, side))
         assert ran(join, steps, 1) == ran(join, steps, NEVER)
+
+
+CUT = [*map(datetime.fromisoformat, ("2020-01-01T00:00:00.500", "1969-12-31T23:59:59.999"))]
+
+
+@pytest.mark.parametrize("logical", ["TIMESTAMP(0)", "TIME(0)", "ROW<t TIMESTAMP(0)>"])
+@pytest.mark.parametrize("join_type", ["INNER", *TYPES])
+def test_times_have_the_digits_of_their_type_in_rows_that_are_met(
+    join_type: str, logical: str
+) -> None:
+    """As what comes back from state; a change's own row has the digits that it came with."""
+    types = tuple(map(parse_type, ("INT", logical)))
+    side = InputSpec(types=types, names=("k", "t"), key=(0,))
+    values: list[Any] = [*CUT, None]
+    if logical == "TIME(0)":
+        values = [None if each is None else each.time() for each in values]
+    if logical.startswith("ROW"):
+        values = [(each,) for each in values]
+    came = [insert(1, each) for each in values]
+    gone = [delete(1, each) for each in values]
+    steps: list[Of | At] = []
+    for time_ms, number in enumerate((0, 1, 1, 0), 1):
+        changes = came if time_ms % 2 else gone
+        steps += [*(Of(number, e) for e in came), *(Of(1 - number, e) for e in changes)]
+        steps += [*(Of(number, e) for e in gone), At(time_ms)]
+    join = spec(join_type=join_type, inputs=(side, side))
+    emitted = ran(join, steps, 1)
+    assert emitted == ran(join, steps, NEVER)
+    assert "500000" in emitted[0]
