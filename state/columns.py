@@ -153,7 +153,7 @@ def columns_of(types: Sequence[LogicalType], rows: Sequence[bytes] | pa.Array) -
         if len(values) != count * len(rows):
             raise StoredTextCorrupt(f"canonical rows of {count} values")
         return [_read(logical, values[at::count]) for at, logical in enumerate(types)]
-    except (TypeError, ArithmeticError, orjson.JSONDecodeError, pa.ArrowException):
+    except (ValueError, TypeError, ArithmeticError, pa.ArrowException):
         raise StoredTextCorrupt(f"canonical rows of {count} values") from None
 
 

@@ -231,6 +231,19 @@ def test_other_bytes_are_no_row(row: bytes) -> None:
         codec.decode_columns([row])
 
 
+@pytest.mark.parametrize(
+    "text", ["DATE", "TIME(3)", "TIMESTAMP(3)", "DECIMAL(3, 1)", "ARRAY<TIME>"]
+)
+def test_text_that_is_no_value_is_no_row_and_not_told(text: str) -> None:
+    codec = codec_of(text)
+    row = b'[["12:0x"]]' if text.startswith("ARRAY") else b'["12:0x"]'
+
+    for read in (codec.decode, lambda each: codec.decode_columns([each])):
+        with pytest.raises(CodecError) as caught:
+            read(row)
+        assert "12:0x" not in str(caught.value)
+
+
 def test_times_beyond_the_year_9999_are_refused() -> None:
     for text, number in (("DATE", 2_932_897), ("TIMESTAMP(3)", -62_135_596_800_000_001)):
         codec = codec_of(text)
