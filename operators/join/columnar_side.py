@@ -381,9 +381,12 @@ def _times(values: Iterable[bytes]) -> list[int]:
     """How often rows are there, as it is stored.
 
     Raises:
-        StateCorrupt: One is no number.
+        StateCorrupt: One is no number, or below 1.
     """
     try:
-        return [*map(int, values)]
+        found = [*map(int, values)]
     except ValueError:
         raise StateCorrupt("a stored row has no number beside it") from None
+    if found and min(found) < 1:
+        raise StateCorrupt("a stored row is there less than once")
+    return found

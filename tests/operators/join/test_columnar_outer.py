@@ -258,7 +258,7 @@ def test_pairs_of_a_hot_key_are_looked_at_slice_by_slice(monkeypatch: pytest.Mon
 
 
 _VALUES = {
-    "none": (b"7", b"x", b"[1]", b"[1,2,3]", b"[1,2.5]", b'["1",2]'),
+    "none": (b"7", b"x", b"[1]", b"[1,2,3]", b"[1,2.5]", b'["1",2]', b"[0,1]", b"[-1,1]"),
     "known": (b"x", b"[,[1]]", b"[x,[1]]"),
 }
 
