@@ -164,12 +164,16 @@ def by_rank(emitted: Sequence[Emitted]) -> Emitted:
 
     Until an epoch's columns are made, they are all that is kept of its pairs.
     """
-    ranks, kinds, *rows = (np.concatenate(each) for each in zip(*emitted, strict=True))
+    ranks, kinds, left, right = together(emitted)
     if not is_ascending(ranks):
         order = np.argsort(ranks, kind="stable")
-        ranks, kinds, *rows = (each[order] for each in (ranks, kinds, *rows))
-    left, right = (each.astype(np.int32) for each in rows)
-    return Emitted(ranks, kinds.astype(np.int8), left, right)
+        ranks, kinds, left, right = ranks[order], kinds[order], left[order], right[order]
+    return Emitted(ranks, kinds.astype(np.int8), left.astype(np.int32), right.astype(np.int32))
+
+
+def together(emitted: Sequence[Emitted]) -> Emitted:
+    """Emissions one behind the other."""
+    return Emitted(*(np.concatenate(each) for each in zip(*emitted, strict=True)))
 
 
 def _alone(slice_: Slice, alone: Flags) -> Integers:

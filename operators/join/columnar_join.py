@@ -28,6 +28,7 @@ from operators.join.columnar_emissions import (
     of_join,
     of_left_rows,
     of_right_rows,
+    together,
 )
 from operators.join.columnar_meetings import Meetings, slices
 from operators.join.columnar_outer_side import OuterSide
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from state.primitives.session import StateSession
 
     Integers = NDArray[np.int64]
+    AnyIntegers = NDArray[np.signedinteger]
+    Table = tuple[Sequence[pa.Array], int]
     Flags = NDArray[np.bool_]
 
 Shows = Literal["JOIN", "SEMI", "ANTI"]
@@ -62,7 +65,7 @@ class _Epoch(NamedTuple):
 
     sides: Sequence[ColumnarSide]
     meetings: Sequence[Meetings]
-    tables: Sequence[tuple[Sequence[pa.Array], int]]
+    tables: Sequence[Table]
     """See `SideLayout.table`."""
     alone: Sequence[Flags]
     """By row of changes: whether it is shown where it meets nothing."""
@@ -126,16 +129,18 @@ class ColumnarJoin:
         left = _crowded(one, other) | one.refused | other.refused
         one.decide(left, other.numbers)
         other.decide(left, one.numbers)
-        emitted = self._emitted(self._epoch(sides, left, matchless))
+        epoch = self._epoch(sides, left, matchless)
+        emitted = self._emitted(epoch)
         if emitted is None:
             return None
+        output = self._batch(epoch, emitted)
         one.apply(left)
         other.apply(left)
         rows = [
             side.changes.rows_of(np.array([each in left for each in side.numbers], np.bool_))
             for side in sides
         ]
-        return DoneOnSides(emitted, rows, len(numbers))
+        return DoneOnSides(output, rows, len(numbers))
 
     def _sides(
         self, given: Sequence[KeyedColumns], numbers: dict[bytes, int], key_groups: list[int]
@@ -176,8 +181,8 @@ class ColumnarJoin:
         ]
         return _Epoch(sides, meetings, tables, alone)
 
-    def _emitted(self, epoch: _Epoch) -> ChangeBatch | None:
-        """What is emitted, by rank; None: the condition fails for a pair."""
+    def _emitted(self, epoch: _Epoch) -> Emitted | None:
+        """What is emitted, left rows first, by rank; None: the condition fails for a pair."""
         found = []
         for low, high in slices(epoch.meetings):
             parts = []
@@ -187,7 +192,7 @@ class ColumnarJoin:
                     return None
                 parts.append(part)
             found.append(by_rank(self._shown(epoch, parts)))
-        return self._batch(epoch, found)
+        return together(found)
 
     def _slice(self, epoch: _Epoch, number: int, low: int, high: int) -> Slice | None:
         """The changes of a side with these ranks; None: the condition fails for one of them."""
@@ -197,7 +202,7 @@ class ColumnarJoin:
         if self._condition is not None and pairs.cause.size:
             its = meetings.met.source[pairs.place] + shift
             mine_and_its = (pairs.cause, its) if number == 0 else (its, pairs.cause)
-            columns = _columns(epoch, mine_and_its)
+            columns = _columns(epoch.tables, mine_and_its)
             values = [*map(python_values, self._pair_types, columns)]
             holds = _holding(self._condition, [*zip(*values, strict=True)])
             if holds is None:
@@ -226,10 +231,11 @@ class ColumnarJoin:
             found += emitted if number == 0 else [each.turned() for each in emitted]
         return found
 
-    def _batch(self, epoch: _Epoch, emitted: Sequence[Emitted]) -> ChangeBatch:
+    def _batch(self, epoch: _Epoch, emitted: Emitted) -> ChangeBatch:
         """Emissions with their columns, which are made once it is known what all of them are."""
-        ranks, kinds, *rows = (np.concatenate(each) for each in zip(*emitted, strict=True))
-        columns = of_types(_columns(epoch, rows)[: len(self._types)], self._types)
+        ranks, kinds, left, right = emitted
+        count = 2 if self._spec.shows == "JOIN" else 1
+        columns = of_types(_columns(epoch.tables[:count], (left, right)[:count]), self._types)
         return ChangeBatch(tuple(columns), kinds, ranks, np.zeros(ranks.size, np.int32))
 
 
@@ -253,10 +259,10 @@ def _holding(condition: Callable[[Row], bool], pairs: Sequence[Row]) -> Flags | 
         return None
 
 
-def _columns(epoch: _Epoch, rows: Sequence[Integers]) -> list[pa.Array]:
-    """The columns of both sides' rows beside each other, by where they stand in their tables."""
+def _columns(tables: Sequence[Table], rows: Sequence[AnyIntegers]) -> list[pa.Array]:
+    """The columns of sides' rows beside each other, by where they stand in their tables."""
     found: list[pa.Array] = []
-    for (columns, _), of_side in zip(epoch.tables, rows, strict=True):
+    for (columns, _), of_side in zip(tables, rows, strict=True):
         is_missing = of_side == NO_ROW
         places = pa.array(of_side, mask=is_missing if is_missing.any() else None)
         found += [each.take(places) for each in columns]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.join import columnar_meetings
+from operators.join import columnar_join, columnar_meetings
 from operators.join.columnar_meetings import Meetings
 from operators.spec import InputSpec
 from operators.testing.operator_harness import (
@@ -255,6 +256,31 @@ def test_pairs_of_a_hot_key_are_looked_at_slice_by_slice(monkeypatch: pytest.Mon
     assert sum(sizes) == 40 * 10
     assert counts[-2]["rows_out"] == 40 * 10 + 10
     assert (emitted, stored, counts) == ran(join, steps, NEVER)
+
+
+def test_a_row_that_is_emitted_takes_17_bytes_until_columns_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So a hot key takes the memory of what it emits, and little beside it."""
+    sizes: list[int] = []
+    columns = columnar_join._columns
+
+    def measured(*given: Any) -> Any:
+        sizes.append(tracemalloc.get_traced_memory()[0])
+        return columns(*given)
+
+    monkeypatch.setattr(columnar_join, "_columns", measured)
+    harness = harness_of(spec(join_type="FULL"), 1)
+    harness.run([*(Of(1, insert(f"right {at}", 1)) for at in range(400)), At(1)])
+    changes = facts([1] * 300, 2)
+    sizes.clear()
+    tracemalloc.start()
+    try:
+        emitted = harness.run_epoch(changes)
+    finally:
+        tracemalloc.stop()
+    assert len(emitted) == 300 * 400 + 400
+    assert sizes[0] < 24 * len(emitted)
 
 
 _VALUES = {
