@@ -4,7 +4,7 @@ What is emitted and stored is what `StreamingJoin` and `SemiAntiJoin` define, ch
 the rows of all keys are read, decoded, joined and written together. A change meets the rows that
 the other side has when it comes: of a key with changes on one side only the stored ones, else
 **stays**, of which `operators.join.columnar_side` knows. `operators.join.columnar_meetings` finds
-them, slice by slice; `operators.join.columnar_emissions` says what is emitted.
+them, section by section; `operators.join.columnar_emissions` says what is emitted.
 
 Left to the other path, by whole keys: those with a retraction of a row that is not there; those
 whose spread state may be packed again, or has stamps; and those of which so many changes of both
@@ -22,7 +22,7 @@ from operators.arrow_columns import of_types
 from operators.batch import ChangeBatch
 from operators.join.columnar_emissions import (
     NO_ROW,
-    Slice,
+    Section,
     associations_before,
     by_rank,
     of_join,
@@ -30,7 +30,7 @@ from operators.join.columnar_emissions import (
     of_right_rows,
     together,
 )
-from operators.join.columnar_meetings import Meetings, slices
+from operators.join.columnar_meetings import Meetings, sections
 from operators.join.columnar_outer_side import OuterSide
 from operators.join.columnar_side import ColumnarSide, SideLayout
 from operators.keyed_columns import DoneOnSides
@@ -184,17 +184,17 @@ class ColumnarJoin:
     def _emitted(self, epoch: _Epoch) -> Emitted | None:
         """What is emitted, left rows first, by rank; None: the condition fails for a pair."""
         found = []
-        for low, high in slices(epoch.meetings):
+        for low, high in sections(epoch.meetings):
             parts = []
             for number in (0, 1):
-                part = self._slice(epoch, number, low, high)
+                part = self._section(epoch, number, low, high)
                 if part is None:
                     return None
                 parts.append(part)
             found.append(by_rank(self._shown(epoch, parts)))
         return together(found)
 
-    def _slice(self, epoch: _Epoch, number: int, low: int, high: int) -> Slice | None:
+    def _section(self, epoch: _Epoch, number: int, low: int, high: int) -> Section | None:
         """The changes of a side with these ranks; None: the condition fails for one of them."""
         meetings, shift = epoch.meetings[number], epoch.tables[1 - number][1]
         rows = meetings.rows_of(low, high)
@@ -210,10 +210,10 @@ class ColumnarJoin:
             pairs = pairs.where(holds)
         counts = self._spec.is_outer[number]
         matches = meetings.numbers_met(rows, pairs) if counts else np.zeros(0, np.int64)
-        return Slice(meetings, rows, pairs, matches, shift)
+        return Section(meetings, rows, pairs, matches, shift)
 
-    def _shown(self, epoch: _Epoch, parts: Sequence[Slice]) -> list[Emitted]:
-        """What a slice of both sides' changes emits; of the right side's turned about."""
+    def _shown(self, epoch: _Epoch, parts: Sequence[Section]) -> list[Emitted]:
+        """What a section of both sides' changes emits; of the right side's turned about."""
         for side, part in zip(epoch.sides, parts, strict=True):
             if isinstance(side, OuterSide):
                 side.associations[part.rows.start : part.rows.stop] = part.matches

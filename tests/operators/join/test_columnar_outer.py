@@ -73,7 +73,7 @@ def test_both_paths_emit_and_store_the_same(join_types: Sequence[str], data: st.
     thresholds = data.draw(st.sampled_from((None, SMALL)))
     steps = data.draw(epochs())
     with pytest.MonkeyPatch.context() as patch:
-        # So that what one slice leaves of associations is what the next one finds.
+        # So that what one section leaves of associations is what the next one finds.
         patch.setattr(columnar_meetings, "PAIRS_AT_ONCE", data.draw(st.sampled_from((1, 4, 999))))
         assert ran(join, steps, 1, thresholds) == ran(join, steps, NEVER, thresholds)
 
@@ -237,7 +237,9 @@ def test_a_spread_side_that_is_short_by_new_thresholds_is_packed_by_a_match() ->
     assert len(ends[0][0]) == 20
 
 
-def test_pairs_of_a_hot_key_are_looked_at_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_of_a_hot_key_are_looked_at_section_by_section(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sizes: list[int] = []
     pairs = Meetings.pairs
 
