@@ -399,22 +399,6 @@ def units_cut(logical: LogicalType) -> int:
     return unit
 
 
-def has_cut_digits(array: pa.Array, logical: LogicalType) -> bool:
-    """Whether a time has digits below its type's last one: canonical texts are without them.
-
-    Args:
-        array: Of `arrow_type(logical)`.
-        logical: The type; of one that is no time there are none.
-    """
-    unit = units_cut(logical)
-    if unit == 1:
-        return False
-    finer = plain_numbers(array, np.int64 if array.type.bit_width == 64 else np.int32) % unit != 0
-    if array.null_count:
-        finer &= array.is_valid().to_numpy(zero_copy_only=False)
-    return bool(finer.any())
-
-
 def _integer_codes(array: pa.Array, dtype: type[np.generic], unit: int = 1) -> Codes:
     """Distance from the smallest value, if that is not too far; null is one above the largest.
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from operators.arrow_columns import of_types
-from operators.columnar import has_cut_digits, units_cut
+from operators.arrow_columns import of_types, plain_numbers
+from operators.columnar import units_cut
 from operators.join.side_state import CountPerRow, OneRow, RowPerUniqueKey
 from state.errors import StateCorrupt
 from state.primitives.many_cells import ManyCells
@@ -117,7 +117,7 @@ class SideLayout:
         types = [*map(arrow_type, self._types)]
         own = of_types(columns.arrays, types)
         parts = [own]
-        if self._may_return_otherwise or any(map(has_cut_digits, own, self._types)):
+        if self._may_return_otherwise or any(map(_has_cut_digits, own, self._types)):
             texts = columns.encoded(self.codec, np.arange(columns.count), self.columns)
             parts.append(of_types(self.codec.decode_columns(texts), types))
         shift = len(changes.batch) if len(parts) > 1 else 0
@@ -345,6 +345,22 @@ def _may_return_otherwise(logical: LogicalType) -> bool:
     """
     is_map = logical.root in (TypeRoot.MAP, TypeRoot.MULTISET)
     return is_map or units_cut(logical) > 1 or any(map(_may_return_otherwise, logical.children))
+
+
+def _has_cut_digits(array: pa.Array, logical: LogicalType) -> bool:
+    """Whether a time has digits below its type's last one: canonical texts are without them.
+
+    Args:
+        array: Of `arrow_type(logical)`.
+        logical: The type; of one that is no time there are none.
+    """
+    unit = units_cut(logical)
+    if unit == 1:
+        return False
+    finer = plain_numbers(array, np.int64 if array.type.bit_width == 64 else np.int32) % unit != 0
+    if array.null_count:
+        finer &= array.is_valid().to_numpy(zero_copy_only=False)
+    return bool(finer.any())
 
 
 def _counted(
