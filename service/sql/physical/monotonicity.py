@@ -1,6 +1,9 @@
 """Columns whose values only grow, or only shrink, as updates come.
 
-A rank by such a column can keep its rows in a map by key, since a row never falls back.
+A rank by such a column can keep its rows in a map by key, since a row never falls back, and a
+maximum of one need not take rows back. Neither holds where rows go: by deletions, by a condition on
+what changes, or as the padded rows of an outer join. Flink asks for none of the three, and so
+gives maxima of rows that are gone.
 
 Source: Flink `FlinkRelMdModifiedMonotonicity` (2.3).
 """
@@ -31,13 +34,16 @@ from service.sql.physical.nodes import (
 )
 from service.sql.physical.ranks import keeps_one
 from service.sql.physical.value_intervals import column_interval
+from service.sql.rex import inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from service.sql.terms import AggregateCall, Ordering
 
-Monotonicity = Literal["CONSTANT", "INCREASING", "DECREASING", "NONE"]
+Monotonicity = Literal["CONSTANT", "PADDED", "INCREASING", "DECREASING", "NONE"]
+"""What becomes of a column of a row. PADDED: of a side that an outer join pads, NULL until a match
+comes, which a maximum does not see."""
 _FUNCTIONS: dict[str, Monotonicity] = {
     "COUNT": "INCREASING",
     "MAX": "INCREASING",
@@ -89,7 +95,9 @@ def _aggregated(node: Node, spec: AggregateSpec) -> list[Monotonicity] | None:
             made.append(wanted)
             continue
         is_extreme = call.function in ("MIN", "MAX")
-        made.append(wanted if is_extreme and given in (wanted, "CONSTANT") else "NONE")
+        is_asked = call.filter is None or below[call.filter] == "CONSTANT"
+        is_known = is_extreme and is_asked and given in (wanted, "CONSTANT", "PADDED")
+        made.append(wanted if is_known else "NONE")
     return made
 
 
@@ -110,22 +118,22 @@ def _columns(node: Node) -> list[Monotonicity] | None:
             return _columns(node.input)
         case CalcSpec():
             below = _columns(node.input)
-            if below is None:
+            if below is None or any(below[at] != "CONSTANT" for at in _asked(spec)):
                 return None
             return [
                 below[rex.index] if isinstance(rex, InputRef) else "NONE" for rex in spec.projection
             ]
         case AggregateSpec():
             return _aggregated(node, spec)
-        case ScanSpec():
+        case ScanSpec() | IntervalJoinSpec() | OverSpec():
             return ["CONSTANT"] * len(node.row) if node.changes.is_insert_only else None
         case NormalizeSpec():
             keys = spec.keys
+            if node.changes.has_deletes:
+                return None
             return ["CONSTANT" if at in keys else "NONE" for at in range(len(node.row))]
         case JoinSpec():
             return _joined(node, spec.keys)
-        case IntervalJoinSpec() | OverSpec():
-            return ["CONSTANT"] * len(node.row)
         case ExpandSpec() | LookupJoinSpec():
             given = _columns(node.input)
             is_fixed = given is not None and all(each == "CONSTANT" for each in given)
@@ -139,8 +147,16 @@ def _columns(node: Node) -> list[Monotonicity] | None:
             return None
 
 
+def _asked(calc: CalcSpec) -> frozenset[int]:
+    """The columns that a condition reads."""
+    return frozenset() if calc.condition is None else inputs_of(calc.condition)
+
+
 def _ranked(node: Node, spec: RankSpec) -> list[Monotonicity] | None:
-    """Of the first rows the column that orders them first grows, or shrinks."""
+    """Of the first rows the column that orders them first grows, or shrinks.
+
+    Unless NULL comes first: then a value may be pushed out by it.
+    """
     given = _columns(node.input)
     if given is None or any(given[each] != "CONSTANT" for each in spec.partition):
         return None
@@ -152,15 +168,14 @@ def _ranked(node: Node, spec: RankSpec) -> list[Monotonicity] | None:
     if spec.order:
         key = spec.order[0]
         towards: Monotonicity = "DECREASING" if key.is_ascending else "INCREASING"
-        made[key.column] = towards if given[key.column] in (towards, "CONSTANT") else "NONE"
+        is_known = given[key.column] in (towards, "CONSTANT")
+        has_value = key.nulls_last or not node.row.types[key.column].nullable
+        made[key.column] = towards if is_known and has_value else "NONE"
     return made
 
 
 def _joined(node: Node, on: JoinKeys) -> list[Monotonicity] | None:
-    """The columns of both sides, where neither takes rows back and the keys stay as they are.
-
-    That an outer join takes padded rows back does not count, which is Flink's.
-    """
+    """The columns of both sides, where neither takes rows back and the keys stay as they are."""
     left, right = map(_columns, node.inputs)
     if on.kind == "ANTI" or left is None or right is None:
         return None
@@ -168,4 +183,11 @@ def _joined(node: Node, on: JoinKeys) -> list[Monotonicity] | None:
     has_updates = any(each != "CONSTANT" for each in (*left, *right))
     if any(each != "CONSTANT" for each in keys) or (has_updates and on.rest is not None):
         return None
-    return left if on.kind == "SEMI" else left + right
+    if on.kind == "SEMI":
+        return left
+    return _padded(left, on.kind in ("RIGHT", "FULL")) + _padded(right, on.kind in ("LEFT", "FULL"))
+
+
+def _padded(side: list[Monotonicity], is_padded: bool) -> list[Monotonicity]:
+    """The columns of a side of a join, which may be NULL for a while."""
+    return ["PADDED" if is_padded and each == "CONSTANT" else each for each in side]

@@ -199,6 +199,9 @@ def settle_conflicts(sink: Node, options: Options, position: Position) -> Node:
 def united(sinks: Sequence[Node], options: Options) -> list[Node]:
     """The sinks, where statements that write the same columns of one table in the same way are one.
 
+    What they ask for on conflict is part of the way, and so is the key by which a sink that
+    materializes finds a row again: Flink takes both of the first statement, for all.
+
     Source: Flink `SinkReuser`.
     """
     if not options.reuses_sinks:
@@ -209,7 +212,9 @@ def united(sinks: Sequence[Node], options: Options) -> list[Node]:
         assert isinstance(spec, SinkSpec), "every plan ends in a sink"
         kinds = tuple(kind.with_nullable(True) for kind in below.row.types)
         changes = tuple(below.changes.names)
-        key = (spec.table.names, spec.target_columns, spec.materializes, kinds, changes)
+        found_by = smallest(upsert_keys(below)) if spec.materializes else None
+        way = (spec.target_columns, spec.conflict, spec.materializes, found_by)
+        key = (spec.table.names, way, kinds, changes)
         groups.setdefault(key, []).append(sink)
     return [_of_all(group) for group in groups.values()]
 

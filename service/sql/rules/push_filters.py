@@ -184,6 +184,8 @@ def _with_constants(own: list[Rex], width: int) -> list[Rex]:
 def _transferred(parts: Sequence[Rex], own: Sequence[Rex], width: int) -> list[Rex]:
     """Conditions on one column, asked of the column of the other side that it must be equal to.
 
+    Of the same type only: equal numbers of two scales are not equal as texts.
+
     Source: Flink `JoinConditionEqualityTransferRule`.
     """
     equal: dict[int, InputRef] = {}
@@ -192,7 +194,7 @@ def _transferred(parts: Sequence[Rex], own: Sequence[Rex], width: int) -> list[R
         if (
             sides is not None
             and _crosses(sides, width)
-            and sides[0].type.root is sides[1].type.root
+            and sides[0].type.with_nullable(True) == sides[1].type.with_nullable(True)
         ):
             equal[sides[0].index], equal[sides[1].index] = sides[1], sides[0]
     made: list[Rex] = []

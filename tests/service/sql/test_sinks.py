@@ -130,3 +130,35 @@ def test_a_jdbc_table_takes_upserts_by_its_key_and_inserts_without_one() -> None
     assert added["inputChangelogMode"] == ["INSERT"]
     with pytest.raises(SqlError, match=r"changes|update"):
         sink(without + counts)
+
+
+def sinks_of_two(first: str, second: str) -> list[dict[str, Any]]:
+    """The sinks of two statements that write one table by a key that is not theirs."""
+    tables = (
+        f"CREATE TABLE d (id INT NOT NULL, k INT NOT NULL, v INT, at TIMESTAMP(3),"
+        f" WATERMARK FOR at AS at, PRIMARY KEY (id) NOT ENFORCED) WITH ({WITH} = 'I,UB,UA,D');"
+    )
+    inserts = f"{first}; {second};"
+    [planned] = compile_script(f"{TABLES}{SINKS}{tables}EXECUTE STATEMENT SET BEGIN {inserts} END;")
+    return [node for node in planned.document["nodes"] if "sink" in node["type"]]
+
+
+INSERT = "INSERT INTO keyed SELECT k, CAST(v AS BIGINT) FROM d"
+
+
+def test_statements_that_settle_conflicts_alike_have_one_sink() -> None:
+    asked = f"{INSERT} ON CONFLICT DO NOTHING"
+    assert len(sinks_of_two(asked, asked)) == 1
+
+
+def test_what_each_statement_asks_for_on_conflict_holds() -> None:
+    made = sinks_of_two(f"{INSERT} ON CONFLICT DO NOTHING", f"{INSERT} ON CONFLICT DO ERROR")
+    assert [node["conflictStrategy"]["behavior"] for node in made] == ["NOTHING", "ERROR"]
+
+
+def test_rows_are_found_again_by_the_key_of_their_own_statement() -> None:
+    made = sinks_of_two(
+        "INSERT INTO keyed SELECT k, CAST(id AS BIGINT) FROM d ON CONFLICT DO DEDUPLICATE",
+        f"{INSERT} ON CONFLICT DO DEDUPLICATE",
+    )
+    assert [node.get("inputUpsertKey") for node in made] == [[1], None]
