@@ -148,13 +148,26 @@ def columns_of(types: Sequence[LogicalType], rows: Sequence[bytes] | pa.Array) -
         rows = rows.to_pylist()
     count = len(types)
     try:
-        # One flat array: a list for each row would cost more than parsing it.
-        values = orjson.loads(b"[" + b",".join([row[1:-1] for row in rows]) + b"]") if count else []
-        if len(values) != count * len(rows):
+        values = orjson.loads(_flat(rows)) if count and len(rows) else []
+        if type(values) is not list or len(values) != count * len(rows):
             raise StoredTextCorrupt(f"canonical rows of {count} values")
         return [_read(logical, values[at::count]) for at, logical in enumerate(types)]
-    except (TypeError, ArithmeticError, orjson.JSONDecodeError, pa.ArrowException):
+    except (ValueError, TypeError, ArithmeticError, pa.ArrowException):
         raise StoredTextCorrupt(f"canonical rows of {count} values") from None
+
+
+def _flat(rows: Sequence[bytes]) -> bytes:
+    """Canonical rows, at least one, as one array: a list each would cost more than parsing it.
+
+    Raises:
+        StoredTextCorrupt: One has not its brackets, so may be cut off where a value still reads.
+    """
+    # Line breaks within a row are escaped.
+    text = b"\n".join(rows)
+    found = text.replace(b"]\n[", b",")
+    if len(text) - len(found) != 2 * (len(rows) - 1):
+        raise StoredTextCorrupt("canonical rows")
+    return found
 
 
 def leading_columns_of(

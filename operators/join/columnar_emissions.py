@@ -45,7 +45,7 @@ class Emitted(NamedTuple):
         return self._replace(mine=self.its, its=self.mine)
 
 
-class Slice(NamedTuple):
+class Section(NamedTuple):
     """Some changes of one side, by rank, and what they meet."""
 
     meetings: Meetings
@@ -72,12 +72,12 @@ class Slice(NamedTuple):
         return found
 
 
-def associations_before(side: OuterSide, slice_: Slice) -> Integers:
+def associations_before(side: OuterSide, section: Section) -> Integers:
     """The associations of each pair's stay before the change; the side's are brought forward."""
-    pairs, met = slice_.pairs, slice_.meetings.met
+    pairs, met = section.pairs, section.meetings.met
     source = met.source[pairs.place]
     side.is_met[source] = True
-    steps = 1 - 2 * slice_.is_retraction.astype(np.int64)
+    steps = 1 - 2 * section.is_retraction.astype(np.int64)
     order = np.argsort(source, kind="stable")
     ordered, steps = source[order], steps[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: ordered.size])
@@ -91,21 +91,21 @@ def associations_before(side: OuterSide, slice_: Slice) -> Integers:
 
 
 def of_join(
-    slice_: Slice, before: Integers | None, *, is_outer: bool, alone: Flags
+    section: Section, before: Integers | None, *, is_outer: bool, alone: Flags
 ) -> list[Emitted]:
     """What changes of one side of a regular join emit.
 
     Args:
-        slice_: The changes.
+        section: The changes.
         before: By pair: the associations of the stay before the change; None: the other side is
             not outer.
         is_outer: Whether their side is.
         alone: By row: whether it is shown where it meets nothing.
     """
-    meetings, pairs = slice_.meetings, slice_.pairs
-    is_turn = None if before is None else slice_.turns(before)
-    cause, its = pairs.cause, meetings.met.source[pairs.place] + slice_.shift
-    kinds, retracts = meetings.kinds[cause], slice_.is_retraction
+    meetings, pairs = section.meetings, section.pairs
+    is_turn = None if before is None else section.turns(before)
+    cause, its = pairs.cause, meetings.met.source[pairs.place] + section.shift
+    kinds, retracts = meetings.kinds[cause], section.is_retraction
     if is_outer or is_turn is not None:
         kinds = np.where(retracts, RowKind.DELETE if is_outer else kinds, RowKind.INSERT)
     sizes = meetings.met.times[pairs.place]
@@ -125,37 +125,37 @@ def of_join(
             kinds = np.where(is_padded, padded, kinds)
     found = [Emitted(meetings.ranks[cause], kinds, mine, its)]
     if is_outer:
-        rows = _alone(slice_, alone)
+        rows = _alone(section, alone)
         retracts = (meetings.kinds[rows] & 1).astype(np.bool_)
         kinds = np.where(retracts, RowKind.DELETE, RowKind.INSERT)
         found.append(Emitted(meetings.ranks[rows], kinds, rows, np.full(rows.size, NO_ROW)))
     return found
 
 
-def of_left_rows(slice_: Slice, *, is_anti: bool, alone: Flags) -> list[Emitted]:
+def of_left_rows(section: Section, *, is_anti: bool, alone: Flags) -> list[Emitted]:
     """What changes of the left side of a semi or anti join emit; arguments as of `of_join`."""
-    meetings = slice_.meetings
-    matched = np.flatnonzero(slice_.matches) + slice_.rows.start
-    rows = _alone(slice_, alone) if is_anti else matched
+    meetings = section.meetings
+    matched = np.flatnonzero(section.matches) + section.rows.start
+    rows = _alone(section, alone) if is_anti else matched
     return [Emitted(meetings.ranks[rows], meetings.kinds[rows], rows, np.full(rows.size, NO_ROW))]
 
 
-def of_right_rows(slice_: Slice, before: Integers | None, *, is_anti: bool) -> list[Emitted]:
+def of_right_rows(section: Section, before: Integers | None, *, is_anti: bool) -> list[Emitted]:
     """What changes of the right side of a semi or anti join mean for left rows.
 
     Args:
-        slice_: The changes.
+        section: The changes.
         before: By pair: the associations of the left row before the change.
         is_anti: Whether rows without a match are shown.
     """
     assert before is not None  # those of left rows are counted
-    meetings, pairs = slice_.meetings, slice_.pairs.where(slice_.turns(before))
+    meetings, pairs = section.meetings, section.pairs.where(section.turns(before))
     times = meetings.met.times[pairs.place]
     cause, place = np.repeat(pairs.cause, times), np.repeat(pairs.place, times)
     kinds = meetings.kinds[cause]
     if is_anti:
         kinds = np.where(kinds & 1, RowKind.INSERT, RowKind.DELETE)
-    its = meetings.met.source[place] + slice_.shift
+    its = meetings.met.source[place] + section.shift
     return [Emitted(meetings.ranks[cause], kinds, np.full(cause.size, NO_ROW), its)]
 
 
@@ -164,16 +164,20 @@ def by_rank(emitted: Sequence[Emitted]) -> Emitted:
 
     Until an epoch's columns are made, they are all that is kept of its pairs.
     """
-    ranks, kinds, *rows = (np.concatenate(each) for each in zip(*emitted, strict=True))
+    ranks, kinds, left, right = together(emitted)
     if not is_ascending(ranks):
         order = np.argsort(ranks, kind="stable")
-        ranks, kinds, *rows = (each[order] for each in (ranks, kinds, *rows))
-    left, right = (each.astype(np.int32) for each in rows)
-    return Emitted(ranks, kinds.astype(np.int8), left, right)
+        ranks, kinds, left, right = ranks[order], kinds[order], left[order], right[order]
+    return Emitted(ranks, kinds.astype(np.int8), left.astype(np.int32), right.astype(np.int32))
 
 
-def _alone(slice_: Slice, alone: Flags) -> Integers:
+def together(emitted: Sequence[Emitted]) -> Emitted:
+    """Emissions one behind the other."""
+    return Emitted(*(np.concatenate(each) for each in zip(*emitted, strict=True)))
+
+
+def _alone(section: Section, alone: Flags) -> Integers:
     """Rows of changes that meet nothing, and are shown."""
-    rows = slice_.rows
-    found = np.flatnonzero((slice_.matches == 0) & alone[rows.start : rows.stop])
+    rows = section.rows
+    found = np.flatnonzero((section.matches == 0) & alone[rows.start : rows.stop])
     return found + rows.start

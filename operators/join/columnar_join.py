@@ -4,7 +4,7 @@ What is emitted and stored is what `StreamingJoin` and `SemiAntiJoin` define, ch
 the rows of all keys are read, decoded, joined and written together. A change meets the rows that
 the other side has when it comes: of a key with changes on one side only the stored ones, else
 **stays**, of which `operators.join.columnar_side` knows. `operators.join.columnar_meetings` finds
-them, slice by slice; `operators.join.columnar_emissions` says what is emitted.
+them, section by section; `operators.join.columnar_emissions` says what is emitted.
 
 Left to the other path, by whole keys: those with a retraction of a row that is not there; those
 whose spread state may be packed again, or has stamps; and those of which so many changes of both
@@ -22,14 +22,15 @@ from operators.arrow_columns import of_types
 from operators.batch import ChangeBatch
 from operators.join.columnar_emissions import (
     NO_ROW,
-    Slice,
+    Section,
     associations_before,
     by_rank,
     of_join,
     of_left_rows,
     of_right_rows,
+    together,
 )
-from operators.join.columnar_meetings import Meetings, slices
+from operators.join.columnar_meetings import Meetings, sections
 from operators.join.columnar_outer_side import OuterSide
 from operators.join.columnar_side import ColumnarSide, SideLayout
 from operators.keyed_columns import DoneOnSides
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from state.primitives.session import StateSession
 
     Integers = NDArray[np.int64]
+    AnyIntegers = NDArray[np.signedinteger]
+    Table = tuple[Sequence[pa.Array], int]
     Flags = NDArray[np.bool_]
 
 Shows = Literal["JOIN", "SEMI", "ANTI"]
@@ -62,7 +65,7 @@ class _Epoch(NamedTuple):
 
     sides: Sequence[ColumnarSide]
     meetings: Sequence[Meetings]
-    tables: Sequence[tuple[Sequence[pa.Array], int]]
+    tables: Sequence[Table]
     """See `SideLayout.table`."""
     alone: Sequence[Flags]
     """By row of changes: whether it is shown where it meets nothing."""
@@ -126,16 +129,18 @@ class ColumnarJoin:
         left = _crowded(one, other) | one.refused | other.refused
         one.decide(left, other.numbers)
         other.decide(left, one.numbers)
-        emitted = self._emitted(self._epoch(sides, left, matchless))
+        epoch = self._epoch(sides, left, matchless)
+        emitted = self._emitted(epoch)
         if emitted is None:
             return None
+        output = self._batch(epoch, emitted)
         one.apply(left)
         other.apply(left)
         rows = [
             side.changes.rows_of(np.array([each in left for each in side.numbers], np.bool_))
             for side in sides
         ]
-        return DoneOnSides(emitted, rows, len(numbers))
+        return DoneOnSides(output, rows, len(numbers))
 
     def _sides(
         self, given: Sequence[KeyedColumns], numbers: dict[bytes, int], key_groups: list[int]
@@ -176,20 +181,20 @@ class ColumnarJoin:
         ]
         return _Epoch(sides, meetings, tables, alone)
 
-    def _emitted(self, epoch: _Epoch) -> ChangeBatch | None:
-        """What is emitted, by rank; None: the condition fails for a pair."""
+    def _emitted(self, epoch: _Epoch) -> Emitted | None:
+        """What is emitted, left rows first, by rank; None: the condition fails for a pair."""
         found = []
-        for low, high in slices(epoch.meetings):
+        for low, high in sections(epoch.meetings):
             parts = []
             for number in (0, 1):
-                part = self._slice(epoch, number, low, high)
+                part = self._section(epoch, number, low, high)
                 if part is None:
                     return None
                 parts.append(part)
             found.append(by_rank(self._shown(epoch, parts)))
-        return self._batch(epoch, found)
+        return together(found)
 
-    def _slice(self, epoch: _Epoch, number: int, low: int, high: int) -> Slice | None:
+    def _section(self, epoch: _Epoch, number: int, low: int, high: int) -> Section | None:
         """The changes of a side with these ranks; None: the condition fails for one of them."""
         meetings, shift = epoch.meetings[number], epoch.tables[1 - number][1]
         rows = meetings.rows_of(low, high)
@@ -197,7 +202,7 @@ class ColumnarJoin:
         if self._condition is not None and pairs.cause.size:
             its = meetings.met.source[pairs.place] + shift
             mine_and_its = (pairs.cause, its) if number == 0 else (its, pairs.cause)
-            columns = _columns(epoch, mine_and_its)
+            columns = _columns(epoch.tables, mine_and_its)
             values = [*map(python_values, self._pair_types, columns)]
             holds = _holding(self._condition, [*zip(*values, strict=True)])
             if holds is None:
@@ -205,10 +210,10 @@ class ColumnarJoin:
             pairs = pairs.where(holds)
         counts = self._spec.is_outer[number]
         matches = meetings.numbers_met(rows, pairs) if counts else np.zeros(0, np.int64)
-        return Slice(meetings, rows, pairs, matches, shift)
+        return Section(meetings, rows, pairs, matches, shift)
 
-    def _shown(self, epoch: _Epoch, parts: Sequence[Slice]) -> list[Emitted]:
-        """What a slice of both sides' changes emits; of the right side's turned about."""
+    def _shown(self, epoch: _Epoch, parts: Sequence[Section]) -> list[Emitted]:
+        """What a section of both sides' changes emits; of the right side's turned about."""
         for side, part in zip(epoch.sides, parts, strict=True):
             if isinstance(side, OuterSide):
                 side.associations[part.rows.start : part.rows.stop] = part.matches
@@ -226,10 +231,11 @@ class ColumnarJoin:
             found += emitted if number == 0 else [each.turned() for each in emitted]
         return found
 
-    def _batch(self, epoch: _Epoch, emitted: Sequence[Emitted]) -> ChangeBatch:
+    def _batch(self, epoch: _Epoch, emitted: Emitted) -> ChangeBatch:
         """Emissions with their columns, which are made once it is known what all of them are."""
-        ranks, kinds, *rows = (np.concatenate(each) for each in zip(*emitted, strict=True))
-        columns = of_types(_columns(epoch, rows)[: len(self._types)], self._types)
+        ranks, kinds, left, right = emitted
+        count = 2 if self._spec.shows == "JOIN" else 1
+        columns = of_types(_columns(epoch.tables[:count], (left, right)[:count]), self._types)
         return ChangeBatch(tuple(columns), kinds, ranks, np.zeros(ranks.size, np.int32))
 
 
@@ -253,10 +259,10 @@ def _holding(condition: Callable[[Row], bool], pairs: Sequence[Row]) -> Flags | 
         return None
 
 
-def _columns(epoch: _Epoch, rows: Sequence[Integers]) -> list[pa.Array]:
-    """The columns of both sides' rows beside each other, by where they stand in their tables."""
+def _columns(tables: Sequence[Table], rows: Sequence[AnyIntegers]) -> list[pa.Array]:
+    """The columns of sides' rows beside each other, by where they stand in their tables."""
     found: list[pa.Array] = []
-    for (columns, _), of_side in zip(epoch.tables, rows, strict=True):
+    for (columns, _), of_side in zip(tables, rows, strict=True):
         is_missing = of_side == NO_ROW
         places = pa.array(of_side, mask=is_missing if is_missing.any() else None)
         found += [each.take(places) for each in columns]

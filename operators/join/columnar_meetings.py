@@ -1,7 +1,7 @@
-"""Which stays each change of a join's side meets, on columns, and slice by slice of an epoch.
+"""Which stays each change of a join's side meets, on columns, and section by section of an epoch.
 
-A slice is a run of changes of both sides, by rank. All that a slice needs has a bounded size, so a
-hot key costs the memory of what it emits, and not of all its pairs at once beside that.
+A **section** is the changes of both sides between two ranks. All that a section needs has a bounded
+size, so a hot key costs the memory of what it emits, and not of all its pairs at once beside that.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ class Meetings:
         return found.astype(np.int64)
 
 
-def slices(meetings: Sequence[Meetings]) -> Iterator[tuple[int, int]]:
+def sections(meetings: Sequence[Meetings]) -> Iterator[tuple[int, int]]:
     """Ranks, from and to, whose changes have no more pairs than are looked at together.
 
-    Where one change alone has more, it is a slice: they are no more than its key has rows.
+    Where one change alone has more, it is a section: they are no more than its key has rows.
     """
     of_rank = np.zeros(sum(each.ranks.size for each in meetings), np.int64)
     for each in meetings:

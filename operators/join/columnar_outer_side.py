@@ -184,7 +184,7 @@ def _pairs_of(values: Sequence[bytes]) -> tuple[list[int], list[int]]:
     """How often rows are there, and their associations, as they are stored.
 
     Raises:
-        StateCorrupt: One is no such pair.
+        StateCorrupt: One is no such pair, or its first number is below 1.
     """
     if not values:
         return [], []
@@ -195,6 +195,8 @@ def _pairs_of(values: Sequence[bytes]) -> tuple[list[int], list[int]]:
         found = np.zeros(0)
     if found.shape != (len(values), 2) or found.dtype != np.int64:
         raise StateCorrupt("a stored row has no two numbers beside it")
+    if found[:, 0].min() < 1:
+        raise StateCorrupt("a stored row is there less than once")
     return found[:, 0].tolist(), found[:, 1].tolist()
 
 

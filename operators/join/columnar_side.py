@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from operators.arrow_columns import of_types
+from operators.arrow_columns import of_types, plain_numbers
+from operators.columnar import units_cut
 from operators.join.side_state import CountPerRow, OneRow, RowPerUniqueKey
 from state.errors import StateCorrupt
 from state.primitives.many_cells import ManyCells
@@ -71,7 +72,10 @@ class SideLayout:
         self.codec: RowCodec = row.codec()
         self.columns = range(len(row.types))
         self._types = row.types
-        self._has_maps = any(map(_has_map, row.types))
+        self._may_return_otherwise = any(
+            _may_return_otherwise(each) for each in row.types if units_cut(each) == 1
+        )
+        """But for columns that are times, at which a look tells."""
         self.is_counted = isinstance(state, CountPerRow)
         """Whether entries tell how often a row is there, not which one it is."""
         self._map: MapDescriptor[bytes, Any] | None = None
@@ -107,20 +111,21 @@ class SideLayout:
         Returns:
             The columns; and how far behind their places in `Met` the rows stand that are not the
             changes' own: by the length of the batch where what comes back from state may differ,
-            since entries of maps have its order there.
+            since there entries of maps are in order, and times have the digits of their type.
         """
         columns = changes.columns
         types = [*map(arrow_type, self._types)]
-        parts = [of_types(columns.arrays, types)]
-        if self._has_maps:
+        own = of_types(columns.arrays, types)
+        parts = [own]
+        if self._may_return_otherwise or any(map(_has_cut_digits, own, self._types)):
             texts = columns.encoded(self.codec, np.arange(columns.count), self.columns)
             parts.append(of_types(self.codec.decode_columns(texts), types))
+        shift = len(changes.batch) if len(parts) > 1 else 0
         if stored:
             parts.append(of_types(self.codec.decode_columns(stored), types))
         if len(parts) == 1:
-            return parts[0], 0
-        found = [pa.concat_arrays(each) for each in zip(*parts, strict=True)]
-        return found, len(changes.batch) if self._has_maps else 0
+            return own, 0
+        return [pa.concat_arrays(each) for each in zip(*parts, strict=True)], shift
 
     def names(self, changes: KeyedColumns, texts: list[bytes]) -> list[bytes]:
         """The names of changed rows, by place, whose canonical texts are these."""
@@ -333,9 +338,29 @@ class ColumnarSide:
         return values is not None
 
 
-def _has_map(logical: LogicalType) -> bool:
-    """Whether a type is one whose entries have no order, or has such a part."""
-    return logical.root in (TypeRoot.MAP, TypeRoot.MULTISET) or any(map(_has_map, logical.children))
+def _may_return_otherwise(logical: LogicalType) -> bool:
+    """Whether a value, or a part of it, may come back from state otherwise than it went there.
+
+    Entries of maps are in no order before; a time may have more digits than its type.
+    """
+    is_map = logical.root in (TypeRoot.MAP, TypeRoot.MULTISET)
+    return is_map or units_cut(logical) > 1 or any(map(_may_return_otherwise, logical.children))
+
+
+def _has_cut_digits(array: pa.Array, logical: LogicalType) -> bool:
+    """Whether a time has digits below its type's last one: canonical texts are without them.
+
+    Args:
+        array: Of `arrow_type(logical)`.
+        logical: The type; of one that is no time there are none.
+    """
+    unit = units_cut(logical)
+    if unit == 1:
+        return False
+    finer = plain_numbers(array, np.int64 if array.type.bit_width == 64 else np.int32) % unit != 0
+    if array.null_count:
+        finer &= array.is_valid().to_numpy(zero_copy_only=False)
+    return bool(finer.any())
 
 
 def _counted(
@@ -372,9 +397,12 @@ def _times(values: Iterable[bytes]) -> list[int]:
     """How often rows are there, as it is stored.
 
     Raises:
-        StateCorrupt: One is no number.
+        StateCorrupt: One is no number, or below 1.
     """
     try:
-        return [*map(int, values)]
+        found = [*map(int, values)]
     except ValueError:
         raise StateCorrupt("a stored row has no number beside it") from None
+    if found and min(found) < 1:
+        raise StateCorrupt("a stored row is there less than once")
+    return found

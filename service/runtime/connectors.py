@@ -178,6 +178,7 @@ def sink_spec(
             _check_database(spec, files_root, database_hosts)
         _check_csv_types(spec.options, table.schema.persisted)
         if connector in kafka_sink.CONNECTORS:
+            _check_record_columns(table.schema.persisted)
             _check_topic(spec, database_hosts)
     _check_table(table, allow_testing=False)
     return spec
@@ -286,6 +287,17 @@ _TAKES_UPDATES = {
     "jdbc": "declare PRIMARY KEY .. NOT ENFORCED",
     "kafka": "use format changelog-json, or connector upsert-kafka",
 }
+
+
+def _check_record_columns(columns: Sequence[Column]) -> None:
+    """See that no column is to be a record's time or headers: it would land in its value."""
+    for each in columns:
+        if each.kind == "METADATA":
+            raise UnsupportedConnector(
+                f'metadata column "{each.name}" is not written by a Kafka sink',
+                hint="declare it VIRTUAL, or leave METADATA out to have it in the value",
+                path=each.path,
+            )
 
 
 def _check_topic(spec: SinkSpec, hosts: Sequence[str]) -> None:

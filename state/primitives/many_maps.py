@@ -168,10 +168,8 @@ class ManyMaps:
             bodies += lines
         if not bodies:
             return Entries([], [], counts)
-        words = b"\n".join(bodies).replace(b"\t", b"\n").split(b"\n")
+        words = _words(bodies)
         fields, values = words[0::2], words[1::2]
-        if len(words) != 2 * len(bodies):
-            raise StateCorrupt("a line of a packed map has no user key")
         if any(map(eq, fields, fields[1:])):
             _check_once(fields, counts)
         return Entries(fields, values, counts)
@@ -198,6 +196,9 @@ class ManyMaps:
             number: Which map.
             held: Those of the fields that have values now, with these.
             values: What the fields are to have; None: they go.
+
+        Raises:
+            StateCorrupt: It is to be spread, and what is stored is no map.
         """
         if number in self._spread:
             self._change_spread(number, held, values)
@@ -214,7 +215,7 @@ class ManyMaps:
         elif len(lines) < self._handle.thresholds.high:
             self._texts[number] = b"\n".join((header, *lines))
         else:
-            words = b"\n".join(lines).replace(b"\t", b"\n").split(b"\n")
+            words = _words(lines)
             self._rows[number] = words, []
             self._texts[number] = spread_text(len(lines), int(header[len(_PLAIN) :]), None)
 
@@ -323,6 +324,18 @@ class _Some:
         """Let them be known."""
         entries = dict(zip(self._fields, replies[0], strict=True))
         self._maps.know(self._number, entries, is_all=False)
+
+
+def _words(lines: Sequence[bytes]) -> list[bytes]:
+    """The user keys and values of some lines, `[field, value, ...]`.
+
+    Raises:
+        StateCorrupt: One has another number of them.
+    """
+    words = b"\n".join(lines).replace(b"\t", b"\n").split(b"\n")
+    if len(words) != 2 * len(lines):
+        raise StateCorrupt("a line of a packed map has no user key")
+    return words
 
 
 def _check_once(fields: Sequence[bytes], counts: Sequence[int]) -> None:

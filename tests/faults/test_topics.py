@@ -195,7 +195,7 @@ def test_without_a_fault_one_run_does_it(world: World, plan: FaultPlan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "stride"), [(Fault.NOT_SENT, 3), (Fault.REPLY_LOST, 2), (Fault.DEATH, 1)]
+    ("fault", "stride"), [(Fault.NOT_SENT, 4), (Fault.REPLY_LOST, 3), (Fault.DEATH, 1)]
 )
 def test_a_death_anywhere_changes_nothing(
     world: World, plan: FaultPlan, fault: Fault, stride: int
@@ -212,7 +212,7 @@ def test_a_death_anywhere_changes_nothing(
 def test_a_second_death_soon_after_changes_nothing(world: World, plan: FaultPlan) -> None:
     steps = steps_of(world, plan)
 
-    for number in range(1, steps + 1, 4):
+    for number in range(1, steps + 1, 5):
         play(world, plan, {number: Fault.DEATH, number + 5: Fault.DEATH})
         world.check(f"at {number} and five later")
 
@@ -221,7 +221,7 @@ def test_a_death_between_two_topics_changes_nothing(world: World, plan: FaultPla
     world.add_topic()
     steps = steps_of(world, plan)
 
-    for number in range(2, steps + 1, 8):
+    for number in range(2, steps + 1, 9):
         play(world, plan, {number: Fault.DEATH})
         world.check(f"at {number}")
 
@@ -230,7 +230,7 @@ def test_an_orphan_that_goes_on_at_any_step_changes_nothing(world: World, plan: 
     """A process of an older run writes its epoch while a newer one is at each of its steps."""
     steps = steps_of(world, plan)
 
-    for number in range(1, steps + 1, 3):
+    for number in range(1, steps + 1, 4):
         plan.is_counting = False
         world.reset()
         world.pipeline.start()

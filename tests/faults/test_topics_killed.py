@@ -6,6 +6,7 @@ they do in life.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -46,11 +47,16 @@ def broker() -> Iterator[Broker]:
     made.close()
 
 
-def writer(broker: Broker, client: redis.Redis, root: Path) -> subprocess.Popen[bytes]:
-    """A process that writes all epochs that are not closed."""
+@contextlib.contextmanager
+def writer(broker: Broker, client: redis.Redis, root: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that writes all epochs that are not closed; it does not outlive the test."""
     port = client.connection_pool.connection_kwargs["port"]
     command = [sys.executable, "-c", WRITER, broker.servers, str(port), str(root)]
-    return subprocess.Popen(command)
+    with subprocess.Popen(command) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(
@@ -67,17 +73,17 @@ def test_every_epoch_is_there_once(
 ) -> None:
     """The second epoch is struck: a run's claim has a transaction of its own, without records."""
     seen: list[int] = []
-    first = writer(broker, redis_client, tmp_path)
+    with writer(broker, redis_client, tmp_path) as first:
 
-    def strike(found: int) -> None:
-        seen.extend([found] if found == kind else [])
-        if len(seen) == number and found == kind:
-            os.kill(first.pid, signal.SIGKILL)
-            # What the broker has carried out stays so; what it has not, it never does.
-            raise ConnectionAbortedError
+        def strike(found: int) -> None:
+            seen.extend([found] if found == kind else [])
+            if len(seen) == number and found == kind:
+                os.kill(first.pid, signal.SIGKILL)
+                # What the broker has carried out stays so; what it has not, it never does.
+                raise ConnectionAbortedError
 
-    setattr(broker, moment, strike)
-    assert first.wait(LIMIT_S) == -signal.SIGKILL
+        setattr(broker, moment, strike)
+        assert first.wait(LIMIT_S) == -signal.SIGKILL
     with writer(broker, redis_client, tmp_path) as second:
         assert second.wait(LIMIT_S) == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import random
 import sqlite3
@@ -184,14 +185,14 @@ def test_a_topic_is_exact_across_restarts(
     table = document["nodes"][-1]["dynamicTableSink"]["table"]["resolvedTable"]
     table["options"] = options_of(broker.servers, "latest", **connector)
 
-    with Pipeline(spark, redis_client, tmp_path, document, rows_per_epoch_max=15) as pipeline:
-        pipeline.wait_for_rows(20)
-    with Pipeline(spark, redis_client, tmp_path, document, rows_per_epoch_max=15) as pipeline:
-        records = pipeline.wait_for_rows(60)
+    with contextlib.closing(broker):
+        with Pipeline(spark, redis_client, tmp_path, document, rows_per_epoch_max=15) as pipeline:
+            pipeline.wait_for_rows(20)
+        with Pipeline(spark, redis_client, tmp_path, document, rows_per_epoch_max=15) as pipeline:
+            records = pipeline.wait_for_rows(60)
 
     found = broker.read("latest")
     epoch, _ = broker.group("tailrace:p:latest", "latest") or (0, None)
-    broker.close()
     assert epoch >= len(records)
     if connector["connector"] == "upsert-kafka":
         assert table_of(found) == {(k,): row for k, row in expected_table(lines).items()}

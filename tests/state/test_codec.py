@@ -231,6 +231,30 @@ def test_other_bytes_are_no_row(row: bytes) -> None:
         codec.decode_columns([row])
 
 
+@pytest.mark.parametrize(
+    "text", ["DATE", "TIME(3)", "TIMESTAMP(3)", "DECIMAL(3, 1)", "ARRAY<TIME>"]
+)
+def test_text_that_is_no_value_is_no_row_and_not_told(text: str) -> None:
+    codec = codec_of(text)
+    row = b'[["12:0x"]]' if text.startswith("ARRAY") else b'["12:0x"]'
+
+    for read in (codec.decode, lambda each: codec.decode_columns([each])):
+        with pytest.raises(CodecError) as caught:
+            read(row)
+        assert "12:0x" not in str(caught.value)
+
+
+@pytest.mark.parametrize("row", [b"[1,25", b"1,25]", b"[1,2\n5]", b'{"a":1}', b"[1,2]\n[3,4]"])
+@pytest.mark.parametrize("at", range(3))
+def test_rows_that_are_cut_off_are_not_read_by_what_is_left(row: bytes, at: int) -> None:
+    rows = [b"[1,2]", b"[3,4]"]
+    rows.insert(at, row)
+
+    for each in (rows, [row]):
+        with pytest.raises(CodecError):
+            codec_of("INT", "INT").decode_columns(each)
+
+
 def test_times_beyond_the_year_9999_are_refused() -> None:
     for text, number in (("DATE", 2_932_897), ("TIMESTAMP(3)", -62_135_596_800_000_001)):
         codec = codec_of(text)

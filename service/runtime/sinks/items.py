@@ -1,7 +1,9 @@
 """What writer tasks stage in Redis for a sink that lies elsewhere: rows as Arrow streams.
 
-An item is an Arrow stream of at most `ROWS_PER_ITEM` rows. What a task leaves is a list of items:
-first those of rows that are gone, then those of rows that are. The commit reads them in that order.
+An item is an Arrow stream of at most `ROWS_PER_ITEM` rows, of fewer where rows are large: Redis
+takes values up to half a gigabyte, and the commit holds some items at a time. What a task leaves is
+a list of items: first those of rows that are gone, then those of rows that are. The commit reads
+them in that order.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from service.runtime.sinks.spec import SinkSpec, WriterSpec
 
 ROWS_PER_ITEM = 4_096
+_BYTES_PER_ITEM = 4 << 20
+"""About: as many rows as have this on the average."""
 _ITEMS_PER_READ = 16
 
 
@@ -67,10 +71,12 @@ def _items(columns: Sequence[pa.Array]) -> Iterator[bytes]:
     if not columns or not len(columns[0]):
         return
     whole = pa.RecordBatch.from_arrays(list(columns), [str(at) for at in range(len(columns))])
-    for start in range(0, whole.num_rows, ROWS_PER_ITEM):
+    fitting = _BYTES_PER_ITEM * whole.num_rows // max(1, whole.nbytes)
+    rows = max(1, min(ROWS_PER_ITEM, fitting))
+    for start in range(0, whole.num_rows, rows):
         buffer = pa.BufferOutputStream()
         with pa.ipc.new_stream(buffer, whole.schema) as stream:
-            stream.write_batch(whole.slice(start, ROWS_PER_ITEM))
+            stream.write_batch(whole.slice(start, rows))
         yield buffer.getvalue().to_pybytes()
 
 

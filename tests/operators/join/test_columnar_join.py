@@ -278,7 +278,13 @@ def test_sides_that_change_too_often_together_go_the_other_way(
 
 
 @pytest.mark.parametrize(
-    "text", [b"packed\t1\t0\nno tab", b"packed\t1\t0\n[1]\tx", b"spread\t1\t9\t0\t-"]
+    "text",
+    [
+        b"packed\t1\t0\nno tab",
+        b"packed\t1\t0\n[1]\tx",
+        b'packed\t1\t0\n["name 1",1]\t0',
+        b"spread\t1\t9\t0\t-",
+    ],
 )
 def test_state_that_cannot_be_read_is_refused(text: bytes) -> None:
     harness = harness_of(spec(), 1)

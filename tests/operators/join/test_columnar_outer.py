@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.join import columnar_meetings
+from operators.join import columnar_join, columnar_meetings
 from operators.join.columnar_meetings import Meetings
 from operators.spec import InputSpec
 from operators.testing.operator_harness import (
@@ -71,7 +73,7 @@ def test_both_paths_emit_and_store_the_same(join_types: Sequence[str], data: st.
     thresholds = data.draw(st.sampled_from((None, SMALL)))
     steps = data.draw(epochs())
     with pytest.MonkeyPatch.context() as patch:
-        # So that what one slice leaves of associations is what the next one finds.
+        # So that what one section leaves of associations is what the next one finds.
         patch.setattr(columnar_meetings, "PAIRS_AT_ONCE", data.draw(st.sampled_from((1, 4, 999))))
         assert ran(join, steps, 1, thresholds) == ran(join, steps, NEVER, thresholds)
 
@@ -235,7 +237,9 @@ def test_a_spread_side_that_is_short_by_new_thresholds_is_packed_by_a_match() ->
     assert len(ends[0][0]) == 20
 
 
-def test_pairs_of_a_hot_key_are_looked_at_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_of_a_hot_key_are_looked_at_section_by_section(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sizes: list[int] = []
     pairs = Meetings.pairs
 
@@ -256,8 +260,33 @@ def test_pairs_of_a_hot_key_are_looked_at_slice_by_slice(monkeypatch: pytest.Mon
     assert (emitted, stored, counts) == ran(join, steps, NEVER)
 
 
+def test_a_row_that_is_emitted_takes_17_bytes_until_columns_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So a hot key takes the memory of what it emits, and little beside it."""
+    sizes: list[int] = []
+    columns = columnar_join._columns
+
+    def measured(*given: Any) -> Any:
+        sizes.append(tracemalloc.get_traced_memory()[0])
+        return columns(*given)
+
+    monkeypatch.setattr(columnar_join, "_columns", measured)
+    harness = harness_of(spec(join_type="FULL"), 1)
+    harness.run([*(Of(1, insert(f"right {at}", 1)) for at in range(400)), At(1)])
+    changes = facts([1] * 300, 2)
+    sizes.clear()
+    tracemalloc.start()
+    try:
+        emitted = harness.run_epoch(changes)
+    finally:
+        tracemalloc.stop()
+    assert len(emitted) == 300 * 400 + 400
+    assert sizes[0] < 24 * len(emitted)
+
+
 _VALUES = {
-    "none": (b"7", b"x", b"[1]", b"[1,2,3]", b"[1,2.5]", b'["1",2]'),
+    "none": (b"7", b"x", b"[1]", b"[1,2,3]", b"[1,2.5]", b'["1",2]', b"[0,1]", b"[-1,1]"),
     "known": (b"x", b"[,[1]]", b"[x,[1]]"),
 }
 
@@ -289,3 +318,32 @@ def test_entries_of_maps_have_the_order_of_state_in_rows_that_are_met() -> None:
     for join_type in TYPES:
         join = spec(join_type=join_type, inputs=(side, side))
         assert ran(join, steps, 1) == ran(join, steps, NEVER)
+
+
+CUT = [*map(datetime.fromisoformat, ("2020-01-01T00:00:00.500", "1969-12-31T23:59:59.999"))]
+
+
+@pytest.mark.parametrize("logical", ["TIMESTAMP(0)", "TIME(0)", "ROW<t TIMESTAMP(0)>"])
+@pytest.mark.parametrize("join_type", ["INNER", *TYPES])
+def test_times_have_the_digits_of_their_type_in_rows_that_are_met(
+    join_type: str, logical: str
+) -> None:
+    """As what comes back from state; a change's own row has the digits that it came with."""
+    types = tuple(map(parse_type, ("INT", logical)))
+    side = InputSpec(types=types, names=("k", "t"), key=(0,))
+    values: list[Any] = [*CUT, None]
+    if logical == "TIME(0)":
+        values = [None if each is None else each.time() for each in values]
+    if logical.startswith("ROW"):
+        values = [(each,) for each in values]
+    came = [insert(1, each) for each in values]
+    gone = [delete(1, each) for each in values]
+    steps: list[Of | At] = []
+    for time_ms, number in enumerate((0, 1, 1, 0), 1):
+        changes = came if time_ms % 2 else gone
+        steps += [*(Of(number, e) for e in came), *(Of(1 - number, e) for e in changes)]
+        steps += [*(Of(number, e) for e in gone), At(time_ms)]
+    join = spec(join_type=join_type, inputs=(side, side))
+    emitted = ran(join, steps, 1)
+    assert emitted == ran(join, steps, NEVER)
+    assert "500000" in emitted[0]

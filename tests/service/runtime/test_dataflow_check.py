@@ -123,6 +123,7 @@ def test_sources_that_cannot_be_are_refused_with_their_place(
         ),
         ({**UPSERT_KAFKA, SERVERS: "b, c:9092"}, {}, InvalidTableOption, "settings do not list"),
         (UPSERT_KAFKA, {"key": []}, InvalidTableOption, "primary key"),
+        ({**KAFKA, "format": "json"}, {"mode": ["INSERT"]}, InvalidTableOption, "inserts cannot"),
         ({**UPSERT_KAFKA, "format": "json"}, {}, InvalidTableOption, 'option "format"'),
         ({"connector": "redis"}, {"key": []}, InvalidTableOption, "primary key"),
         ({**SINK, "path": "../out"}, {}, PathOutsideRoot, "outside"),
@@ -145,6 +146,22 @@ def test_sinks_that_cannot_be_are_refused_with_their_place(
 
     assert caught.value.node_id == 2
     assert caught.value.path.startswith("/nodes/1/dynamicTableSink/table")
+
+
+def test_a_column_that_is_to_be_a_records_time_does_not_land_in_its_value(tmp_path: Path) -> None:
+    document = plan_of(SOURCE, UPSERT_KAFKA)
+    table = document["nodes"][-1]["dynamicTableSink"]["table"]["resolvedTable"]
+    column = {"name": "at", "kind": "METADATA", "isVirtual": True, "dataType": "TIMESTAMP(3)"}
+    table["schema"]["columns"].append(column)
+    check(tmp_path, document)
+
+    table["schema"]["columns"] = [
+        table["schema"]["columns"][0],
+        {"name": "v", "kind": "METADATA", "metadataKey": "timestamp", "dataType": "INT"},
+    ]
+    with pytest.raises(UnsupportedConnector, match='metadata column "v"') as caught:
+        check(tmp_path, document)
+    assert caught.value.path.endswith("/schema/columns/1")
 
 
 def test_an_insert_only_plan_may_go_to_an_append_sink(tmp_path: Path) -> None:

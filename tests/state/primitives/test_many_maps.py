@@ -107,3 +107,15 @@ def test_what_is_no_map_is_refused(text: bytes) -> None:
     session = stand.begin(TtlClock(2))
     with pytest.raises(StateCorrupt):
         at_once(session, session.map(MAPS), ({}, {}, {}))
+
+
+def test_a_map_with_lines_that_lack_a_user_key_is_not_spread() -> None:
+    stand = SessionStand(heap_stand(), key_groups=(0, 1))
+    stand.begin(TtlClock(1))
+    # Two such lines have as many words as an entry has.
+    stand.commit({0: [HashPut(b"state", [KEYS[0], b"packed\t1\t0\nw\nx\ny\nz"])]})
+    session = stand.begin(TtlClock(2))
+    maps = ManyMaps(session.map(MAPS), KEYS, GROUPS)
+    session.execute(maps.first_loads())
+    with pytest.raises(StateCorrupt):
+        maps.change(0, {}, {b"1": b"2"})

@@ -56,16 +56,24 @@ def claim_topics(
         SinkRefused: A topic is not there.
         SinkRefused, SinkUnavailable: As the brokers say.
     """
+    groups: set[str] = set()
     for place in _topics(sinks):
         group = writer_id(place.id_prefix, owner.pipeline, place.topic)
 
         def act(session: TopicSession, place: Place = place, group: str = group) -> None:
-            known = begun.get(group)
-            claimed = claim(session.held(), owner, place.topic, marker=marker, begun=known)
+            claimed = claim(
+                session.held(),
+                owner,
+                place.topic,
+                marker=marker,
+                begun=begun.get(group),
+                is_second=group in groups,
+            )
             with session.transaction({group: claimed}):
                 pass
 
         _with_topic(place, group, act, looks_first=True)
+        groups.add(group)
 
 
 def write_topics(spec: WriterSpec, epoch: int, staged: Mapping[int, list[dict[str, Any]]]) -> None:

@@ -87,7 +87,15 @@ def writer_id(prefix: str, pipeline: str, topic: str) -> str:
     return f"{prefix}:{pipeline}:{topic}"
 
 
-def claim(held: Held | None, owner: Owner, topic: str, *, marker: int, begun: int | None) -> Held:
+def claim(
+    held: Held | None,
+    owner: Owner,
+    topic: str,
+    *,
+    marker: int,
+    begun: int | None,
+    is_second: bool = False,
+) -> Held:
     """What is committed for a run that begins.
 
     Args:
@@ -97,6 +105,8 @@ def claim(held: Held | None, owner: Owner, topic: str, *, marker: int, begun: in
         marker: The pipeline's last closed epoch.
         begun: The last epoch for which this pipeline may have begun a transaction; None: it has
             begun none. It decides where the group was lost.
+        is_second: Whether this run has claimed a topic of this name before, by other properties. If
+            not, and the group has this run, its own claim arrived and the answer did not.
 
     Raises:
         Fenced: A later run, or another pipeline, has the topic.
@@ -111,7 +121,7 @@ def claim(held: Held | None, owner: Owner, topic: str, *, marker: int, begun: in
         return Held(owner.pipeline_id, owner.run, 0)
     if held.run > owner.run:
         raise _fenced(held, owner, topic)
-    if held.run == owner.run:
+    if held.run == owner.run and is_second:
         # The second transaction of an epoch would find that the topic has it.
         raise InvalidTableOption(
             f"two sinks write topic {topic}, and their properties differ",

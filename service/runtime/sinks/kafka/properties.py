@@ -24,6 +24,10 @@ SERVERS = "bootstrap.servers"
 BLOCK = "max.block.ms"
 """Longest wait for a broker's answer; the producer's own name for it."""
 BLOCK_DEFAULT_MS = 60_000
+RECORD_MAX = "message.max.bytes"
+"""The largest record, by librdkafka's name."""
+_RECORD_MAX_DEFAULT = 1_048_576
+"""Of Kafka's own producers; librdkafka takes less."""
 _TRANSACTION = "transaction.timeout.ms"
 _TRANSACTION_DEFAULT_MS = 300_000
 _ANY = re.compile(r".+", re.DOTALL)
@@ -50,7 +54,7 @@ _TAKEN: Mapping[str, tuple[str, re.Pattern[str]]] = {
     "ssl.keystore.key": ("ssl.key.pem", _PEM),
     "ssl.key.password": ("ssl.key.password", _ANY),
     "compression.type": ("compression.type", re.compile("none|gzip|snappy|lz4|zstd")),
-    "max.request.size": ("message.max.bytes", _NUMBER),
+    "max.request.size": (RECORD_MAX, _NUMBER),
     _TRANSACTION: (_TRANSACTION, _NUMBER),
     **{
         name: (name, _NUMBER)
@@ -99,7 +103,10 @@ def client_properties(options: Mapping[str, str]) -> dict[str, str]:
     Raises:
         InvalidTableOption: A property is missing, not taken, or has none of its values.
     """
-    found = {_TRANSACTION: str(_TRANSACTION_DEFAULT_MS)}
+    found = {
+        _TRANSACTION: str(_TRANSACTION_DEFAULT_MS),
+        RECORD_MAX: str(_RECORD_MAX_DEFAULT),
+    }
     for option, value in sorted(options.items()):
         if option.startswith(PREFIX):
             found |= _translated(option.removeprefix(PREFIX), value)

@@ -3,7 +3,7 @@
 Nothing of a text of librdkafka goes on: it holds addresses, users and values of properties. What is
 told is our own words, the topic, and the name of Kafka's error.
 
-To take a transactional id lasts a quarter of a second here, most of it timers of the client; what
+To take a transactional id lasts up to half a second here, most of it timers of the client; what
 comes after takes milliseconds. So a session serves epoch after epoch, until it fails.
 """
 
@@ -17,14 +17,18 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from service.runtime.dataflow_errors import SinkRefused, SinkUnavailable
 from service.runtime.sinks.kafka.fence import Held
+from service.runtime.sinks.kafka.properties import RECORD_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from service.runtime.sinks.kafka.options import Place
 
 _ABORT_LIMIT_S = 5.0
 _POLL_S = 1.0
+_QUEUE_KB = 64 << 10
+"""Of records that were sent and not acknowledged, if one record cannot be larger: what the process
+holds of them, and what a broker must take within the wait at an epoch's end."""
 _TAKEN = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 """Another one has taken the transactional id since."""
 _REFUSALS = frozenset(
@@ -90,6 +94,7 @@ class TopicSession:
             "transactional.id": group,
             # As Kafka's own producers choose the partition of a key.
             "partitioner": "murmur2_random",
+            "queue.buffering.max.kbytes": _queue_kb(place.client),
         }
         try:
             self._consumer = Consumer({**common, **consuming})
@@ -196,13 +201,24 @@ class TopicSession:
             key: None: it has none.
             value: None: the key is gone.
             partition: None: the key decides.
+
+        Raises:
+            SinkUnavailable: The client is full, and no broker has taken a record within the wait.
         """
         at = {} if partition is None else {"partition": partition}
+        quiet_s = 0.0
         while True:
             try:
                 self._producer.produce(self._place.topic, value=value, key=key, **at)
             except BufferError:
+                before = len(self._producer)
                 self._producer.poll(_POLL_S)
+                quiet_s = quiet_s + _POLL_S if len(self._producer) >= before else 0.0
+                if quiet_s >= self._wait_s:
+                    raise SinkUnavailable(
+                        f"Kafka takes no records for topic {self._place.topic} for now"
+                        f"{self._evidence}"
+                    ) from None
             except KafkaException as error:
                 if error.args[0].name() == "_STATE":
                     # A record before it was refused; asked to commit, the transaction tells why.
@@ -255,3 +271,8 @@ class TopicSession:
             raise SinkUnavailable(
                 f"Kafka cannot {what} topic {topic} for now: {name.lstrip('_')}{self._evidence}"
             ) from None
+
+
+def _queue_kb(client: Sequence[tuple[str, str]]) -> int:
+    """Room for the largest record, else none of that size would ever be taken."""
+    return max(_QUEUE_KB, int(dict(client)[RECORD_MAX]) // 1_024 + 1)

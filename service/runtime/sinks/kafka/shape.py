@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from service.runtime.sinks.spec import SinkSpec
 
 _PREFIX = "key.fields-prefix"
+_BLOCK_ROWS = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ class RecordShape:
         """
         options = spec.options
         form = value_format(options)
+        if spec.primary_key and spec.connector != UPSERT and form == "json":
+            raise InvalidTableOption(
+                f"kafka table {spec.table} has a primary key, which inserts cannot keep",
+                hint="connector upsert-kafka keeps it; else leave it out",
+            )
         key = _key(spec, has_key=has_key_format(options))
         prefix = options.get(_PREFIX, "")
         without_key = options.get("value.fields-include", "ALL") == "EXCEPT_KEY"
@@ -80,19 +86,31 @@ class RecordShape:
         if not self.key:
             return pa.nulls(len(columns[0]), pa.binary())
         codec = self._codec(self.key, len(self.prefix))
-        lines = codec.encode_json_lines(None, [columns[at] for at in self.key])
-        return pa.array(lines, pa.binary())
+        return _lines(codec, None, [columns[at] for at in self.key])
 
     def values(self, columns: Sequence[pa.Array], kinds: np.ndarray) -> pa.Array:
         """The value of each row."""
         codec = self._codec(self.value, 0)
         shown = kinds if self.with_kind else None
-        lines = codec.encode_json_lines(shown, [columns[at] for at in self.value])
-        return pa.array(lines, pa.binary())
+        return _lines(codec, shown, [columns[at] for at in self.value])
 
     def _codec(self, positions: Sequence[int], cut: int) -> RowCodec:
         types = [parse_type(self.spec.types[at]) for at in positions]
         return RowCodec(types, [self.spec.names[at][cut:] for at in positions])
+
+
+def _lines(
+    codec: RowCodec, kinds: np.ndarray | None, columns: Sequence[pa.Array]
+) -> pa.LargeBinaryArray:
+    """Rows as JSON, block by block: all of a task's may be more than an Arrow text array holds."""
+    blocks = [pa.array([], pa.large_binary())]
+    for start in range(0, len(columns[0]), _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
+        lines = codec.encode_json_lines(
+            None if kinds is None else kinds[part], [each[part] for each in columns]
+        )
+        blocks.append(pa.array(lines, pa.large_binary()))
+    return pa.concat_arrays(blocks)
 
 
 def _key(spec: SinkSpec, *, has_key: bool) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""A broker for a test, and a pipeline without sinks."""
+"""A broker for a test, a pipeline without sinks, and one with a table of the last rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.service.runtime.sinks.kafka.broker import Broker
-from tests.service.runtime.sinks.kafka.stand import KafkaPipeline, Place, forget_sessions
+from tests.service.runtime.sinks.kafka.stand import (
+    COLUMNS,
+    UPSERT,
+    KafkaPipeline,
+    Place,
+    forget_sessions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,3 +35,11 @@ def broker() -> Iterator[Broker]:
 def pipeline(tmp_path: Path, redis_client: redis.Redis) -> KafkaPipeline:
     """A pipeline without sinks yet."""
     return KafkaPipeline(Place(str(tmp_path)), redis_client)
+
+
+@pytest.fixture
+def upsert(broker: Broker, pipeline: KafkaPipeline) -> KafkaPipeline:
+    """With an upsert-kafka sink on topic `out`, started."""
+    pipeline.topic(broker, "out", COLUMNS, UPSERT, key=["k"])
+    pipeline.start()
+    return pipeline

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 UPSERT = {"connector": "upsert-kafka", "key.format": "json", "value.format": "json"}
 APPEND = {"connector": "kafka", "format": "json"}
 CHANGELOG = {"connector": "kafka", "format": "changelog-json"}
+COLUMNS = {"k": "VARCHAR(9) NOT NULL", "v": "INT"}
 
 
 def options_of(servers: str, topic: str, **more: str) -> dict[str, str]:
@@ -30,7 +31,9 @@ def options_of(servers: str, topic: str, **more: str) -> dict[str, str]:
     return {
         "topic": topic,
         "properties.bootstrap.servers": servers,
-        "properties.max.block.ms": "5000",
+        # No test waits for its end: it only keeps a busy machine from being taken for a dead one.
+        "properties.max.block.ms": "60000",
+        "properties.reconnect.backoff.ms": "1",
         **more,
     }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from service.plan.secrets import masked
@@ -36,13 +38,18 @@ def told(**properties: str) -> dict[str, str]:
     found = dict(place_of({**UPSERT, **given}).client)
     assert found.pop("bootstrap.servers") == "a:9092,b:9092"
     assert found.pop("transaction.timeout.ms") == "300000"
+    if "max_request_size" not in properties:
+        # As Kafka's own producers.
+        assert found.pop("message.max.bytes") == "1048576"
     return found
 
 
 def shape(
-    options: dict[str, str], names: str = "a b c", key: tuple[int, ...] = (0,)
+    options: dict[str, str], names: str = "a b c", key: tuple[int, ...] | None = None
 ) -> RecordShape:
     columns = tuple(names.split())
+    if key is None:
+        key = (0,) if options["connector"] == "upsert-kafka" else ()
     spec = SinkSpec(
         1, "s", options["connector"], columns, ("INT",) * len(columns), key, "upsert", options
     )
@@ -217,6 +224,27 @@ def test_keys_are_in_the_order_that_is_asked_for() -> None:
     assert shape({**APPEND, "key.format": "json", "key.fields": "c; a"}).key == (2, 0)
     assert shape(APPEND).key == ()
     assert value_format({**APPEND, "format": "changelog-json"}) == "changelog-json"
+
+
+def test_a_primary_key_needs_a_sink_that_keeps_it() -> None:
+    """Source: Flink `KafkaDynamicTableFactory.validatePKConstraints`."""
+    with pytest.raises(InvalidTableOption, match="primary key, which inserts cannot keep"):
+        shape(APPEND, key=(0,))
+    assert shape({**APPEND, "format": "changelog-json"}, key=(0,)).key == ()
+
+
+def test_values_are_the_same_however_many_are_encoded_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form = shape({**APPEND, "format": "changelog-json"}, names="a b")
+    columns = [pa.array(range(5), pa.int32()), pa.array([7, None, 9, 10, 11], pa.int32())]
+    kinds = np.array([0, 1, 2, 3, 0], np.int8)
+    at_once = form.values(columns, kinds)
+    monkeypatch.setattr("service.runtime.sinks.kafka.shape._BLOCK_ROWS", 2)
+
+    assert form.values(columns, kinds) == at_once
+    assert at_once[3].as_py() == b'{"op":"-D","data":{"a":3,"b":10}}'
+    assert len(form.values([each[:0] for each in columns], kinds[:0])) == 0
 
 
 def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
