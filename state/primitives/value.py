@@ -37,8 +37,11 @@ _AT_ONCE_MIN: Final = 8
 _BETWEEN: Final = b",\n"
 """Between the JSON of elements that are decoded at once. A line break ends no string, so that one
 that was cut off cannot take its neighbour in."""
-_OVER_STAMP: Final = _BETWEEN.ljust(STAMP_SIZE + 1)
-"""The same, as long as the line break and the stamp that it stands for: so it is one pass."""
+_BEFORE_STAMP: Final = b"\x01"
+"""Before the stamp of each element that is to be decoded with others. No JSON has it anywhere: it
+stays before an element without that stamp, which is so never taken for one with it."""
+_OVER_STAMP: Final = _BETWEEN.ljust(len(_BEFORE_STAMP) + STAMP_SIZE)
+"""What is between elements, as long as what it takes the place of: so it is one pass."""
 
 
 class FieldHandle(StateHandle[FieldCell]):
@@ -124,9 +127,8 @@ class FieldHandle(StateHandle[FieldCell]):
         head = texts[0][:STAMP_SIZE]
         if not self.is_plain_head(head):
             return None
-        # What begins otherwise stays behind its line break, without a comma: that is no JSON.
-        joined = b"\n".join((b"[0", *texts, head + b"0]"))
-        return self._decoded(joined.replace(b"\n" + head, _OVER_STAMP), texts)
+        joined = _BEFORE_STAMP.join((b"[0", *texts, head + b"0]"))
+        return self._decoded(joined.replace(_BEFORE_STAMP + head, _OVER_STAMP), texts)
 
     def decoded_apart(self, texts: Sequence[bytes]) -> list[Any] | None:
         """The same of elements whose stamps may differ."""

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from operators.changelog import RowKind
+from operators.compacting_materializer import CompactingSpec
+from operators.spec import InputSpec, RowSpec
 from operators.upsert_materializer import MaterializerSpec
 from operators.wire import (
     INPUT,
@@ -282,25 +284,42 @@ def test_a_quiet_epoch_cleans_what_is_due_in_every_key_group_and_is_told_as_any_
     assert [each["nodes"][NODE]["expired"] for each in (first, second, third)] == [0, 0, 5]
 
 
-@pytest.mark.parametrize("ttl_ms", [None, 0, 1_000], ids=["no-operator", "no-ttl", "ttl"])
+MATERIALIZER = MaterializerSpec(TYPES, ("k", "v"), (0,), None)
+COMPACTING = CompactingSpec(
+    inputs=(InputSpec(types=TYPES, names=("k", "v"), key=(0,)),),
+    output=RowSpec(types=TYPES, names=("k", "v")),
+    behavior="NOTHING",
+)
+"""Waits for the watermark, by timers, and may so have work without a change or a TTL."""
+
+
+@pytest.mark.parametrize(
+    ("operator", "notes"),
+    [
+        ("", 1),
+        (MATERIALIZER.to_json(), 1),
+        (dataclasses.replace(MATERIALIZER, net_changes=True).to_json(), 1),
+        (dataclasses.replace(MATERIALIZER, ttl_ms=1_000).to_json(), 2),
+        (COMPACTING.to_json(), 2),
+    ],
+    ids=["no operator", "no ttl", "net changes", "ttl", "timers"],
+)
 def test_a_task_without_rows_tells_what_a_tick_through_the_writer_would(
-    redis_client: redis.Redis, tmp_path: Path, ttl_ms: int | None
+    redis_client: redis.Redis, tmp_path: Path, operator: str, notes: int
 ) -> None:
+    """The operator's own note is there where time alone may give it work."""
     world = World(redis_client, tmp_path)
     record(tmp_path / "checkpoint", 1, end(7))
-    writer = world.writer
-    if ttl_ms != 1_000:
-        spec = MaterializerSpec(TYPES, ("k", "v"), (0,), None, ttl_ms=0)
-        task = "" if ttl_ms is None else OperatorTask(world.task.settings, spec.to_json()).to_json()
-        sink = dataclasses.replace(writer.sinks[0], operator=task)
-        writer = dataclasses.replace(writer, sinks=(sink,))
+    task = OperatorTask(world.task.settings, operator).to_json() if operator else ""
+    sink = dataclasses.replace(world.writer.sinks[0], operator=task)
+    writer = dataclasses.replace(world.writer, sinks=(sink,))
     empty = next(writer_batches(writer, 1, 1, iter(()))).slice(0, 0)
 
     told = [written_part(writer, 1, 1, iter(each)) for each in ((), (empty,))]
     whole = write_part(writer, 1, 1, writer_batches(writer, 1, 1, iter(())))
 
     assert [_comparable(each) for each in told] == [_comparable(whole)] * 2
-    assert len(whole.notes) == (2 if ttl_ms else 1)
+    assert len(whole.notes) == notes
 
 
 def _comparable(message: PartMessage) -> PartMessage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import pytest
@@ -123,6 +123,39 @@ def test_a_text_that_is_no_value_is_refused_where_it_is_read_and_nowhere_else(
             with pytest.raises(StateCorrupt):
                 run_now(handle.value(), session)
         elif number != 3:
+            assert run_now(handle.value(), session) == [7]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [b",5"],
+        [b"\n,[5]"],
+        [b"@%d 1\n@%d 2" % (AGE, AGE), b""],
+        [b"@%d 1\x01@%d 2" % (AGE, AGE), b""],
+        [b"@%d 1,2" % AGE, b" "],
+        [b" ", b"@%d 1,2" % AGE],
+    ],
+)
+def test_what_has_lost_its_stamp_is_not_taken_for_a_part_of_what_stands_before_it(
+    texts: list[bytes],
+) -> None:
+    """Nor does it make room for what another key has too much of."""
+    stand, state = SessionStand(heap_stand()), descriptor("value", ttl=TtlConfig(9))
+    stand.begin(TtlClock(AGE))
+    stored = [*texts, *[b"@%d [7]" % AGE] * (len(KEYS) - len(texts))]
+    stored = [*stored[-3:], *stored[:-3]]
+    stand.commit({0: [HashPut(b"state", [*chain(*zip(KEYS, stored, strict=True))])]})
+
+    session = stand.begin(TtlClock(AGE + 1))
+    handle = session.value(state)
+    session.prefetch([(state, PAIRS)])
+    for key, text in zip(KEYS, stored, strict=True):
+        session.set_key(key, 0)
+        if text in texts:
+            with pytest.raises(StateCorrupt):
+                run_now(handle.value(), session)
+        else:
             assert run_now(handle.value(), session) == [7]
 
 
