@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from operators.columnar import is_ascending
+from operators.codes import is_ascending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from operators.batch import ChangeBatch
-from operators.columnar import Columns, dense, is_ascending, stable_order
+from operators.codes import dense, is_ascending, stable_order
+from operators.columnar import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

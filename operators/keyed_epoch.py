@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.batch import ChangeBatch
-from operators.columnar import Codes, Columns, dense, stable_order
+from operators.codes import Codes, dense, stable_order
+from operators.columnar import Columns
 from state.codec import RowCodec
 from state.columns import leading_integers
 from state.multiset.kernel import Groups, KeyedChanges, group_changes

@@ -20,7 +20,7 @@ import numpy as np
 
 from operators.batch import ChangeBatch, EpochOutput
 from operators.changelog import Row, RowKind
-from operators.columnar import is_ascending
+from operators.codes import is_ascending
 from operators.keyed import InputChange, RowTexts
 from operators.keyed_columns import DoneOnSides, KeyedColumns, merged, ranked, rows_at
 from operators.orphans import Orphan, late_writes, orphans_of_rows

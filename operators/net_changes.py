@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from operators.batch import ChangeBatch
 from operators.changelog import RowKind
-from operators.columnar import Columns, dense, stable_order
+from operators.codes import dense, stable_order
+from operators.columnar import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrow_columns import plain_numbers
-from operators.columnar import units_cut
+from operators.codes import units_cut
 from state.types import (
     BINARY_ROOTS,
     INTEGER_BITS,

@@ -27,7 +27,7 @@ import orjson
 import pyarrow as pa
 
 from operators.batch import ChangeBatch
-from operators.columnar import is_ascending
+from operators.codes import is_ascending
 from operators.errors import OperatorError
 from operators.gathering import Gathered, gather
 from operators.keyed import WATERMARK_MIN, EpochTimes, held_back

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.changelog import RowKind
-from operators.columnar import dense_numbers
+from operators.codes import dense_numbers
 from operators.kept_rows import (
     NO_ROW,
     KeptRows,

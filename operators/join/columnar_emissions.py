@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from operators.changelog import RowKind
-from operators.columnar import is_ascending
+from operators.codes import is_ascending
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.arrow_columns import of_types, plain_numbers
-from operators.columnar import units_cut
+from operators.codes import units_cut
 from operators.join.side_state import CountPerRow, OneRow, RowPerUniqueKey
 from state.errors import StateCorrupt
 from state.primitives.many_cells import ManyCells

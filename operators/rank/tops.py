@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from operators.columnar import stable_order
+from operators.codes import stable_order
 from operators.sort_codes import CODE_MAX
 
 if TYPE_CHECKING:

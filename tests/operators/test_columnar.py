@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators import columnar
-from operators.columnar import Columns, dense, is_ascending, stable_order
+from operators import codes as codes_module
+from operators.codes import dense, is_ascending, stable_order
+from operators.columnar import Columns
 from state.arrow_values import to_column
 from state.codec import RowCodec
 from state.types import parse_type
@@ -141,7 +142,7 @@ def test_the_order_is_stable_however_wide_the_codes(bound: int):
 
 
 def test_codes_too_wide_to_combine_are_made_dense(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(columnar, "_CODES_MAX", 4)
+    monkeypatch.setattr(codes_module, "_CODES_MAX", 4)
     types = [parse_type("INT")] * 3
     arrays = [pa.array([1, 900, 1, 1], pa.int32())] * 2 + [pa.array([5, 5, 5, 6], pa.int32())]
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from operators.columnar import is_ascending
+from operators.codes import is_ascending
 from operators.gathering import gather
 from operators.wire import (
     CONTROL_FIELDS,
