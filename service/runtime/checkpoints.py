@@ -20,6 +20,7 @@ The id is a new one: Spark ends a query when another one of its id starts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import uuid
@@ -93,8 +94,10 @@ def restore_checkpoint(folder: Path, files: Sequence[str], checkpoint: Path) -> 
         OSError: A file cannot be read or written.
     """
     fresh = checkpoint.with_name(f".{checkpoint.name}")
-    shutil.rmtree(fresh, ignore_errors=True)
-    shutil.rmtree(checkpoint, ignore_errors=True)
+    for each in (fresh, checkpoint):
+        # Mostly neither is there. One that stays would be gone on from.
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(each)
     if not files:
         return
     fresh.mkdir(parents=True)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from service.runtime.dataflow import plan_sinks
 from service.runtime.dataflow_errors import DataflowError, SinkRefused, SinkUnavailable
 from service.runtime.errors import QueryFailed, StartFailed
+from service.runtime.sinks.owner import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from service.plan import CompiledPlan
     from service.runtime.dataflow import PipelineJob
+    from service.runtime.sinks.owner import Restored
 
 
 def claim_databases(job: PipelineJob, *, marker: int) -> None:
@@ -35,32 +36,13 @@ def claim_databases(job: PipelineJob, *, marker: int) -> None:
         sinks = plan_sinks(job.plan, job.files_root, job.database_hosts)
         if any(each.connector == "jdbc" for each in sinks):
             from service.runtime.sinks.database.commit import claim_tables
-            from service.runtime.sinks.database.fence import Owner
 
             owner = Owner(job.pipeline_id, job.pipeline, job.run)
             claim_tables(owner, sinks, job.files_root, marker=marker)
 
 
-def adopt_databases(
-    plan: CompiledPlan,
-    *,
-    pipeline: str,
-    pipeline_id: str,
-    files_root: str,
-    hosts: Sequence[str],
-    epoch: int,
-    origin: str,
-) -> None:
+def adopt_databases(restored: Restored) -> None:
     """Let a restored pipeline go on with the tables that its plan names, if any.
-
-    Args:
-        plan: The restored pipeline's.
-        pipeline: Its name.
-        pipeline_id: Its id.
-        files_root: Folder that files must lie in.
-        hosts: Servers that may be written to.
-        epoch: The savepoint's.
-        origin: The id of the pipeline whose savepoint it is.
 
     Raises:
         SavepointMismatch: A table is not what the savepoint's epoch left.
@@ -68,13 +50,17 @@ def adopt_databases(
         QueryFailed: A database does not answer.
     """
     with told():
-        sinks = plan_sinks(plan, files_root, hosts)
+        sinks = plan_sinks(restored.plan, restored.files_root, restored.hosts)
         if any(each.connector == "jdbc" for each in sinks):
             from service.runtime.sinks.database.commit import adopt_tables
-            from service.runtime.sinks.database.fence import Owner
 
-            owner = Owner(pipeline_id, pipeline, run=0)
-            adopt_tables(owner, sinks, files_root, epoch=epoch, origin=origin)
+            adopt_tables(
+                restored.owner,
+                sinks,
+                restored.files_root,
+                epoch=restored.epoch,
+                origin=restored.origin,
+            )
 
 
 @contextlib.contextmanager

@@ -306,6 +306,7 @@ def _guarded(function: Callable[[Any], T], spark: Any) -> T:
 def _quiet() -> Iterator[None]:
     """Keep what pyspark has to say about pandas, which we hand no rows, out of the log."""
     with warnings.catch_warnings():
+        # It is of pandas and of no other thing.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support", FutureWarning)
         yield
 

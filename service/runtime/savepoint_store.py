@@ -167,6 +167,7 @@ class SavepointStore:
             OSError: The disk does not take it.
         """
         place = self._place(pipeline, savepoint)
+        # Mostly there is none; one that stays is told by the renaming.
         shutil.rmtree(place, ignore_errors=True)
         hidden.rename(place)
         sync_folder(place.parent)

@@ -35,6 +35,7 @@ from service.runtime.errors import LifecycleError, SavepointFailed, SavepointNot
 from service.runtime.launcher import package_version
 from service.runtime.operators import stateful_nodes
 from service.runtime.savepoint_store import SavepointStore, ordered_ms
+from service.runtime.sinks.owner import Restored
 from service.runtime.slot_keys import (
     DEAD_COUNT_NAME,
     DEAD_NAME,
@@ -171,26 +172,20 @@ class Savepoints:
         files = [each.path for each in manifest.attachments if each.path.startswith(f"{FOLDER}/")]
         checkpoint = self._starter.checkpoint(record)
 
+        restored = Restored(
+            plan,
+            pipeline=record.name,
+            pipeline_id=record.id,
+            files_root=str(self._settings.files.root.absolute()),
+            hosts=self._settings.databases.hosts,
+            epoch=manifest.epoch,
+            origin=str(manifest.about.get("pipeline_id", "")),
+            origins_name=manifest.pipeline,
+        )
+
         def before_end() -> None:
-            adopt_databases(
-                plan,
-                pipeline=record.name,
-                pipeline_id=record.id,
-                files_root=str(self._settings.files.root.absolute()),
-                hosts=self._settings.databases.hosts,
-                epoch=manifest.epoch,
-                origin=str(manifest.about.get("pipeline_id", "")),
-            )
-            adopt_of_topics(
-                plan,
-                pipeline=record.name,
-                pipeline_id=record.id,
-                files_root=str(self._settings.files.root.absolute()),
-                hosts=self._settings.databases.hosts,
-                epoch=manifest.epoch,
-                origin=str(manifest.about.get("pipeline_id", "")),
-                origins_name=manifest.pipeline,
-            )
+            adopt_databases(restored)
+            adopt_of_topics(restored)
             restore_checkpoint(folder, files, checkpoint)
 
         with self._transport() as transport:

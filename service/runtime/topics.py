@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from service.runtime.databases import told
 from service.runtime.dataflow import plan_sinks
 from service.runtime.sinks.kafka.options import CONNECTORS
+from service.runtime.sinks.owner import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from service.plan import CompiledPlan
     from service.runtime.dataflow import PipelineJob
+    from service.runtime.sinks.owner import Restored
 
 
 def claim_of_topics(
@@ -37,34 +38,13 @@ def claim_of_topics(
         sinks = plan_sinks(job.plan, job.files_root, job.database_hosts)
         if any(each.connector in CONNECTORS for each in sinks):
             from service.runtime.sinks.kafka.commit import claim_topics
-            from service.runtime.sinks.kafka.fence import Owner
 
             owner = Owner(job.pipeline_id, job.pipeline, job.run)
             claim_topics(owner, sinks, marker=marker, begun=begun())
 
 
-def adopt_of_topics(
-    plan: CompiledPlan,
-    *,
-    pipeline: str,
-    pipeline_id: str,
-    files_root: str,
-    hosts: Sequence[str],
-    epoch: int,
-    origin: str,
-    origins_name: str,
-) -> None:
+def adopt_of_topics(restored: Restored) -> None:
     """Let a restored pipeline go on with the topics that its plan names, if any.
-
-    Args:
-        plan: The restored pipeline's.
-        pipeline: Its name.
-        pipeline_id: Its id.
-        files_root: Folder that files must lie in.
-        hosts: Servers of databases that may be written to.
-        epoch: The savepoint's.
-        origin: The id of the pipeline whose savepoint it is.
-        origins_name: The name of that one.
 
     Raises:
         SavepointMismatch: A topic is not what the savepoint's epoch left.
@@ -72,10 +52,14 @@ def adopt_of_topics(
         QueryFailed: No broker answers.
     """
     with told():
-        sinks = plan_sinks(plan, files_root, hosts)
+        sinks = plan_sinks(restored.plan, restored.files_root, restored.hosts)
         if any(each.connector in CONNECTORS for each in sinks):
             from service.runtime.sinks.kafka.commit import adopt_topics
-            from service.runtime.sinks.kafka.fence import Owner
 
-            owner = Owner(pipeline_id, pipeline, run=0)
-            adopt_topics(owner, sinks, epoch=epoch, origin=origin, origins_name=origins_name)
+            adopt_topics(
+                restored.owner,
+                sinks,
+                epoch=restored.epoch,
+                origin=restored.origin,
+                origins_name=restored.origins_name,
+            )

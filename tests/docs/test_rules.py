@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SILENCERS = re.compile(
     r"#\s*(?:noqa|type:\s*ignore|fmt:\s*(?:off|skip)|pragma:)|^\s*except (?:Base)?Exception\b"
+    r"|\bwith (?:.*, )?(?:contextlib\.)?suppress\(|ignore_errors=True|filterwarnings\("
 )
 REASON = re.compile(r"\s(?:#|- |\()\s*\w")
 """What follows a silencer on its line: another comment, or words behind a dash or in brackets."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from service.runtime.errors import QueryFailed, StartFailed
 from service.runtime.keeper_ports import Run
 from service.runtime.query_starter import DataflowStarter
 from service.runtime.records import PipelineRecord
+from service.runtime.sinks.owner import Restored
 from service.runtime.sinks.spec import WriterSpec
 from service.runtime.spark_configuration import SPEC_OPTION
 from service.settings import DatabaseSettings, FilesSettings, Settings, SparkSettings
@@ -108,17 +110,20 @@ def test_a_restore_takes_a_table_over_at_its_epoch_only(database: Path) -> None:
     root = database.parent
     start(root, Run(5, None))
     execute(database, "UPDATE tailrace_epochs SET epoch = 8")
-    restored = {
-        "pipeline": "q",
-        "pipeline_id": "2d",
-        "files_root": str(root),
-        "hosts": (),
-        "origin": "1d",
-    }
+    restored = Restored(
+        load_plan(plan_of()),
+        pipeline="q",
+        pipeline_id="2d",
+        files_root=str(root),
+        hosts=(),
+        epoch=8,
+        origin="1d",
+        origins_name="p",
+    )
 
     with pytest.raises(SavepointMismatch, match=r"savepoint is of epoch 7, table main.t is of"):
-        adopt_databases(load_plan(plan_of()), epoch=7, **restored)
-    adopt_databases(load_plan(plan_of()), epoch=8, **restored)
+        adopt_databases(dataclasses.replace(restored, epoch=7))
+    adopt_databases(restored)
 
     assert ("2d", "main.t", 0, 8) in execute(database, FENCE)
     with pytest.raises(Fenced, match="another pipeline"):

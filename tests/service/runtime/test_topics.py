@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from service.runtime.errors import QueryFailed, StartFailed
 from service.runtime.keeper_ports import Run
 from service.runtime.query_starter import DataflowStarter
 from service.runtime.records import PipelineRecord
+from service.runtime.sinks.owner import Restored
 from service.runtime.sinks.spec import WriterSpec
 from service.runtime.slot_keys import KAFKA_NAME, slot_key
 from service.runtime.spark_configuration import SPEC_OPTION
@@ -125,18 +127,20 @@ def test_a_restore_takes_a_topic_over_at_its_epoch_only(broker: Broker, settings
     plan = plan_of(broker)
     start(settings, Run(5, None), plan)
     broker.offsets[GROUP, "out", 0] = (8, "tailrace/1 1d 5 8")
-    restored = {
-        "pipeline": "q",
-        "pipeline_id": "2d",
-        "files_root": str(settings.files.root),
-        "hosts": ("127.0.0.1",),
-        "origin": "1d",
-        "origins_name": "p",
-    }
+    restored = Restored(
+        load_plan(plan),
+        pipeline="q",
+        pipeline_id="2d",
+        files_root=str(settings.files.root),
+        hosts=("127.0.0.1",),
+        epoch=8,
+        origin="1d",
+        origins_name="p",
+    )
 
     with pytest.raises(SavepointMismatch, match="of epoch 8"):
-        adopt_of_topics(load_plan(plan), epoch=7, **restored)
-    adopt_of_topics(load_plan(plan), epoch=8, **restored)
+        adopt_of_topics(dataclasses.replace(restored, epoch=7))
+    adopt_of_topics(restored)
 
     assert broker.group("tailrace:q:out", "out") == (8, "tailrace/1 2d 0 8\0")
     with pytest.raises(Fenced):

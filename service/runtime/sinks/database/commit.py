@@ -19,11 +19,12 @@ import sqlalchemy as sa
 
 from service.runtime.dataflow_errors import SinkRefused
 from service.runtime.sinks.database.columns import bound_values
-from service.runtime.sinks.database.fence import Owner, adopt, advance, claim, create_fence
+from service.runtime.sinks.database.fence import adopt, advance, claim, create_fence
 from service.runtime.sinks.database.options import address_of
 from service.runtime.sinks.database.session import open_engine, translated
 from service.runtime.sinks.database.target import Target
 from service.runtime.sinks.items import removals_of, rows_of
+from service.runtime.sinks.owner import Owner
 from state.values import CodecError
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ retires the rows of the earlier ones, so that nothing of theirs which lives on c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
@@ -30,7 +29,7 @@ from service.runtime.sinks.database.options import FENCE_TABLE
 from state.errors import Fenced, SavepointMismatch, StateLost
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from service.runtime.sinks.owner import Owner
 
 NAME: Final = FENCE_TABLE
 RETIRED: Final = 2**63 - 1
@@ -68,19 +67,6 @@ _RETIRE_EARLIER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Who writes."""
-
-    pipeline_id: str
-    pipeline: str
-    run: int
-
-    def key(self, table: str) -> dict[str, str]:
-        """What finds the row of a table."""
-        return {"of_pipeline": self.pipeline_id, "of_table": table}
-
-
 def create_fence(engine: sa.Engine) -> None:
     """See that the table is there.
 
@@ -111,7 +97,8 @@ def claim(connection: sa.Connection, owner: Owner, table: str, marker: int) -> N
         InvalidTableOption: This run has it by another address.
         StateLost: The table is of another epoch than the pipeline's state.
     """
-    held = _held(connection, owner, table)
+    place = _place_of(owner.pipeline_id, table)
+    held = _held(connection, owner.pipeline_id, table)
     if held is None:
         if marker:
             raise StateLost(
@@ -130,8 +117,8 @@ def claim(connection: sa.Connection, owner: Owner, table: str, marker: int) -> N
             )
         if epoch not in (marker, marker + 1):
             raise StateLost(f"the state is of epoch {marker}, table {table} of epoch {epoch}")
-        connection.execute(_ROWS.update().where(*_OF).values(run=owner.run), owner.key(table))
-    connection.execute(_RETIRE_EARLIER, {**owner.key(table), "of_name": owner.pipeline})
+        connection.execute(_ROWS.update().where(*_OF).values(run=owner.run), place)
+    connection.execute(_RETIRE_EARLIER, {**place, "of_name": owner.pipeline})
 
 
 def advance(connection: sa.Connection, owner: Owner, table: str, epoch: int) -> bool:
@@ -144,10 +131,11 @@ def advance(connection: sa.Connection, owner: Owner, table: str, epoch: int) -> 
         Fenced: A later run, or another pipeline, has the table.
         StateLost: The table is of another epoch than the one before.
     """
-    place = {**owner.key(table), "of_run": owner.run, "of_epoch": epoch - 1}
-    if connection.execute(_ADVANCE.values(epoch=epoch), place).rowcount == 1:
+    place = _place_of(owner.pipeline_id, table)
+    before = {**place, "of_run": owner.run, "of_epoch": epoch - 1}
+    if connection.execute(_ADVANCE.values(epoch=epoch), before).rowcount == 1:
         return True
-    row = connection.execute(_READ, owner.key(table)).one_or_none()
+    row = connection.execute(_READ, place).one_or_none()
     if row is None:
         raise StateLost(f"{NAME} has no epoch of table {table} any more")
     if row.run > owner.run:
@@ -173,9 +161,9 @@ def adopt(connection: sa.Connection, owner: Owner, table: str, *, epoch: int, or
     Raises:
         SavepointMismatch: The table is of another epoch, or not known to be of any.
     """
-    if not epoch or _held(connection, owner, table) is not None:
+    if not epoch or _held(connection, owner.pipeline_id, table) is not None:
         return
-    held = _held(connection, Owner(origin, "", 0), table)
+    held = _held(connection, origin, table)
     if held is None or held[1] != epoch or held[0] == RETIRED:
         found = "not known to be of any" if held is None else f"of epoch {held[1]}"
         if held is not None and held[0] == RETIRED:
@@ -186,13 +174,17 @@ def adopt(connection: sa.Connection, owner: Owner, table: str, *, epoch: int, or
             f"(pipeline_id {origin}, run 0, epoch {epoch}), as from a backup of the database",
         )
     _add(connection, owner, table, epoch=epoch)
-    retired: Mapping[str, str] = Owner(origin, "", 0).key(table)
-    connection.execute(_ROWS.update().where(*_OF).values(run=RETIRED), retired)
+    connection.execute(_ROWS.update().where(*_OF).values(run=RETIRED), _place_of(origin, table))
 
 
-def _held(connection: sa.Connection, owner: Owner, table: str) -> tuple[int, int] | None:
+def _place_of(pipeline_id: str, table: str) -> dict[str, str]:
+    """What finds the row of a table."""
+    return {"of_pipeline": pipeline_id, "of_table": table}
+
+
+def _held(connection: sa.Connection, pipeline_id: str, table: str) -> tuple[int, int] | None:
     """Run and epoch of a row, which stays locked."""
-    row = connection.execute(_LOCK, owner.key(table)).one_or_none()
+    row = connection.execute(_LOCK, _place_of(pipeline_id, table)).one_or_none()
     return None if row is None else (row.run, row.epoch)
 
 

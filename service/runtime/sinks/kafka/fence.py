@@ -33,18 +33,11 @@ from state.errors import Fenced, SavepointMismatch, StateLost
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from service.runtime.sinks.owner import Owner
+
 RETIRED: Final = 2**63 - 1
 """In the place of a run: another pipeline has the topic."""
 _TEXT = re.compile(r"tailrace/1 ([!-~]{1,64}) ([0-9]{1,19}) ([0-9]{1,19})")
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Who writes."""
-
-    pipeline_id: str
-    pipeline: str
-    run: int
 
 
 @dataclass(frozen=True, slots=True)

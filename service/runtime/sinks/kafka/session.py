@@ -229,6 +229,7 @@ class TopicSession:
 
     def close(self) -> None:
         """End the clients' threads and connections."""
+        # It has read all that it is for; what else is wrong the next session meets.
         with contextlib.suppress(KafkaException):
             self._consumer.close()
         # Its own `close` would try to abort once more, and warn where that fails.
@@ -249,6 +250,7 @@ class TopicSession:
 
     def _abort(self) -> None:
         """End the transaction if that can be; else the next writer, or its timeout, does."""
+        # The error that led here is the one to tell.
         with contextlib.suppress(KafkaException):
             self._producer.abort_transaction(min(self._wait_s, _ABORT_LIMIT_S))
 

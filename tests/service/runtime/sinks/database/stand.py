@@ -22,9 +22,9 @@ from operators.wire import TICK, SourceNote, to_note
 from service.runtime.sinks.commit import close, sum_up
 from service.runtime.sinks.database import fence
 from service.runtime.sinks.database.commit import claim_tables
-from service.runtime.sinks.database.fence import Owner
 from service.runtime.sinks.database.options import address_of
 from service.runtime.sinks.database.session import open_engine
+from service.runtime.sinks.owner import Owner
 from service.runtime.sinks.spec import SinkSpec, WriterSpec
 from service.runtime.sinks.writer import write_part
 from state.epochs import EpochLedger

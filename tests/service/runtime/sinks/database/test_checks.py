@@ -12,8 +12,8 @@ import pytest
 
 from service.runtime.dataflow_errors import InvalidTableOption, SinkRefused, SinkUnavailable
 from service.runtime.sinks.database.commit import claim_tables
-from service.runtime.sinks.database.fence import Owner
 from service.runtime.sinks.database.options import check_driver
+from service.runtime.sinks.owner import Owner
 from tests.conftest import free_port
 from tests.service.runtime.sinks.database.stand import Database, Pipeline
 

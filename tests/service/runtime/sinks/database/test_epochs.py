@@ -10,7 +10,8 @@ import pytest
 from operators.wire import WorkerError
 from service.runtime.dataflow_errors import InvalidTableOption
 from service.runtime.sinks.database.commit import adopt_tables
-from service.runtime.sinks.database.fence import NAME, RETIRED, Owner
+from service.runtime.sinks.database.fence import NAME, RETIRED
+from service.runtime.sinks.owner import Owner
 from state.errors import Fenced, SavepointMismatch, StateLost
 from tests.service.runtime.sinks.database.stand import Pipeline
 

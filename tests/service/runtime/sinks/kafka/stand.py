@@ -9,7 +9,7 @@ import orjson
 
 from service.runtime.sinks.kafka import commit
 from service.runtime.sinks.kafka.commit import claim_topics
-from service.runtime.sinks.kafka.fence import Owner
+from service.runtime.sinks.owner import Owner
 from service.runtime.sinks.spec import SinkSpec
 from service.runtime.slot_keys import KAFKA_NAME, slot_key
 from tests.service.runtime.sinks.database.stand import Pipeline

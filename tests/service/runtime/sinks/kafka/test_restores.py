@@ -9,7 +9,7 @@ import pytest
 
 from operators.wire import WorkerError
 from service.runtime.sinks.kafka.commit import adopt_topics
-from service.runtime.sinks.kafka.fence import Owner
+from service.runtime.sinks.owner import Owner
 from state.errors import Fenced, SavepointMismatch
 from tests.service.runtime.sinks.kafka.stand import COLUMNS, UPSERT, KafkaPipeline, table_of
 
