@@ -24,6 +24,7 @@ from service.plan import unsupported
 from service.plan.deadline import check_time
 from service.plan.nodes import (
     Calc,
+    Correlate,
     Exchange,
     ExecNode,
     Expand,
@@ -33,6 +34,7 @@ from service.plan.nodes import (
     WatermarkAssigner,
 )
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
+from service.runtime.correlate import check_correlate
 from service.runtime.dataflow_errors import DataflowError, UnsupportedNode
 from service.runtime.event_time import EventTimes, assigner_name, event_times
 from service.runtime.expressions import check as check_expression
@@ -357,6 +359,8 @@ def _check_node(
             for projection in projections:
                 for rex in projection:
                     check_expression(rex)
+        case Correlate() as correlate:
+            check_correlate(correlate)
         case Values(rows=rows):
             for row in rows:
                 for literal in row:

@@ -7,6 +7,7 @@ Each node becomes a DataFrame of wire columns, in the plan's order:
     values               numbered blanks of a source, filled with the node's literals
     calc                 filter, then projection, both on the JVM and for changes only
     expand               a row for every projection
+    correlate            a row for every element of a collection
     exchange             nothing: operators and sinks bring together what they need
     watermark-assigner   where an operator asks for event time: each task notes how far it came
     drop-update-before   a filter
@@ -36,6 +37,7 @@ from operators.worker import OperatorTask, TaskSettings
 from service.plan import RUN_WITHOUT_VIEW
 from service.plan.nodes import (
     Calc,
+    Correlate,
     DropUpdateBefore,
     Exchange,
     Expand,
@@ -47,6 +49,7 @@ from service.plan.nodes import (
 )
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.constraints import constrained
+from service.runtime.correlate import correlated
 from service.runtime.event_time import assigner_name, event_times
 from service.runtime.expressions import to_column
 from service.runtime.frames import (
@@ -213,6 +216,8 @@ class _Lowering:
                 return calc(self._input(node), view, len(node.output_type.children))
             case Expand(projections=projections):
                 return expanded(self._input(node), projections, node.output_type.children)
+            case Correlate():
+                return correlated(self._input(node), view, node.output_type.children)
             case Union():
                 return union(self._inputs(node))
             case DropUpdateBefore():

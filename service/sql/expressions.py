@@ -12,6 +12,7 @@ from sqlglot import exp
 from service.plan.rex import Bound, Call, Literal, Rex, SargLiteral, SargRange, SymbolLiteral
 from service.sql import literals, types
 from service.sql.coercion import TIMES, as_branch, as_comparable
+from service.sql.collections import array_of, item, map_of, row_of
 from service.sql.deadline import check_time
 from service.sql.dialect import JsonAggregate, position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
@@ -22,6 +23,7 @@ from service.sql.functions import (
     WINDOW_TABLE_FUNCTIONS,
 )
 from service.sql.rex import as_operand, call, type_of
+from service.sql.scope import fields
 from service.sql.time_units import timestamp_difference, timestamp_sum
 from service.sql.type_names import written_type
 from state.types import INTERVAL_ROOTS, LogicalType, TypeParseError, TypeRoot, parse_type
@@ -110,7 +112,19 @@ class ExpressionBinder:
             return call(names[0].upper(), [], niladic)
         return self._scope.resolve(names, self.position(node))
 
+    def _array(self, node: exp.Expression) -> Rex:
+        return array_of([self.rex(each) for each in node.expressions], self.position(node))
+
+    def _bracket(self, node: exp.Expression) -> Rex:
+        parts = [self.rex(each) for each in node.expressions]
+        if isinstance(node.this, exp.Column) and node.this.sql().upper() == "MAP":
+            return map_of(parts, self.position(node))
+        return item(self.rex(node.this), parts[0], self.position(node))
+
     def _dot(self, node: exp.Expression) -> Rex:
+        if isinstance(node.this, exp.Bracket):
+            field = node.expression.name
+            return fields(self.rex(node.this), (field,), self.position(node))
         parts = [part.name for part in node.find_all(exp.Identifier)]
         return self._scope.resolve(tuple(parts), self.position(node))
 
@@ -350,6 +364,8 @@ class ExpressionBinder:
         name = node.name.upper()
         if name in AGGREGATE_FUNCTIONS or name in RANK_FUNCTIONS:
             raise ValidationError(f"{name} is not allowed here", self.position(node))
+        if name == "ROW" and node.expressions:
+            return row_of([self.rex(each) for each in node.expressions])
         if name in _OF_UNITS:
             return self._of_unit(name, node)
         return self._scalar(name, node.expressions, node)
@@ -409,6 +425,8 @@ _NILADIC = {
 }
 _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] = {
     exp.Column: ExpressionBinder._column,
+    exp.Array: ExpressionBinder._array,
+    exp.Bracket: ExpressionBinder._bracket,
     exp.Dot: ExpressionBinder._dot,
     exp.Literal: ExpressionBinder._literal,
     exp.Boolean: ExpressionBinder._boolean,

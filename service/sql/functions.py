@@ -176,6 +176,8 @@ _SCALARS = [
     ScalarFunction("NULLIF", 2, 2, _nullable_first),
     ScalarFunction("IF", 3, 3, _if),
     ScalarFunction("PROCTIME", 0, 0, _always(types.PROCTIME)),
+    ScalarFunction("CARDINALITY", 1, 1, _as(_INT)),
+    ScalarFunction("ARRAY_CONTAINS", 2, 2, _as(types.BOOLEAN)),
     ScalarFunction("JSON_VALUE", 2, 2, _always(_STRING)),
     ScalarFunction("CURRENT_WATERMARK", 1, 1, _nullable_first),
 ]  # fmt: skip  # a list of names, several a line

@@ -18,7 +18,9 @@ from service.sql.algebra import (
     Watermark,
     WindowTable,
 )
+from service.sql.binder.lateral import join_lateral, lateral_query
 from service.sql.binder.merging import Bound, merge
+from service.sql.binder.unnest import bind_unnest, join_unnest, unnest_of
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.expressions import ExpressionBinder
@@ -116,6 +118,8 @@ class TableBinder:
                 relation = self._queries.query(node.this)
             case exp.Values():
                 relation = self._queries.query(node)
+            case exp.Unnest():
+                return bind_unnest(node, self._fragment)
             case _:
                 raise UnsupportedSql(f"{node.key.upper()} in FROM is not supported", position)
         row = _aliased_row(relation.row, node, position)
@@ -142,6 +146,13 @@ class TableBinder:
         position = position_of(join, self._fragment)
         width = len(left.relation.row)
         method = str(join.args.get("method") or "").upper()
+        unnest = unnest_of(join.this)
+        if unnest is not None and not method and not join.args.get("using"):
+            kind = _join_kind(join, position)
+            return join_unnest(left, unnest, join, kind, self._fragment)
+        if lateral_query(join.this) is not None and not method and not join.args.get("using"):
+            kind = _join_kind(join, position)
+            return join_lateral(self._queries, left, join.this, join, kind, self._fragment)
         if isinstance(join.this, (exp.Lateral, exp.Unnest)) or method not in ("", "NATURAL"):
             raise UnsupportedSql(
                 f"{method or join.this.key.upper()} JOIN is not supported", position
