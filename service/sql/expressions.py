@@ -121,6 +121,13 @@ class ExpressionBinder:
             return map_of(parts, self.position(node))
         return item(self.rex(node.this), parts[0], self.position(node))
 
+    def _if(self, node: exp.Expression) -> Rex:
+        parts = [node.this, node.args["true"], node.args.get("false")]
+        return self._scalar("IF", [each for each in parts if each is not None], node)
+
+    def _position(self, node: exp.Expression) -> Rex:
+        return self._scalar("POSITION", [node.args["substr"], node.this], node)
+
     def _dot(self, node: exp.Expression) -> Rex:
         if isinstance(node.this, exp.Bracket):
             field = node.expression.name
@@ -333,14 +340,19 @@ class ExpressionBinder:
                 self.position(node),
                 hint=nearest(name, _EXTRACTED),
             )
-        unit = SymbolLiteral(
-            "TIME_UNIT_RANGE",
-            name,
-            LogicalType(TypeRoot.SYMBOL, nullable=False),
-            "",
-        )
+        unit = _unit(name)
         made = types.BIGINT.with_nullable(type_of(operand).nullable)
         return call("EXTRACT", [unit, operand], made, syntax="SPECIAL")
+
+    def _rounded(self, node: exp.Expression) -> Rex:
+        """FLOOR and CEIL of a number, or of a time TO a unit."""
+        unit = node.args.get("to")
+        if unit is None:
+            return self._named(node)
+        operand, name = self.rex(node.this), unit.name.upper()
+        if type_of(operand).root not in TIMES or name not in _EXTRACTED:
+            raise ValidationError(f"there is no {node.key.upper()} TO {name}", self.position(node))
+        return call(node.key.upper(), [operand, _unit(name)], type_of(operand))
 
     def _trim(self, node: exp.Expression) -> Rex:
         operand = self.rex(node.this)
@@ -394,6 +406,12 @@ class ExpressionBinder:
         return call(name, operands, made, syntax=function.syntax)
 
 
+def _unit(name: str) -> Rex:
+    """A unit of time as an operand."""
+    symbol = LogicalType(TypeRoot.SYMBOL, nullable=False)
+    return SymbolLiteral("TIME_UNIT_RANGE", name, symbol, "")
+
+
 def _search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) -> Rex:
     """A search argument: the value is in one of the ranges, ends included."""
     found = []
@@ -427,6 +445,8 @@ _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] =
     exp.Column: ExpressionBinder._column,
     exp.Array: ExpressionBinder._array,
     exp.Bracket: ExpressionBinder._bracket,
+    exp.If: ExpressionBinder._if,
+    exp.StrPosition: ExpressionBinder._position,
     exp.Dot: ExpressionBinder._dot,
     exp.Literal: ExpressionBinder._literal,
     exp.Boolean: ExpressionBinder._boolean,
@@ -450,8 +470,8 @@ _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] =
     exp.Extract: ExpressionBinder._extract,
     exp.Trim: ExpressionBinder._trim,
     exp.Substring: ExpressionBinder._named,
-    exp.Floor: ExpressionBinder._named,
-    exp.Ceil: ExpressionBinder._named,
+    exp.Floor: ExpressionBinder._rounded,
+    exp.Ceil: ExpressionBinder._rounded,
     exp.Anonymous: ExpressionBinder._function,
     JsonAggregate: ExpressionBinder._function,
 }

@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     from service.sql.terms import WindowKind
 
 
+_STEPS: dict[WindowKind, tuple[str, ...]] = {
+    "TUMBLE": ("SIZE",),
+    "HOP": ("SLIDE", "SIZE"),
+    "CUMULATE": ("STEP", "SIZE"),
+    "SESSION": ("GAP",),
+}
 _OUTER_SIDES: dict[str, JoinKind] = {"LEFT": "LEFT", "RIGHT": "RIGHT", "FULL": "FULL"}
 
 
@@ -223,9 +229,7 @@ class TableBinder:
                 position,
                 hint=nearest(name, WINDOW_TABLE_FUNCTIONS),
             )
-        arguments = [
-            each.expression if isinstance(each, exp.Kwarg) else each for each in inner.expressions
-        ]
+        arguments = _in_order(kind, inner.expressions, position)
         if len(arguments) < 3 or not isinstance(arguments[0], exp.Tuple):
             raise ValidationError(f"{name} needs TABLE t, DESCRIPTOR(time) and intervals", position)
         table, *partition = arguments[0].expressions
@@ -266,6 +270,26 @@ class TableBinder:
             offset,
             columns,
         )
+
+
+def _in_order(
+    name: WindowKind, given: list[exp.Expression], position: Position
+) -> list[exp.Expression]:
+    """The arguments of a window function in their order, by name where they have names."""
+    if not any(isinstance(each, exp.Kwarg) for each in given):
+        return given
+    order = ("DATA", "TIMECOL", *_STEPS[name], "OFFSET")
+    places: dict[int, exp.Expression] = {}
+    for each in given:
+        called = each.this.name.upper() if isinstance(each, exp.Kwarg) else ""
+        if called not in order or order.index(called) in places:
+            raise ValidationError(
+                f"{name} takes each of {', '.join(order)} once, by name", position
+            )
+        places[order.index(called)] = each.expression
+    if sorted(places) != [*range(len(places))]:
+        raise ValidationError(f"{name} lacks one of {', '.join(order[:-1])}", position)
+    return [places[at] for at in range(len(places))]
 
 
 def _parts(node: exp.Expression) -> tuple[str, ...]:
