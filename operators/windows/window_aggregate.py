@@ -70,7 +70,9 @@ class WindowAggregate(WindowedOperator):
         unseen -D   taken back from its slice, as in Flink: the sum may go below zero
 
     Source: Flink SlicingWindowOperator with SliceSharedWindowAggProcessor and
-    SliceUnsharedWindowAggProcessor. Flink's local phase has no part here: an epoch is a bundle.
+    SliceUnsharedWindowAggProcessor; AggregateWindowOperator with PanedWindowProcessFunction.
+    Flink's local phase has no part here: an epoch is a bundle. Nor has its buffer of rows, which is
+    emptied by slices of UTC, so that in other zones windows that came out before lose its rows.
     """
 
     def __init__(self, spec: SlicedAggregateSpec) -> None:
