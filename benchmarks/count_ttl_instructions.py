@@ -4,7 +4,7 @@ Two pipelines hold the same keys, one with a TTL (OnCreateAndWrite, one hour: no
 without. Each runs epochs of the operations of `bench_state_ttl`, every key touched once; callgrind
 counts the instructions of the last one: prefetch, operations, clean-up, writes, commit, close and
 promotion. `ratio` is with TTL by without. On Redis the epochs are run twice, once with this process
-counted and once with redis-server; `ratio of both` is of their sum.
+counted and once with redis-server, there the mean of four; `ratio of both` is of their sum.
 
 It needs valgrind with its header `valgrind/callgrind.h`, and a C compiler.
 
@@ -167,6 +167,8 @@ def dumps(given: argparse.Namespace, what: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as passing:
         folder = Path(given.keep, what) if given.keep else Path(passing)
         folder.mkdir(parents=True, exist_ok=True)
+        for each in folder.glob("out*"):
+            each.unlink()
         yield folder
 
 
