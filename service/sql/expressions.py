@@ -153,8 +153,7 @@ class ExpressionBinder:
                 self.position(node),
             )
         if operator == "%":
-            result = kinds[1] if kinds[1].root is not TypeRoot.DECIMAL else made
-            return call("MOD", [left, right], result.with_nullable(made.nullable))
+            return call("MOD", [left, right], types.remainder_type(*kinds))
         return call(operator, [left, right], made)
 
     def _time_arithmetic(self, operator: str, left: Rex, right: Rex, node: exp.Expression) -> Rex:
@@ -216,9 +215,9 @@ class ExpressionBinder:
         right = node.expression
         if isinstance(right, exp.Not):
             return self._is(exp.Is(this=node.this, expression=right.this), negated=not negated)
+        if not isinstance(right, exp.Null | exp.Boolean):
+            raise UnsupportedSql(f"IS {right.key.upper()} is not supported", self.position(node))
         word = "NULL" if isinstance(right, exp.Null) else str(right.this).upper()
-        if word not in ("NULL", "TRUE", "FALSE"):
-            raise UnsupportedSql(f"IS {word} is not supported", self.position(node))
         name = f"IS {'NOT ' if negated else ''}{word}"
         return call(name, [self.rex(node.this)], types.BOOLEAN.with_nullable(False))
 
@@ -247,18 +246,19 @@ class ExpressionBinder:
         return call("AND", [call(">=", low, made), call("<=", high, made)], made)
 
     def _like(self, node: exp.Expression) -> Rex:
-        operands = [self.rex(node.this), self.rex(node.expression)]
-        return self._like_of(operands)
+        return self._like_of(node, [self.rex(node.this), self.rex(node.expression)])
 
     def _escape(self, node: exp.Expression) -> Rex:
         like = node.this
         return self._like_of(
-            [self.rex(each) for each in (like.this, like.expression, node.expression)]
+            like, [self.rex(each) for each in (like.this, like.expression, node.expression)]
         )
 
-    def _like_of(self, operands: list[Rex]) -> Rex:
-        nullable = types.any_nullable([type_of(each) for each in operands])
-        return call("LIKE", operands, types.BOOLEAN.with_nullable(nullable))
+    def _like_of(self, node: exp.Expression, operands: list[Rex]) -> Rex:
+        """LIKE, or NOT LIKE, which is a mark of the same node."""
+        made = types.BOOLEAN.with_nullable(types.any_nullable([type_of(each) for each in operands]))
+        found = call("LIKE", operands, made)
+        return call("NOT", [found], made) if node.args.get("negate") else found
 
     def _case(self, node: exp.Expression) -> Rex:
         subject = node.this
@@ -375,6 +375,8 @@ class ExpressionBinder:
             )
         operands = [self.rex(each) for each in nodes]
         made = function.result([type_of(each) for each in operands])
+        if name in _ROUNDING and made.root is TypeRoot.DECIMAL:
+            made = types.rounded_decimal(made, _digits(operands[1:]))
         return call(name, operands, made, syntax=function.syntax)
 
 
@@ -393,6 +395,16 @@ def _search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) ->
     return call("SEARCH", [value, argument], made)
 
 
+def _digits(operands: Sequence[Rex]) -> int | None:
+    """The digits to which a number is rounded: 0 if nothing says it, None if no constant does."""
+    if not operands:
+        return 0
+    (digits,) = operands
+    value = digits.value if isinstance(digits, Literal) else None
+    return value if isinstance(value, int) else None
+
+
+_ROUNDING = ("ROUND", "TRUNCATE")
 _OF_UNITS = {"TIMESTAMPDIFF": timestamp_difference, "TIMESTAMPADD": timestamp_sum}
 _EXTRACTED = (
     "EPOCH", "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "ISOYEAR", "QUARTER", "MONTH", "WEEK",

@@ -153,6 +153,28 @@ def arithmetic_type(operator: str, left: LogicalType, right: LogicalType) -> Log
     return decimal(precision, scale).with_nullable(nullable)
 
 
+def remainder_type(left: LogicalType, right: LogicalType) -> LogicalType:
+    """The type of `left % right` for numbers: of whole numbers, that of the divisor."""
+    nullable = left.nullable or right.nullable
+    made = arithmetic_type("%", left, right)
+    if made is not None and made.root is TypeRoot.DECIMAL:
+        return made
+    return right.with_nullable(nullable)
+
+
+def rounded_decimal(given: LogicalType, digits: int | None) -> LogicalType:
+    """The type of a DECIMAL that is rounded to so many digits; None: not known before a row is.
+
+    Source: Flink `LogicalTypeMerging.findRoundDecimalType`.
+    """
+    precision, scale = given.precision or 0, given.scale or 0
+    if digits is None or digits >= scale:
+        return given
+    kept = max(digits, 0)
+    whole = precision - scale + 1
+    return decimal(min(whole + kept, DECIMAL_PRECISION_MAX), kept).with_nullable(given.nullable)
+
+
 def can_store(source: LogicalType, target: LogicalType) -> bool:
     """Whether a value of a query's column is written into a sink's column as it is.
 
