@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from service.plan.rex import Bound, Call, Literal, Rex, SargLiteral, SargRange, SymbolLiteral
 from service.sql import literals, types
-from service.sql.coercion import TIMES, as_branch, as_comparable
+from service.sql.coercion import TIMES, as_branch, as_choice, as_comparable
 from service.sql.deadline import check_time
 from service.sql.dialect import JsonAggregate, position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
@@ -170,18 +170,24 @@ class ExpressionBinder:
 
     def _comparison(self, node: exp.Expression) -> Rex:
         operator = _COMPARISONS[type(node)]
-        left, right = self._comparable(self.rex(node.this), self.rex(node.expression), node)
+        by_order = operator in ("<", ">", "<=", ">=")
+        sides = self.rex(node.this), self.rex(node.expression)
+        left, right = self._comparable(*sides, node, by_order=by_order)
         nullable = type_of(left).nullable or type_of(right).nullable
         never_null = "DISTINCT" in operator
         made = types.BOOLEAN.with_nullable(nullable and not never_null)
         return call(operator, [left, right], made)
 
-    def _comparable(self, left: Rex, right: Rex, node: exp.Expression) -> tuple[Rex, Rex]:
-        made = as_comparable(left, right)
+    def _comparable(
+        self, left: Rex, right: Rex, node: exp.Expression, *, by_order: bool = False
+    ) -> tuple[Rex, Rex]:
+        made = as_comparable(left, right, by_order=by_order)
         if made is None:
             kinds = type_of(left).root.name, type_of(right).root.name
             raise ValidationError(
-                f"{kinds[0]} cannot be compared with {kinds[1]}", self.position(node)
+                f"{kinds[0]} cannot be compared with {kinds[1]}",
+                self.position(node),
+                hint="a CAST of one of them can",
             )
         return made
 
@@ -227,18 +233,19 @@ class ExpressionBinder:
                 "IN with a subquery is supported only as a condition of WHERE", self.position(node)
             )
         value = self.rex(node.this)
-        choices = [self.rex(each) for each in node.expressions]
+        choices = [as_choice(value, self.rex(each)) for each in node.expressions]
         nullable = types.any_nullable([type_of(value), *map(type_of, choices)])
         made = types.BOOLEAN.with_nullable(nullable)
         pairs = [self._comparable(value, choice, node) for choice in choices]
         if all(isinstance(choice, Literal) and choice.value is not None for _, choice in pairs):
             return _search(pairs[0][0], [(choice, choice) for _, choice in pairs], made)
-        return call("OR", [call("=", pair, made) for pair in pairs], made)
+        equal = [call("=", pair, made) for pair in pairs]
+        return equal[0] if len(equal) == 1 else call("OR", equal, made)
 
     def _between(self, node: exp.Expression) -> Rex:
         value = self.rex(node.this)
-        low = self._comparable(value, self.rex(node.args["low"]), node)
-        high = self._comparable(value, self.rex(node.args["high"]), node)
+        low = self._comparable(value, self.rex(node.args["low"]), node, by_order=True)
+        high = self._comparable(value, self.rex(node.args["high"]), node, by_order=True)
         nullable = types.any_nullable([type_of(each) for each in (*low, *high)])
         made = types.BOOLEAN.with_nullable(nullable)
         if isinstance(low[1], Literal) and isinstance(high[1], Literal):
@@ -376,7 +383,7 @@ class ExpressionBinder:
         operands = [self.rex(each) for each in nodes]
         made = function.result([type_of(each) for each in operands])
         if name in _ROUNDING and made.root is TypeRoot.DECIMAL:
-            made = types.rounded_decimal(made, _digits(operands[1:]))
+            made = types.rounded_decimal(made, literals.rounding_digits(operands[1:]))
         return call(name, operands, made, syntax=function.syntax)
 
 
@@ -393,15 +400,6 @@ def _search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) ->
     target = type_of(first)
     argument = SargLiteral(tuple(dict.fromkeys(found)), "UNKNOWN", target, "")
     return call("SEARCH", [value, argument], made)
-
-
-def _digits(operands: Sequence[Rex]) -> int | None:
-    """The digits to which a number is rounded: 0 if nothing says it, None if no constant does."""
-    if not operands:
-        return 0
-    (digits,) = operands
-    value = digits.value if isinstance(digits, Literal) else None
-    return value if isinstance(value, int) else None
 
 
 _ROUNDING = ("ROUND", "TRUNCATE")

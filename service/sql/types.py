@@ -120,6 +120,12 @@ def _common_number(left: LogicalType, right: LogicalType) -> LogicalType:
     return decimal(max(left_whole, right_whole) + scale, scale)
 
 
+def is_held(left: LogicalType, right: LogicalType) -> bool:
+    """Whether a DECIMAL holds all values of both types, whole or decimal numbers."""
+    (left_whole, left_scale), (right_whole, right_scale) = _digits(left), _digits(right)
+    return max(left_whole, right_whole) + max(left_scale, right_scale) <= DECIMAL_PRECISION_MAX
+
+
 def _digits(number: LogicalType) -> tuple[int, int]:
     """Digits before and after the point."""
     if number.root is TypeRoot.DECIMAL:
