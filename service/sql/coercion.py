@@ -39,6 +39,8 @@ def as_comparable(left: Rex, right: Rex, *, by_order: bool = False) -> tuple[Rex
         return _as_numbers(left, right)
     if roots <= {*INTEGER_BITS, TypeRoot.DECIMAL} and not by_order and not types.is_held(*kinds):
         return None
+    if TypeRoot.DECIMAL in roots and roots & FLOAT_ROOTS and not by_order:
+        return _as_double(left), _as_double(right)
     if not by_order and (_differs_from_a_cast(left, right) or _differs_from_a_cast(right, left)):
         return None
     if {kinds[0].root, kinds[1].root} <= STRING_ROOTS:
@@ -70,11 +72,14 @@ def as_choice(value: Rex, choice: Rex) -> Rex:
 
 def _fits(literal: Literal, target: LogicalType) -> bool:
     """Whether a number is the same in the type."""
-    bits = INTEGER_BITS.get(target.root)
-    if bits is None:
-        return target.root in FLOAT_ROOTS or isinstance(literal.value, int)
-    half = 1 << (bits - 1)
-    return isinstance(literal.value, int) and -half <= literal.value < half
+    if target.root in FLOAT_ROOTS:
+        return True
+    if not isinstance(literal.value, int):
+        return False
+    if target.root is TypeRoot.DECIMAL:
+        return len(str(abs(literal.value))) <= (target.precision or 0) - (target.scale or 0)
+    half = 1 << (INTEGER_BITS[target.root] - 1)
+    return -half <= literal.value < half
 
 
 def _as_numbers(left: Rex, right: Rex) -> tuple[Rex, Rex]:
@@ -89,6 +94,17 @@ def _as_numbers(left: Rex, right: Rex) -> tuple[Rex, Rex]:
         for side in (left, right)
     ]
     return sides[0], sides[1]
+
+
+def _as_double(side: Rex) -> Rex:
+    """A DECIMAL as the DOUBLE that it is compared with for equality; by order it stays."""
+    given = type_of(side)
+    if given.root is not TypeRoot.DECIMAL:
+        return side
+    target = types.DOUBLE.with_nullable(given.nullable)
+    if isinstance(side, Literal) and side.value is not None:
+        return Literal(str(side.value), target, "")
+    return cast(side, target)
 
 
 def _differs_from_a_cast(text: Rex, other: Rex) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp
 
-from service.plan.rex import Bound, Call, Literal, Rex, SargLiteral, SargRange, SymbolLiteral
+from service.plan.rex import Call, Literal, Rex, SymbolLiteral
 from service.sql import literals, types
 from service.sql.coercion import TIMES, as_branch, as_choice, as_comparable
 from service.sql.deadline import check_time
@@ -21,10 +21,17 @@ from service.sql.functions import (
     SCALAR_FUNCTIONS,
     WINDOW_TABLE_FUNCTIONS,
 )
-from service.sql.rex import as_operand, call, type_of
+from service.sql.rex import as_operand, call, search, type_of
 from service.sql.time_units import timestamp_difference, timestamp_sum
 from service.sql.type_names import written_type
-from state.types import INTERVAL_ROOTS, LogicalType, TypeParseError, TypeRoot, parse_type
+from state.types import (
+    INTERVAL_ROOTS,
+    STRING_ROOTS,
+    LogicalType,
+    TypeParseError,
+    TypeRoot,
+    parse_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +52,7 @@ _COMPARISONS = {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
+_OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 Special: TypeAlias = "Callable[[exp.Expression], Expression | None]"
@@ -215,6 +223,9 @@ class ExpressionBinder:
         if isinstance(inner, exp.Is):
             return self._is(inner, negated=True)
         operand = self.condition(inner)
+        if isinstance(operand, Call) and operand.name in _OPPOSITES:
+            # As in Flink, where NaN is neither below nor not below a number.
+            return call(_OPPOSITES[operand.name], operand.operands, type_of(operand))
         return call("NOT", [operand], type_of(operand))
 
     def _is(self, node: exp.Expression, *, negated: bool = False) -> Rex:
@@ -238,18 +249,23 @@ class ExpressionBinder:
         made = types.BOOLEAN.with_nullable(nullable)
         pairs = [self._comparable(value, choice, node) for choice in choices]
         if all(isinstance(choice, Literal) and choice.value is not None for _, choice in pairs):
-            return _search(pairs[0][0], [(choice, choice) for _, choice in pairs], made)
+            return search(pairs[0][0], [(choice, choice) for _, choice in pairs], made)
         equal = [call("=", pair, made) for pair in pairs]
         return equal[0] if len(equal) == 1 else call("OR", equal, made)
 
     def _between(self, node: exp.Expression) -> Rex:
-        value = self.rex(node.this)
-        low = self._comparable(value, self.rex(node.args["low"]), node, by_order=True)
-        high = self._comparable(value, self.rex(node.args["high"]), node, by_order=True)
+        value, *ends = (self.rex(part) for part in (node.this, node.args["low"], node.args["high"]))
+        roots = {type_of(each).root for each in (value, *ends)}
+        if roots & STRING_ROOTS and TypeRoot.DECIMAL in roots:
+            # Flink brings all three to one type.
+            raise UnsupportedSql(
+                "BETWEEN of texts and DECIMALs is not planned", self.position(node)
+            )
+        low, high = (self._comparable(value, end, node, by_order=True) for end in ends)
         nullable = types.any_nullable([type_of(each) for each in (*low, *high)])
         made = types.BOOLEAN.with_nullable(nullable)
         if isinstance(low[1], Literal) and isinstance(high[1], Literal):
-            return _search(low[0], [(low[1], high[1])], made)
+            return search(low[0], [(low[1], high[1])], made)
         return call("AND", [call(">=", low, made), call("<=", high, made)], made)
 
     def _like(self, node: exp.Expression) -> Rex:
@@ -385,21 +401,6 @@ class ExpressionBinder:
         if name in _ROUNDING and made.root is TypeRoot.DECIMAL:
             made = types.rounded_decimal(made, literals.rounding_digits(operands[1:]))
         return call(name, operands, made, syntax=function.syntax)
-
-
-def _search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) -> Rex:
-    """A search argument: the value is in one of the ranges, ends included."""
-    found = []
-    for low, high in ranges:
-        assert isinstance(low, Literal), "the caller has checked it"
-        assert isinstance(high, Literal), "the caller has checked it"
-        assert low.value is not None, "the caller has checked it"
-        assert high.value is not None, "the caller has checked it"
-        found.append(SargRange(Bound(low.value, True), Bound(high.value, True)))
-    first = ranges[0][0]
-    target = type_of(first)
-    argument = SargLiteral(tuple(dict.fromkeys(found)), "UNKNOWN", target, "")
-    return call("SEARCH", [value, argument], made)
 
 
 _ROUNDING = ("ROUND", "TRUNCATE")

@@ -116,8 +116,10 @@ def _common_number(left: LogicalType, right: LogicalType) -> LogicalType:
         widest = max(roots, key=lambda root: INTEGER_BITS[root])
         return LogicalType(widest)
     (left_whole, left_scale), (right_whole, right_scale) = _digits(left), _digits(right)
-    scale = max(left_scale, right_scale)
-    return decimal(max(left_whole, right_whole) + scale, scale)
+    whole, scale = max(left_whole, right_whole), max(left_scale, right_scale)
+    # Where they are not enough, digits after the point are given up, down to none.
+    scale = min(scale, DECIMAL_PRECISION_MAX - whole)
+    return decimal(whole + scale, scale)
 
 
 def is_held(left: LogicalType, right: LogicalType) -> bool:

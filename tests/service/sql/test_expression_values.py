@@ -81,7 +81,9 @@ def value_of(expression: str, type_text: str, **changed: object) -> object:
         ("CAST(i AS STRING) < 3000000000", True),
         ("CAST(l AS STRING) > i", True),
         ("d > 2.5", False),
-        ("d = 0.0", False),
+        ("d = 0.0", True),
+        ("d >= 0.0", False),
+        ("n = d + 1E0", False),
     ],
 )
 def test_a_condition_is_read_as_it_is_written(expression: str, expected: bool) -> None:
@@ -105,6 +107,7 @@ def test_nan_is_above_a_decimal_and_beside_no_double() -> None:
         ("i % n", "DECIMAL(10, 2)", Decimal("1.00")),
         ("GREATEST(i, l)", "BIGINT", 3_000_000_000),
         ("LEAST(n, i)", "DECIMAL(12, 2)", Decimal("1.00")),
+        ("COALESCE(w, m)", "DECIMAL(38, 0)", Decimal(7)),
     ],
 )
 def test_a_number_has_the_type_that_flink_gives_it(
