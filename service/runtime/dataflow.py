@@ -22,6 +22,7 @@ from operators.join.lookup import LookupJoinSpec
 from operators.spec import OperatorSpec
 from service.plan import unsupported
 from service.plan.deadline import check_time
+from service.plan.local_zone import ZONE_OPTION, is_utc, zone_readers
 from service.plan.nodes import (
     Calc,
     Correlate,
@@ -135,11 +136,28 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
         allow_testing=settings.execution.testing_options_enabled,
         database_hosts=settings.databases.hosts,
     )
+    _check_zone(plan)
     operators = stateful_nodes(plan)
     _check_operators(plan, operators)
     times = event_times(plan, operators)
     _check_watermarks(plan, operators, times)
     _check_event_time(plan, times)
+
+
+def _check_zone(plan: CompiledPlan) -> None:
+    """See that nothing is to be computed in another time zone than UTC.
+
+    Only nodes of windows say the zone that the plan was compiled for; it is that of all others.
+    """
+    zones = {node.configuration.get(ZONE_OPTION, "UTC") for node in plan.nodes}
+    for zone in sorted(each for each in zones if not is_utc(each)):
+        for node in plan.nodes:
+            for name, path in zone_readers(node.raw, node.path, literals=False):
+                raise UnsupportedNode(
+                    f"{name} in the time zone {zone} is not computed: expressions are in UTC",
+                    node_id=node.id,
+                    path=path,
+                )
 
 
 def _check_operators(plan: CompiledPlan, operators: Sequence[OperatorInfo]) -> None:

@@ -64,8 +64,8 @@ def _varying(arguments: Sequence[LogicalType]) -> LogicalType:
     return made.with_nullable(types.any_nullable(arguments))
 
 
-def _second(arguments: Sequence[LogicalType]) -> LogicalType:
-    return arguments[1].with_nullable(types.any_nullable(arguments))
+def _remainder(arguments: Sequence[LogicalType]) -> LogicalType:
+    return types.remainder_type(arguments[0], arguments[1])
 
 
 def _common(arguments: Sequence[LogicalType]) -> LogicalType:
@@ -137,7 +137,7 @@ _SCALARS = [
         )
     ),
     *(
-        ScalarFunction(name, 1, _MANY, _first)
+        ScalarFunction(name, 1, _MANY, _common)
         for name in (
             "GREATEST", "LEAST",
         )
@@ -191,7 +191,7 @@ _SCALARS = [
     ScalarFunction("CEIL", 1, 1, _floor),
     ScalarFunction("ROUND", 1, 2, _first),
     ScalarFunction("TRUNCATE", 1, 2, _first),
-    ScalarFunction("MOD", 2, 2, _second),
+    ScalarFunction("MOD", 2, 2, _remainder),
     ScalarFunction("POWER", 2, 2, _as(types.DOUBLE)),
     ScalarFunction("HASH_CODE", 1, 1, _as(_INT)),
     ScalarFunction("COALESCE", 1, _MANY, _coalesce),

@@ -65,6 +65,10 @@ _UNDERSTOOD: dict[type, frozenset[str]] = {
     exp.Alias: frozenset({"this", "alias"}),
     exp.Interval: frozenset({"this", "unit"}),
     exp.Exists: frozenset({"this"}),
+    exp.Like: frozenset({"this", "expression", "negate"}),
+    exp.Escape: frozenset({"this", "expression"}),
+    exp.Is: frozenset({"this", "expression"}),
+    exp.Extract: frozenset({"this", "expression"}),
 }
 
 
