@@ -252,8 +252,10 @@ def write_lines(
     # A stable sort of short integers takes a fraction of the time.
     short = bucket.astype(np.uint16) if bucket.size and int(bucket.max()) < 1 << 16 else bucket
     by_bucket = np.argsort(short, kind="stable")
-    ordered = bucket[by_bucket]
-    starts = np.append(True, ordered[1:] != ordered[:-1]).nonzero()[0] if ordered.size else ordered
+    ordered = bucket.take(by_bucket)
+    border = np.ones(ordered.size, np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=border[1:])
+    starts = border.nonzero()[0]
     rows = by_bucket if chosen is None else chosen[by_bucket]
     content = lines.take(rows, axis=0).tobytes()
     ends = [*(starts * LINE_BYTES).tolist(), len(content)]

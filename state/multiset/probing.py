@@ -29,6 +29,7 @@ from state.multiset.spread import (
     SpreadNames,
     block_of,
     parse_numbers,
+    spans_of_blocks,
 )
 from state.multiset.text import Header, is_spread, parse_header
 from state.multiset.vectors import distinct, distinct_counts, is_among
@@ -303,9 +304,7 @@ class SpreadProber:
         line = (row >= 0).nonzero()[0]
         found, found_group = index.numbers[line], groups[row[line]]
         is_whole = len(index.read) == header.buckets
-        unread, unread_entries = self._vanishing(
-            found, found_group, index.numbers, is_whole=is_whole
-        )
+        unread, unread_entries = self._vanishing(found, found_group, index, is_whole=is_whole)
         return SpreadHistory(
             key=key,
             header=header,
@@ -348,7 +347,7 @@ class SpreadProber:
         return self.take(probes, values, right)
 
     def _vanishing(
-        self, found: Integers, group: Integers, numbers: Integers, *, is_whole: bool
+        self, found: Integers, group: Integers, index: KnownIndex, *, is_whole: bool
     ) -> tuple[Integers, Integers]:
         """Blocks of which the epoch is sure to remove all entries, and these entries.
 
@@ -358,7 +357,7 @@ class SpreadProber:
         Args:
             found: Numbers of entries that groups match.
             group: The group of each.
-            numbers: Numbers of all entries in the buckets that were read.
+            index: The buckets that were read.
             is_whole: Whether these are all buckets.
         """
         touched = self._touched
@@ -372,10 +371,7 @@ class SpreadProber:
         blocks, counts = distinct_counts(block)
         has = np.full(blocks.size, BLOCK_ENTRIES)
         if is_whole and (open_ := (counts < BLOCK_ENTRIES).nonzero()[0]).size:
-            held = block_of(numbers)
-            held = held[is_among(held, blocks[open_])]
-            # What goes is among what is held, so the blocks are the same.
-            has[open_] = distinct_counts(held)[1]
+            has[open_] = _entry_counts(index, blocks[open_])
         blocks = blocks[counts == has]
         return blocks, going[is_among(block, blocks)]
 
@@ -445,6 +441,18 @@ class SpreadProber:
 
     def _place(self, key: int) -> tuple[int, SpreadNames]:
         return int(self._key_groups[key]), SpreadNames.of(self._keys[key])
+
+
+def _entry_counts(index: KnownIndex, blocks: Integers) -> Integers:
+    """How many entries these blocks, which ascend, have in an index that is known as a whole.
+
+    Each has some.
+    """
+    if index.is_ascending:
+        low, high = spans_of_blocks(index.numbers, blocks)
+        return high - low
+    held = block_of(index.numbers)
+    return distinct_counts(held[is_among(held, blocks)])[1]
 
 
 def _members(reply: Sequence[tuple[bytes, float]]) -> Integers:
