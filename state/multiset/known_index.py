@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from state.multiset.index import LINE_BYTES, numbers_in, parse_lines
+from state.multiset.spread import block_of, spans_of_blocks
+from state.multiset.vectors import distinct_counts, is_among
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +71,18 @@ class KnownIndex:
         self.bucket = np.concatenate([self.bucket, more.bucket])
         self.numbers = np.concatenate([self.numbers, more.numbers])
         self.matches, self.is_ascending = None, False
+
+    def entry_counts(self, blocks: Integers) -> Integers:
+        """How many entries these blocks have, where the index is known as a whole.
+
+        Args:
+            blocks: Their numbers, ascending; each has some.
+        """
+        if self.is_ascending:
+            low, high = spans_of_blocks(self.numbers, blocks)
+            return high - low
+        held = block_of(self.numbers)
+        return distinct_counts(held[is_among(held, blocks)])[1]
 
     @property
     def bytes(self) -> int:

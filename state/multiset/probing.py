@@ -29,7 +29,6 @@ from state.multiset.spread import (
     SpreadNames,
     block_of,
     parse_numbers,
-    spans_of_blocks,
 )
 from state.multiset.text import Header, is_spread, parse_header
 from state.multiset.vectors import distinct, distinct_counts, is_among
@@ -89,6 +88,8 @@ class SpreadHistory:
     """Sequence numbers of entries past their time."""
     expired_place: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     """Where in `Histories.packed` they are."""
+    is_complete: bool = False
+    """Whether all blocks that are needed are known to be there."""
     depths: int = 0
     """How often a deeper window was asked for."""
 
@@ -267,9 +268,9 @@ class SpreadProber:
             newest = newest[::-1][: self._window(key)]
             history = self._history(key, each.header, each.index, newest, found[key])
             history.remembered, known = each.blocks, each.blocks.texts
-            history.blocks = {
-                block: known[block] for block in self._missing(history) if block in known
-            }
+            missing = self._missing(history)
+            history.blocks = {block: known[block] for block in missing if block in known}
+            history.is_complete = len(history.blocks) == len(missing)
             histories.append(history)
         return histories
 
@@ -371,12 +372,14 @@ class SpreadProber:
         blocks, counts = distinct_counts(block)
         has = np.full(blocks.size, BLOCK_ENTRIES)
         if is_whole and (open_ := (counts < BLOCK_ENTRIES).nonzero()[0]).size:
-            has[open_] = _entry_counts(index, blocks[open_])
+            has[open_] = index.entry_counts(blocks[open_])
         blocks = blocks[counts == has]
         return blocks, going[is_among(block, blocks)]
 
     def block_reads(self, histories: Sequence[SpreadHistory]) -> list[Read]:
         """Blocks that are needed and not there yet, one read a history; none if all are there."""
+        if all(each.is_complete for each in histories):
+            return []
         reads: list[Read] = []
         for each in histories:
             key_group, names = self._place(each.key)
@@ -422,7 +425,7 @@ class SpreadProber:
     def take_deeper(self, histories: Sequence[SpreadHistory], replies: Sequence[Any]) -> None:
         """Take the replies to `deeper_reads`."""
         for each, reply in zip(histories, replies, strict=True):
-            each.top = _members(reply)
+            each.top, each.is_complete = _members(reply), False
 
     @staticmethod
     def _missing(history: SpreadHistory) -> list[int]:
@@ -441,18 +444,6 @@ class SpreadProber:
 
     def _place(self, key: int) -> tuple[int, SpreadNames]:
         return int(self._key_groups[key]), SpreadNames.of(self._keys[key])
-
-
-def _entry_counts(index: KnownIndex, blocks: Integers) -> Integers:
-    """How many entries these blocks, which ascend, have in an index that is known as a whole.
-
-    Each has some.
-    """
-    if index.is_ascending:
-        low, high = spans_of_blocks(index.numbers, blocks)
-        return high - low
-    held = block_of(index.numbers)
-    return distinct_counts(held[is_among(held, blocks)])[1]
 
 
 def _members(reply: Sequence[tuple[bytes, float]]) -> Integers:
