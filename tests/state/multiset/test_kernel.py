@@ -204,7 +204,7 @@ def test_long_random_epochs_agree_too():
             check(models, batch, replace=trial % 2 == 0, whole=trial % 3 == 0)
 
 
-def test_epochs_that_leave_the_newest_entries_are_told_by_counting():
+def test_epochs_that_uncover_nothing_are_told_by_counting():
     """Additions that are new, and retractions of older entries or of nothing: the short cut."""
     rng = np.random.default_rng(544)
     for trial in range(40):
@@ -220,6 +220,10 @@ def test_epochs_that_leave_the_newest_entries_are_told_by_counting():
         for key, model in enumerate(models):
             batch += [(key, False, each.match) for each in model.entries[: int(rng.integers(3))]]
         batch = [batch[each] for each in rng.permutation(len(batch))]
+        # The newest entry may go once something was added.
+        batch += [(1, False, models[1].entries[-1].match)][: trial % 2]
+        # So may what was added, while something newer is there.
+        batch += [(1, True, 51), (1, True, 52), (1, False, 51)][: 3 * (trial % 5 < 3)]
         changes = changes_of(batch)
         groups = group_changes(changes)
         loaded = load(models, groups, changes, whole=whole)
@@ -242,9 +246,19 @@ def test_only_such_epochs_take_the_short_cut():
     assert quiet((0, True, 1)) is not None
     assert quiet((0, True, 1), replace=True) is None
     assert quiet((0, False, 3)) is None
+    assert quiet((0, False, 3), (0, True, 9)) is None
+    assert quiet((0, True, 9), (0, False, 3)) is not None
+    assert quiet((0, True, 9), (0, False, 3), (0, False, 1)) is not None
     assert quiet((0, False, 2)) is None
     assert quiet((0, True, 9), (0, False, 9)) is None
-    assert quiet((0, True, 9), entries=()) is None
+    assert quiet((0, True, 9), (0, True, 8), (0, False, 9)) is not None
+    assert quiet((0, True, 9), (0, True, 8), (0, False, 8), (0, False, 9)) is None
+    assert quiet((0, True, 9), (0, True, 8), (0, False, 9), (0, True, 7), (0, False, 8)) is not None
+    assert quiet((0, True, 1), (0, True, 8), (0, False, 1)) is None
+    assert quiet((0, True, 9), (0, True, 8), (0, False, 9), (0, True, 9)) is None
+    assert quiet((0, True, 9), entries=()) is not None
+    assert quiet((0, True, 9), (0, True, 8), (0, False, 9), entries=()) is not None
+    assert quiet((0, True, 9), (0, False, 9), entries=()) is None
 
 
 def test_codes_too_wide_to_pack_are_grouped_all_the_same():
