@@ -155,13 +155,14 @@ def _are_covered(
     death = np.full(count + 1, count)
     death[taken.additions] = taken.back
     birth, owner = np.append(births, count), np.append(changes.key[births], -1)
-    place = births.searchsorted(taken.additions)
+    # Additions go in any order, so that searching would take longer.
+    place = (np.cumsum(changes.accumulates) - 1).take(taken.additions)
     removal = np.full(loaded.key.size, -1)
     removal[taken.entries] = taken.by
-    open_ = known.nonzero()[0]
-    open_ = open_[removal[top[open_]] >= 0]
-    key = np.append(changes.key[taken.additions], open_)
-    when = np.append(taken.back, removal[top[open_]])
-    cover = np.append(place + 1, starts[open_])
+    topped = known.nonzero()[0]
+    topped = topped[removal[top[topped]] >= 0]
+    key = np.append(changes.key[taken.additions], topped)
+    when = np.append(taken.back, removal[top[topped]])
+    cover = np.append(place + 1, starts[topped])
     is_there = (owner[cover] == key) & (birth[cover] < when)
     return bool((is_there & (death[birth[cover]] > when)).all())
