@@ -416,7 +416,8 @@ def _matches_after(
     if before is None:
         return None
     if not groups.size:
-        return before.with_values(taken(before.values, kept))
+        # A copy: a slice would keep all that there was.
+        return before.with_values(taken(before.values, kept).copy())
     new = matching.numbered(groups)
     if new is None or not new.is_like(before):
         return None
