@@ -91,10 +91,13 @@ def group_window_aggregate_spec(at: StatefulNode) -> WindowAggregateSpec:
     field = window["timeField"]
     column = int(field["fieldIndex"])
     attribute = at.inputs[0].output_type.children[column].time_attribute
+    shape = _shape(at, {**window, "type": _GROUP_WINDOWS[kind]})
+    if isinstance(shape, Hopping):
+        shape = shape.model_copy(update={"has_panes": True})
     return _aggregate(
         at,
         at.node,
-        _shape(at, {**window, "type": _GROUP_WINDOWS[kind]}),
+        shape,
         {
             "zone": _zone(at, {"timeAttributeType": field["fieldType"]}),
             "time_column": None if attribute == "PROCTIME" else column,
