@@ -270,6 +270,7 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
         operators=lowered.operators,
         assigners=lowered.assigners,
         quiet_source=lowered.quiet.table if lowered.quiet else "",
+        has_ticks_apart=lowered.quiet is not None and lowered.quiet.has_ticks_apart,
         checkpoint=job.checkpoint,
         max_parallelism=job.max_parallelism,
         version=job.version,
