@@ -200,7 +200,7 @@ def problem_of(error: BaseException) -> Problem:
         return Problem(kind, kind.title, kind.slug)
     members = {
         name: value
-        for name in ("hint", "node_id", "path", "function")
+        for name in ("hint", "node_id", "node_type", "path", "function")
         if (value := getattr(error, name, None)) not in (None, "")
     }
     if isinstance(error, sql.SqlError) and error.position is not None:

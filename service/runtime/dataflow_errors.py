@@ -36,6 +36,7 @@ class DataflowError(Exception):
         self.message = message
         self.hint = hint
         self.node_id = node_id
+        self.node_type: str | None = None
         self.path = path
 
 
