@@ -72,6 +72,7 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     UnsupportedType: kinds.PLAN_UNSUPPORTED,
     dataflow.DataflowError: kinds.PLAN_INVALID,
     dataflow.InvalidNodeOption: kinds.PLAN_INVALID,
+    dataflow.InvalidPipelineOption: kinds.INVALID_REQUEST,
     dataflow.UnsupportedNode: kinds.PLAN_UNSUPPORTED,
     dataflow.UnsupportedConnector: kinds.PLAN_UNSUPPORTED,
     dataflow.UnsupportedChangelog: kinds.PLAN_UNSUPPORTED,

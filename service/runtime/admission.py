@@ -20,6 +20,7 @@ from service.runtime.dataflow_errors import (
     UnsupportedConnector,
     UnsupportedNode,
 )
+from service.runtime.materializer_options import check_materializer_options
 from service.runtime.node_errors import REFUSALS
 
 if TYPE_CHECKING:
@@ -65,8 +66,10 @@ def admit_options(plan: CompiledPlan, options: PipelineOptions, settings: Settin
     """Check that a plan that was taken may go on with these options.
 
     Raises:
+        InvalidPipelineOption: nothing in the plan follows one of them.
         InvalidSpec: an operator cannot be as they ask.
     """
+    check_materializer_options(plan, options)
     stateful_nodes(plan, options.resolved(settings.execution))
 
 

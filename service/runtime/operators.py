@@ -96,7 +96,7 @@ def _operator_of(at: StatefulNode, *, orphans_max: int, due_keys_max: int) -> Op
     """The operator of a node; None: it keeps no state."""
     node = at.node
     builder = BUILDERS.get(node.node_type.short)
-    if isinstance(node.view, Sink) and node.view.conflict_behavior in ("ERROR", "NOTHING"):
+    if isinstance(node.view, Sink) and node.view.settles_conflicts:
         kind = "watermark-compacting-sink-materializer"
         return _info(node, kind, _with_limit(compacting_spec(at), orphans_max))
     if isinstance(node.view, Sink) and node.view.require_upsert_materialize:
