@@ -196,6 +196,9 @@ class TtlClock:
         """
         if config.time is TimeCharacteristic.PROCESSING or event_ms is None:
             return self.now(config)
+        if config.time is TimeCharacteristic.EVENT_BY_PROCESSING:
+            # It is compared with a processing time that stood still.
+            return event_ms - self.extension_ms
         return event_ms
 
 

@@ -37,6 +37,7 @@ from pydantic import NonNegativeInt, model_validator
 
 from operators.changelog import RowKind
 from operators.event_time import to_ms
+from operators.idle_cleanup import IdleCleanup
 from operators.join.condition import compile_condition, unmatchable
 from operators.keyed import WATERMARK_MAX, KeyedOperator
 from operators.spec import OperatorSpec
@@ -113,8 +114,8 @@ class TemporalJoin(KeyedOperator):
         self._pending = ValueDescriptor(name="next_steps", codec=JSON)
         self.descriptors = self.prefetched = (self._rows, self._versions, self._pending)
         self.event_timers = self._event_timers = TimersDescriptor(name="event_timers")
-        self._cleans_up = spec.retention_ms > 1
-        if self._cleans_up:
+        self._idle = IdleCleanup(spec.retention_ms, spec.ttl_extension_ms)
+        if self._idle.is_active:
             self.processing_timers = TimersDescriptor(name="cleanup_timers")
 
     def open(self, epoch: OpenEpoch) -> None:
@@ -125,7 +126,7 @@ class TemporalJoin(KeyedOperator):
         self._state = session.value(self._pending)
         self._timers = epoch.timers(self._event_timers)
         if self.processing_timers is not None:
-            self._cleanup = epoch.timers(self.processing_timers)
+            self._idle.open(epoch.timers(self.processing_timers), epoch.times.time_ms)
         self._now_ms = epoch.times.time_ms
         self._watermark_ms = epoch.times.watermark_ms
         self._next_watermark_ms = epoch.times.next_watermark_ms
@@ -140,7 +141,7 @@ class TemporalJoin(KeyedOperator):
         time = self._spec.left_time if is_left else self._spec.right_time
         time_ms = to_ms(change.row[time])
         row = change.text
-        number, timer_ms, cleanup_ms = await self._state.value() or (0, None, None)
+        number, timer_ms, planned = await self._state.value() or (0, None, None)
         if is_left:
             await self._left.add((time_ms,), (number, change.kind.short, row))
             number += 1
@@ -148,7 +149,7 @@ class TemporalJoin(KeyedOperator):
             await self._right.put((time_ms,), [(change.kind.short, row)])
         # Only a watermark that is yet to come releases anything.
         timer_ms = self._earlier_timer(timer_ms, self._next_ms(time_ms))
-        await self._state.update([number, timer_ms, self._later_cleanup(cleanup_ms)])
+        await self._state.update([number, timer_ms, self._idle.put_off(planned)])
 
     def _next_ms(self, time_ms: int) -> int:
         """When a row of this time is released: at the end of all inputs with what is left."""
@@ -162,19 +163,6 @@ class TemporalJoin(KeyedOperator):
             self._timers.remove(timer_ms)
         self._timers.register(wanted_ms)
         return wanted_ms
-
-    def _later_cleanup(self, cleanup_ms: int | None) -> int | None:
-        """Put off the end of a key that something came for."""
-        if not self._cleans_up:
-            return cleanup_ms
-        retention_ms = self._spec.retention_ms
-        if cleanup_ms is not None and self._now_ms + retention_ms <= cleanup_ms:
-            return cleanup_ms
-        if cleanup_ms is not None:
-            self._cleanup.remove(cleanup_ms)
-        cleanup_ms = self._now_ms + retention_ms * 3 // 2
-        self._cleanup.register(cleanup_ms)
-        return cleanup_ms
 
     async def on_event_timer(self, timer: FiredTimer) -> None:
         """Emit what the watermark releases, and forget what can not be met any more."""
@@ -216,24 +204,23 @@ class TemporalJoin(KeyedOperator):
         A version alone has no timer from here on, as in Flink, so a row that comes late may still
         meet the version before it.
         """
-        number, _, cleanup_ms = await self._state.value() or (0, None, None)
+        number, _, planned = await self._state.value() or (0, None, None)
         first = await self._left.first_entry()
         newest = await self._right.last_entry()
         timer_ms = None if first is None else self._earlier_timer(None, first[0][0])
         if first is None:
             number = 0
         if first is None and newest is None:
-            if cleanup_ms is not None:
-                self._cleanup.remove(cleanup_ms)
+            self._idle.cancel(planned)
             await self._state.clear()
-        elif self._cleans_up:
-            await self._state.update([number, timer_ms, self._later_cleanup(cleanup_ms)])
         else:
-            await self._state.update([number, timer_ms, None])
+            await self._state.update([number, timer_ms, self._idle.put_off(planned)])
 
     async def on_processing_timer(self, timer: FiredTimer) -> None:
         """Forget a key that nothing came for."""
-        _, timer_ms, _ = await self._state.value() or (0, None, None)
+        _, timer_ms, planned = await self._state.value() or (0, None, None)
+        if not self._idle.is_due(planned):
+            return
         if timer_ms is not None:
             self._timers.remove(timer_ms)
         await self._left.clear()

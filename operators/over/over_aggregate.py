@@ -29,6 +29,7 @@ from pydantic import NonNegativeInt, model_validator
 
 from operators.aggregate import AggregateCall
 from operators.changelog import RowKind
+from operators.idle_cleanup import IdleCleanup
 from operators.keyed import KeyedOperator
 from operators.over.calls import Constant, OverCalls
 from operators.over.positions import PositionCall
@@ -120,7 +121,8 @@ class OverAggregate(KeyedOperator):
         self._delay_ms = int(spec.time_column is None)
         """Rows of processing time come out when the next millisecond has begun."""
         ttl = spec.ttl_of(0)
-        self._ttl_ms = ttl.ttl_ms if ttl.is_enabled and not self._is_range else 0
+        ttl_ms = ttl.ttl_ms if ttl.is_enabled and not self._is_range else 0
+        self._idle = IdleCleanup(ttl_ms, spec.ttl_extension_ms)
         rows, key_codec = StoredRows(spec.inputs[0]), lexicographic_codec([_BIGINT])
         self._row_lists: SortedMapDescriptor[tuple[int], Row] = SortedMapDescriptor(
             name="rows", key_codec=key_codec, codec=rows
@@ -138,11 +140,11 @@ class OverAggregate(KeyedOperator):
         used += [self._row_lists] * self._waits
         used += [self._windows, self._counts] * self._is_window
         used += [self._triggers] * (self._is_range or self._is_window)
-        used += [self._cleanups] * (self._is_range or self._ttl_ms > 1)
+        used.append(self._cleanups)
         self.descriptors = self.prefetched = used
         if spec.time_column is not None:
             self.event_timers = TimersDescriptor(name="event_timers")
-        if spec.time_column is None or self._ttl_ms > 1:
+        if spec.time_column is None or self._idle.is_active:
             self.processing_timers = TimersDescriptor(name="processing_timers")
 
     def open(self, epoch: OpenEpoch) -> None:
@@ -158,6 +160,7 @@ class OverAggregate(KeyedOperator):
             self._event = epoch.timers(self.event_timers)
         if self.processing_timers is not None:
             self._processing = epoch.timers(self.processing_timers)
+            self._idle.open(self._processing, epoch.times.time_ms)
         if self._waits:
             self._timers = self._processing if self._spec.time_column is None else self._event
         self._now_ms = epoch.times.time_ms
@@ -201,7 +204,7 @@ class OverAggregate(KeyedOperator):
                 await self._come_out(timer, self._now_ms - self._delay_ms)
         elif self._waits and await self._rows.first_entry() is not None:
             await self._keep()
-        else:
+        elif self._idle.is_due(await self._cleanup_at.value()):
             await self._forget()
 
     def _time_of(self, change: InputChange) -> int | None:
@@ -300,15 +303,12 @@ class OverAggregate(KeyedOperator):
 
     async def _keep(self) -> None:
         """Let the key's state go if nothing comes for 1 to 1.5 TTLs."""
-        if self._ttl_ms <= 1:
+        if self._is_range:
             return
-        planned_ms = await self._cleanup_at.value()
-        if planned_ms is None or self._now_ms + self._ttl_ms > planned_ms:
-            if planned_ms is not None:
-                self._processing.remove(planned_ms)
-            planned_ms = self._now_ms + self._ttl_ms * 3 // 2
-            self._processing.register(planned_ms)
-            await self._cleanup_at.update(planned_ms)
+        planned = await self._cleanup_at.value()
+        later = self._idle.put_off(planned)
+        if later is not planned:
+            await self._cleanup_at.update(later)
 
     async def _forget(self) -> None:
         for each in (self._rows, self._window):

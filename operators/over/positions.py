@@ -8,6 +8,10 @@
 None takes a row back: Flink has them over all rows before the current one only, and has no LEAD,
 NTILE, CUME_DIST or PERCENT_RANK over streams, since these would need rows that are still to come.
 
+Two things are not as in Flink 2.3, which counts each of the rows of one time, so that RANK and
+DENSE_RANK are 3, 3, 3 for three of them, and writes a NULL `offset` rows before as -1 or `''` where
+LAG has a default.
+
 Source: Flink RowNumberAggFunction, RankAggFunction, DenseRankAggFunction, LagAggFunction.
 """
 

@@ -8,13 +8,16 @@ by their ends.
     window      slices                    windows of a slice
     tumbling    the window itself         one
     hopping     one a slide               size / slide, each a slide later
+    in panes    each as long as size and  those that begin at or before it and end with it or
+                slide have it in common   later: one, several or none
     cumulating  one a step                those of the same start that end with it or later
 
-Source: Flink SliceAssigners, and TumblingWindowAssigner and its like.
+Source: Flink SliceAssigners, TumblingWindowAssigner and its like, SlidingWindowAssigner's panes.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
@@ -57,6 +60,14 @@ class Tumbling(_Shape):
         """Where a window begins."""
         return window_end - self.size_ms
 
+    def first_window_end(self, slice_end: int) -> int:
+        """The first window that has a slice."""
+        return slice_end
+
+    def next_window_end(self, window_end: int) -> int:
+        """The window after a window."""
+        return window_end + self.size_ms
+
     def last_window_end(self, slice_end: int) -> int:
         """The last window that has a slice."""
         return slice_end
@@ -74,32 +85,55 @@ class Hopping(_Shape):
     size_ms: PositiveInt
     slide_ms: PositiveInt
     offset_ms: int = 0
+    has_panes: bool = False
+    """`GROUP BY HOP(..)`: the size may be no multiple of the slide. Table functions' are."""
 
     @property
     def slice_ms(self) -> int:
         """How long a slice is."""
-        return self.slide_ms
+        return math.gcd(self.size_ms, self.slide_ms)
 
     @property
     def is_sliced(self) -> bool:
         """Whether windows are made of whole slices; else they have no aggregates, as in Flink."""
-        return self.size_ms % self.slide_ms == 0
+        return self.has_panes or self.size_ms % self.slide_ms == 0
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether there are times that no window contains."""
+        return self.size_ms < self.slide_ms
+
+    def has_window(self, slice_end: int) -> bool:
+        """Whether a window contains a slice."""
+        return self.last_window_end(slice_end) >= slice_end
 
     def slice_end(self, at_ms: int) -> int:
         """The slice of a time."""
-        return _start(at_ms, self.offset_ms, self.slide_ms) + self.slide_ms
+        return _start(at_ms, self.offset_ms, self.slice_ms) + self.slice_ms
 
     def slices(self, window_end: int) -> range:
-        """The slices of a window, the last one first: so Flink merges them."""
-        return range(window_end, window_end - self.size_ms, -self.slide_ms)
+        """The slices of a window in the order in which Flink merges them.
+
+        The last one first; of panes the first one.
+        """
+        found = range(window_end, window_end - self.size_ms, -self.slice_ms)
+        return found[::-1] if self.has_panes else found
 
     def window_start(self, window_end: int) -> int:
         """Where a window begins."""
         return window_end - self.size_ms
 
+    def first_window_end(self, slice_end: int) -> int:
+        """The first window that ends with a slice or later; it begins behind it if none has it."""
+        return slice_end + (self.offset_ms + self.size_ms - slice_end) % self.slide_ms
+
+    def next_window_end(self, window_end: int) -> int:
+        """The window after a window."""
+        return window_end + self.slide_ms
+
     def last_window_end(self, slice_end: int) -> int:
-        """The last window that has a slice."""
-        return slice_end - self.slide_ms + self.size_ms
+        """The last window that begins with a slice or before; it ends before it if none has it."""
+        return _start(slice_end - self.slice_ms, self.offset_ms, self.slide_ms) + self.size_ms
 
     def windows(self, at_ms: int) -> list[Span]:
         """All windows of a time, the latest first."""
@@ -135,9 +169,17 @@ class Cumulating(_Shape):
         """Where a window begins."""
         return _start(window_end - 1, self.offset_ms, self.size_ms)
 
+    def first_window_end(self, slice_end: int) -> int:
+        """The first window that has a slice."""
+        return slice_end
+
     def first_slice_end(self, window_end: int) -> int:
         """The slice that keeps what has come out of a window: the first one of its start."""
         return self.window_start(window_end) + self.step_ms
+
+    def next_window_end(self, window_end: int) -> int:
+        """The window after a window, of the same start or the next one."""
+        return window_end + self.step_ms
 
     def last_window_end(self, slice_end: int) -> int:
         """The last window that has a slice."""

@@ -10,8 +10,9 @@ slices are merged and the result comes out, once. Worked example, SUM(v) of HOP(
     +I (a, 4, 00:09)       late for its slice's first window, not for the last: slice 00:10: 6
     watermark 00:20        +I (a, 6, 00:05, 00:15)
 
-A row is late, dropped and counted, once the last window that contains its time has come out. In
-processing time, windows come out in the first epoch that begins at their end or later.
+A row is late, dropped and counted, once the last window that contains its time has come out; one
+that no window contains, between windows of `HOP` that are shorter than their slide, is passed over.
+In processing time, windows come out in the first epoch that begins at their end or later.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class WindowAggregate(WindowedOperator):
         unseen -D   taken back from its slice, as in Flink: the sum may go below zero
 
     Source: Flink SlicingWindowOperator with SliceSharedWindowAggProcessor and
-    SliceUnsharedWindowAggProcessor. Flink's local phase has no part here: an epoch is a bundle.
+    SliceUnsharedWindowAggProcessor; AggregateWindowOperator with PanedWindowProcessFunction.
+    Flink's local phase has no part here: an epoch is a bundle. Nor has its buffer of rows, which is
+    emptied by slices of UTC, so that in other zones windows that came out before lose its rows.
     """
 
     def __init__(self, spec: SlicedAggregateSpec) -> None:
@@ -77,6 +80,7 @@ class WindowAggregate(WindowedOperator):
         self._spec = spec
         self._shape: Any = spec.shape
         self._attached = spec.end_column is not None
+        self._has_gaps = isinstance(spec.shape, Hopping) and spec.shape.has_gaps
         self._aggregates = Aggregates(spec.calls)
         codec = AccumulatorCodec(
             self._aggregates.calls, self._aggregates.functions, len(self._aggregates.distinct)
@@ -99,7 +103,10 @@ class WindowAggregate(WindowedOperator):
         """Aggregate the rows of a key into their slices."""
         by_slice: dict[int, list[InputChange]] = {}
         for change in changes:
-            target = self._target(change)
+            slice_end = self._slice_end(change)
+            if self._has_gaps and slice_end is not None and not self._shape.has_window(slice_end):
+                continue
+            target = None if slice_end is None else self._target(slice_end)
             if target is None:
                 change.late()
             else:
@@ -117,20 +124,17 @@ class WindowAggregate(WindowedOperator):
                 # Hopping windows without rows wake no later ones, which would let go of it.
                 await self._slices.remove((slice_end,))
 
-    def _target(self, change: InputChange) -> int | None:
-        """The slice that a row goes into; None if it is late. The next window gets its timer."""
-        slice_end = self._slice_end(change)
-        if slice_end is None:
-            return None
-        if not self._has_passed(slice_end):
-            self._wake_at(slice_end)
+    def _target(self, slice_end: int) -> int | None:
+        """The slice that its rows go into; None if they are late. The next window is woken."""
+        unfired = slice_end if self._attached else self._shape.first_window_end(slice_end)
+        if not self._has_passed(unfired):
+            self._wake_at(unfired)
             return slice_end
         last = slice_end if self._attached else self._shape.last_window_end(slice_end)
         if self._has_passed(last):
             return None
-        unfired = slice_end
         while self._has_passed(unfired):
-            unfired += self._shape.slice_ms
+            unfired = self._shape.next_window_end(unfired)
         self._wake_at(unfired)
         if isinstance(self._shape, Cumulating):
             return self._shape.first_slice_end(slice_end)
@@ -161,9 +165,9 @@ class WindowAggregate(WindowedOperator):
         if self._attached:
             return
         if isinstance(self._shape, Hopping) and not is_empty:
-            self._wake_at(window_end + self._shape.slide_ms)
+            self._wake_at(self._shape.next_window_end(window_end))
         if isinstance(self._shape, Cumulating) and window_end < start + self._shape.size_ms:
-            self._wake_at(window_end + self._shape.step_ms)
+            self._wake_at(self._shape.next_window_end(window_end))
 
     async def _merged(self, window_end: int) -> Accumulators | None:
         """The accumulators of a window; None if it has no row."""
@@ -172,7 +176,8 @@ class WindowAggregate(WindowedOperator):
             held = None
             for slice_end in shape.slices(window_end):
                 held = self._both(held, await self._slices.get((slice_end,)))
-            await self._slices.remove((shape.slices(window_end)[-1],))
+                if shape.last_window_end(slice_end) == window_end:
+                    await self._slices.remove((slice_end,))
             return held
         held = await self._slices.get((window_end,))
         await self._slices.remove((window_end,))

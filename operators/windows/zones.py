@@ -6,7 +6,9 @@ Local times are written as ms since 1970 as if the zone were UTC.
 
 What is hard are the hours that a zone skips or has twice. A window may fire only when no row of it
 can come any more: at an hour that is there twice, at the second time; at one that is skipped, at
-the moment of the skip.
+the moment of the skip. Flink sees to that only in zones that change their clocks to this day; where
+one did so in the past, as in China in 1988, or does it by the moon, as in Morocco, the first time
+counts, and rows of the second one are late.
 
 Source: Flink TimeWindowUtil.
 """
@@ -25,6 +27,9 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=_UTC)
 _MS: Final = dt.timedelta(milliseconds=1)
 _HOUR_MS: Final = 3_600_000
 _OFFSET: Final = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
+_YEAR_OF_RULES: Final = 2200
+"""Behind all changes that are listed one by one: the rule that is for ever counts."""
+_MONTHS: Final = range(1, 13)
 _NAMES_OF_UTC: Final = frozenset({"UTC", "Z", "GMT", "UT", "Etc/UTC", "default"})
 
 
@@ -44,6 +49,7 @@ class LocalTime:
 
     def __init__(self, zone: str) -> None:
         self._zone = _zone(zone)
+        self._changes_clocks = self._zone is not None and _changes_clocks(self._zone)
 
     @property
     def is_utc(self) -> bool:
@@ -68,10 +74,19 @@ class LocalTime:
         """The point of time at which a local time has passed for good."""
         if self._zone is None:
             return local_ms
-        first, later = self.point(local_ms), self.point(local_ms + _HOUR_MS)
+        first = self.point(local_ms)
+        if not self._changes_clocks:
+            return first
+        later = self.point(local_ms + _HOUR_MS)
         if first == later:
             return first - first % _HOUR_MS
         return first + _HOUR_MS if later - first > _HOUR_MS else first
+
+
+def _changes_clocks(zone: dt.tzinfo) -> bool:
+    """Whether a zone goes on changing its clocks each year: Java's `TimeZone.useDaylightTime`."""
+    offsets = {dt.datetime(_YEAR_OF_RULES, month, 1, tzinfo=zone).utcoffset() for month in _MONTHS}
+    return len(offsets) > 1
 
 
 def _zone(name: str) -> dt.tzinfo | None:

@@ -9,6 +9,7 @@ The address of a key is `/keys/N14228` for one column, `/keys/JFK,LAX` for sever
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
@@ -98,17 +99,19 @@ KeyDep = Annotated[KeyValues, Depends(values_of)]
 async def list_all(
     request: Request,
     inspector: InspectorDep,
+    states: StatesDep,
     page: PageDep,
     prefix: PrefixQuery = "",
 ) -> Response:
-    """Keys that have something in any state, by key group; one for each of a key's namespaces.
+    """Keys that have something live in any state, by key group; one for each of a key's namespaces.
 
     A page may be short, or even empty, and not the last. Keys that have timers alone are listed
     at `.../states/{state}/keys`.
     """
-    part = await in_thread(
-        inspector.list_keys, prefix, page.position(index, scan, text), page.limit
+    list_keys = (
+        inspector.list_keys if inspector.keeps_histories else partial(states.list_keys, None)
     )
+    part = await in_thread(list_keys, prefix, page.position(index, scan, text), page.limit)
     return key_page(request, inspector.keys, part)
 
 

@@ -76,9 +76,10 @@ class Status(BaseModel):
     since: str | None
     restarts: int
     error: StatusError | None
-    waits_for: Literal["spark", "redis"] | None = Field(
-        description="The neighbour without whose answer it cannot go on; `error` is what was last "
-        "heard of it, null before anything was."
+    waits_for: Literal["spark", "redis", "sink"] | None = Field(
+        description="The neighbour without whose answer it cannot go on (sink: a database or "
+        "broker that it writes to); `error` is what was last heard of it, null before anything "
+        "was."
     )
     waits_since: str | None
 

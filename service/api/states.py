@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
@@ -64,12 +65,14 @@ async def list_keys(
     state: StatePath,
     prefix: PrefixQuery = "",
 ) -> Response:
-    """Keys that have something in a state, by key group; one for each of a key's namespaces.
+    """Keys that have something live in a state, by key group; one for each of a key's namespaces.
 
     A page may be short, or even empty, and not the last.
     """
     position = page.position(index, scan, text)
-    part = await in_thread(inspector.list_keys, state, prefix, position, page.limit)
+    is_history = await in_thread(inspector.is_history, state)
+    list_keys = operator.list_keys if is_history else partial(inspector.list_keys, state)
+    part = await in_thread(list_keys, prefix, position, page.limit)
     return key_page(request, operator.keys, part)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from service.plan import load_plan
 from service.plan.nodes import Sink, TableScan
 from service.runtime.connectors import table_names
+from service.runtime.event_time import event_times
 from service.runtime.inspection import OperatorInspector
 from service.runtime.inspection_errors import OperatorNotFound, TableNotFound
 from service.runtime.key_text import KeyText
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from operators.upsert_materializer import MaterializerSpec
     from service.plan import CompiledPlan
     from service.plan.tables import Column, Table
+    from service.runtime.event_time import Assigners
     from service.runtime.operators import OperatorInfo
     from service.runtime.records import PipelineRecord, RunOptions
     from service.settings import ExecutionSettings
@@ -235,9 +237,12 @@ class ContentsCache:
         reader = CommittedReader(self._client, record.name)
         found = stateful_nodes(plan, options, orphans_max=self._execution.orphans_max)
         slot = SlotReader(self._client, record.name)
+        assigners = event_times(plan, found).inputs
         return Contents(
             made_of=made_of,
-            operators=tuple(_operator(each, reader, slot, options) for each in found),
+            operators=tuple(
+                _operator(each, reader, slot, options, assigners[each.node_id]) for each in found
+            ),
             sources=_sources(plan),
             sinks=_sinks(plan),
             reader=reader,
@@ -245,7 +250,11 @@ class ContentsCache:
 
 
 def _operator(
-    info: OperatorInfo, reader: CommittedReader, slot: SlotReader, options: RunOptions
+    info: OperatorInfo,
+    reader: CommittedReader,
+    slot: SlotReader,
+    options: RunOptions,
+    assigners: Assigners,
 ) -> OperatorContents:
     descriptors = info.states
     inspector = OperatorInspector(
@@ -265,6 +274,7 @@ def _operator(
             options.max_parallelism,
             descriptors=descriptors,
             extension_ms=options.ttl_extension_ms,
+            assigners=assigners,
         ),
         slot=slot,
     )

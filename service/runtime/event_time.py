@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from operators.join.interval import IntervalJoinSpec
 from operators.upsert_materializer import MaterializerSpec
+from operators.worker import epoch_times
 from service.plan.deadline import check_time
 from service.plan.nodes import TableScan, WatermarkAssigner
 from service.runtime.node_errors import at_node
+from state.ttl import TimeCharacteristic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +41,10 @@ class EventTimes:
     """All of them."""
     sources: Mapping[str, tuple[ExecNode, ...]]
     """By assigner: the nodes that it reads from."""
+
+    def by_operator(self, operators: Iterable[OperatorInfo]) -> dict[str, Assigners]:
+        """`inputs` by the operators' ids."""
+        return {each.id: self.inputs[each.node_id] for each in operators}
 
 
 def assigner_name(node: ExecNode) -> str:
@@ -76,6 +82,16 @@ def event_times(plan: CompiledPlan, operators: Iterable[OperatorInfo]) -> EventT
     return EventTimes(wanted, used, {name: sources[name] for name in sorted(used)})
 
 
+def watermark(offsets: str, assigners: Assigners) -> int:
+    """The watermark of an operator behind a closed epoch, in ms since 1970.
+
+    Args:
+        offsets: The marker's.
+        assigners: Where the operator's event time comes from.
+    """
+    return epoch_times(0, offsets, assigners).watermark_ms
+
+
 def _together(inputs: Sequence[Mapping[str, int]], delay_ms: int) -> dict[str, int]:
     """The assigners that all inputs are behind of, with the longest delay on the way."""
     if not all(inputs):
@@ -102,4 +118,8 @@ def _is_assigner(node: ExecNode) -> bool:
 def _uses_event_time(operator: OperatorInfo) -> bool:
     if isinstance(operator.spec, MaterializerSpec):
         return False
-    return operator.spec.operator().event_timers is not None
+    made = operator.spec.operator()
+    by_watermark = TimeCharacteristic.EVENT_BY_WATERMARK
+    return made.event_timers is not None or any(
+        each.ttl.is_enabled and each.ttl.time is by_watermark for each in made.states
+    )

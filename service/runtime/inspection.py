@@ -25,7 +25,7 @@ from service.runtime.key_text import KeyText, ShownRow
 from service.runtime.what_if import CurrentWhatIf, KeyWhatIf, of_history
 from state.backends.interface import HashGet, StreamScan
 from state.key_groups import key_group
-from state.multiset.history import Expired, read_history
+from state.multiset.history import Expired, HistoryPage, read_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from service.runtime.key_listing import ShownKey
     from state.backends.interface import StateView
     from state.descriptors import StateDescriptor
-    from state.multiset.history import HistoryEntry, HistoryPage
+    from state.multiset.history import HistoryEntry
     from state.reader import CommittedReader
 
 T = TypeVar("T")
@@ -139,8 +139,22 @@ class OperatorInspector:
     def list_keys(
         self, prefix: str, start: tuple[int, int, str] | None, limit: int
     ) -> Part[ShownKey]:
-        """A page of the keys that any state but timers has; see `KeyLister.page`."""
-        return self._look(lambda view: self._lister.page(view, self._listed, prefix, start, limit))
+        """A page of the keys that have a live row; see `KeyLister.page`.
+
+        Raises:
+            StateNotFound: the operator keeps no histories.
+        """
+        spec, now_ms = self._spec(), self._clock()
+
+        def lives(view: StateView, group: int, state: ListedState, key: bytes) -> bool:
+            if not spec.ttl_ms:
+                return True
+            found = self._read_stored(view, spec, group, key, 0, 1, now_ms)
+            return isinstance(found, HistoryPage)
+
+        return self._look(
+            lambda view: self._lister.page(view, self._listed, lives, prefix, start, limit)
+        )
 
     def history(self, key: Sequence[Any], *, after: int = 0, limit: int = 1) -> ShownHistory:
         """A page of the live entries of a key, behind a sequence number.
@@ -237,18 +251,32 @@ class OperatorInspector:
         limit: int,
         now_ms: int,
     ) -> HistoryPage | Expired:
-        found = read_history(
+        group = key_group(self.keys.codec.types, key, len(self._key_groups))
+        stored = self.keys.codec.encode(key)
+        found = self._read_stored(view, spec, group, stored, after, limit, now_ms)
+        if found is None:
+            raise KeyNotFound(f"the key has no rows in epoch {view.epoch}")
+        return found
+
+    def _read_stored(
+        self,
+        view: StateView,
+        spec: MaterializerSpec,
+        group: int,
+        stored: bytes,
+        after: int,
+        limit: int,
+        now_ms: int,
+    ) -> HistoryPage | Expired | None:
+        return read_history(
             view,
-            key_group(self.keys.codec.types, key, len(self._key_groups)),
-            self.keys.codec.encode(key),
+            group,
+            stored,
             policy=spec.policy,
             now_ms=now_ms - spec.ttl_extension_ms,
             after=after,
             limit=limit,
         )
-        if found is None:
-            raise KeyNotFound(f"the key has no rows in epoch {view.epoch}")
-        return found
 
     def _values(self, key: Sequence[Any]) -> list[Any]:
         """A key as answers show it."""

@@ -23,6 +23,7 @@ two runs, and one that a deleted pipeline is to leave behind before anything of 
 | either, savepoint| anything                 | stop; take the savepoint | as wanted           |
 | deleted          | anything                 | stop; drop all it has    | STOPPING, task ends |
 | any              | Spark or Redis is away   | back off, uncounted      | RESTARTING, waiting |
+| RUNNING          | a sink's server is away  | back off, uncounted      | RESTARTING, waiting |
 
 One that is CREATED, STOPPING, STOPPED or FAILED stays so while a neighbour is away, and waits.
 Never two queries of one pipeline at once: a start comes only after the end of the query before was
@@ -39,6 +40,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio.to_thread
 import structlog
 
+from service.runtime.dataflow_errors import SinkUnavailable
 from service.runtime.errors import (
     LifecycleError,
     PipelineNotFound,
@@ -93,6 +95,9 @@ class PipelineKeeper:
         self._not_before_ms = 0
         self._healthy_since_ms = 0
         self._away_count = 0
+        self._sink_away_count = 0
+        """Attempts that ended with a sink's server away since an epoch was last closed."""
+        self._sink_away_since_ms: int | None = None
         self._log = log.bind(pipeline=name)
 
     def order(self, *, restart: bool = False) -> None:
@@ -226,6 +231,8 @@ class PipelineKeeper:
             self._become(PipelineState.RUNNING, run=query.run, query_id=query.query_id)
         if self.status.restarts and now - self._healthy_since_ms >= self._ports.limits.reset_ms:
             self.status = replace(self.status, restarts=0)
+        if epoch > self.status.epoch:
+            self._forget_sink()
         self.status = replace(self.status, epoch=epoch, error=None)
 
     async def _rest(self, record: PipelineRecord) -> int:
@@ -235,6 +242,7 @@ class PipelineKeeper:
             await self._blocking(self._ports.registry.note_failure, self.name, None)
         self._restart_ordered = self._retry_ordered = False
         self._not_before_ms = 0
+        self._forget_sink()
         if self.status.state is not PipelineState.STOPPED:
             self.status = replace(self.status, restarts=0)
             self._become(PipelineState.STOPPED)
@@ -296,6 +304,7 @@ class PipelineKeeper:
         """An order of the user: what failed is tried again at once, with a full count."""
         self._retry_ordered = False
         self._not_before_ms = 0
+        self._sink_away_count = 0
         if self.status.state is PipelineState.FAILED:
             await self._blocking(self._ports.registry.note_failure, self.name, None)
             self.status = replace(self.status, restarts=0)
@@ -311,6 +320,8 @@ class PipelineKeeper:
             # A query that does not end: the stop is tried again, nothing is started beside it.
             self.status = replace(self.status, error=error)
             return self._ports.limits.backoff_max_ms
+        if code == SinkUnavailable.code:
+            return self._sink_away(error)
         limits = self._ports.limits
         if permanent or self.status.restarts >= limits.restarts_max:
             self._become(PipelineState.FAILED, error=error)
@@ -324,6 +335,26 @@ class PipelineKeeper:
         self._become(PipelineState.RESTARTING, error=error)
         self._log.warning("pipeline restarts", code=code, attempt=attempt, delay_ms=delay)
         return delay
+
+    def _sink_away(self, error: StatusError) -> int:
+        """A database or broker does not answer: tried again until it does.
+
+        The waits grow until an epoch is closed, since one that answers a start may still refuse
+        what is written.
+        """
+        self._sink_away_count += 1
+        delay = self._ports.limits.delay_ms(self._sink_away_count, self._ports.chance())
+        self._not_before_ms = self._ports.clock.elapsed_ms() + delay
+        if self._sink_away_since_ms is None:
+            self._sink_away_since_ms = self._ports.clock.now_ms()
+        self._become(PipelineState.RESTARTING, error=error)
+        waiting = Waiting(Neighbour.SINK, self._sink_away_since_ms)
+        self.status = replace(self.status, waiting=waiting)
+        self._log.warning("sink away", attempt=self._sink_away_count, delay_ms=delay)
+        return delay
+
+    def _forget_sink(self) -> None:
+        self._sink_away_count, self._sink_away_since_ms = 0, None
 
     async def _with_savepoint(self, message: str) -> str:
         """A message with the savepoint to go back to."""
@@ -357,6 +388,13 @@ class PipelineKeeper:
     def _neighbours_answer(self) -> None:
         self._away_count = 0
         was_waiting, is_stopped = self.status.waiting, self.status.state is PipelineState.STOPPED
+        if (
+            self.status.state is PipelineState.RESTARTING
+            and was_waiting is not None
+            and was_waiting.neighbour is Neighbour.SINK
+        ):
+            # Spark and Redis have answered; the sink is asked at the next start.
+            return
         error = None if was_waiting and is_stopped else self.status.error
         self.status = replace(self.status, waiting=None, error=error)
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
+    from service.runtime.event_time import Assigners
     from service.runtime.gateway import QueryLook, StartedQuery
     from service.runtime.records import PipelineRecord, QueryHandle, RunOptions, SavepointOrder
     from service.runtime.registry import Registry
@@ -37,13 +38,22 @@ States: TypeAlias = "Mapping[str, Sequence[StateDescriptor]]"
 """The states of each stateful operator, by its id."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedStates:
+    """What the stateful operators of a plan keep."""
+
+    descriptors: States
+    assigners: Mapping[str, Assigners] = field(default_factory=dict)
+    """By operator: where its event time comes from; nothing of one that asks for none."""
+
+
 class QueryStarter(Protocol):
     """What turns a record into a query; `dataflow` behind it. Its calls block."""
 
     def options(self, record: PipelineRecord, run: Run) -> RunOptions:
         """The options that `start` starts the record's query with."""
 
-    def states(self, record: PipelineRecord) -> States:
+    def states(self, record: PipelineRecord) -> PlannedStates:
         """What the stateful operators keep; raises StartFailed where there can be no query."""
 
     def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
@@ -59,7 +69,7 @@ class QueryStarter(Protocol):
 class PipelineLedgers(Protocol):
     """What a keeper needs of keyed state, for pipelines by name. Its calls block."""
 
-    def open_run(self, name: str, states: States, max_parallelism: int) -> Run:
+    def open_run(self, name: str, states: PlannedStates, max_parallelism: int) -> Run:
         """Begin a run: fence the one before, settle its last epoch, register its states."""
 
     def epoch(self, name: str) -> int:

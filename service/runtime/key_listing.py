@@ -1,16 +1,18 @@
 """The keys of an operator, or of one of its states: a page at a time, whatever the states are.
 
 Keys are told apart with their namespaces. A key that several states have is listed once, with the
-first of them: what is found in a later state is looked up in those before it.
+first of them in which it is not past its life: what is found in a later state is looked up in those
+before it.
 
-Cost: round trips in proportion to the page, never to the state; but timers are ordered by time, so
-those of a key group are read at once.
+Cost: round trips in proportion to the page, never to the state, and one or some for each key that
+is looked at in a state with a TTL; but timers are ordered by time, so those of a key group are read
+at once. Counts are of what is stored, past its life or not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from state.backends.interface import HashGet
 from state.multiset.history import list_keys
@@ -61,6 +63,15 @@ class ListedState(NamedTuple):
     kind: str
 
 
+class Lives(Protocol):
+    """Tells whether anything that a key has in a state is not past its life."""
+
+    def __call__(
+        self, view: StateView, key_group: int, state: ListedState, stored_key: bytes, /
+    ) -> bool:
+        """Of a key by what it is stored under; False where the state has nothing of it."""
+
+
 class KeyLister:
     """Lists keys of one operator.
 
@@ -83,11 +94,12 @@ class KeyLister:
         self,
         view: StateView,
         states: Sequence[ListedState],
+        lives: Lives,
         prefix: str,
         start: tuple[int, int, str] | None,
         limit: int,
     ) -> Part[ShownKey]:
-        """A page of keys, by key group and state.
+        """A page of keys that live, by key group and state.
 
         A position is key group and state as one number, scan cursor, and last key taken. A key
         that is there all the time is listed at least once; while state grows or shrinks, one may
@@ -104,12 +116,14 @@ class KeyLister:
                 return self._part(found, None, view.epoch)
             after, page = self._scanned(view, states, place, cursor, begins_with)
             left = sorted((each for each in page if each.stored > last.encode()), key=_stored)
-            room = limit - len(found)
-            found += left[:room]
-            if len(left) > room:
-                # The same scan again, behind the last key taken: its cursor stays good.
-                behind = left[room - 1].stored.decode() if room else last
-                return self._part(found, (place, cursor, behind), view.epoch)
+            while left:
+                room = limit - len(found)
+                if not room:
+                    # The same scan again, behind the last key looked at: its cursor stays good.
+                    return self._part(found, (place, cursor, last), view.epoch)
+                looked, left = left[:room], left[room:]
+                found += self._living(view, states, lives, place, looked)
+                last = looked[-1].stored.decode()
             place, cursor, last = (place, after, "") if after else (place + 1, 0, "")
         return self._part(found, (place, cursor, last), view.epoch)
 
@@ -129,21 +143,39 @@ class KeyLister:
         cursor: int,
         prefix: bytes,
     ) -> tuple[int, list[KeySummary]]:
-        """The next cursor, and keys of a place that no state before it has."""
+        """The next cursor, and keys of a place."""
         group, number = divmod(place, len(states))
         name, kind = states[number]
         if kind == HISTORY:
             return list_keys(view, group, cursor=cursor, prefix=prefix, count=_SCAN_COUNT)
-        after, page = list_state_keys(
+        return list_state_keys(
             view, name, group, kind=kind, cursor=cursor, prefix=prefix, count=_SCAN_COUNT
         )
-        earlier = [each.name for each in states[:number]]
-        if not (page and earlier):
-            return after, page
-        stored = [each.stored for each in page]
-        held = view.fetch([HashGet(group, each, stored) for each in earlier])
-        in_any = [any(each is not None for each in values) for values in zip(*held, strict=True)]
-        return after, [each for each, is_in in zip(page, in_any, strict=True) if not is_in]
+
+    def _living(
+        self,
+        view: StateView,
+        states: Sequence[ListedState],
+        lives: Lives,
+        place: int,
+        keys: Sequence[KeySummary],
+    ) -> list[KeySummary]:
+        """Those of a place's keys that live there, and in no state before it."""
+        group, number = divmod(place, len(states))
+        stored = [each.stored for each in keys]
+        held = view.fetch([HashGet(group, each.name, stored) for each in states[:number]])
+        living = []
+        for at, each in enumerate(keys):
+            earlier = (
+                state
+                for state, texts in zip(states[:number], held, strict=True)
+                if texts[at] is not None
+            )
+            if lives(view, group, states[number], each.stored) and not any(
+                lives(view, group, state, each.stored) for state in earlier
+            ):
+                living.append(each)
+        return living
 
     def _part(
         self, found: Sequence[KeySummary], position: tuple[int, int, str] | None, epoch: int

@@ -25,7 +25,8 @@ from service.runtime.databases import claim_databases
 from service.runtime.dataflow import PipelineJob, start_query, stateful_nodes
 from service.runtime.dataflow_errors import DataflowError
 from service.runtime.errors import StartFailed
-from service.runtime.keeper_ports import KeeperPorts, Run
+from service.runtime.event_time import event_times, watermark
+from service.runtime.keeper_ports import KeeperPorts, PlannedStates, Run
 from service.runtime.launcher import package_version
 from service.runtime.savepoints import Savepoints
 from service.runtime.slot_keys import KAFKA_NAME, slot_key
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.plan import CompiledPlan
-    from service.runtime.keeper_ports import Queries, States
+    from service.runtime.keeper_ports import Queries
     from service.runtime.records import PipelineRecord, RunOptions
     from service.runtime.registry import Registry
     from service.settings import RedisSettings, Settings
@@ -90,7 +91,7 @@ class DataflowStarter:
             options, ttl_extension_ms=run.ttl_extension_ms, plan_version=record.plan_version
         )
 
-    def states(self, record: PipelineRecord) -> States:
+    def states(self, record: PipelineRecord) -> PlannedStates:
         """What the record's stateful operators keep.
 
         Raises:
@@ -98,14 +99,16 @@ class DataflowStarter:
         """
         return self.states_of(self._plan(record), record.options.resolved(self._settings.execution))
 
-    def states_of(self, plan: CompiledPlan, options: RunOptions) -> States:
+    def states_of(self, plan: CompiledPlan, options: RunOptions) -> PlannedStates:
         """What the stateful operators of a plan keep.
 
         Raises:
             StartFailed: the options on it cannot run.
         """
         found = _refused(lambda: stateful_nodes(plan, options))
-        return {each.id: each.states for each in found}
+        return PlannedStates(
+            {each.id: each.states for each in found}, event_times(plan, found).by_operator(found)
+        )
 
     def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
         """Start the record's query in a run; Spark's `StreamingQuery`.
@@ -204,7 +207,7 @@ class RedisLedgers:
             socket_timeout_ms=settings.socket_timeout_ms,
         )
 
-    def open_run(self, name: str, states: States, max_parallelism: int) -> Run:
+    def open_run(self, name: str, states: PlannedStates, max_parallelism: int) -> Run:
         """Begin a run and register its states; see `EpochLedger.open_run`, `register_states`.
 
         Raises:
@@ -213,16 +216,16 @@ class RedisLedgers:
         now_ms = int(time.time() * 1000)
 
         def open_it(ledger: EpochLedger) -> Run:
-            number = ledger.open_run(list(states), max_parallelism)
-            extended_ms = extension_ms(ledger)
-            clock = TtlClock(now_ms, extension_ms=extended_ms)
-            registered = {
-                operator: register_states(ledger, operator, descriptors, clock)
-                for operator, descriptors in states.items()
-            }
+            number = ledger.open_run(list(states.descriptors), max_parallelism)
             # Nothing that an earlier run still does can move the marker any more.
-            epoch = ledger.marker().epoch
-            return Run(number, ledger.incarnation, registered, epoch, extended_ms)
+            marker = ledger.marker()
+            extended_ms = extension_ms(ledger)
+            registered = {}
+            for operator, descriptors in states.descriptors.items():
+                reached_ms = watermark(marker.offsets, states.assigners.get(operator, ()))
+                clock = TtlClock(now_ms, reached_ms, extended_ms)
+                registered[operator] = register_states(ledger, operator, descriptors, clock)
+            return Run(number, ledger.incarnation, registered, marker.epoch, extended_ms)
 
         return self._with_ledger(name, open_it)
 

@@ -32,6 +32,7 @@ from service.runtime.checkpoints import FOLDER, restore_checkpoint, save_checkpo
 from service.runtime.connectors import table_names
 from service.runtime.databases import adopt_databases
 from service.runtime.errors import LifecycleError, SavepointFailed, SavepointNotFound
+from service.runtime.event_time import watermark
 from service.runtime.launcher import package_version
 from service.runtime.operators import stateful_nodes
 from service.runtime.savepoint_store import SavepointStore, ordered_ms
@@ -146,7 +147,7 @@ class Savepoints:
         """
         manifest = self.manifest(order)
         _check_sources(manifest, plan)
-        wanted = self._starter.states_of(plan, options)
+        wanted = self._starter.states_of(plan, options).descriptors
         with _as_mismatch():
             restored_states(
                 manifest, wanted, allow_non_restored_state=order.allow_non_restored_state
@@ -163,7 +164,7 @@ class Savepoints:
             return read_manifest(self.store.folder(order.pipeline, order.savepoint))
 
     def _restore(self, record: PipelineRecord, order: RestoreOrder) -> None:
-        wanted = self._starter.states(record)
+        wanted = self._starter.states(record).descriptors
         folder = self.store.folder(order.pipeline, order.savepoint)
         manifest = read_manifest(folder)
         plan = load_plan(record.plan)
@@ -209,11 +210,15 @@ class Savepoints:
         operators = stateful_nodes(plan, options)
         hidden = self.store.begin(record.name, order.id)
         with self._transport() as transport:
-            saver = StateSaver(transport, record.name, states, options.max_parallelism)
+            saver = StateSaver(transport, record.name, states.descriptors, options.max_parallelism)
             marker = saver.marker
             files = save_checkpoint(self._starter.checkpoint(record), hidden, marker.epoch)
             save_options = SaveOptions(
                 clock=self._clock(record.name, marker.epoch) if order.filter_expired else None,
+                watermarks_ms={
+                    node: watermark(marker.offsets, assigners)
+                    for node, assigners in states.assigners.items()
+                },
                 expiry={each.id: _expiry(each) for each in operators},
                 slot=_slot(record.name, plan, orjson.loads(marker.offsets)),
             )

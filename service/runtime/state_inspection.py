@@ -11,25 +11,29 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from service.runtime.event_time import watermark
 from service.runtime.inspection_errors import KeyExpired, KeyNotFound, StateNotFound
 from service.runtime.key_listing import HISTORY, TIMERS, KeyLister, ListedState
 from service.runtime.what_if import KeyWhatIf, of_pages
+from state.errors import ViewMoved
 from state.key_groups import key_group
 from state.primitives.cells import stored_key
 from state.primitives.inspection import Expired, Form, StateContent, read_state
 from state.registry import registered_states, with_ttl
-from state.ttl import TtlClock
+from state.ttl import TIME_MIN, TtlClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from service.runtime.event_time import Assigners
     from service.runtime.key_listing import Part, ShownKey
     from service.runtime.key_text import KeyText
+    from service.runtime.table_reader import SlotReader
     from service.runtime.what_if import StateWhatIf
     from state.backends.interface import StateView
     from state.descriptors import StateDescriptor
     from state.reader import CommittedReader
-    from state.registry import Registered, RegisteredState
+    from state.registry import RegisteredState
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +66,21 @@ class StateInspector:
         max_parallelism: Key groups of the pipeline.
         descriptors: The states that the operator has by its plan.
         extension_ms: By how much lives were extended before the run.
+        assigners: Where the operator's event time comes from.
         clock: The time in ms since 1970.
     """
 
     def __init__(
         self,
         reader: CommittedReader,
-        registry: Registered,
+        registry: SlotReader,
         node: str,
         keys: KeyText,
         max_parallelism: int,
         *,
         descriptors: Sequence[StateDescriptor] = (),
         extension_ms: int = 0,
+        assigners: Assigners = (),
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._reader = reader
@@ -85,6 +91,7 @@ class StateInspector:
         self._lister = KeyLister(keys, max_parallelism)
         self._descriptors = {each.name: each for each in descriptors}
         self._extension_ms = extension_ms
+        self._assigners = assigners
         self._clock = clock
 
     def states(self) -> list[RegisteredState]:
@@ -102,18 +109,43 @@ class StateInspector:
         )
         return list(zip(states, counts, strict=True))
 
-    def list_keys(
-        self, name: str, prefix: str, start: tuple[int, int, str] | None, limit: int
-    ) -> Part[ShownKey]:
-        """A page of the keys of a state; see `KeyLister.page`.
+    def is_history(self, name: str) -> bool:
+        """Whether a state is an upsert materializer's, whose keys `OperatorInspector` lists.
 
         Raises:
             StateNotFound: the operator has no such state.
         """
-        listed = [_listed(self._state(name))]
-        return self._reader.consistently(
-            self._node, lambda view: self._lister.page(view, listed, prefix, start, limit)
-        )
+        return self._state(name).kind == HISTORY
+
+    def list_keys(
+        self, name: str | None, prefix: str, start: tuple[int, int, str] | None, limit: int
+    ) -> Part[ShownKey]:
+        """A page of the keys of a state, or of any state but timers; see `KeyLister.page`.
+
+        Raises:
+            StateNotFound: the operator has no such state, or its keys are read elsewhere.
+        """
+        if name is None:
+            planned = [each for each in self.states() if each.name in self._descriptors]
+            states = [each for each in planned if each.kind != TIMERS] or planned
+        else:
+            states = [self._state(name)]
+        by_name = {each.name.encode(): each for each in states}
+
+        def look(view: StateView) -> Part[ShownKey]:
+            clock = self._ttl_clock(view)
+
+            def lives(view: StateView, group: int, listed: ListedState, stored: bytes) -> bool:
+                state = by_name[listed.name]
+                if state.kind == TIMERS or not state.ttl.is_enabled:
+                    return True
+                found = read_state(view, state, group, stored, clock=clock, limit=1)
+                return isinstance(found, StateContent)
+
+            listed = [_listed(each) for each in states]
+            return self._lister.page(view, listed, lives, prefix, start, limit)
+
+        return self._reader.consistently(self._node, look)
 
     def read(
         self, name: str, key: Sequence[Any], *, namespace: str, after: str, limit: int
@@ -128,9 +160,10 @@ class StateInspector:
         state = self._state(name)
         if state.kind == HISTORY:
             raise StateNotFound("this state is a history of rows", hint="read it at .../keys/{key}")
-        canonical, clock = self._keys.codec.encode(key), self._ttl_clock()
+        canonical = self._keys.codec.encode(key)
 
         def look(view: StateView) -> ShownState:
+            clock = self._ttl_clock(view)
             found = self._read(view, clock, state, key, namespace, after, limit)
             if found is None:
                 raise KeyNotFound(f"the key has nothing in this state in epoch {view.epoch}")
@@ -150,9 +183,10 @@ class StateInspector:
             KeyExpired: there is, and all of it is past its life.
         """
         states = [each for each in self.states() if each.kind != HISTORY]
-        canonical, clock = self._keys.codec.encode(key), self._ttl_clock()
+        canonical = self._keys.codec.encode(key)
 
         def look(view: StateView) -> ShownKeyStates:
+            clock = self._ttl_clock(view)
             contents = [
                 (state, self._read(view, clock, state, key, namespace, "", limit))
                 for state in states
@@ -188,16 +222,17 @@ class StateInspector:
             KeyNotFound: there is nothing of the key.
             KeyExpired: there is, and all of it is past its life, with either.
         """
-        # One time for both, or an element could be past it with the longer time to live alone.
-        clock = self._ttl_clock()
         then = {each.name: each.ttl for each in others}
-        pairs = [
-            (each, with_ttl(each, then[each.name], clock))
+        now = [
+            each
             for each in self.states()
             if each.name in then and each.kind not in (HISTORY, TIMERS)
         ]
 
         def look(view: StateView) -> KeyWhatIf:
+            # One time for both, or an element could be past it with the longer time to live alone.
+            clock = self._ttl_clock(view)
+            pairs = [(each, with_ttl(each, then[each.name], clock)) for each in now]
             states: list[StateWhatIf] = []
             for both in pairs:
                 pages = [self._read(view, clock, each, key, namespace, "", limit) for each in both]
@@ -214,8 +249,19 @@ class StateInspector:
 
         return self._reader.consistently(self._node, look)
 
-    def _ttl_clock(self) -> TtlClock:
-        return TtlClock(self._clock(), extension_ms=self._extension_ms)
+    def _ttl_clock(self, view: StateView) -> TtlClock:
+        """The times that tell what is past its life in the epoch of a view.
+
+        Raises:
+            ViewMoved: Another epoch was closed, whose watermark is not this one's.
+        """
+        reached_ms = TIME_MIN
+        if self._assigners:
+            epoch, offsets = self._registry.marker_text()
+            if epoch != view.epoch:
+                raise ViewMoved("an epoch was closed meanwhile")
+            reached_ms = watermark(offsets, self._assigners)
+        return TtlClock(self._clock(), reached_ms, self._extension_ms)
 
     def _state(self, name: str) -> RegisteredState:
         state = next((each for each in self.states() if each.name == name), None)

@@ -53,6 +53,8 @@ class Neighbour(StrEnum):
 
     SPARK = "spark"
     REDIS = "redis"
+    SINK = "sink"
+    """A database or broker that a pipeline writes to."""
 
 
 @dataclass(frozen=True, slots=True)

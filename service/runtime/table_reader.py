@@ -59,8 +59,13 @@ class SlotReader:
 
     def marker(self) -> tuple[int, dict[str, Any]]:
         """The last closed epoch, and where each source's reading had come by its end."""
+        epoch, offsets = self.marker_text()
+        return epoch, orjson.loads(offsets)
+
+    def marker_text(self) -> tuple[int, str]:
+        """The same as it is stored."""
         held = self._client.hmget(self._key("marker"), ["epoch", "offsets"])
-        return int(held[0] or 0), orjson.loads(held[1] or b"{}")
+        return int(held[0] or 0), (held[1] or b"{}").decode()
 
     def table_row(self, table: str, canonical: bytes) -> tuple[int, dict[str, Any]]:
         """The epoch and the row of a key.

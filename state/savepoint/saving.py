@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from state.backends.names import RESTORING, key_group_prefix, slot_prefix
@@ -50,12 +50,20 @@ class SaveOptions:
 
     clock: TtlClock | None = None
     """Elements past their life at these times are left out; None: none is."""
+    watermarks_ms: Mapping[str, int] = field(default_factory=dict)
+    """By node, the watermark that TTL in event time counts by; else it is the clock's."""
     expiry: Mapping[str, Expiry] = field(default_factory=dict)
     """By node, how histories expire; `Expiry.ENTRY` where nothing is said."""
     slot: Mapping[str, str] = field(default_factory=dict)
     """Names in the pipeline's slot that go with its state; of a stream, the id of the last entry
     that does not ("" takes all)."""
     part_bytes: int = PART_BYTES
+
+    def clock_of(self, node: str) -> TtlClock | None:
+        """The times of a node."""
+        if self.clock is None or node not in self.watermarks_ms:
+            return self.clock
+        return replace(self.clock, watermark_ms=self.watermarks_ms[node])
 
 
 class StateSaver:
@@ -167,9 +175,9 @@ class StateSaver:
         self, node: str, options: SaveOptions, writer: PartWriter
     ) -> Iterator[SavedState]:
         """Write what a node keeps; what its states are is known once all is written."""
-        expiry = options.expiry.get(node, Expiry.ENTRY)
+        expiry, clock = options.expiry.get(node, Expiry.ENTRY), options.clock_of(node)
         savers = [
-            _StateOfGroups(self._pages, state, options.clock, expiry)
+            _StateOfGroups(self._pages, state, clock, expiry)
             for state in self._states
             if state.node == node
         ]

@@ -16,7 +16,6 @@ own, at which a plan may strike.
 from __future__ import annotations
 
 import contextlib
-import threading
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -74,11 +73,14 @@ class FaultPlan:
             faults: By number of the command, from 1.
             late_by: So many commands later comes what is late; None: when `deliver` is called.
         """
-        self._faults = dict(faults or {})
         self._late_by = late_by
         self._late: dict[int, tuple[int | None, Callable[[], object]]] = {}
         """What is on its way, by when it was put off: before which command it comes, and it."""
-        self._lock = threading.RLock()
+        self.begin(faults or {})
+
+    def begin(self, faults: Mapping[int, Fault]) -> None:
+        """Count anew, with these faults and no visits."""
+        self._faults = dict(faults)
         self._visits: dict[int, Callable[[], None]] = {}
         self.passed = 0
         """Commands so far, the one under way included."""

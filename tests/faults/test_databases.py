@@ -19,8 +19,8 @@ from service.runtime.dataflow_errors import SinkUnavailable
 from service.runtime.sinks.database import commit, session
 from service.runtime.sinks.database.fence import NAME
 from state.epochs import EpochLedger
-from state.errors import StateUnavailable
-from state.testing.faults import Fault, FaultPlan, ProcessDied
+from state.testing.faults import Fault, FaultPlan
+from tests.faults.processes import Changes, World
 from tests.service.runtime.sinks.database.stand import FILE, Database, Pipeline
 
 if TYPE_CHECKING:
@@ -30,18 +30,19 @@ if TYPE_CHECKING:
     import redis
 
 COLUMNS = {"k": "VARCHAR(9) NOT NULL", "v": "INT"}
-INPUT: dict[int, dict[int, list[tuple[Any, ...]]]] = {
+INPUT: dict[int, Changes] = {
     1: {0: [("+I", "a", 1), ("+I", "b", 1)], 1: [("+I", "a", 1)]},
     2: {0: [("+U", "a", 2), ("-D", "b", 1)], 1: [("+I", "a", 1), ("+I", "b", 2)]},
 }
 """By epoch and sink."""
 KEYED = [("a", 2)]
 LISTED = [("a", 1), ("a", 1), ("b", 2)]
-RUNS_MAX = 12
 
 
-class World:
+class Databases(World):
     """One database and one Redis, over which processes come and go."""
+
+    epochs = len(INPUT)
 
     def __init__(self, database: Database, client: redis.Redis) -> None:
         self.database = database
@@ -61,28 +62,17 @@ class World:
                 self.database.execute(f"DELETE FROM {each}")
         self.pipeline.run = 0
 
-    def contents(self) -> list[list[tuple[Any, ...]]]:
-        return [self.database.rows(each) for each in self.tables]
+    def check(self, what: str) -> None:
+        assert [self.database.rows(each) for each in self.tables] == [KEYED, LISTED], what
 
-    def run_all(self) -> int:
-        """Run every epoch through whatever fails; how many runs that took."""
-        recorded = 0
-        for number in range(1, RUNS_MAX):
-            try:
-                self.pipeline.start()
-                while recorded < len(INPUT):
-                    self.pipeline.write_all(recorded + 1, INPUT[recorded + 1])
-                    recorded += 1
-            except (ProcessDied, SinkUnavailable, StateUnavailable, WorkerError):
-                continue
-            return number
-        raise AssertionError("no end")
+    def input(self, epoch: int) -> Changes:
+        return INPUT[epoch]
 
 
 @pytest.fixture
-def world(tmp_path: Path, redis_client: redis.Redis) -> Iterator[World]:
+def world(tmp_path: Path, redis_client: redis.Redis) -> Iterator[Databases]:
     database = Database(FILE, tmp_path)
-    yield World(database, redis_client)
+    yield Databases(database, redis_client)
     database.close()
 
 
@@ -117,58 +107,42 @@ def _step(plan: FaultPlan, carry_out: Any, *given: Any, **named: Any) -> Any:
     return plan.step(partial(carry_out, *given, **named))
 
 
-def _strike(plan: FaultPlan, faults: dict[int, Fault]) -> None:
-    """Begin to count anew, with these faults."""
-    fresh = FaultPlan(faults)
-    plan.__dict__.update(fresh.__dict__)
-
-
-def play(world: World, plan: FaultPlan, faults: dict[int, Fault]) -> int:
-    """All epochs, with these faults; how many runs that took."""
-    with plan.resting():
-        world.reset()
-    _strike(plan, faults)
-    runs = world.run_all()
-    plan.is_counting = False
-    return runs
-
-
-def commands_of(world: World, plan: FaultPlan) -> int:
+def commands_of(world: Databases, plan: FaultPlan) -> int:
     """How many there are without a fault; the first of all runs makes the fence's table as well."""
     for _ in range(2):
-        play(world, plan, {})
+        world.play(plan, {})
     return plan.passed
 
 
-def test_without_a_fault_one_run_does_it(world: World, plan: FaultPlan) -> None:
-    assert play(world, plan, {}) == 1
-    assert world.contents() == [KEYED, LISTED]
+def test_without_a_fault_one_run_does_it(world: Databases, plan: FaultPlan) -> None:
+    assert world.play(plan, {}) == 1
+    world.check("at once")
     # A begin, three statements or more and a commit, at the claim and for each epoch.
     assert plan.passed > 15
 
 
-@pytest.mark.parametrize("fault", [Fault.NOT_SENT, Fault.DEATH])
-def test_a_death_anywhere_changes_nothing(world: World, plan: FaultPlan, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [Fault.NOT_SENT, Fault.REPLY_LOST, Fault.DEATH])
+def test_a_death_anywhere_changes_nothing(world: Databases, plan: FaultPlan, fault: Fault) -> None:
     commands = commands_of(world, plan)
 
     for number in range(1, commands + 1):
-        runs = play(world, plan, {number: fault})
-        assert world.contents() == [KEYED, LISTED], f"{fault} at {number}"
+        runs = world.play(plan, {number: fault})
+        world.check(f"{fault} at {number}")
         assert runs == 2, f"{fault} at {number}"
 
 
-def test_a_second_death_soon_after_changes_nothing(world: World, plan: FaultPlan) -> None:
+def test_a_second_death_soon_after_changes_nothing(world: Databases, plan: FaultPlan) -> None:
     commands = commands_of(world, plan)
 
     for number in range(1, commands + 1, 3):
         for later in (1, 4):
-            runs = play(world, plan, {number: Fault.DEATH, number + later: Fault.DEATH})
-            assert world.contents() == [KEYED, LISTED], f"at {number} and {number + later}"
+            runs = world.play(plan, {number: Fault.DEATH, number + later: Fault.DEATH})
+            world.check(f"at {number} and {number + later}")
             assert runs in (2, 3)
 
 
 def test_an_orphan_that_goes_on_at_any_statement_changes_nothing(
-    world: World, plan: FaultPlan
+    world: Databases, plan: FaultPlan
 ) -> None:
     """A process of an older run writes its epoch while a newer one is at each of its statements.
 
@@ -181,10 +155,10 @@ def test_an_orphan_that_goes_on_at_any_statement_changes_nothing(
         world.reset()
         world.pipeline.start()
         orphan = dataclasses.replace(world.pipeline)
-        _strike(plan, {})
+        plan.begin({})
         plan.visit(number, partial(_write_late, orphan))
         world.run_all()
-        assert world.contents() == [KEYED, LISTED], f"at {number}"
+        world.check(f"at {number}")
 
 
 def _write_late(orphan: Pipeline) -> None:

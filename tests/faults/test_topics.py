@@ -23,6 +23,7 @@ from service.runtime.sinks.kafka import session
 from state.epochs import EpochLedger
 from state.errors import Fenced, StateUnavailable
 from state.testing.faults import Fault, FaultPlan, ProcessDied
+from tests.faults.processes import Changes, World
 from tests.service.runtime.sinks.kafka.broker import Broker
 from tests.service.runtime.sinks.kafka.stand import (
     CHANGELOG,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     import redis
 
 COLUMNS = {"k": "VARCHAR(9) NOT NULL", "v": "INT"}
-INPUT: dict[int, dict[int, list[tuple[Any, ...]]]] = {
+INPUT: dict[int, Changes] = {
     1: {0: [("+I", "a", 1), ("+I", "b", 1)], 1: [("+I", "a", 1)]},
     2: {0: [("+U", "a", 2), ("-D", "b", 1)], 1: [("-U", "a", 1), ("+U", "b", 2)]},
 }
@@ -55,7 +56,6 @@ LISTED = [
     (None, b'{"op":"-U","data":{"k":"a","v":1}}'),
     (None, b'{"op":"+U","data":{"k":"b","v":2}}'),
 ]
-RUNS_MAX = 12
 STEPS = (
     "init_transactions",
     "begin_transaction",
@@ -64,11 +64,12 @@ STEPS = (
     "send_offsets_to_transaction",
     "commit_transaction",
 )
-DIED = (ProcessDied, SinkUnavailable, StateUnavailable, WorkerError)
 
 
-class World:
+class Topics(World):
     """One broker and one Redis, over which processes come and go."""
+
+    epochs = len(INPUT)
 
     def __init__(self, broker: Broker, client: redis.Redis, root: str) -> None:
         self.broker = broker
@@ -89,33 +90,19 @@ class World:
         self.pipeline.run = 0
 
     def check(self, what: str) -> None:
-        """See that topics have every epoch once."""
         assert {each: self.broker.read(each) for each in self.expected} == self.expected, what
 
-    def input(self, epoch: int) -> dict[int, list[tuple[Any, ...]]]:
-        """The changes of an epoch, for the sinks that there are."""
+    def input(self, epoch: int) -> Changes:
         return {at: INPUT[epoch][at] for at in range(len(self.pipeline.sinks))}
 
-    def run_all(self) -> int:
-        """Run every epoch through whatever fails; how many runs that took."""
-        recorded = 0
-        for number in range(1, RUNS_MAX):
-            try:
-                self.pipeline.start()
-                while recorded < len(INPUT):
-                    self.pipeline.write_all(recorded + 1, self.input(recorded + 1))
-                    recorded += 1
-            except DIED:
-                forget_sessions()
-                continue
-            return number
-        raise AssertionError("no end")
+    def end_process(self) -> None:
+        forget_sessions()
 
 
 @pytest.fixture
-def world(tmp_path: Path, redis_client: redis.Redis) -> Iterator[World]:
+def world(tmp_path: Path, redis_client: redis.Redis) -> Iterator[Topics]:
     broker = Broker({"k": 1, "l": 1})
-    yield World(broker, redis_client, str(tmp_path))
+    yield Topics(broker, redis_client, str(tmp_path))
     forget_sessions()
     broker.close()
 
@@ -165,30 +152,14 @@ def _watched(name: str) -> Any:
     return call
 
 
-def _strike(plan: FaultPlan, faults: dict[int, Fault]) -> None:
-    """Begin to count anew, with these faults."""
-    fresh = FaultPlan(faults)
-    plan.__dict__.update(fresh.__dict__)
-
-
-def play(world: World, plan: FaultPlan, faults: dict[int, Fault]) -> int:
-    """All epochs, with these faults; how many runs that took."""
-    with plan.resting():
-        world.reset()
-    _strike(plan, faults)
-    runs = world.run_all()
-    plan.is_counting = False
-    return runs
-
-
-def steps_of(world: World, plan: FaultPlan) -> int:
+def steps_of(world: Topics, plan: FaultPlan) -> int:
     """How many there are without a fault."""
-    play(world, plan, {})
+    world.play(plan, {})
     return plan.passed
 
 
-def test_without_a_fault_one_run_does_it(world: World, plan: FaultPlan) -> None:
-    assert play(world, plan, {}) == 1
+def test_without_a_fault_one_run_does_it(world: Topics, plan: FaultPlan) -> None:
+    assert world.play(plan, {}) == 1
     world.check("at once")
     # Five calls at the claim, five and the records an epoch; and the closes.
     assert plan.passed > 15
@@ -198,35 +169,35 @@ def test_without_a_fault_one_run_does_it(world: World, plan: FaultPlan) -> None:
     ("fault", "stride"), [(Fault.NOT_SENT, 4), (Fault.REPLY_LOST, 3), (Fault.DEATH, 1)]
 )
 def test_a_death_anywhere_changes_nothing(
-    world: World, plan: FaultPlan, fault: Fault, stride: int
+    world: Topics, plan: FaultPlan, fault: Fault, stride: int
 ) -> None:
     """Of a step that was not taken, its successor's death tells the most already."""
     steps = steps_of(world, plan)
 
     for number in range(1, steps + 1, stride):
-        runs = play(world, plan, {number: fault})
+        runs = world.play(plan, {number: fault})
         world.check(f"{fault} at {number}")
         assert runs == 2, f"{fault} at {number}"
 
 
-def test_a_second_death_soon_after_changes_nothing(world: World, plan: FaultPlan) -> None:
+def test_a_second_death_soon_after_changes_nothing(world: Topics, plan: FaultPlan) -> None:
     steps = steps_of(world, plan)
 
     for number in range(1, steps + 1, 5):
-        play(world, plan, {number: Fault.DEATH, number + 5: Fault.DEATH})
+        world.play(plan, {number: Fault.DEATH, number + 5: Fault.DEATH})
         world.check(f"at {number} and five later")
 
 
-def test_a_death_between_two_topics_changes_nothing(world: World, plan: FaultPlan) -> None:
+def test_a_death_between_two_topics_changes_nothing(world: Topics, plan: FaultPlan) -> None:
     world.add_topic()
     steps = steps_of(world, plan)
 
     for number in range(2, steps + 1, 9):
-        play(world, plan, {number: Fault.DEATH})
+        world.play(plan, {number: Fault.DEATH})
         world.check(f"at {number}")
 
 
-def test_an_orphan_that_goes_on_at_any_step_changes_nothing(world: World, plan: FaultPlan) -> None:
+def test_an_orphan_that_goes_on_at_any_step_changes_nothing(world: Topics, plan: FaultPlan) -> None:
     """A process of an older run writes its epoch while a newer one is at each of its steps."""
     steps = steps_of(world, plan)
 
@@ -235,7 +206,7 @@ def test_an_orphan_that_goes_on_at_any_step_changes_nothing(world: World, plan: 
         world.reset()
         world.pipeline.start()
         orphan = dataclasses.replace(world.pipeline)
-        _strike(plan, {})
+        plan.begin({})
         plan.visit(number, partial(_write_late, orphan, world.input(1)))
         world.run_all()
         world.check(f"at {number}")

@@ -7,7 +7,8 @@ all lines of one time are one epoch, but for the first line of each source.
 
 A watermark assigner works as Flink's (`WatermarkAssignerOperator`): it starts at 0, says at once
 what is more than an interval ahead of what it said last, and the rest by a timer, which here fires
-whenever `t` has passed a multiple of the interval.
+whenever `t` has passed a multiple of the interval. An interval of 0 has no timer: each row that is
+ahead moves the watermark.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class PlanHarness:
         options: Of the pipeline.
         client: Where state is kept; None: on the heap.
         files_root: The folder that tables of look-ups lie below.
+        watermark_interval_ms: Flink's `pipeline.auto-watermark-interval`.
     """
 
     def __init__(
@@ -86,12 +88,14 @@ class PlanHarness:
         client: redis.Redis | None = None,
         *,
         files_root: str = "/",
+        watermark_interval_ms: int = WATERMARK_INTERVAL_MS,
     ) -> None:
         self.collected: dict[int, list[Change]] = {}
         """By sink node."""
         self._plan = plan
         self._client = client
         self._files_root = files_root
+        self._interval_ms = watermark_interval_ms
         self._now_ms = START_MS
         self._watermarks: dict[int, int] = {}
         self._timer_fires = False
@@ -170,8 +174,10 @@ class PlanHarness:
 
     def _fire_timers(self, until_ms: int) -> None:
         """Let the assigners say what they know, if their timer is due before this time."""
-        timer_ms = until_ms - until_ms % WATERMARK_INTERVAL_MS
-        if self._has_assigners and timer_ms > self._now_ms:
+        if not self._has_assigners or not self._interval_ms:
+            return
+        timer_ms = until_ms - until_ms % self._interval_ms
+        if timer_ms > self._now_ms:
             self._now_ms = timer_ms
             self._timer_fires = True
             self._epoch([])
@@ -251,7 +257,7 @@ class PlanHarness:
                 to_ms(each.row[view.rowtime_index])
                 if (time := value(each.row)) is not None:
                     reached = max(reached, to_ms(time))
-            if self._timer_fires or reached - said > WATERMARK_INTERVAL_MS:
+            if self._timer_fires or reached - said > self._interval_ms:
                 said = reached
             if watermark == WATERMARK_MAX:
                 return list(given[0]), watermark

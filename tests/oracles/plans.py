@@ -31,7 +31,7 @@ from tests.oracles.cases import Case, Outcome, read_lines
 from tests.oracles.changelogs import SinkRows, difference
 from tests.oracles.compile import compile_case
 from tests.oracles.failures import difference_of_failures
-from tests.oracles.plan_harness import Line, PlanHarness
+from tests.oracles.plan_harness import WATERMARK_INTERVAL_MS, Line, PlanHarness
 from tests.oracles.steps import MARK, write_inputs
 
 if TYPE_CHECKING:
@@ -117,7 +117,13 @@ def _in_harness(
 ) -> str | None:
     """Run the plan without Spark; the first difference, or how it failed."""
     client = engines.redis_client() if backend == "redis" else None
-    harness = PlanHarness(plan, _options_of(case), client, files_root=str(case.folder))
+    harness = PlanHarness(
+        plan,
+        _options_of(case),
+        client,
+        files_root=str(case.folder),
+        watermark_interval_ms=_watermark_interval_ms(case),
+    )
     try:
         harness.run(_lines(case))
     except (OperatorError, DataflowError, StateError, SinkRefused) as failure:
@@ -238,6 +244,13 @@ def _options_of(case: Case) -> RunOptions:
         on_malformed="fail",
     )
     return options.resolved(ExecutionSettings())
+
+
+def _watermark_interval_ms(case: Case) -> int:
+    """How far a watermark of the recorded job was ahead of the one before it; 0: at all."""
+    config = case.content.get("config") or {}
+    stated = config.get("pipeline.auto-watermark-interval")
+    return WATERMARK_INTERVAL_MS if stated is None else parse_duration_ms(str(stated))
 
 
 def _job(case: Case, plan: CompiledPlan, name: str, work: Path, engines: Engines) -> PipelineJob:

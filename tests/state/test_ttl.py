@@ -103,6 +103,18 @@ def test_an_extension_prolongs_what_is_stored_and_not_what_comes(
     assert ttl.is_expired(fresh, much_later.now(ttl))
 
 
+@given(TIMES, st.integers(min_value=1, max_value=1 << 40), st.integers(0, 1 << 40))
+def test_an_extension_does_not_prolong_what_comes_in_event_time(
+    event_ms: int, ttl_ms: int, by: int
+) -> None:
+    ttl = TtlConfig(ttl_ms, time=TimeCharacteristic.EVENT_BY_PROCESSING)
+    stamp = TtlClock(0, extension_ms=by).stamp(ttl, event_ms)
+
+    ends_ms = event_ms + ttl_ms
+    assert not ttl.is_expired(stamp, TtlClock(ends_ms - 1, extension_ms=by).now(ttl))
+    assert ttl.is_expired(stamp, TtlClock(ends_ms, extension_ms=by).now(ttl))
+
+
 @given(stamp=st.none() | TIMES, json=st.sampled_from([b"null", b"-1", b'"@1 x"', b"[]", b"{}"]))
 def test_a_stamp_comes_back_as_it_was(stamp: int | None, json: bytes) -> None:
     assert unstamped(stamped(json, stamp)) == (stamp, json)

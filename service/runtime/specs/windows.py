@@ -93,10 +93,13 @@ def group_window_aggregate_spec(at: StatefulNode) -> WindowAggregateSpec:
     field = window.object("timeField")
     column = field.column("fieldIndex", at.width())
     attribute = at.inputs[0].output_type.children[column].time_attribute
+    shape = window_shape(at, window, _GROUP_WINDOWS[kind])
+    if isinstance(shape, Hopping):
+        shape = shape.model_copy(update={"has_panes": True})
     return _aggregate(
         at,
         at,
-        window_shape(at, window, _GROUP_WINDOWS[kind]),
+        shape,
         {
             "zone": _zone(at, field, "fieldType"),
             "time_column": None if attribute == "PROCTIME" else column,

@@ -196,6 +196,17 @@ def test_positions() -> None:
     ]
 
 
+def test_positions_where_flink_has_others() -> None:
+    """Recorded of Flink 2.3: ranks 3, 3, 3, 4, and -1 where the value before is NULL."""
+    calls = [position("RANK"), position("DENSE_RANK"), position("LAG", INT, 1, 3, 4)]
+    constants = (Constant(type=INT, text="[1]"), Constant(type=INT, text="[7]"))
+    harness = OperatorHarness.on_heap(spec(calls, constants=constants))
+    rows = [insert("a", value, at(ms)) for value, ms in [(5, 3), (6, 3), (None, 3), (8, 4)]]
+    emitted = harness.run([*rows, Watermark(50)])
+    assert [each.row[3:5] for each in emitted] == [(1, 1), (1, 1), (1, 1), (4, 2)]
+    assert emitted[-1].row[5] is None
+
+
 def test_what_positions_cannot_be() -> None:
     with pytest.raises(InvalidSpec, match="all rows before"):
         spec([position("ROW_NUMBER")], preceding=1)

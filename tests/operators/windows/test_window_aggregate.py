@@ -110,6 +110,25 @@ def test_hopping_windows_share_slices() -> None:
     assert harness.stored_names() == {b"counters"}
 
 
+def test_hopping_windows_in_panes() -> None:
+    """Ten long, every four: the panes are two long, and a row's windows are not its pane's end."""
+    harness = OperatorHarness.on_heap(spec(Hopping(size_ms=10, slide_ms=4, has_panes=True)))
+    harness.run([insert("a", 1, at(3)), insert("a", 2, at(8))])
+    assert seen(harness.run([Watermark(9)])) == [("a", 1, 1, -4, 6), ("a", 3, 2, 0, 10)]
+    assert harness.run([insert("a", 4, at(9)), insert("a", 8, at(3)), Watermark(10)]) == []
+    assert [each["late"] for each in harness.statistics][-1] == 1
+    assert seen(harness.run([Watermark(40)])) == [("a", 6, 2, 4, 14), ("a", 6, 2, 8, 18)]
+    assert harness.stored_names() == {b"counters"}
+
+
+def test_a_row_between_windows_is_in_none_and_not_late() -> None:
+    harness = OperatorHarness.on_heap(spec(Hopping(size_ms=4, slide_ms=10, has_panes=True)))
+    harness.run([insert("a", 1, at(3)), insert("a", 2, at(4)), insert("a", 4, at(9))])
+    assert seen(harness.run([Watermark(40)])) == [("a", 1, 1, 0, 4)]
+    assert not any(each["late"] for each in harness.statistics)
+    assert harness.stored_names() == set()
+
+
 def test_cumulating_windows_come_out_at_each_step_until_their_size() -> None:
     harness = OperatorHarness.on_heap(spec(Cumulating(size_ms=15, step_ms=5)))
     harness.run([insert("a", 1, at(1)), Watermark(4), insert("a", 2, at(3))])
@@ -233,7 +252,11 @@ def test_what_is_not_run_is_refused(change: Callable[[Any], Any], reason: str) -
         ({"kind": "TUMBLING", "size": "PT5S"}, Tumbling(size_ms=5_000)),
         (
             {"kind": "SLIDING", "size": "PT10S", "slide": "PT5S"},
-            Hopping(size_ms=10_000, slide_ms=5_000),
+            Hopping(size_ms=10_000, slide_ms=5_000, has_panes=True),
+        ),
+        (
+            {"kind": "SLIDING", "size": "PT10S", "slide": "PT4S"},
+            Hopping(size_ms=10_000, slide_ms=4_000, has_panes=True),
         ),
         ({"kind": "SESSION", "gap": "PT5S"}, Session(gap_ms=5_000)),
         ({"kind": "TUMBLING", "size": 5, "isTimeWindow": False}, "so many rows"),
@@ -265,6 +288,8 @@ def test_group_windows(window: dict[str, Any], expected: Any) -> None:
 SHAPES: list[tuple[Any, int, int, bool]] = [
     (Tumbling(size_ms=6), 6, 6, False),
     (Hopping(size_ms=6, slide_ms=2), 6, 2, False),
+    (Hopping(size_ms=6, slide_ms=4, has_panes=True), 6, 4, False),
+    (Hopping(size_ms=4, slide_ms=6, has_panes=True), 4, 6, False),
     (Cumulating(size_ms=6, step_ms=2), 6, 2, True),
 ]
 arrivals = st.lists(

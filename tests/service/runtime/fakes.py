@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from service.runtime.errors import SavepointFailed, SparkUnavailable, StartFailed
 from service.runtime.gateway import QueryLook, QueryState, StartedQuery
-from service.runtime.keeper_ports import Run
+from service.runtime.keeper_ports import PlannedStates, Run
 from service.settings import ExecutionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from service.runtime.keeper_ports import States
     from service.runtime.records import PipelineRecord, QueryHandle, RunOptions, SavepointOrder
 
 HANG_LIMIT_S = 20
@@ -151,10 +150,10 @@ class FakeStarter:
     def options(self, record: PipelineRecord, run: Run) -> RunOptions:
         return record.options.resolved(ExecutionSettings())
 
-    def states(self, record: PipelineRecord) -> States:
+    def states(self, record: PipelineRecord) -> PlannedStates:
         if self.refused:
             raise StartFailed("node 3 is not supported", code="plan.unsupported")
-        return {"3_sink-materializer": []}
+        return PlannedStates({"3_sink-materializer": []})
 
     def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
         return f"{record.name} run {run.number}"
@@ -172,7 +171,7 @@ class FakeLedgers:
         self.dropped: list[str] = []
         self.error: Exception | None = None
 
-    def open_run(self, name: str, states: States, max_parallelism: int) -> Run:
+    def open_run(self, name: str, states: PlannedStates, max_parallelism: int) -> Run:
         if self.error is not None:
             raise self.error
         self.runs[name] = self.runs.get(name, 0) + 1

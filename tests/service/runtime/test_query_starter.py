@@ -14,7 +14,7 @@ from redis.retry import Retry
 from operators.worker import OperatorTask
 from service.runtime.connections import redis_of
 from service.runtime.errors import StartFailed
-from service.runtime.keeper_ports import Run
+from service.runtime.keeper_ports import PlannedStates, Run
 from service.runtime.query_starter import DataflowStarter, RedisLedgers
 from service.runtime.records import PipelineOptions, PipelineRecord
 from service.runtime.sinks.spec import WriterSpec
@@ -116,7 +116,7 @@ def test_what_runs_in_spark_waits_for_redis_as_the_service_does(tmp_path: Path) 
 def test_stateful_operators_of_the_demo_are_found(tmp_path: Path) -> None:
     states = DataflowStarter(settings(tmp_path)).states(record(demo_plan()))
 
-    ((operator, (history,)),) = states.items()
+    ((operator, (history,)),) = states.descriptors.items()
     assert operator.endswith("_sink-materializer")
     assert (history.name, history.kind) == ("history", "history")
 
@@ -144,8 +144,8 @@ def test_runs_are_counted_and_know_their_redis(
 ) -> None:
     ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url))
 
-    first = ledgers.open_run("p", {"3_sink-materializer": []}, 4)
-    second = ledgers.open_run("p", {"3_sink-materializer": []}, 4)
+    first = ledgers.open_run("p", PlannedStates({"3_sink-materializer": []}), 4)
+    second = ledgers.open_run("p", PlannedStates({"3_sink-materializer": []}), 4)
 
     assert (first.number, second.number) == (1, 2)
     assert first.incarnation == redis_client.info("server")["run_id"]
@@ -158,8 +158,11 @@ def test_a_ttl_that_is_switched_on_is_told_with_its_time(
     without = HistoryDescriptor(name="history", row="INT", key=(0,), match=())
     with_ttl = replace(without, ttl=TtlConfig(1000))
 
-    runs = [ledgers.open_run("p", {"3": [each]}, 4) for each in (without, with_ttl, with_ttl)]
-    others = ledgers.open_run("q", {"3": [with_ttl]}, 4)
+    runs = [
+        ledgers.open_run("p", PlannedStates({"3": [each]}), 4)
+        for each in (without, with_ttl, with_ttl)
+    ]
+    others = ledgers.open_run("q", PlannedStates({"3": [with_ttl]}), 4)
 
     before, switched, kept = (each.states["3"][0].enabled_ms for each in runs)
     assert before is None
@@ -175,7 +178,7 @@ def test_an_extension_of_lives_reaches_the_options_of_the_next_run(
     extend_ttl(EpochLedger(redis_client, "p"), 3_000)
     extend_ttl(EpochLedger(redis_client, "p"), 4_000)
 
-    run = ledgers.open_run("p", {}, 4)
+    run = ledgers.open_run("p", PlannedStates({}), 4)
 
     (operator,) = DataflowStarter(settings(tmp_path)).job(record(demo_plan()), run).operators()
     assert operator.spec.ttl_extension_ms == 7_000
@@ -186,10 +189,10 @@ def test_state_of_another_form_is_not_opened(
 ) -> None:
     ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url))
     history = HistoryDescriptor(name="history", row="INT", key=(0,), match=())
-    ledgers.open_run("p", {"3": [history]}, 4)
+    ledgers.open_run("p", PlannedStates({"3": [history]}), 4)
 
     with pytest.raises(CodecMismatch, match="history of INT"):
-        ledgers.open_run("p", {"3": [replace(history, row="BIGINT")]}, 4)
+        ledgers.open_run("p", PlannedStates({"3": [replace(history, row="BIGINT")]}), 4)
 
 
 def test_epoch_is_that_of_the_marker(redis_server: RedisServer, redis_client: redis.Redis) -> None:
@@ -205,7 +208,7 @@ def test_dropped_state_leaves_the_run_counter_only(
     redis_server: RedisServer, redis_client: redis.Redis
 ) -> None:
     ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url))
-    ledgers.open_run("p", {"3_sink-materializer": []}, 4)
+    ledgers.open_run("p", PlannedStates({"3_sink-materializer": []}), 4)
 
     ledgers.drop("p")
 

@@ -51,7 +51,7 @@ def shown(client: redis.Redis, spec: OperatorSpec) -> Iterator[tuple[str, Any]]:
         descriptors=states,
         clock=lambda: 0,
     )
-    for key in operator.list_keys("", None, 1_000).items:
+    for key in inspector.list_keys(None, "", None, 1_000).items:
         values = operator.keys.codec.decode_json(key.key)
         found = inspector.read_all(values, namespace=key.namespace, limit=1_000)
         for state, content in found.states:

@@ -1,0 +1,89 @@
+"""Forgetting keys that nothing came for, by timers: where no element of its own could expire.
+
+Some operators have state that only makes sense as a whole. A key's goes when nothing came for it
+for once to one and a half times of the TTL, so that not every change moves a timer:
+
+    TTL 100     change at 0     timer at 150
+                change at 40    (140 is before 150: nothing to do)
+                change at 60    timer at 210 in its place
+                nothing more    forgotten at 210
+
+What is kept of a key says when it is to go and by which TTL that was told, so that it goes later
+where the TTL is longer by then. Times are those that TTLs count: lives that are extended move them.
+A shorter TTL counts from the next change of a key on.
+
+Source: Flink's `CleanupState` and `BaseTwoInputStreamOperatorWithStateRetention`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from operators.keyed import KeyTimers
+
+Planned: TypeAlias = "list[int] | int | None"
+"""What is kept of a key: when it goes, in ms since 1970, and the TTL of then; a number alone: by
+the TTL of now, as earlier versions wrote it; None: there is no time yet."""
+
+
+class IdleCleanup:
+    """When keys are forgotten; for one run of an operator.
+
+    Args:
+        ttl_ms: The TTL; up to 1: keys are never forgotten.
+        extension_ms: By how much all lives were extended.
+    """
+
+    def __init__(self, ttl_ms: int, extension_ms: int) -> None:
+        self._ttl_ms = ttl_ms
+        self._extension_ms = extension_ms
+        self.is_active = ttl_ms > 1
+
+    def open(self, timers: KeyTimers, now_ms: int) -> None:
+        """An epoch of this processing time begins; the timers are for this alone."""
+        self._timers = timers
+        self._now_ms = now_ms - self._extension_ms
+
+    def put_off(self, planned: Planned) -> Planned:
+        """Something came for the current key: what is kept of it from now on; without a TTL None.
+
+        So a TTL that is switched off and on again does not count a key by what came before.
+        """
+        if not self.is_active:
+            return None
+        end_ms = self._end_ms(planned)
+        if end_ms is not None and self._now_ms + self._ttl_ms <= end_ms:
+            return planned
+        self.cancel(planned)
+        later = [self._now_ms + self._ttl_ms * 3 // 2, self._ttl_ms]
+        self._timers.register(later[0] + self._extension_ms)
+        return later
+
+    def is_due(self, planned: Planned) -> bool:
+        """Whether the current key goes, now that a timer of it fires; if later, it has another one.
+
+        A timer that was set before the TTL was switched off, of a key that has no time since, says
+        nothing.
+        """
+        end_ms = self._end_ms(planned)
+        if not self.is_active or end_ms is None:
+            return False
+        if end_ms <= self._now_ms:
+            return True
+        self._timers.register(end_ms + self._extension_ms)
+        return False
+
+    def cancel(self, planned: Planned) -> None:
+        """The current key goes for another reason."""
+        end_ms = self._end_ms(planned) if self.is_active else None
+        if end_ms is not None:
+            self._timers.remove(end_ms + self._extension_ms)
+
+    def _end_ms(self, planned: Planned) -> int | None:
+        """When a key goes by the TTL of now."""
+        if not isinstance(planned, list):
+            return planned
+        end_ms, ttl_ms = planned
+        longer_ms = max(0, self._ttl_ms - ttl_ms)
+        return end_ms - ttl_ms * 3 // 2 + (ttl_ms + longer_ms) * 3 // 2

@@ -1,0 +1,106 @@
+"""Operators whose keys go by timers honour extended lives, and a TTL that is changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from operators.testing.operator_harness import At, OperatorHarness, Watermark
+from tests.operators.join import test_temporal as temporal
+from tests.operators.over import test_over_aggregate as over
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from operators.spec import OperatorSpec
+
+
+def over_spec(ttl_ms: int, **fields: Any) -> OperatorSpec:
+    return over.spec(ttl_ms=(ttl_ms,) if ttl_ms else (), **fields)
+
+
+def joined_spec(ttl_ms: int, **fields: Any) -> OperatorSpec:
+    return temporal.spec(retention_ms=ttl_ms, **fields)
+
+
+def summed(at_ms: int) -> Any:
+    return over.insert("a", 1, over.at(at_ms))
+
+
+def rated(at_ms: int) -> Any:
+    return temporal.rate(100, at_ms)
+
+
+@pytest.fixture(params=[(over_spec, summed), (joined_spec, rated)], ids=["over", "temporal join"])
+def kind(request: pytest.FixtureRequest) -> Any:
+    """What makes the spec by its TTL, and a change of some row time that leaves something."""
+    return request.param
+
+
+@pytest.fixture
+def spec_of(kind: Any) -> Callable[..., OperatorSpec]:
+    """Makes the spec by its TTL; without one by 0."""
+    return kind[0]  # type: ignore[no-any-return]  # of a parameter of a fixture
+
+
+@pytest.fixture
+def harness(kind: Any) -> OperatorHarness:
+    """An operator with a TTL of 100 ms, of which a key was touched at time 0: it goes at 150."""
+    spec_of, change = kind
+    made = OperatorHarness.on_heap(spec_of(100))
+    made.run([change(10), Watermark(20)])
+    return made
+
+
+def is_kept(harness: OperatorHarness, at_ms: int) -> bool:
+    """Whether anything is in state at a time."""
+    harness.run([At(at_ms)])
+    return harness.stored_names() != set()
+
+
+def test_lives_that_are_extended_end_that_much_later(
+    harness: OperatorHarness, spec_of: Callable[..., OperatorSpec]
+) -> None:
+    harness.restart(spec_of(100, ttl_extension_ms=1_000))
+
+    assert is_kept(harness, 1_149)
+    assert not is_kept(harness, 1_150)
+
+
+def test_what_is_touched_after_an_extension_goes_once(
+    harness: OperatorHarness, spec_of: Callable[..., OperatorSpec], kind: Any
+) -> None:
+    harness.restart(spec_of(100, ttl_extension_ms=1_000))
+    harness.run([At(1_100), kind[1](30), Watermark(30)])
+
+    assert is_kept(harness, 1_249)
+    assert not is_kept(harness, 1_250)
+
+
+@pytest.mark.parametrize(("ttl_ms", "goes_ms"), [(1_000, 1_500), (10, 150)])
+def test_a_longer_ttl_holds_for_idle_keys_and_a_shorter_one_from_their_next_change_on(
+    harness: OperatorHarness, spec_of: Callable[..., OperatorSpec], ttl_ms: int, goes_ms: int
+) -> None:
+    harness.restart(spec_of(ttl_ms))
+
+    assert is_kept(harness, goes_ms - 1)
+    assert not is_kept(harness, goes_ms)
+
+
+def test_without_a_ttl_nothing_goes(
+    harness: OperatorHarness, spec_of: Callable[..., OperatorSpec]
+) -> None:
+    harness.restart(spec_of(0))
+
+    assert is_kept(harness, 10_000)
+
+
+def test_a_key_touched_while_there_was_no_ttl_does_not_go_by_what_came_before(
+    harness: OperatorHarness, spec_of: Callable[..., OperatorSpec], kind: Any
+) -> None:
+    harness.restart(spec_of(0))
+    harness.run([At(5_000), kind[1](40), Watermark(40)])
+    harness.restart(spec_of(100))
+
+    assert is_kept(harness, 6_000)
