@@ -29,6 +29,8 @@ class JoinKeys:
     filter_nulls: tuple[bool, ...]
     equalities: tuple[tuple[int, int], ...] = ()
     """Pairs in which a column stands that is in the key already: they are compared row by row."""
+    null_equalities: tuple[tuple[int, int], ...] = ()
+    """The same, of pairs of which NULL equals NULL."""
 
     @classmethod
     def of(cls, spec: JsonObject) -> JoinKeys:
@@ -47,19 +49,20 @@ class JoinKeys:
         return cls(left, right, filtered)
 
     def each_once(self) -> JoinKeys:
-        """The same, but a column that is in the key already is compared by `=` row by row."""
+        """The same, but pairs with a column that is in the key already are compared row by row."""
         left: list[int] = []
         right: list[int] = []
         filter_nulls: list[bool] = []
-        equalities: list[tuple[int, int]] = []
+        equalities: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
         for one, other, filters in zip(self.left, self.right, self.filter_nulls, strict=True):
-            if filters and (one in left or other in right):
-                equalities.append((one, other))
+            if one in left or other in right:
+                equalities[filters].append((one, other))
                 continue
             left.append(one)
             right.append(other)
             filter_nulls.append(filters)
-        return JoinKeys(tuple(left), tuple(right), tuple(filter_nulls), tuple(equalities))
+        repeated = tuple(equalities[True]), tuple(equalities[False])
+        return JoinKeys(tuple(left), tuple(right), tuple(filter_nulls), *repeated)
 
 
 def joined_inputs(at: StatefulNode, keys: JoinKeys, *place: str) -> tuple[InputSpec, InputSpec]:
@@ -70,7 +73,7 @@ def joined_inputs(at: StatefulNode, keys: JoinKeys, *place: str) -> tuple[InputS
         UnsupportedNode: Columns are compared whose types differ.
     """
     left, right = at.input(0, keys.left), at.input(1, keys.right)
-    pairs = [*zip(keys.left, keys.right, strict=True), *keys.equalities]
+    pairs = [*zip(keys.left, keys.right, strict=True), *keys.equalities, *keys.null_equalities]
     for one, other in pairs:
         if compared_type(left.types[one]) != compared_type(right.types[other]):
             raise at.refuse("the types of compared columns differ", *place, "leftKeys")
