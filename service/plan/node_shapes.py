@@ -83,6 +83,9 @@ def check_shape(node: JsonObject, short: str) -> None:
     """
     if short in _AGGREGATES:
         _check_aggregates(node, *_AGGREGATES[short])
+    if short == "over-aggregate":
+        for group in node.object("overSpec").objects("groups", "a group of calls"):
+            _check_calls(group, "aggCalls")
     if short in _JOIN_SPECS:
         _check_join_spec(node.inner(*_JOIN_SPECS[short]))
     _check_configuration(node)
@@ -120,19 +123,25 @@ def _root(logical: LogicalType) -> TypeRoot:
 
 
 def _check_aggregates(node: JsonObject, calls_key: str, flags_key: str) -> None:
-    calls = list(node.items(calls_key))
-    for value, path in calls:
-        _check_call(JsonObject.of(value, path, "an aggregate call", node.node_id))
+    count = _check_calls(node, calls_key)
     if flags_key:
         flags = node.list(flags_key)
-        if len(flags) != len(calls):
-            raise node.fail(flags_key, f"{len(flags)} flags for {len(calls)} aggregate calls")
+        if len(flags) != count:
+            raise node.fail(flags_key, f"{len(flags)} flags for {count} aggregate calls")
         for place, _ in enumerate(flags):
             JsonObject({flags_key: flags[place]}, node.path, node.node_id).flag(flags_key)
     if node.has("grouping"):
         node.integers("grouping")
     for key in _FLAGS:
         node.flag(key)
+
+
+def _check_calls(owner: JsonObject, key: str) -> int:
+    """Check each call of a list; how many there are."""
+    calls = owner.objects(key, "an aggregate call")
+    for call in calls:
+        _check_call(call)
+    return len(calls)
 
 
 def _check_call(call: JsonObject) -> None:

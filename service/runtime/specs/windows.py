@@ -69,10 +69,15 @@ def window_aggregate_spec(at: StatefulNode) -> WindowAggregateSpec:
     """
     first = at.of(_local_of(at)) if at.node.type == _GLOBAL else at
     windowing = first.properties.object("windowing")
+    shape = window_shape(first, windowing.object("window"))
+    if first is not at:
+        own = at.properties.object("windowing").object("window")
+        if window_shape(at, own) != shape:
+            raise at.refuse("phases of different windows", "windowing", "window")
     return _aggregate(
         at,
         first,
-        window_shape(first, windowing.object("window")),
+        shape,
         {"zone": _zone(at, windowing), **_time(first, windowing)},
     )
 
@@ -91,6 +96,9 @@ def group_window_aggregate_spec(at: StatefulNode) -> WindowAggregateSpec:
     if kind != "SESSION" and not window.flag("isTimeWindow"):
         raise at.refuse("windows of so many rows", "window", "isTimeWindow")
     field = window.object("timeField")
+    if "fieldIndex" not in field.value:
+        # Null is the first column, as in Flink; nothing is none.
+        raise field.fail("fieldIndex", "fieldIndex is missing", "it is required")
     column = field.column("fieldIndex", at.width())
     attribute = at.inputs[0].output_type.children[column].time_attribute
     shape = window_shape(at, window, _GROUP_WINDOWS[kind])
@@ -160,6 +168,9 @@ def attached_window(at: StatefulNode, windowing: JsonObject, width: int) -> dict
     """
     if windowing.text("strategy") != "WindowAttached":
         raise at.refuse("rows without their windows", *_below(at, windowing), "strategy")
+    if windowing.has("window"):
+        # Whoever needs it reads it again.
+        window_shape(at, windowing.object("window"))
     return {
         "zone": _zone(at, windowing),
         "end_column": windowing.column("windowEnd", width),
@@ -209,6 +220,8 @@ def window_shape(at: StatefulNode, window: JsonObject, kind: str | None = None) 
                 )
             return Cumulating(size_ms=size_ms, step_ms=step_ms, offset_ms=_offset_ms(window))
         case "SessionWindow":
+            if kind is None:
+                window.integers("partition_key_indices")
             return Session(gap_ms=_ms(window, "gap"))
         case other:
             raise at.refuse(f"windows of type {other}", *_below(at, window), "type")
