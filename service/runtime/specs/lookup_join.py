@@ -176,7 +176,7 @@ def _keys(
 
 def _table_column(keys: JsonObject, name: str, count: int) -> int:
     """The column of the table that the name of a look-up key says."""
-    if not (name.isascii() and name.isdecimal() and str(int(name)) == name and int(name) < count):
+    if name not in map(str, range(count)):
         raise keys.fail(name, f"it names no column of a table with {count}")
     return int(name)
 
