@@ -151,7 +151,9 @@ class Problem(BaseModel):
     node_type: str | None = Field(
         default=None, description="That node's type, as the plan writes it."
     )
-    path: str | None = Field(default=None, description="JSON pointer into the plan.")
+    path: str | None = Field(
+        default=None, description="JSON pointer into the plan; of an option, into the body."
+    )
     line: int | None = Field(default=None, description="Of the script, from 1.")
     column: int | None = Field(default=None, description="In that line, from 1.")
     errors: list[dict[str, Any]] | None = None

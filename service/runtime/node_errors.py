@@ -32,7 +32,7 @@ REFUSALS = (PlanError, DataflowError, ExpressionError, InvalidSpec)
 
 @contextmanager
 def in_plan(plan: CompiledPlan) -> Iterator[None]:
-    """Name the node's type in every refusal of what is done inside, if it names a node by its id.
+    """Name a node in every refusal of what is done inside, if its id or a place in it is known.
 
     Raises:
         PlanError, DataflowError, ExpressionError, InvalidSpec: As inside.
@@ -40,9 +40,10 @@ def in_plan(plan: CompiledPlan) -> Iterator[None]:
     try:
         yield
     except REFUSALS as error:
-        if error.node_type is None and error.node_id is not None:
-            types = {each.id: each.type_text for each in plan.nodes}
-            error.node_type = types.get(error.node_id)
+        for node in plan.nodes if error.node_type is None else ():
+            is_below = f"{error.path}/".startswith(f"{node.path}/")
+            if node.id == error.node_id or (error.node_id is None and is_below):
+                _name(error, node)
         raise
 
 

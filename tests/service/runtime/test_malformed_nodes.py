@@ -8,10 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
+from service.plan import PlanError, load_plan
 from service.runtime.admission import Finding, findings
+from service.runtime.node_errors import in_plan
 from service.runtime.records import PipelineOptions
 from tests.service.mutations import REMOVED, kinds, mutated, mutations, settings_of, shapes
 from tests.service.plan.builders import HERE
+from tests.service.plans import flights_plan
 
 VALUES_EACH = 5
 NOWHERE = settings_of(Path("/nowhere"))
@@ -129,3 +132,14 @@ def test_what_flink_needs_is_needed(kind: str) -> None:
     found = left_out(kind)
 
     assert {name for name in needed & found.keys() if found[name]} == set()
+
+
+@pytest.mark.parametrize(("path", "node_id"), [("/nodes/1/condition", 2), ("/nodes/10", None)])
+def test_a_place_in_a_node_names_it(path: str, node_id: int | None) -> None:
+    plan = load_plan(flights_plan())
+
+    with pytest.raises(PlanError) as refusal, in_plan(plan):
+        raise PlanError("no", path=path)
+
+    assert (refusal.value.node_id, refusal.value.path) == (node_id, path)
+    assert bool(refusal.value.node_type) is (node_id is not None)
