@@ -17,6 +17,7 @@ from operators.errors import InvalidSpec
 
 _OFFSET: Final = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 _OPTION_OFFSET: Final = re.compile(r"GMT[+-](\d|0\d|1[0-8])(:[0-5]\d)?")
+_OFFSET_MAX: Final = dt.timedelta(hours=18)
 _NAMES_OF_UTC: Final = frozenset({"UTC", "Z", "GMT", "UT", "Etc/UTC", "Etc/GMT", "GMT0", "default"})
 _NOT_IN_JAVA: Final = frozenset({"EST", "Factory", "HST", "MST", "UT", "localtime"})
 
@@ -36,6 +37,8 @@ def time_zone(name: str) -> dt.tzinfo | None:
     found = _OFFSET.fullmatch(name)
     if found is not None:
         shift = dt.timedelta(hours=int(found[2]), minutes=int(found[3] or 0))
+        if shift > _OFFSET_MAX:
+            raise UnknownZone("an offset is at most 18 hours")
         return dt.timezone(-shift if found[1] == "-" else shift) if shift else None
     try:
         return ZoneInfo(name)

@@ -300,9 +300,10 @@ def test_an_expression_whose_zone_is_in_doubt_is_refused(tmp_path: Path) -> None
         check(tmp_path, in_zones(document, "Europe/Berlin", "Asia/Tokyo"))
 
 
-def test_a_zone_that_there_is_not_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("zone", ["Nowhere/At_All", "GMT+99:00", "", "Europe", "\x00"])
+def test_a_zone_that_there_is_not_is_refused(tmp_path: Path, zone: str) -> None:
     document = windows_of("FROM_UNIXTIME(k)")
-    document["nodes"][-2]["configuration"] = {ZONE: "Nowhere/At_All"}
+    document["nodes"][-2]["configuration"] = {ZONE: zone}
 
     with pytest.raises(InvalidNodeOption, match="no zone that there is"):
         check(tmp_path, document)
