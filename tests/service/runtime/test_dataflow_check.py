@@ -307,3 +307,21 @@ def test_a_zone_that_there_is_not_is_refused(tmp_path: Path, zone: str) -> None:
 
     with pytest.raises(InvalidNodeOption, match="no zone that there is"):
         check(tmp_path, document)
+
+
+def test_a_condition_inside_an_operator_is_of_the_zone_too() -> None:
+    source = "'connector' = 'ingress', 'format' = 'changelog-json', 'changelog-mode' = 'I'"
+    (planned,) = compile_script(
+        f"CREATE TABLE a (k BIGINT, z TIMESTAMP_LTZ(3)) WITH ({source});"
+        f"CREATE TABLE b (k BIGINT, s STRING) WITH ({source});"
+        "CREATE TABLE snk (k BIGINT) WITH ('connector' = 'filesystem', "
+        "'format' = 'changelog-json', 'path' = 'out');"
+        f"SET '{ZONE}' = 'Europe/Berlin';"
+        "COMPILE PLAN 'p' FOR INSERT INTO snk SELECT a.k FROM a JOIN b "
+        "ON a.k = b.k AND DATE_FORMAT(a.z, 'HH') < b.s;"
+    )
+
+    (join,) = stateful_nodes(load_plan(planned.document))
+
+    assert "LOCAL_OF_INSTANT" in repr(join.spec)
+    assert "Europe/Berlin" in repr(join.spec)
