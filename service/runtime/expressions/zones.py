@@ -13,7 +13,7 @@ from operators.expressions.integers import BIGINT
 from operators.expressions.zones import LEGACY_FIRST_S, legacy_offset_s, zone_name
 from service.runtime.expressions.casts import convert
 from service.runtime.expressions.integers import LONG
-from service.runtime.expressions.site import Column, Site, bind, bind_all
+from service.runtime.expressions.site import Column, Site, bind
 from state.types import INTEGER_BITS
 
 
@@ -36,12 +36,8 @@ def clock_of_instant(site: Site) -> Column:
 def instant_of_clock(site: Site) -> Column:
     """INSTANT_OF_CLOCK(local, instant, zone)."""
     name = zone_name(site)
-
-    def back(local: Column, instant: Column) -> Column:
-        offset = sf.unix_micros(_clock(instant, name)) - sf.unix_micros(instant)
-        return sf.timestamp_micros(sf.unix_micros(local) - offset)
-
-    return bind_all((site[0], site[1]), back)
+    offset = bind(site[1], lambda x: sf.unix_micros(_clock(x, name)) - sf.unix_micros(x))
+    return sf.timestamp_micros(sf.unix_micros(site[0].column) - offset)
 
 
 def clock_of_seconds(site: Site) -> Column:
