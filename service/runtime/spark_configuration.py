@@ -28,6 +28,9 @@ SESSION_CONFIGURATION = {
     # First thing in a session: else each start of a query leaves a Python daemon behind.
     "spark.sql.artifact.isolation.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Columns of a frame are f0, f1, .. before and behind a SELECT. Inside a function over an array
+    # Spark would take `f1` for the new one if that stands before, and compute with it.
+    "spark.sql.lateralColumnAlias.enableImplicitResolution": "false",
     # Exchanges are by key group into as many partitions as the plan says: nothing to adapt, and
     # every stage of every epoch would be planned, and waited for, on its own.
     "spark.sql.adaptive.enabled": "false",

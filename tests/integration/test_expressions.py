@@ -24,6 +24,7 @@ from pyspark.sql.connect import functions as sf
 from operators.wire import TIME
 from service.plan.rex import parse_rex
 from service.runtime.expressions import UnsupportedExpression, check, spark_type, to_column
+from service.runtime.expressions.site import INLINE_WEIGHT_MAX, Value, bind_all
 from state.types import LogicalType, TypeRoot, arrow_type, parse_type
 
 if TYPE_CHECKING:
@@ -243,6 +244,18 @@ def test_the_current_time_is_one_for_all_rows_and_in_milliseconds(spark: SparkSe
     assert abs(now - before) < datetime.timedelta(minutes=5)
     local = now.replace(tzinfo=None)
     assert others == [now, now, now, local, now.date(), int(now.timestamp())]
+
+
+def test_a_column_in_a_function_over_an_array_is_that_of_the_input(spark: SparkSession) -> None:
+    frame = spark.range(1, 2).select(sf.col("id").alias("f0"), (sf.col("id") * 10).alias("f1"))
+    bigint = parse_type("BIGINT")
+    heavy = Value(sf.col("f0") + 1, bigint, weight=INLINE_WEIGHT_MAX + 1)
+    light = Value(sf.col("f1"), bigint)
+
+    both = bind_all((heavy, light), lambda a, b: a + b)
+    found = frame.select(sf.lit(0).alias("f0"), sf.lit(1000).alias("f1"), both.alias("f2"))
+
+    assert found.toArrow()["f2"].to_pylist() == [12]
 
 
 STEPS, PRODUCT = 14, 3
