@@ -18,7 +18,7 @@ from operators.keyed import WATERMARK_MAX
 from operators.spec import InputSpec, RowSpec
 from operators.testing.operator_harness import OperatorHarness, Watermark, delete, insert
 from operators.windows import slice_aggregates
-from operators.windows.session_aggregate import SessionAggregateSpec
+from operators.windows.session_aggregate import OpenSession, SessionAggregateSpec
 from operators.windows.shapes import Cumulating, Hopping, Session, Tumbling
 from operators.windows.window_aggregate import SlicedAggregateSpec
 from state.errors import StateCorrupt
@@ -221,3 +221,19 @@ def test_changes_of_a_bundle_are_read_together(redis_client: redis.Redis) -> Non
         trips.append(harness.statistics[-1]["round_trips"])
     assert trips[0] == trips[1]
     harness.close()
+
+
+@pytest.mark.parametrize("name", ["tumble", "session"])
+def test_accumulators_are_shown_as_they_were(name: str) -> None:
+    """Rows and results by the calls' names; where the rest lies is no part of what people see."""
+    built = spec(SHAPES[name])
+    descriptor: Any = built.operator().descriptors[0]
+    aggregates = slice_aggregates.SliceAggregates(built, "state")
+    value: Any = aggregates.create()
+    if name == "session":
+        value = OpenSession(4, value, 1)
+
+    shown = descriptor.codec.shown(descriptor.codec.encode(value))
+
+    shown = shown["accumulators"] if name == "session" else shown
+    assert (shown["rows"], shown["count"], shown["min"]) == (0, 0, [None, 0])
