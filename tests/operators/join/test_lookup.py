@@ -17,10 +17,13 @@ from operators.join.lookup_table import (
     FileTable,
     HashTable,
     LookupCache,
+    LookupRetry,
     MemoryTable,
+    RetryingTable,
     TableFiles,
     TableHash,
     TableRows,
+    open_table,
 )
 from operators.spec import InputSpec, RowSpec
 from operators.testing.operator_harness import (
@@ -323,3 +326,76 @@ def test_what_a_cache_remembers(cache: LookupCache, asked: list[list[int]]) -> N
         assert cached.fetch([b"[0]", KEY]) == [(), [TWO, DEUX]]
         found.append([int(key[1:-1]) for keys in table.asked[before:] for key in keys])
     assert found == asked
+
+
+class LateRows:
+    """A table to which a row comes with each wait; it stands still while it is asked."""
+
+    def __init__(self, *rows: Row) -> None:
+        self.coming = [*rows]
+        self.here: list[Row] = []
+        self.seen: list[Row] = []
+        self.waits: list[float] = []
+        self.asked: list[Sequence[bytes]] = []
+
+    def begin(self, now_ms: int) -> None:
+        self.seen = [*self.here]
+
+    def fetch(self, keys: Sequence[bytes]) -> Sequence[Sequence[Row]]:
+        self.asked.append(keys)
+        return MemoryTable(self.seen, TABLE, (0,)).fetch(keys)
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.here += [self.coming.pop(0)] if self.coming else []
+
+
+def test_keys_without_rows_are_asked_for_again_together() -> None:
+    late = LateRows(ONE, TWO)
+    table = RetryingTable(late, LookupRetry(retries_max=3, delay_ms=500), late.wait)
+    table.begin(0)
+
+    assert table.fetch([b"[1]", b"[2]", b"[9]"]) == [[ONE], [TWO], ()]
+    first = [b"[1]", b"[2]", b"[9]"]
+    assert late.asked == [first, first, [b"[2]", b"[9]"], [b"[9]"]]
+    assert late.waits == [0.5] * 3
+
+    assert table.fetch([b"[1]"]) == [[ONE]]
+    assert late.waits == [0.5] * 3
+
+
+def test_the_waits_of_an_epoch_are_bounded() -> None:
+    late = LateRows()
+    table = RetryingTable(late, LookupRetry(retries_max=2, delay_ms=25_000), late.wait)
+    for _ in range(2):
+        late.waits.clear()
+        table.begin(0)
+        assert table.fetch([b"[1]"]) == table.fetch([b"[2]"]) == [()]
+        assert late.waits == [25.0] * 2
+
+
+def test_a_join_asks_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The file gets its row while the epoch waits."""
+    file = tmp_path / "d.jsonl"
+    file.write_text("")
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        file.write_text('{"op":"+I","data":{"pid":1,"nm":"one"}}\n')
+
+    def opened(source: Any, row: RowSpec, key: Any, cache: Any, retry: Any) -> RetryingTable:
+        assert isinstance(open_table(source, row, key, cache, retry), RetryingTable)
+        return RetryingTable(open_table(source, row, key, cache), retry, wait)
+
+    monkeypatch.setattr("operators.join.lookup.open_table", opened)
+    files = TableFiles(root=str(tmp_path), path="d.jsonl")
+    harness = OperatorHarness.on_heap(
+        spec(table=files, retry=LookupRetry(retries_max=5, delay_ms=100))
+    )
+
+    assert harness.run([insert(10, 1), insert(11, 1)]) == [
+        insert(10, 1, *ONE),
+        insert(11, 1, *ONE),
+    ]
+    assert waits == [0.1]
