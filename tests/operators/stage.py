@@ -199,6 +199,11 @@ class Stage:
         row = change.change.row
         return key_group([types[at] for at in key], [row[at] for at in key], self.groups)
 
+    def key_of(self, change: Of) -> tuple[object, ...]:
+        """The key of a change."""
+        _, key = self._input(change.input)
+        return tuple(change.change.row[at] for at in key)
+
     def _batches(self, changes: Sequence[Of], groups: set[int]) -> list[ChangeBatch]:
         inputs = 1 if isinstance(self.spec, MaterializerSpec) else len(self.spec.inputs)
         found = []

@@ -157,6 +157,8 @@ def _compacting() -> list[Entry]:
             _with(compacting.spec, behavior="ERROR"),
             changes=orderly(INTEGERS.rows(), unique=[(1,)]),
             gone="rows",
+            # Changes of two phases need not fit each other, and a conflict ends the query.
+            has_ttl=False,
         ),
     ]
 
@@ -230,8 +232,17 @@ def _ranks() -> list[Entry]:
 
 def _group_aggregates() -> list[Entry]:
     entry = _of("group-aggregate", orderly(aggregates.rows), "changelog", "rows")
-    few = aggregates.few_calls(needs_retraction=True)
-    adding = aggregates.few_calls(needs_retraction=False)
+    few, adding = (
+        [
+            *(
+                aggregates.call(each, needs_retraction=retracts)
+                for each in ("SUM", "MIN", "FIRST_VALUE", "LAST_VALUE", "LISTAGG", "COLLECT")
+            ),
+            aggregates.call("COUNT", is_distinct=True, filter=3, needs_retraction=retracts),
+            aggregates.call("MAX", is_distinct=True, needs_retraction=retracts),
+        ]
+        for retracts in (True, False)
+    )
     whole = [
         aggregates.call("COUNT", []),
         *(aggregates.call(each, needs_retraction=True) for each in ("SUM", "AVG", "COUNT")),
