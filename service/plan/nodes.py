@@ -1,4 +1,4 @@
-"""Nodes of a compiled plan and the typed views of those that we run."""
+"""Nodes of a compiled plan, and typed views of those that are run without an operator."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ if TYPE_CHECKING:
 
     from service.plan.changelog_mode import ChangelogMode
     from service.plan.node_types import NodeType
+    from service.plan.rex import Call, Rex
     from service.plan.rex import Literal as RexLiteral
-    from service.plan.rex import Rex
     from service.plan.tables import Table
     from state.types import LogicalType
 
 MaterializeStrategy = Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"]
+JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"]
 ConflictBehavior = Literal["DEDUPLICATE", "ERROR", "NOTHING"]
 
 
@@ -81,6 +82,18 @@ class Expand:
 
 
 @dataclass(frozen=True, slots=True)
+class Correlate:
+    """Joins each row with the rows that a table function makes of it."""
+
+    kind: JoinKind
+    """INNER or LEFT where it is run: LEFT pads a row of which nothing is made."""
+    call: Call
+    """The function; its operands are over the input's columns."""
+    condition: Rex | None
+    """What a row that is made must meet, over its own columns."""
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """Brings rows together as the next node needs them."""
 
@@ -125,12 +138,18 @@ class Sink:
     conflict_behavior: ConflictBehavior | None
     """What ON CONFLICT says; None without the clause."""
 
+    @property
+    def settles_conflicts(self) -> bool:
+        """Whether a watermark-compacting materializer stands before it, in any other's place."""
+        return self.conflict_behavior in ("ERROR", "NOTHING")
+
 
 NodeView: TypeAlias = (
     TableScan
     | Values
     | Calc
     | Expand
+    | Correlate
     | Exchange
     | WatermarkAssigner
     | DropUpdateBefore
@@ -155,7 +174,8 @@ class ExecNode:
     """Options that were in force at compile time: they count instead of those of today."""
     raw: Mapping[str, Any]
     view: NodeView | None
-    """The node's properties, typed; None for nodes that we do not run yet."""
+    """The node's properties, typed; None where an operator's builder reads them
+    (`service.runtime.specs`), and where the node is not run."""
     path: str
 
     @property

@@ -22,8 +22,10 @@ from operators.join.lookup import LookupJoinSpec
 from operators.spec import OperatorSpec
 from service.plan import unsupported
 from service.plan.deadline import check_time
+from service.plan.local_zone import ZONE_OPTION, is_utc, zone_readers
 from service.plan.nodes import (
     Calc,
+    Correlate,
     Exchange,
     ExecNode,
     Expand,
@@ -33,9 +35,11 @@ from service.plan.nodes import (
     WatermarkAssigner,
 )
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
-from service.runtime.dataflow_errors import DataflowError, UnsupportedNode
+from service.runtime.correlate import check_correlate
+from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.event_time import EventTimes, assigner_name, event_times
 from service.runtime.expressions import check as check_expression
+from service.runtime.node_errors import at_node, in_plan
 from service.runtime.node_options import check_configuration
 from service.runtime.operators import OperatorInfo, stateful_nodes
 from service.runtime.spark_configuration import SPEC_OPTION
@@ -122,22 +126,41 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
     """Find what keeps a plan from running here.
 
     Raises:
+        PlanError: A node's properties are none of such a node.
         UnsupportedNode: A node, or something in it, is not executed yet.
         DataflowError: A connector, option, path or sink mode cannot be.
         ExpressionError: An expression has no exact counterpart.
-        OperatorError: A materializer cannot be as asked.
+        InvalidSpec: An operator cannot be as asked.
     """
-    _check_nodes(
-        plan,
-        str(settings.files.root),
-        allow_testing=settings.execution.testing_options_enabled,
-        database_hosts=settings.databases.hosts,
-    )
-    operators = stateful_nodes(plan)
-    _check_operators(plan, operators)
-    times = event_times(plan, operators)
-    _check_watermarks(plan, operators, times)
-    _check_event_time(plan, times)
+    with in_plan(plan):
+        _check_nodes(
+            plan,
+            str(settings.files.root),
+            allow_testing=settings.execution.testing_options_enabled,
+            database_hosts=settings.databases.hosts,
+        )
+        _check_zone(plan)
+        operators = stateful_nodes(plan)
+        _check_operators(plan, operators)
+        times = event_times(plan, operators)
+        _check_watermarks(plan, operators, times)
+        _check_event_time(plan, times)
+
+
+def _check_zone(plan: CompiledPlan) -> None:
+    """See that nothing is to be computed in another time zone than UTC.
+
+    Only nodes of windows say the zone that the plan was compiled for; it is that of all others.
+    """
+    zones = {node.configuration.get(ZONE_OPTION, "UTC") for node in plan.nodes}
+    for zone in sorted(each for each in zones if not is_utc(each)):
+        for node in plan.nodes:
+            for name, path in zone_readers(node.raw, node.path, literals=False):
+                raise UnsupportedNode(
+                    f"{name} in the time zone {zone} is not computed: expressions are in UTC",
+                    node_id=node.id,
+                    path=path,
+                )
 
 
 def _check_operators(plan: CompiledPlan, operators: Sequence[OperatorInfo]) -> None:
@@ -198,7 +221,9 @@ def _check_watermarks(
 def _check_event_time(plan: CompiledPlan, times: EventTimes) -> None:
     """The watermarks that operators wait for must be computed; others may be what they will."""
     for node in plan.nodes:
-        if assigner_name(node) in times.assigners:
+        if assigner_name(node) not in times.assigners:
+            continue
+        with at_node(node):
             match node.view:
                 case WatermarkAssigner(expression=expression):
                     check_expression(expression)
@@ -250,6 +275,7 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
         operators=lowered.operators,
         assigners=lowered.assigners,
         quiet_source=lowered.quiet.table if lowered.quiet else "",
+        has_ticks_apart=lowered.quiet is not None and lowered.quiet.has_ticks_apart,
         checkpoint=job.checkpoint,
         max_parallelism=job.max_parallelism,
         version=job.version,
@@ -315,16 +341,13 @@ def _check_nodes(
     identities = identity_nodes(plan)
     for node in plan.nodes:
         check_time()
-        try:
+        with at_node(node):
             is_passing = node.id in identities or isinstance(node.view, Exchange)
             if not is_passing and not is_run(node):
                 _check_columns(node)
             if isinstance(node.view, Sink):
                 _plan_sink(node, node.view, names, files_root, database_hosts)
             _check_node(node, names, files_root, allow_testing=allow_testing)
-        except DataflowError as error:
-            error.node_id = node.id if error.node_id is None else error.node_id
-            raise
 
 
 def _check_columns(node: ExecNode) -> None:
@@ -357,6 +380,8 @@ def _check_node(
             for projection in projections:
                 for rex in projection:
                     check_expression(rex)
+        case Correlate() as correlate:
+            check_correlate(correlate)
         case Values(rows=rows):
             for row in rows:
                 for literal in row:
