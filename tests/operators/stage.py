@@ -7,7 +7,7 @@ restart throws all operators away.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -69,7 +69,7 @@ class Stage:
         backend: Where its state is.
         ledger: What closes its epochs.
         groups: Key groups.
-        columns_from: From so many changes on an epoch goes on columns; None: as workers have it.
+        columns_from: From so many changes on an epoch goes on columns.
         epoch: The last one that was closed.
     """
 
@@ -77,12 +77,10 @@ class Stage:
     backend: StateBackend
     ledger: Ledger
     groups: int = GROUPS
-    columns_from: int | None = 1
+    columns_from: int = 1
     epoch: int = 0
     watermark_ms: int = WATERMARK_MIN
     now_ms: int = 0
-    counts: list[dict[str, int]] = field(default_factory=list)
-    """Statistics of each task of each epoch."""
 
     def __post_init__(self) -> None:
         self._closing: list[Any] = []
@@ -146,7 +144,6 @@ class Stage:
                 times=EpochTimes(epoch.time_ms, before_ms, after_ms),
                 key_groups=groups,
             )
-            self.counts.append(output.statistics)
             said.append(self._said(output.batch, runner, epoch, set(groups)))
         self.epoch += 1
         self.watermark_ms, self.now_ms = after_ms, epoch.time_ms
@@ -181,11 +178,11 @@ class Stage:
 
     def _operator(self, groups: tuple[int, ...]) -> EpochOperator:
         if groups not in self._operators:
-            made = epoch_operator(self._json, NODE)
-            if isinstance(made, KeyedRunner) and self.columns_from is not None:
-                spec = spec_from_json(self._json)
-                made = KeyedRunner(spec, NODE, columns_from=self.columns_from)
-            self._operators[groups] = made
+            self._operators[groups] = (
+                epoch_operator(self._json, NODE)
+                if isinstance(self.spec, MaterializerSpec)
+                else KeyedRunner(spec_from_json(self._json), NODE, columns_from=self.columns_from)
+            )
         return self._operators[groups]
 
     def _input(self, number: int) -> tuple[Sequence[Any], Sequence[int]]:
