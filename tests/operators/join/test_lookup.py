@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,8 +27,10 @@ from operators.join.lookup_table import (
     open_table,
 )
 from operators.spec import InputSpec, RowSpec
+from operators.testing.joins import bags, changelogs, join_of, never_below_zero
 from operators.testing.operator_harness import (
     At,
+    Of,
     OperatorHarness,
     delete,
     insert,
@@ -303,6 +306,33 @@ def test_a_redis_that_is_away_fails_the_look_up() -> None:
     away = TableHash(url="redis://localhost:1", name="t", timeout_ms=200)
     with pytest.raises(LookupFailed, match="ConnectionError"):
         HashTable(away, TABLE).fetch([KEY])
+
+
+@given(
+    given=changelogs(
+        [st.tuples(st.integers(10, 12), st.sampled_from([None, 1, 2, 9]))], [(0,)], size_max=10
+    ),
+    join_type=st.sampled_from(["INNER", "LEFT"]),
+    materializes=st.booleans(),
+    size=st.integers(1, 4),
+)
+def test_of_a_table_that_stays_the_join_is_that_of_a_batch(
+    given: list[Of], join_type: str, materializes: bool, size: int
+) -> None:
+    harness = OperatorHarness.on_heap(spec(join_type, materializes=materializes))
+    table = Counter([ONE, TWO, DEUX, (None, "none")])
+    emitted: list[Change] = []
+    for at in range(0, len(given), size):
+        emitted += harness.run(given[at : at + size])
+        (orders,) = bags(given[: at + size], 1)
+        matches = join_of(
+            orders,
+            table,
+            join_type,
+            lambda one, other: one[1] is not None and one[1] == other[0],
+            (2, 2),
+        )
+        assert never_below_zero(emitted) == matches
 
 
 @pytest.mark.parametrize(
