@@ -34,7 +34,7 @@ test-fast: setup ## units, laws and oracles without Spark: under a minute or two
 	@$(PYTHON) -m pytest -m "not integration" -x -q
 
 # The chain of `tests/integration/test_chain.py` over all of 2013, killed ten times.
-YEAR := TAILRACE_TEST_MONTHS=12 TAILRACE_TEST_KILLS=10
+YEAR := TAILRACE_TEST_MONTHS=12 TAILRACE_TEST_KILLS=10 TAILRACE_TEST_SEED=$${TAILRACE_TEST_SEED:-$$RANDOM}
 
 test-year: setup ## five operators over all flights of 2013, killed ten times, against SQL in batch
 	@$(YEAR) $(PYTHON) -m pytest -q -m integration tests/integration/test_chain.py
