@@ -60,8 +60,8 @@ def test_a_function_of_users_on_spark(system: System) -> None:
     _wait(system, len(rows) + 1)
     system.wait_for("all totals", lambda: len(_found(system)) >= len(rows))
     assert sorted(_found(system), key=str) == sorted(_totals(rows), key=str)
-    runs = {each["run"] for each in system.get("/v1/pipelines/w/progress", limit=100)["items"]}
-    assert runs == {1, 2}
+    (newest,) = system.get("/v1/pipelines/w/progress", limit=1)["items"]
+    assert newest["run"] > 1
 
 
 def _see_states(system: System, rows: Sequence[Row]) -> None:
