@@ -16,6 +16,7 @@ from operators.expressions import (
     patterns,
     strings,
     temporal,
+    zones,
 )
 from operators.expressions.operand_rules import DIGEST_BITS
 from operators.expressions.representation import Run
@@ -165,6 +166,11 @@ _TIMES: Mapping[str, Builder] = {
     "PROCTIME": _INSTANT,
     "PROCTIME_MATERIALIZE": _INSTANT,
     "LOCALTIMESTAMP": temporal.current(TypeRoot.TIMESTAMP),
+    "LOCAL_OF_INSTANT": zones.local_of_instant,
+    "INSTANT_OF_LOCAL": zones.instant_of_local,
+    "CLOCK_OF_INSTANT": zones.clock_of_instant,
+    "CLOCK_OF_SECONDS": zones.clock_of_seconds,
+    "INSTANT_OF_CLOCK": zones.instant_of_clock,
 }
 _COLLECTIONS: Mapping[str, Builder] = {
     "ARRAY": collections.array,

@@ -37,6 +37,7 @@ class Function:
 
 _LITERAL_PATTERN = "the pattern must be a literal"
 _WHOLE_CHARACTERS = "characters outside the basic plane count as one and stay whole"
+_ZONED = "written where table.local-time-zone is not UTC"
 _EARLY = "before 1970 as in Flink, which rounds the day towards 1970"
 
 
@@ -130,6 +131,9 @@ def _times() -> list[Function]:
         *now(group, 0, 0, "CURRENT_DATE", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP"),
         *now(group, 0, 0, "NOW", "CURRENT_ROW_TIMESTAMP", "PROCTIME"),
         *now(group, 1, 1, "PROCTIME_MATERIALIZE"),
+        *_rows(group, 2, 2, "LOCAL_OF_INSTANT", "INSTANT_OF_LOCAL", note=_ZONED),
+        *_rows(group, 2, 2, "CLOCK_OF_INSTANT", "CLOCK_OF_SECONDS", note=_ZONED),
+        *_rows(group, 3, 3, "INSTANT_OF_CLOCK", note=_ZONED),
     ]
 
 

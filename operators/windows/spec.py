@@ -9,8 +9,9 @@ from pydantic import NonNegativeInt, model_validator
 from operators.aggregate import AggregateCall
 from operators.event_time import from_ms, to_ms
 from operators.spec import OperatorSpec
+from operators.time_zones import UnknownZone
 from operators.windows.shapes import Shape
-from operators.windows.zones import LocalTime, UnknownZone
+from operators.windows.zones import LocalTime
 from state.types import TypeRoot
 
 if TYPE_CHECKING:

@@ -26,8 +26,9 @@ from operators.join.condition import compile_condition
 from operators.keyed import KeyedOperator
 from operators.spec import OperatorSpec
 from operators.stored_rows import StoredRows
+from operators.time_zones import UnknownZone
 from operators.windows.spec import time_of
-from operators.windows.zones import LocalTime, UnknownZone
+from operators.windows.zones import LocalTime
 from state.descriptors import ListDescriptor, TimersDescriptor
 
 if TYPE_CHECKING:

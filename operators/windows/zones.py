@@ -16,25 +16,17 @@ Source: Flink TimeWindowUtil.
 from __future__ import annotations
 
 import datetime as dt
-import re
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from operators.errors import InvalidSpec
+from operators.time_zones import time_zone
 
 _UTC: Final = dt.UTC
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=_UTC)
 _MS: Final = dt.timedelta(milliseconds=1)
 _HOUR_MS: Final = 3_600_000
-_OFFSET: Final = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 _YEAR_OF_RULES: Final = 2200
 """Behind all changes that are listed one by one: the rule that is for ever counts."""
 _MONTHS: Final = range(1, 13)
-_NAMES_OF_UTC: Final = frozenset({"UTC", "Z", "GMT", "UT", "Etc/UTC", "default"})
-
-
-class UnknownZone(InvalidSpec):
-    """A zone has no such name."""
 
 
 class LocalTime:
@@ -48,7 +40,7 @@ class LocalTime:
     """
 
     def __init__(self, zone: str) -> None:
-        self._zone = _zone(zone)
+        self._zone = time_zone(zone)
         self._changes_clocks = self._zone is not None and _changes_clocks(self._zone)
 
     @property
@@ -87,16 +79,3 @@ def _changes_clocks(zone: dt.tzinfo) -> bool:
     """Whether a zone goes on changing its clocks each year: Java's `TimeZone.useDaylightTime`."""
     offsets = {dt.datetime(_YEAR_OF_RULES, month, 1, tzinfo=zone).utcoffset() for month in _MONTHS}
     return len(offsets) > 1
-
-
-def _zone(name: str) -> dt.tzinfo | None:
-    if name in _NAMES_OF_UTC:
-        return None
-    found = _OFFSET.fullmatch(name)
-    if found is not None:
-        shift = dt.timedelta(hours=int(found[2]), minutes=int(found[3] or 0))
-        return dt.timezone(-shift if found[1] == "-" else shift) if shift else None
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UnknownZone("there is no zone of this name") from error

@@ -18,8 +18,11 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    field_validator,
     model_validator,
 )
+
+from operators.time_zones import is_option
 
 Label = Annotated[
     str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9._/-]+$")
@@ -135,6 +138,20 @@ class OptionsBody(RequestBody):
     adaptive_threshold_low: int | None = Field(
         default=None, ge=0, le=2**31, description="ADAPTIVE: so few entries are packed."
     )
+    local_time_zone: str | None = Field(
+        default=None,
+        max_length=64,
+        description="Time zone of expressions and windows, where the plan does not name it: a name "
+        "such as `Europe/Berlin`, or an offset such as `GMT+03:00`; cannot be changed later. "
+        "Default: the plan's, else UTC. Flink: table.local-time-zone.",
+    )
+
+    @field_validator("local_time_zone")
+    @classmethod
+    def _is_zone(cls, zone: str | None) -> str | None:
+        if zone is not None and not is_option(zone):
+            raise ValueError("must be a zone such as Europe/Berlin, GMT+03:00 or UTC")
+        return zone
 
 
 class Problem(BaseModel):

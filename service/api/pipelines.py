@@ -318,7 +318,8 @@ def _changes(record: PipelineRecord, body: PipelinePatch, services: Services) ->
     """What a merge patch makes of options and labels.
 
     Raises:
-        InvalidParameter: max_parallelism would change, or there would be too many labels.
+        InvalidParameter: max_parallelism or the time zone would change, or there would be too
+            many labels.
     """
     changes: dict[str, Any] = {}
     if body.options is not None:
@@ -328,6 +329,11 @@ def _changes(record: PipelineRecord, body: PipelinePatch, services: Services) ->
             raise InvalidParameter(
                 "max_parallelism is fixed when a pipeline is created",
                 hint="delete the pipeline and create it anew",
+            )
+        if options.local_time_zone != record.options.local_time_zone:
+            raise InvalidParameter(
+                "local_time_zone is fixed when a pipeline is created",
+                hint="its plan names the zone; create a pipeline anew for another",
             )
         changes["options"] = options
     if body.labels is not None:

@@ -6,6 +6,7 @@
     execution.async-state.active-buffer-timeout   longest wait of a request for others
     table.exec.async-state.enabled                false: one change after the other
     table.exec.sink.upsert-materialize-strategy.adaptive.threshold.high, .low
+    table.local-time-zone                         zone of a plan that names none
 
 What a request names wins over them. Operators always run through the controller, so that true says
 nothing; with false a change begins when the one before it has ended. What is emitted is the same.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 
 from service.api.models import OptionsBody
+from service.plan.local_zone import UNSAID, ZONE_OPTION
 from service.sql.errors import ValidationError
 from service.sql.option_names import THRESHOLD_HIGH, THRESHOLD_LOW
 from service.sql.options import Options
@@ -40,6 +42,7 @@ _MEMBERS = {
     TIMEOUT_OPTION: "async_timeout_ms",
     THRESHOLD_HIGH: "adaptive_threshold_high",
     THRESHOLD_LOW: "adaptive_threshold_low",
+    ZONE_OPTION: "local_time_zone",
 }
 """The member of a request's options that stands for each."""
 _DURATIONS = (_TTL, TIMEOUT_OPTION)
@@ -57,9 +60,9 @@ def with_session(given: PipelineOptions, said: Mapping[str, str]) -> PipelineOpt
     """
     options = Options(said)
     found: dict[str, Any] = {
-        member: options.duration_ms(name) if name in _DURATIONS else options.integer(name, 0)
+        member: _value(options, name)
         for name, member in _MEMBERS.items()
-        if name in said
+        if name in said and said[name] != UNSAID
     }
     _check_bounds(found)
     if not options.flag(_ENABLED, default=True):
@@ -69,7 +72,13 @@ def with_session(given: PipelineOptions, said: Mapping[str, str]) -> PipelineOpt
     )
 
 
-def _check_bounds(found: Mapping[str, int]) -> None:
+def _value(options: Options, name: str) -> int | str:
+    if name == ZONE_OPTION:
+        return options.text(name, UNSAID)
+    return options.duration_ms(name) if name in _DURATIONS else options.integer(name, 0)
+
+
+def _check_bounds(found: Mapping[str, int | str]) -> None:
     """Refuse what a request could not ask for either."""
     try:
         OptionsBody.model_validate(found)

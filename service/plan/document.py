@@ -28,6 +28,7 @@ from service.plan.graph import (
     sort_nodes,
 )
 from service.plan.json_names import json_name
+from service.plan.local_zone import common_zone, marked
 from service.plan.node_checks import check_node
 from service.plan.node_reader import read_node
 from service.plan.node_types import SINK_NAMES
@@ -150,10 +151,11 @@ def _check(
     root = JsonObject(document, "")
     _collect(problems, _check_root, root)
     version = _collect(problems, _read_version, root)
-    node_values = _read_entries(root, "nodes", limits.nodes_max, problems)
+    node_values = list(_read_entries(root, "nodes", limits.nodes_max, problems))
     edge_values = _read_entries(root, "edges", limits.edges_max, problems)
+    zone = common_zone(node_values)
     nodes = [
-        _collect(problems, read_node, value, f"/nodes/{index}", catalog)
+        _collect(problems, read_node, marked(value, zone), f"/nodes/{index}", catalog)
         for index, value in enumerate(node_values)
     ]
     edges = [_collect(problems, read_edge, value, index) for index, value in enumerate(edge_values)]

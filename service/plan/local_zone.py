@@ -1,10 +1,12 @@
-"""Expressions that read the session's time zone, `table.local-time-zone`.
+"""The time zone of a plan, `table.local-time-zone`, and the expressions that read it.
 
-Expressions are computed in UTC. A TIMESTAMP_LTZ is an instant; what tells its fields or its text,
-or takes a text for one, depends on the zone, and so do the functions between seconds and texts. In
-another zone than UTC these are refused by name: they would silently give other values than Flink.
+A TIMESTAMP_LTZ is an instant; what tells its fields or its text, or takes a local time for one,
+depends on the zone. A plan says the zone in the configuration of its nodes. Flink writes it at
+windows only, and it is that of all other nodes then; we write it, and the option
+`local_time_zone` of a pipeline does, at each node with an expression that reads it. Flink honours
+it there as well. What becomes of such an expression is in `zoned`.
 
-Source: Flink's `casting` rules, `ExtractCallGen`, `FloorCeilCallGen`, `DateTimeUtils` (2.3).
+Source: Flink `TableConfigOptions.LOCAL_TIME_ZONE`, `ExecNodeConfig` (2.3).
 """
 
 from __future__ import annotations
@@ -12,114 +14,128 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from operators.expressions.rex import Call, Literal, SargLiteral, walk
-from service.plan.rex import parse_rex
-from state.types import STRING_ROOTS, LogicalType, TypeRoot
+from operators.time_zones import UnknownZone, time_zone
+from service.plan.errors import InvalidProperty
+from service.plan.properties import pointer_token
+from service.plan.rex import ZONE_MARK, parse_rex
+from service.plan.zoned import is_refused, reads_zone
+from state.types import TypeRoot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from operators.expressions.rex import Rex
 
 ZONE_OPTION = "table.local-time-zone"
-_UTC_NAMES = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z"})
-_ALWAYS = frozenset(
-    {"CURRENT_DATE", "CURRENT_TIME", "FROM_UNIXTIME", "LOCALTIME", "LOCALTIMESTAMP"}
-)
-_OF_TEXTS = frozenset({"TO_TIMESTAMP_LTZ", "UNIX_TIMESTAMP"})
-_COMPARING = frozenset(
-    {
-        "=", "<>", "<", "<=", ">", ">=", "BETWEEN", "GREATEST", "IN", "IS DISTINCT FROM",
-        "IS NOT DISTINCT FROM", "LEAST", "NULLIF", "SEARCH",
-    }
-)  # fmt: skip  # a list of names, several a line
-_CARRYING = frozenset(
-    {
-        "ARRAY", "ARRAY_CONTAINS", "CARDINALITY", "CASE", "COALESCE", "CURRENT_WATERMARK",
-        "ELEMENT", "IF", "IFNULL", "IS NOT NULL", "IS NULL", "ITEM", "MAP", "PROCTIME",
-        "PROCTIME_MATERIALIZE", "REINTERPRET", "ROW",
-    }
-)  # fmt: skip  # a list of names, several a line
-_CASTS = frozenset({"CAST", "TRY_CAST"})
+UNSAID = "default"
+"""The zone of the machine that compiled the plan, which the plan does not name."""
+_KINDS = ("CALL", "LITERAL", "FIELD_ACCESS")
 
 
 def is_utc(zone: str) -> bool:
-    """Whether a zone is UTC, by one of its usual names."""
-    return zone.strip() in _UTC_NAMES
+    """Whether a zone is UTC, by one of its names; what is no zone is not."""
+    try:
+        return time_zone(zone.strip()) is None
+    except UnknownZone:
+        return False
 
 
-def zone_readers(properties: Any, path: str, *, literals: bool) -> Iterator[tuple[str, str]]:
-    """The functions in a node's properties that read the zone, each with its place.
+def said_zone(node: Any) -> str | None:
+    """The zone in the configuration of a node as JSON; None where it says none."""
+    configuration = node.get("configuration") if isinstance(node, dict) else None
+    zone = configuration.get(ZONE_OPTION) if isinstance(configuration, dict) else None
+    return zone if isinstance(zone, str) and zone != UNSAID else None
+
+
+def common_zone(nodes: Sequence[Any]) -> str | None:
+    """The one zone that nodes name; None where they name none, or several."""
+    zones = {"UTC" if is_utc(zone) else zone for node in nodes if (zone := said_zone(node))}
+    return zones.pop() if len(zones) == 1 else None
+
+
+def marked(node: Any, common: str | None) -> Any:
+    """A node whose expressions know their zone, for `parse_rex`; the node itself if it is UTC."""
+    zone = said_zone(node) or common
+    return node if zone is None or is_utc(zone) else _marked(node, zone)
+
+
+def _marked(value: Any, zone: str) -> Any:
+    if isinstance(value, list):
+        return [_marked(each, zone) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("kind") in ("CALL", "FIELD_ACCESS"):
+        return {**value, ZONE_MARK: zone}
+    return {key: _marked(each, zone) for key, each in value.items()}
+
+
+def with_zone(document: Mapping[str, Any], zone: str) -> dict[str, Any]:
+    """A sound plan whose expressions are those of a zone.
+
+    Raises:
+        InvalidProperty: A node of the plan names another one.
+    """
+    nodes = []
+    for index, node in enumerate(document["nodes"]):
+        said = said_zone(node)
+        if said is not None and said != zone and not (is_utc(said) and is_utc(zone)):
+            raise InvalidProperty(
+                f"the plan is of the time zone {said}, and {zone} is asked for",
+                hint="leave out the option local_time_zone, or compile the plan in that zone",
+                path=f"/nodes/{index}/configuration/{pointer_token(ZONE_OPTION)}",
+            )
+        nodes.append(with_node_zone(node, f"/nodes/{index}", zone))
+    return {**document, "nodes": nodes}
+
+
+def with_node_zone(node: Mapping[str, Any], path: str, zone: str) -> dict[str, Any]:
+    """A node that names the zone if it depends on it."""
+    configuration = node.get("configuration") or {}
+    if ZONE_OPTION not in configuration and not any(_zone_readers(node, path)):
+        return dict(node)
+    return {**node, "configuration": {**configuration, ZONE_OPTION: zone}}
+
+
+def refused_readers(
+    properties: Any, path: str, *, literals: bool = False
+) -> Iterator[tuple[str, str]]:
+    """What reads the zone in a node's properties and is not computed but in UTC, with its place.
 
     Args:
-        properties: JSON; expressions are found wherever they stand in it.
+        properties: JSON that is not marked; expressions are found wherever they stand in it.
         path: Its place in the document.
         literals: Whether a literal of TIMESTAMP_LTZ is one, too: it was a text in SQL.
     """
+    for part in _expressions(properties, path):
+        if isinstance(part, Call) and is_refused(part):
+            yield part.name, part.path
+        elif literals and _is_instant(part):
+            yield "a TIMESTAMP_LTZ of a text", part.path
+
+
+def _is_instant(part: Rex) -> bool:
+    return isinstance(part, Literal | SargLiteral) and part.type.root is TypeRoot.TIMESTAMP_LTZ
+
+
+def zone_readers(properties: Any, path: str) -> Iterator[tuple[str, str]]:
+    """The functions in a node's properties that read the zone, each with its place."""
+    for part in _zone_readers(properties, path):
+        yield part.name, part.path
+
+
+def _zone_readers(properties: Any, path: str) -> Iterator[Call]:
+    for part in _expressions(properties, path):
+        if isinstance(part, Call) and reads_zone(part):
+            yield part
+
+
+def _expressions(properties: Any, path: str) -> Iterator[Rex]:
     if isinstance(properties, dict):
-        if properties.get("kind") in ("CALL", "LITERAL", "FIELD_ACCESS"):
-            for part in walk(parse_rex(properties, path)):
-                name = _reader(part, literals=literals)
-                if name is not None:
-                    yield name, part.path
+        if properties.get("kind") in _KINDS:
+            yield from walk(parse_rex(properties, path))
             return
         for key, value in properties.items():
-            yield from zone_readers(value, f"{path}/{key}", literals=literals)
+            yield from _expressions(value, f"{path}/{pointer_token(key)}")
     elif isinstance(properties, list):
         for index, value in enumerate(properties):
-            yield from zone_readers(value, f"{path}/{index}", literals=literals)
-
-
-def _reader(part: Rex, *, literals: bool) -> str | None:
-    if isinstance(part, Literal | SargLiteral):
-        is_instant = part.type.root is TypeRoot.TIMESTAMP_LTZ
-        return "a TIMESTAMP_LTZ of a text" if literals and is_instant else None
-    if isinstance(part, Call) and _reads_zone(part):
-        return part.name
-    return None
-
-
-def _reads_zone(call: Call) -> bool:
-    if call.name in _ALWAYS:
-        return True
-    operands = [found for each in call.operands if (found := _type_of(each)) is not None]
-    if call.name in _OF_TEXTS:
-        return any(each.root in STRING_ROOTS for each in operands)
-    if call.name in _CARRYING:
-        return False
-    if call.name in _CASTS:
-        return _is_zoned_cast(operands, call.type)
-    if not any(map(_has_instant, operands)):
-        return False
-    if call.name in _COMPARING:
-        return _is_mixed(operands)
-    if call.name in ("+", "-"):
-        # So many milliseconds are the same in every zone; months are not.
-        return _is_mixed(operands) or _has_months([*operands, call.type])
-    return True
-
-
-def _type_of(rex: Rex) -> LogicalType | None:
-    found = getattr(rex, "type", None)
-    return found if isinstance(found, LogicalType) else None
-
-
-def _is_zoned_cast(operands: list[LogicalType], target: LogicalType | None) -> bool:
-    kinds = [each for each in (*operands, target) if each is not None]
-    kept = [each for each in kinds if each.root is not TypeRoot.NULL]
-    if not any(map(_has_instant, kept)):
-        return False
-    return {each.root for each in kept} != {TypeRoot.TIMESTAMP_LTZ}
-
-
-def _has_instant(logical: LogicalType) -> bool:
-    return logical.root is TypeRoot.TIMESTAMP_LTZ or any(map(_has_instant, logical.children))
-
-
-def _is_mixed(operands: list[LogicalType]) -> bool:
-    """Whether an instant meets a time that has no zone."""
-    local = {TypeRoot.TIMESTAMP, TypeRoot.DATE, TypeRoot.TIME, *STRING_ROOTS}
-    return any(map(_has_instant, operands)) and any(each.root in local for each in operands)
-
-
-def _has_months(types: list[LogicalType | None]) -> bool:
-    return any(each is not None and each.root is TypeRoot.INTERVAL_YEAR_MONTH for each in types)
+            yield from _expressions(value, f"{path}/{index}")

@@ -34,6 +34,7 @@ from service.plan.deadline import check_time
 from service.plan.errors import InvalidExpression
 from service.plan.rex_values import check_value
 from service.plan.type_json import parse_type_json
+from service.plan.zoned import localized
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SYNTAXES",
+    "ZONE_MARK",
     "Bound",
     "Call",
     "CorrelVariable",
@@ -66,6 +68,8 @@ SYNTAXES = (
     "FUNCTION_ID", "INTERNAL",
 )  # fmt: skip  # a list of names, several a line
 """How SQL writes a function; Calcite's `SqlSyntax`."""
+ZONE_MARK = "localTimeZone"
+"""Property of an expression whose zone is not UTC; `service.plan.local_zone` puts it there."""
 _INTERNAL_NAME = re.compile(r"\$(.+)\$([0-9]{1,9})", re.DOTALL)
 
 
@@ -87,7 +91,8 @@ def parse_rex(value: Any, path: str) -> Rex:
             hint=f"one of {', '.join(_READERS)}",
             path=f"{path}/kind",
         )
-    return read(value, path)
+    found, zone = read(value, path), value.get(ZONE_MARK)
+    return localized(found, zone) if isinstance(zone, str) else found
 
 
 def _input_ref(value: Mapping[str, Any], path: str) -> InputRef:

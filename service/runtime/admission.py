@@ -14,6 +14,7 @@ import orjson
 from operators.expressions.errors import UnsupportedExpression
 from service.plan import check_document, load_plan, unsupported, validate
 from service.plan.errors import PlanError, PlanSyntaxError
+from service.plan.local_zone import with_zone
 from service.runtime.dataflow import check_plan, stateful_nodes
 from service.runtime.dataflow_errors import (
     UnsupportedChangelog,
@@ -56,10 +57,20 @@ def admit(document: PlanDocument, options: PipelineOptions, settings: Settings) 
         PlanError, DataflowError, ExpressionError, InvalidSpec: it may not; the first reason, with
             the node's id and type and the place in the document.
     """
-    plan = load_plan(storable(document))
+    plan = _with_options(load_plan(storable(document)), options)
     check_plan(plan, settings)
     admit_options(plan, options, settings)
     return plan
+
+
+def _with_options(plan: CompiledPlan, options: PipelineOptions) -> CompiledPlan:
+    """The plan that names what options say of it.
+
+    Raises:
+        InvalidProperty: it names something else.
+    """
+    zone = options.local_time_zone
+    return plan if zone is None else load_plan(with_zone(plan.document, zone))
 
 
 def admit_options(plan: CompiledPlan, options: PipelineOptions, settings: Settings) -> None:
@@ -120,6 +131,7 @@ def _runtime_finding(
 ) -> list[Finding]:
     """The first thing that the dataflow would refuse, if it would."""
     try:
+        plan = _with_options(plan, options)
         check_plan(plan, settings)
         admit_options(plan, options, settings)
     except REFUSALS as error:

@@ -22,7 +22,7 @@ from operators.join.lookup import LookupJoinSpec
 from operators.spec import OperatorSpec
 from service.plan import unsupported
 from service.plan.deadline import check_time
-from service.plan.local_zone import ZONE_OPTION, is_utc, zone_readers
+from service.plan.local_zone import ZONE_OPTION, common_zone, said_zone, zone_readers
 from service.plan.nodes import (
     Calc,
     Correlate,
@@ -148,17 +148,20 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
 
 
 def _check_zone(plan: CompiledPlan) -> None:
-    """See that nothing is to be computed in another time zone than UTC.
+    """See that each expression that reads the time zone has one.
 
-    Only nodes of windows say the zone that the plan was compiled for; it is that of all others.
+    A node that names none takes the one of the others, of which there may be no two then.
     """
-    zones = {node.configuration.get(ZONE_OPTION, "UTC") for node in plan.nodes}
-    for zone in sorted(each for each in zones if not is_utc(each)):
-        for node in plan.nodes:
-            for name, path in zone_readers(node.raw, node.path, literals=False):
+    nodes = plan.document["nodes"]
+    if common_zone(nodes) is not None or not any(map(said_zone, nodes)):
+        return
+    for index, node in enumerate(nodes):
+        if said_zone(node) is None:
+            for name, path in zone_readers(node, f"/nodes/{index}"):
                 raise UnsupportedNode(
-                    f"{name} in the time zone {zone} is not computed: expressions are in UTC",
-                    node_id=node.id,
+                    f"{name} reads the time zone, and nodes of the plan name several",
+                    hint=f"name one in this node's configuration: {ZONE_OPTION}",
+                    node_id=node.get("id"),
                     path=path,
                 )
 

@@ -12,7 +12,7 @@ is refused by name.
                                            is a bundle, so sizes and latencies say nothing here
     table.exec.rank.topn-cache-size        an epoch's state is in memory; nothing depends on it
     table.exec.deduplicate.*               see `service.runtime.specs.deduplicate`
-    table.local-time-zone                  of windows: UTC
+    table.local-time-zone                  of windows, and of expressions of any node
 
 Source: Flink `ExecutionConfigOptions` (2.3), whose enumerations are read without regard to case.
 """
@@ -22,6 +22,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from operators.time_zones import UnknownZone, time_zone
+from service.plan.local_zone import ZONE_OPTION
 from service.plan.nodes import Sink
 from service.plan.properties import pointer_token
 from service.runtime.dataflow_errors import InvalidNodeOption, UnsupportedNode
@@ -63,7 +65,7 @@ _DEDUPLICATION: Mapping[str, tuple[str, ...] | None] = {
     "table.exec.deduplicate.mini-batch.compact-changes": _BOOLEAN,
 }
 _RANKING: Mapping[str, tuple[str, ...] | None] = {"table.exec.rank.topn-cache-size": None}
-_ZONE: Mapping[str, tuple[str, ...] | None] = {"table.local-time-zone": None}
+_ZONE: Mapping[str, tuple[str, ...] | None] = {ZONE_OPTION: None}
 _CLEANUP: Mapping[str, tuple[str, ...] | None] = {
     "table.exec.interval-join.min-cleanup-interval": None
 }
@@ -133,12 +135,23 @@ def check_configuration(node: ExecNode) -> None:
         return
     known = _OF_OPERATORS.get(node.node_type.short, {})
     for name, value in node.configuration.items():
+        if name == ZONE_OPTION:
+            _check_zone(node, value)
+            continue
         if name not in known:
             raise _not_honoured(node, name, known)
         values = known[name]
         if values is not None and value.upper() not in values:
             message = f'option "{name}" has no such value'
             raise _refused(node, name, message, ", ".join(values).lower())
+
+
+def _check_zone(node: ExecNode, zone: str) -> None:
+    try:
+        time_zone(zone)
+    except UnknownZone as error:
+        message = f'option "{ZONE_OPTION}" names no zone that there is'
+        raise _refused(node, ZONE_OPTION, message, "for example Europe/Berlin") from error
 
 
 def _check_sink(node: ExecNode, sink: Sink) -> None:

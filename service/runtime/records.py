@@ -58,6 +58,8 @@ class PipelineOptions:
     """In place of the plan's own, for every materializer of the pipeline."""
     adaptive_threshold_high: int | None = None
     adaptive_threshold_low: int | None = None
+    local_time_zone: str | None = None
+    """Of a plan that does not name it; creation writes it into the plan, where runs find it."""
 
     def resolved(self, execution: ExecutionSettings) -> RunOptions:
         """These options with every gap filled from the settings."""
@@ -94,6 +96,8 @@ class RunOptions:
     adaptive_threshold_high: int | None = None
     """None: the backend's measured default."""
     adaptive_threshold_low: int | None = None
+    local_time_zone: str | None = None
+    """None: as the plan says. The plan has it anyway, so no run looks here."""
 
     @property
     def controller_limits(self) -> dict[str, int]:

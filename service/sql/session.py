@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from service.plan.local_zone import ZONE_OPTION, is_utc, zone_readers
+from operators.time_zones import is_option
+from service.plan.local_zone import (
+    UNSAID,
+    ZONE_OPTION,
+    is_utc,
+    refused_readers,
+    with_node_zone,
+)
 from service.sql.algebra import Sink
 from service.sql.binder.query import QueryBinder
 from service.sql.catalogue import CatalogTable, Catalogue, Column, View
@@ -133,8 +140,7 @@ class Session:
                 sinks.append(split_phases(node, options, batched=batched))
         with placed(inserts[0].position):
             planned = to_plan(united(sinks, options), options)
-            _check_zone(planned, options)
-            return planned
+            return _zoned(planned, options)
 
     def bound(self, insert: Insert | Query) -> Sink:
         """What an INSERT means, before any rule.
@@ -192,16 +198,26 @@ def _planned(sink: Sink, position: Position, options: Options) -> Node:
     return settle_conflicts(node, options, position)
 
 
-def _check_zone(planned: PlannedNodes, options: Options) -> None:
-    """See that nothing is to be computed in another time zone than UTC."""
-    zone = options.text(ZONE_OPTION, "UTC")
+def _zoned(planned: PlannedNodes, options: Options) -> PlannedNodes:
+    """The plan whose nodes name the session's time zone where they depend on it."""
+    zone = options.text(ZONE_OPTION, UNSAID)
+    if zone == UNSAID:
+        return planned
+    if not is_option(zone):
+        raise ValidationError(
+            f"option {ZONE_OPTION} cannot be {zone!r}",
+            hint="a name such as Europe/Berlin, an offset such as GMT+03:00, or UTC",
+        )
     if is_utc(zone):
-        return
-    for name, _ in zone_readers(planned.document["nodes"], "/nodes", literals=True):
+        return planned
+    nodes = planned.document["nodes"]
+    for name, _ in refused_readers(nodes, "/nodes", literals=True):
         raise UnsupportedSql(
             f"{name} in the time zone {zone} is not computed",
-            hint=f"expressions are computed in UTC: leave {ZONE_OPTION} at it",
+            hint=f"it is in UTC: leave {ZONE_OPTION} at it",
         )
+    named = [with_node_zone(node, f"/nodes/{index}", zone) for index, node in enumerate(nodes)]
+    return replace(planned, document={**planned.document, "nodes": named})
 
 
 def compile_script(text: str) -> list[PlannedStatement]:

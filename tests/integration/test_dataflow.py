@@ -15,6 +15,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from service.runtime.dataflow_errors import code_in
+from service.sql import compile_script
 from tests.integration.pipelines import (
     Pipeline,
     PlanBuilder,
@@ -376,6 +377,38 @@ def test_filters_unions_values_and_dropped_update_befores(
         ("+U", {"k": "a", "v": 3}),
     ]
     assert set(records[-1]["offsets"]) == {"a", "b", "values-3"}
+
+
+ZONED = """
+SET 'table.local-time-zone' = 'Europe/Berlin';
+CREATE TABLE a (k BIGINT, z TIMESTAMP_LTZ(3))
+  WITH ('connector' = 'filesystem', 'format' = 'changelog-json', 'path' = 'a');
+CREATE TABLE b (k BIGINT, s STRING)
+  WITH ('connector' = 'filesystem', 'format' = 'changelog-json', 'path' = 'b');
+CREATE TABLE snk (t STRING, h BIGINT, f TIMESTAMP_LTZ(3)) WITH ('connector' = 'print');
+COMPILE PLAN 'p' FOR INSERT INTO snk
+  SELECT CAST(a.z AS STRING), EXTRACT(HOUR FROM a.z), FLOOR(a.z TO DAY)
+  FROM a JOIN b ON a.k = b.k AND DATE_FORMAT(a.z, 'HH') >= b.s;
+"""
+
+
+def test_calcs_and_conditions_of_operators_are_of_the_zone_that_set_says(
+    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    (planned,) = compile_script(ZONED)
+    instants = ["2024-03-31 00:59:59Z", "2024-03-31 01:00:00Z", "2024-10-27 00:30:00Z"]
+    write_lines(tmp_path / "a/a.jsonl", [change("+I", k=1, z=each) for each in instants])
+    # An hour later it is three, since the clocks skip two to three; in UTC it would never be.
+    write_lines(tmp_path / "b/b.jsonl", [change("+I", k=1, s="02")])
+
+    with Pipeline(spark, redis_client, tmp_path, planned.document) as pipeline:
+        pipeline.wait_for_rows(len(instants) + 1)
+
+    found = sorted(pipeline.printed("snk"), key=str)
+    assert found == [
+        ("+I", {"t": "2024-03-31 03:00:00.000", "h": 3, "f": "2024-03-30 22:00:00Z"}),
+        ("+I", {"t": "2024-10-27 02:30:00.000", "h": 2, "f": "2024-10-26 22:00:00Z"}),
+    ]
 
 
 def test_a_keyed_sink_without_a_materializer_applies_changes_in_order(

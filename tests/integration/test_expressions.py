@@ -33,6 +33,7 @@ RECORDED = Path(__file__).parents[1] / "oracles" / "expressions"
 FILES = (
     *("edges-numbers", "edges-texts", "edges-times", "edges-clock"),
     *("random-numbers", "random-times", "random-texts"),
+    *("zone-berlin", "zone-lord-howe", "zone-new-york", "zone-st-johns"),
 )
 CHUNK = 40
 """Expressions of one query."""

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.testing.batch_windows import windows_of
+from operators.time_zones import UnknownZone
 from operators.windows.shapes import Cumulating, Hopping, Span, Tumbling
-from operators.windows.zones import LocalTime, UnknownZone
+from operators.windows.zones import LocalTime
 
 SHAPES = [
     (Tumbling(size_ms=10), 10, 10, False),

@@ -226,12 +226,20 @@ def test_what_may_not_change_stays(app: AppClient) -> None:
 
     groups = app.request("PATCH", f"{PATH}/p", json={"options": {"max_parallelism": 4}})
     labels = {f"l{n}": "x" for n in range(app.settings.limits.labels_max + 1)}
+    zone = app.request("PATCH", f"{PATH}/p", json={"options": {"local_time_zone": "Asia/Tokyo"}})
     many = app.request("PATCH", f"{PATH}/p", json={"labels": labels})
     unknown = app.request("PATCH", f"{PATH}/p", json={"plan": {}})
 
-    for answer in (groups, many, unknown):
+    for answer in (groups, zone, many, unknown):
         assert_problem(answer, 422, "invalid-request")
     assert_problem(app.post(PATH, body("q", labels=labels)), 422, "invalid-request")
+
+
+def test_a_zone_that_flink_does_not_know_is_refused(app: AppClient) -> None:
+    for zone in ("UTC+8", "+08:00", "Nowhere/At_All"):
+        answer = app.post(PATH, body(options={"local_time_zone": zone}))
+
+        assert_problem(answer, 422, "invalid-request")
 
 
 def test_options_that_no_query_could_start_with_are_refused_and_nothing_changes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -66,3 +66,53 @@ def test_a_pipeline_of_temporary_tables_is_whole(app: AppClient) -> None:
 
     assert answer.status_code == 201, answer.text
     assert app.json(f"{PATH}/p/plan") == app.post(COMPILE, {"sql": SCRIPT}).json()
+
+
+ZONED = """
+CREATE TABLE t (z TIMESTAMP_LTZ(3))
+  WITH ('connector' = 'ingress', 'format' = 'changelog-json', 'changelog-mode' = 'I');
+CREATE TABLE snk (e STRING)
+  WITH ('connector' = 'filesystem', 'format' = 'changelog-json', 'path' = 'out');
+INSERT INTO snk SELECT CAST(z AS STRING) FROM t;
+"""
+ZONE = "table.local-time-zone"
+
+
+def zones_of(plan: dict[str, Any]) -> list[str]:
+    configurations = [node.get("configuration", {}) for node in plan["nodes"]]
+    return [each[ZONE] for each in configurations if ZONE in each]
+
+
+def test_the_zone_that_set_says_is_kept_with_the_plan(app: AppClient) -> None:
+    script = f"SET '{ZONE}' = 'Europe/Berlin'; {ZONED}"
+
+    made = app.post(PATH, {"name": "p", "sql": script})
+
+    assert made.status_code == 201, made.text
+    assert made.json()["options"]["local_time_zone"] == "Europe/Berlin"
+    assert zones_of(app.json(f"{PATH}/p/plan")) == ["Europe/Berlin"]
+
+
+def test_an_option_says_the_zone_of_a_plan_that_names_none(app: AppClient) -> None:
+    plan = app.post(COMPILE, {"sql": ZONED}).json()
+    options = {"local_time_zone": "GMT+08:00"}
+
+    made = app.post(PATH, {"name": "p", "plan": plan, "options": options})
+
+    assert made.status_code == 201, made.text
+    assert zones_of(plan) == []
+    assert zones_of(app.json(f"{PATH}/p/plan")) == ["GMT+08:00"]
+    changed = app.request("PATCH", f"{PATH}/p", json={"options": {"tick_interval_ms": 500}})
+    assert changed.status_code == 200, changed.text
+    assert changed.json()["options"]["local_time_zone"] == "GMT+08:00"
+
+
+def test_a_plan_of_another_zone_than_the_option_is_refused(app: AppClient) -> None:
+    plan = app.post(COMPILE, {"sql": f"SET '{ZONE}' = 'Europe/Berlin'; {ZONED}"}).json()
+    body = {"name": "p", "plan": plan, "options": {"local_time_zone": "Asia/Tokyo"}}
+
+    answer = app.post(PATH, body)
+
+    assert_problem(answer, 422, "plan-invalid")
+    assert "Europe/Berlin" in answer.json()["detail"]
+    assert answer.json()["path"].endswith("/configuration/table.local-time-zone")

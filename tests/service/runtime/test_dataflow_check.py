@@ -12,6 +12,7 @@ from service.plan import load_plan
 from service.runtime.dataflow import check_plan, stateful_nodes
 from service.runtime.dataflow_errors import (
     DataflowError,
+    InvalidNodeOption,
     InvalidTableOption,
     PathOutsideRoot,
     UnsupportedChangelog,
@@ -258,21 +259,69 @@ def without_node(document: dict[str, Any], kind: str) -> dict[str, Any]:
     return document
 
 
-def test_what_reads_the_time_zone_is_refused_where_windows_have_another_one(tmp_path: Path) -> None:
+ZONE = "table.local-time-zone"
+
+
+def windows_of(expression: str) -> dict[str, Any]:
+    """A plan of two windows behind one another, as Flink writes it: they alone say the zone."""
     (planned,) = compile_script(
-        "CREATE TABLE s (k BIGINT, ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts) WITH "
+        "CREATE TABLE s (k BIGINT, t STRING, ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts) WITH "
         "('connector' = 'ingress', 'format' = 'changelog-json', 'changelog-mode' = 'I');"
         "CREATE TABLE snk (k STRING, c BIGINT) WITH ('connector' = 'filesystem', "
         "'format' = 'changelog-json', 'path' = 'out');"
-        "COMPILE PLAN 'p' FOR INSERT INTO snk SELECT FROM_UNIXTIME(k), COUNT(*) FROM "
-        "TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY)) GROUP BY k, window_start, "
+        f"COMPILE PLAN 'p' FOR INSERT INTO snk SELECT {expression}, COUNT(*) FROM "
+        "TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY)) GROUP BY k, t, window_start, "
         "window_end;"
     )
-    document = planned.document
+    return planned.document
 
-    check(tmp_path, document)
-    for node in document["nodes"]:
-        if "table.local-time-zone" in node.get("configuration", {}):
-            node["configuration"]["table.local-time-zone"] = "Asia/Tokyo"
-    with pytest.raises(UnsupportedNode, match="FROM_UNIXTIME in the time zone Asia/Tokyo"):
+
+def in_zones(document: dict[str, Any], *zones: str) -> dict[str, Any]:
+    """The plan, whose nodes that say a zone say these in turn."""
+    sayers = [node for node in document["nodes"] if ZONE in node.get("configuration", {})]
+    for number, node in enumerate(sayers):
+        node["configuration"][ZONE] = zones[number % len(zones)]
+    return document
+
+
+def test_the_zone_of_windows_is_that_of_all_expressions(tmp_path: Path) -> None:
+    check(tmp_path, in_zones(windows_of("FROM_UNIXTIME(k)"), "Asia/Tokyo"))
+
+    document = in_zones(windows_of("CAST(UNIX_TIMESTAMP(t) AS STRING)"), "Asia/Tokyo")
+    with pytest.raises(UnsupportedExpression, match="UNIX_TIMESTAMP in the time zone Asia/Tokyo"):
         check(tmp_path, document)
+
+
+def test_an_expression_whose_zone_is_in_doubt_is_refused(tmp_path: Path) -> None:
+    document = windows_of("FROM_UNIXTIME(k)")
+    document["nodes"][0]["configuration"] = {ZONE: "Europe/Berlin"}
+
+    with pytest.raises(UnsupportedNode, match="FROM_UNIXTIME reads the time zone"):
+        check(tmp_path, in_zones(document, "Europe/Berlin", "Asia/Tokyo"))
+
+
+@pytest.mark.parametrize("zone", ["Nowhere/At_All", "GMT+99:00", "", "Europe", "\x00"])
+def test_a_zone_that_there_is_not_is_refused(tmp_path: Path, zone: str) -> None:
+    document = windows_of("FROM_UNIXTIME(k)")
+    document["nodes"][-2]["configuration"] = {ZONE: zone}
+
+    with pytest.raises(InvalidNodeOption, match="no zone that there is"):
+        check(tmp_path, document)
+
+
+def test_a_condition_inside_an_operator_is_of_the_zone_too() -> None:
+    source = "'connector' = 'ingress', 'format' = 'changelog-json', 'changelog-mode' = 'I'"
+    (planned,) = compile_script(
+        f"CREATE TABLE a (k BIGINT, z TIMESTAMP_LTZ(3)) WITH ({source});"
+        f"CREATE TABLE b (k BIGINT, s STRING) WITH ({source});"
+        "CREATE TABLE snk (k BIGINT) WITH ('connector' = 'filesystem', "
+        "'format' = 'changelog-json', 'path' = 'out');"
+        f"SET '{ZONE}' = 'Europe/Berlin';"
+        "COMPILE PLAN 'p' FOR INSERT INTO snk SELECT a.k FROM a JOIN b "
+        "ON a.k = b.k AND DATE_FORMAT(a.z, 'HH') < b.s;"
+    )
+
+    (join,) = stateful_nodes(load_plan(planned.document))
+
+    assert "LOCAL_OF_INSTANT" in repr(join.spec)
+    assert "Europe/Berlin" in repr(join.spec)
