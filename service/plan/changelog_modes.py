@@ -35,7 +35,7 @@ _PASS_ON = frozenset(
 _INSERT_ONLY = frozenset(
     {
         "global-window-aggregate", "interval-join", "local-window-aggregate", "match",
-        "over-aggregate", "python-over-aggregate", "temporal-sort", "values", "window-aggregate",
+        "python-over-aggregate", "temporal-sort", "values", "window-aggregate",
         "window-deduplicate", "window-join", "window-rank",
     }
 )  # fmt: skip  # a list of names, several a line
@@ -92,11 +92,40 @@ def _mode(node: ExecNode, merged: ChangelogMode) -> ChangelogMode:
         return merged
     if kind in _INSERT_ONLY:
         return INSERT_ONLY
+    if kind == "over-aggregate":
+        return ALL if over_updates(node, merged) else INSERT_ONLY
     if kind == "drop-update-before":
         return merged.without(RowKind.UPDATE_BEFORE)
     if kind in ("join", "multi-join", "lookup-join", "temporal-join"):
         return _join_mode(node, merged)
     return _generating_mode(node, merged)
+
+
+def over_updates(node: ExecNode, merged: ChangelogMode) -> bool:
+    """Whether an OVER aggregation's rows change when others come or go.
+
+    Not so in the order of time over inserts: rows come out when nothing comes before them any more.
+    LEAD tells of rows that come later in any order.
+
+    Args:
+        node: An over-aggregate node.
+        merged: What reaches it.
+    """
+    if not merged.is_insert_only:
+        return True
+    spec = node.raw.get("overSpec")
+    groups = spec.get("groups") if isinstance(spec, dict) else None
+    types = node.output_type.children
+    for group in groups if isinstance(groups, list) else ():
+        fields = (group.get("orderBy") or {}).get("fields") or ()
+        first = fields[0].get("index") if fields else None
+        if not isinstance(first, int) or not 0 <= first < len(types):
+            return True
+        if types[first].time_attribute is None:
+            return True
+        if any(each.get("internalName") == "$LEAD$1" for each in group.get("aggCalls") or ()):
+            return True
+    return False
 
 
 def _join_mode(node: ExecNode, merged: ChangelogMode) -> ChangelogMode:

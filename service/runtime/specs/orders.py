@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from operators.ordering import SortColumn, SortKeys
 from service.plan.changelog_modes import node_modes
 from state.types import UnsupportedType
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from operators.spec import InputSpec
     from service.plan.nodes import ExecNode
     from service.runtime.specs import StatefulNode
@@ -30,25 +32,31 @@ _UPDATING: Final = frozenset(
 """Nodes that take back what they emitted, if the inferred kinds of change say so."""
 
 
-def order_of(at: StatefulNode, row: InputSpec) -> tuple[SortColumn, ...]:
-    """The node's `orderBy`.
+def order_of(
+    at: StatefulNode,
+    row: InputSpec,
+    given: Mapping[str, Any] | None = None,
+    place: Sequence[str | int] = ("orderBy",),
+) -> tuple[SortColumn, ...]:
+    """The order that a node says, None: its `orderBy`; and where it says it.
 
     Raises:
         UnsupportedNode: Values of a column have no order.
     """
+    order = at.node.raw.get("orderBy") if given is None else given
     found = tuple(
         SortColumn(
             column=each["index"],
             descending=not each["isAscending"],
             nulls_last=each["nullIsLast"],
         )
-        for each in (at.node.raw.get("orderBy") or {}).get("fields", ())
+        for each in (order or {}).get("fields", ())
     )
     for number, each in enumerate(found):
         try:
             SortKeys(row, (each,))
         except UnsupportedType as error:
-            raise at.refuse(error.reason, "orderBy", "fields", number) from error
+            raise at.refuse(error.reason, *place, "fields", number) from error
     return found
 
 
