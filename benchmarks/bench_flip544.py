@@ -8,6 +8,7 @@ closed and promoted. Unit: inserts per ms, deletes not counted: of wall time, an
 this process's CPU time (without Redis's own), which says more where the machine is shared.
 
     python -m benchmarks.bench_flip544 [--backend heap,redis] [--strategy ...] [--repeat 5]
+                                       [--delay 1000,5000] [--percentage 100]
                                        [--redis redis://127.0.0.1:6379/0] [--json FILE]
 
 Without --redis a redis-server of its own is started on a free port, append-only.
@@ -130,21 +131,30 @@ def measure(cell: Cell, neighbours: Neighbours, repeat: int) -> list[Rate]:
     return [run_once(cell, batches, neighbours) for _ in range(repeat + 1)][1:]
 
 
-def table(
-    backend: str, strategies: list[Strategy], repeat: int, neighbours: Neighbours
-) -> list[dict[str, object]]:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which cells, and how often."""
+
+    strategies: list[Strategy]
+    delays: list[int]
+    percentages: list[int]
+    repeat: int
+
+
+def table(backend: str, asked: Asked, neighbours: Neighbours) -> list[dict[str, object]]:
     """Measure and print the cells of a backend; strategies of a cell right after each other."""
     rows: list[dict[str, object]] = []
+    strategies = asked.strategies
     for has_upsert_key in (False, True):
-        for percentage in PERCENTAGES:
+        for percentage in asked.percentages:
             print(f"\n{backend}, upsert key {has_upsert_key}, {percentage} % retracted")
             print("| delay | " + " | ".join(each.value for each in strategies) + " |")
             print("|---:" * (len(strategies) + 1) + "|")
-            for delay in DELAYS:
+            for delay in asked.delays:
                 figures = []
                 for strategy in strategies:
                     cell = Cell(backend, has_upsert_key, percentage, delay, strategy)
-                    runs = measure(cell, neighbours, repeat)
+                    runs = measure(cell, neighbours, asked.repeat)
                     wall = statistics.median(each.wall for each in runs)
                     cpu = statistics.median(each.cpu for each in runs)
                     figures.append(f"{wall:,.0f} ({cpu:,.0f})")
@@ -169,16 +179,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--backend", default="heap,redis")
     parser.add_argument("--strategy", default="LEGACY,VALUE,MAP,ADAPTIVE")
+    parser.add_argument("--delay", default=",".join(map(str, DELAYS)))
+    parser.add_argument("--percentage", default=",".join(map(str, PERCENTAGES)))
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--redis", default=None, help="address; its own server if not given")
     parser.add_argument("--json", default=None, help="file for the figures")
     arguments = parser.parse_args()
-    strategies = [Strategy(each) for each in arguments.strategy.split(",")]
+    asked = Asked(
+        strategies=[Strategy(each) for each in arguments.strategy.split(",")],
+        delays=[int(each) for each in arguments.delay.split(",")],
+        percentages=[int(each) for each in arguments.percentage.split(",")],
+        repeat=arguments.repeat,
+    )
     rows: list[dict[str, object]] = []
     for backend in arguments.backend.split(","):
         opened = heap_neighbours() if backend == "heap" else redis_neighbours(arguments.redis)
         with opened as neighbours:
-            rows += table(backend, strategies, arguments.repeat, neighbours)
+            rows += table(backend, asked, neighbours)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)

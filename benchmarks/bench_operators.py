@@ -4,10 +4,17 @@ An epoch is whole: rows out of Arrow columns, prefetch, the operator, emissions 
 close and promotion. State is filled first, two changes a key. Then, in epochs of `--changes`
 changes, of which the first one of each turn is not counted:
 
+    once      1,000 keys, each touched once more: what a change costs then should not depend on how
+              many keys there are
     spread    keys drawn at random from all of them
     skewed    half of all changes are of one key
-    once      1,000 keys, each touched once: what a change costs then should not depend on how
-              many keys there are
+
+`once` compares equal work. Each key that it touches has been touched by nothing but the filling: it
+comes before the other workloads, touches no key twice, and state that has too few keys for that is
+filled anew before each of its epochs. So a rank is as long, a row as often replaced, a key as
+rarely gone with 1,000 keys as with a million. Keys are numbers of seven digits from the same range,
+however many there are, so their texts are as long, and as far apart. And before all, each process
+runs epochs as large as the largest ones that fill: what an allocator is left with then is the same.
 
     aggregate            COUNT(*), SUM(v) BY k; input +I, and -D of rows that came before
     aggregate with MIN   the same, and MIN(v)
@@ -15,8 +22,9 @@ changes, of which the first one of each turn is not counted:
     join, no keys        nothing is known of the rows; input +I, and -D of rows that came before
     left join ..         the same two, LEFT
     semi join, no keys   as the join, SEMI
-    rank append          the first 10 by v descending, no rank numbers; input +I. A thousand keys
-                         have 10 rows each soon, and most new ones do not enter; a million do not
+    rank append          the first 10 by v descending, no rank numbers; input +I. In `spread` a
+                         thousand keys have 10 rows each soon, and most new ones do not enter; a
+                         million do not
     rank retract         the same; input +I, and -D of rows that came before
     deduplicate          the last row by arrival; input +I
     normalize            input +U, some -D
@@ -54,7 +62,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from itertools import chain, islice
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,7 +89,7 @@ from state.backends.transport import RedisTransport
 from state.epochs import EpochLedger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from operators.spec import OperatorSpec
     from state.backends.interface import Ledger, StateBackend
@@ -95,7 +103,8 @@ FILL_EPOCH = 50_000
 ONCE_MAX = 1_000
 ONCE_TIMES = 5
 """So many epochs of `once`, which are short, for each of another workload."""
-WORKLOADS = ("spread", "skewed", "once")
+FIRST_KEY = 1_000_000
+"""All keys have seven digits."""
 Changes = list[tuple[int, int, int, int]]
 """Input, kind, k and v of each change; `name` follows from k."""
 
@@ -139,9 +148,9 @@ def retracting(feed: Feed, key: int, number: int = 0) -> Changes:
 
 
 def updating_sides(feed: Feed, key: int) -> Changes:
-    """One row of each key on both sides, replaced in turns."""
+    """One row of each key on both sides, replaced in turns; odd keys begin on the left."""
     feed.touches[0, key] += 1
-    number = feed.touches[0, key] % 2
+    number = (feed.touches[0, key] + key) % 2
     rows = feed.rows.setdefault((number, key), [])
     old = [(number, 1, key, rows.pop())] if rows else []
     rows.append(feed.some_v())
@@ -286,88 +295,139 @@ def batches_of(inputs: int, changes: pa.RecordBatch) -> list[ChangeBatch]:
     return found
 
 
-def epochs_of(options: argparse.Namespace) -> dict[str, int]:
-    """How many epochs of each workload a turn has; the first one is not counted."""
-    return {each: 1 + options.rounds * (ONCE_TIMES if each == "once" else 1) for each in WORKLOADS}
+class Epoch(NamedTuple):
+    """What a task is to do."""
+
+    workload: str
+    """"anew" begins without state, "fill" fills it."""
+    changes: Changes
 
 
-def fed(case: Case, options: argparse.Namespace) -> Iterator[Changes]:
-    """The changes of all epochs: those that fill the state, then those of each turn."""
-    feed, keys = Feed(options.keys), options.keys
-    for _ in range(2):
-        for start in range(0, keys, FILL_EPOCH):
-            touched = range(start, min(start + FILL_EPOCH, keys))
-            yield [each for key in touched for each in case.changes(feed, key)]
-    for _ in range(options.turns):
-        for workload, count in epochs_of(options).items():
-            for _ in range(count):
-                drawn = feed.rng.integers(0, keys, options.changes)
+class Plan:
+    """The epochs of one case with a number of keys, as its feed gives them and its task runs them.
+
+    Args:
+        case: The operator and its input.
+        options: How many keys, changes and epochs.
+    """
+
+    def __init__(self, case: Case, options: argparse.Namespace) -> None:
+        self._case = case
+        self._keys: int = options.keys
+        self._changes: int = options.changes
+        self._turns: int = options.turns
+        self._rounds: int = options.rounds
+        self._once = min(self._keys, ONCE_MAX, self._changes)
+        self._seeds = count()
+        self._feed = Feed(next(self._seeds))
+
+    def epochs(self) -> Iterator[Epoch]:
+        """All epochs: those that fill the state, then those of each turn."""
+        times = self._turns * (1 + self._rounds * ONCE_TIMES)
+        is_filled_once = times * self._once <= self._keys
+        if self._keys < FILL_EPOCH:
+            yield from self._filled(FILL_EPOCH)
+        yield from self._filled(self._keys)
+        untouched = self._feed.rng.permutation(self._keys)
+        for at in range(times):
+            if is_filled_once:
+                drawn = untouched[at * self._once : (at + 1) * self._once]
+            else:
+                if at:
+                    yield from self._filled(self._keys)
+                drawn = self._feed.rng.permutation(self._keys)[: self._once]
+            yield self._touching("once", drawn.tolist())
+        for workload in ("spread", "skewed") * self._turns:
+            for _ in range(1 + self._rounds):
+                drawn = self._feed.rng.integers(0, self._keys, self._changes)
                 if workload == "skewed":
                     drawn[::2] = 0
-                elif workload == "once":
-                    size = min(keys, ONCE_MAX, options.changes)
-                    drawn = feed.rng.choice(keys, size, replace=False)
-                yield [each for key in drawn.tolist() for each in case.changes(feed, key)]
+                yield self._touching(workload, drawn.tolist())
+
+    def _filled(self, keys: int) -> Iterator[Epoch]:
+        self._feed = Feed(next(self._seeds))
+        yield Epoch("anew", [])
+        for _ in range(2):
+            for start in range(0, keys, FILL_EPOCH):
+                yield self._touching("fill", range(start, min(start + FILL_EPOCH, keys)))
+
+    def _touching(self, workload: str, keys: Iterable[int]) -> Epoch:
+        feed, apart = self._feed, max(FIRST_KEY // self._keys, 1) | 1
+        touched = (FIRST_KEY + key * apart for key in keys)
+        return Epoch(workload, [each for key in touched for each in self._case.changes(feed, key)])
+
+
+FEED_SCHEMA = pa.schema([(each, pa.int64()) for each in ("input", "kind", "k", "v")])
 
 
 def feed_here(options: argparse.Namespace) -> None:
-    """Write the changes of all epochs of one case, an Arrow batch each."""
-    schema = pa.schema([(each, pa.int64()) for each in ("input", "kind", "k", "v")])
-    with pa.ipc.new_stream(sys.stdout.buffer, schema) as stream:
-        for changes in fed(CASES[options.one](), options):
-            columns = np.array(changes, np.int64).reshape(-1, 4).T
-            stream.write_batch(pa.record_batch([*map(pa.array, columns)], schema=schema))
+    """Write the epochs of one case, an Arrow batch each."""
+    with pa.ipc.new_stream(sys.stdout.buffer, FEED_SCHEMA) as stream:
+        for epoch in Plan(CASES[options.one](), options).epochs():
+            columns = np.array(epoch.changes, np.int64).reshape(-1, 4).T
+            batch = pa.record_batch([*map(pa.array, columns)], schema=FEED_SCHEMA)
+            stream.write_batch(batch, {"workload": epoch.workload})
 
 
 class Measured:
-    """A case whose state is filled, and the changes of all of its turns."""
+    """A case whose state is filled, and the epochs of all of its turns."""
 
     def __init__(self, where: Ground, options: argparse.Namespace) -> None:
-        case = CASES[options.one]()
-        inputs = len(case.spec.inputs)
+        self._spec = CASES[options.one]().spec
         self._where = where
-        self._task = Task(case.spec, where)
-        self._epochs = epochs_of(options)
+        self._rounds: int = options.rounds
+        self._task: Task
         # The feed knows all rows, as objects by the million: no worker has those beside its state.
         command = [sys.executable, "-P", __file__, *sys.argv[1:], "--feed"]
         gc.disable()
         with subprocess.Popen(command, stdout=subprocess.PIPE) as feed:
             assert feed.stdout is not None
-            given = (batches_of(inputs, each) for each in pa.ipc.open_stream(feed.stdout))
-            for batches in islice(given, 2 * -(-options.keys // FILL_EPOCH)):
-                self._task.apply(batches)
-            self._given = iter([*given])
+            given = self._read(pa.ipc.open_stream(feed.stdout))
+            for first in given:
+                if not self._prepares(*first):
+                    break
+            self._given = iter([first, *given])
         if feed.returncode:
             raise SystemExit("the feed failed")
         gc.collect()
         gc.freeze()
         gc.enable()
 
-    def turn(self) -> dict[str, list[float]]:
-        """Microseconds a change of each workload, and round trips."""
+    def turn(self, workload: str) -> list[float]:
+        """Microseconds a change of a workload, and round trips."""
         client = self._where.client
         while client is not None and client.info("persistence")["aof_rewrite_in_progress"]:
             # Meanwhile a write copies a page of memory.
             time.sleep(0.1)
-        found = {}
-        for workload, count in self._epochs.items():
-            taken = [
-                self._task.run(batches) / sum(map(len, batches)) * 1e6
-                for batches in islice(self._given, count)
-            ]
-            found[workload] = [min(taken[1:]), self._task.round_trips]
-        return found
+        taken: list[float] = []
+        while len(taken) <= self._rounds * (ONCE_TIMES if workload == "once" else 1):
+            given, batches = next(self._given)
+            if not self._prepares(given, batches):
+                taken.append(self._task.run(batches) / sum(map(len, batches)) * 1e6)
+        return [min(taken[1:]), self._task.round_trips]
+
+    def _prepares(self, workload: str, batches: list[ChangeBatch]) -> bool:
+        """Whether it was an epoch before those that are measured; then it was run."""
+        if workload == "anew":
+            self._task = Task(self._spec, self._where)
+        elif workload == "fill":
+            self._task.apply(batches)
+        return workload in ("anew", "fill")
+
+    def _read(self, stream: pa.RecordBatchStreamReader) -> Iterator[tuple[str, list[ChangeBatch]]]:
+        inputs = len(self._spec.inputs)
+        for changes, told in stream.iter_batches_with_custom_metadata():
+            yield told["workload"].decode(), batches_of(inputs, changes)
 
 
 def measure_here(options: argparse.Namespace) -> None:
-    """Measure one case in this process: a turn for each line that comes, printed as JSON."""
+    """Measure one case in this process: the workload of each line that comes, printed as JSON."""
     with ground(options.backends) as where:
         measured = Measured(where, options)
         print("{}", flush=True)
-        for _ in range(options.turns):
-            if not sys.stdin.readline():
-                return
-            print(json.dumps(measured.turn()), flush=True)
+        for line in sys.stdin:
+            workload = line.strip()
+            print(json.dumps({workload: measured.turn(workload)}), flush=True)
 
 
 class Arm:
@@ -390,13 +450,13 @@ class Arm:
         """Of all turns."""
         self._answer()
 
-    def turn(self) -> None:
-        """Have it measure once more."""
+    def turn(self, workload: str) -> None:
+        """Have it measure a workload once more; `once` before all others."""
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{workload}\n")
         self._process.stdin.flush()
-        for workload, found in self._answer().items():
-            self.least[workload] = min(found, self.least.get(workload, found))
+        found = self._answer()[workload]
+        self.least[workload] = min(found, self.least.get(workload, found))
 
     def end(self) -> None:
         """Let its process end."""
@@ -419,9 +479,9 @@ def measure(name: str, backend: str, options: argparse.Namespace) -> dict[int, l
         keys: [Arm(root, name, backend, keys, options) for root in roots]
         for keys in map(int, options.keys.split(","))
     }
-    for _ in range(options.turns):
+    for workload in ("once",) * options.turns + ("spread", "skewed") * options.turns:
         for arm in chain.from_iterable(arms.values()):
-            arm.turn()
+            arm.turn(workload)
     for arm in chain.from_iterable(arms.values()):
         arm.end()
     return arms

@@ -18,7 +18,7 @@ from state.backends.transport import RedisTransport
 from state.epochs import EpochLedger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from state.backends.interface import Ledger, StateBackend
 
@@ -58,8 +58,12 @@ def _connected(url: str) -> Iterator[Neighbours]:
 
 
 @contextmanager
-def own_redis() -> Iterator[str]:
-    """Address of an append-only redis-server on a free loopback port, ended afterwards."""
+def own_redis(under: Sequence[str] = ()) -> Iterator[str]:
+    """Address of an append-only redis-server on a free loopback port, ended afterwards.
+
+    Args:
+        under: A command that runs it, such as valgrind and its options.
+    """
     binary = shutil.which("redis-server")
     if binary is None:
         raise SystemExit("redis-server is not installed: run make setup, or give --redis")
@@ -78,7 +82,7 @@ def own_redis() -> Iterator[str]:
             "--loglevel": "warning",
         }
         flat = [part for pair in settings.items() for part in pair]
-        process = subprocess.Popen([binary, *flat], stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([*under, binary, *flat], stdout=subprocess.DEVNULL)
         try:
             retry = redis.retry.Retry(
                 redis.backoff.ConstantBackoff(0.02),

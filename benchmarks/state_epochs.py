@@ -25,7 +25,7 @@ from state.primitives.session import PRIMITIVE_THRESHOLDS, StateSession
 from state.ttl import TtlClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from state.backends.interface import Ledger, StateBackend, TransactionStatistics
     from state.multiset.strategy import Thresholds
@@ -86,12 +86,12 @@ class Ground:
 
 
 @contextmanager
-def ground(name: str) -> Iterator[Ground]:
-    """The heap, or a Redis server of our own."""
+def ground(name: str, under: Sequence[str] = ()) -> Iterator[Ground]:
+    """The heap, or a Redis server of our own; see `own_redis`."""
     if name == "heap":
         yield Ground(name, None)
         return
-    with own_redis() as url, redis.Redis.from_url(url) as client:
+    with own_redis(under) as url, redis.Redis.from_url(url) as client:
         yield Ground(name, client)
 
 

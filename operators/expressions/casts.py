@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from operators.expressions import cast_rules, instants, parsing
-from operators.expressions.decimals import fitted, whole_part
+from operators.expressions.decimals import as_double, fitted, whole_part
 from operators.expressions.errors import EvaluationFailed
 from operators.expressions.floats import (
     double,
@@ -33,7 +33,6 @@ from state.types import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from decimal import Decimal
 
     from operators.expressions.representation import Convert
 
@@ -160,12 +159,15 @@ def _saturated(bits: int) -> Callable[[float], int]:
 
 
 def _to_floating(source: LogicalType, target: LogicalType) -> Convert:
+    if source.root is TypeRoot.DECIMAL:
+        wide = as_double(source)
+        return wide if target.root is TypeRoot.DOUBLE else lambda number: float32(wide(number))
     if target.root is TypeRoot.DOUBLE:
         return double
     return single if source.root in INTEGER_BITS else _single_by_double
 
 
-def _single_by_double(number: float | Decimal | bool) -> float:
+def _single_by_double(number: float | bool) -> float:
     return float32(float(number))
 
 

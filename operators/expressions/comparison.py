@@ -1,19 +1,22 @@
 """Comparison and three-valued logic.
 
 FLOAT and DOUBLE compare as in Java and in Python: NaN is neither less, equal nor greater than
-anything, itself included, and -0.0 equals 0.0. Numbers of different types are first brought to the
-type in which Java compares them. Texts compare by characters, which is the order of their UTF-8.
+anything, itself included, and -0.0 equals 0.0; but not beside a DECIMAL. Numbers of different types
+are first brought to the type in which Java compares them. Texts compare by characters, which is the
+order of their UTF-8.
 
 Source: Flink `ScalarOperatorGens`, `DecimalDataUtils.compare` (2.3).
 """
 
 from __future__ import annotations
 
+import math
 import operator as op
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from operators.expressions.families import check_comparable
+from operators.expressions.decimals import as_double
+from operators.expressions.families import DOUBLE, check_comparable
 from operators.expressions.floats import double, single
 from operators.expressions.representation import to_row
 from operators.expressions.site import Site, Value, constant, lifted
@@ -22,8 +25,10 @@ from state.types import FLOAT_ROOTS, LogicalType, TypeRoot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from operators.expressions.representation import Row, Run
+    from operators.expressions.representation import Convert, Row, Run
 
+BELOW_ZERO = -5e-324
+"""The DOUBLE nearest to 0: no DECIMAL lies between."""
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": op.eq,
     "<>": op.ne,
@@ -36,7 +41,35 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 def compare(site: Site) -> Run:
     """`=`, `<>`, `<`, `<=`, `>` or `>=` of two operands."""
-    return compared(site.name, *align(site, site[0], site[1]))
+    left, right = site[0], site[1]
+    if beside_decimal(left.type, right.type):
+        left, right = _in_total_order(left), _in_total_order(right)
+    return compared(site.name, *align(site, left, right))
+
+
+def beside_decimal(left: LogicalType, right: LogicalType) -> bool:
+    """Whether one is a DECIMAL and the other a FLOAT or DOUBLE.
+
+    Flink compares these by `Double.compare`: NaN is above all numbers, and -0.0 below 0.
+    """
+    roots = {left.root, right.root}
+    return TypeRoot.DECIMAL in roots and bool(roots & FLOAT_ROOTS)
+
+
+def _in_total_order(value: Value) -> Value:
+    """A FLOAT or DOUBLE as one that the operators place so among DECIMALs, which are finite."""
+    if value.type.root not in FLOAT_ROOTS:
+        return value
+    if value.is_constant:
+        found = None if value.constant is None else _placed(value.constant)
+        return replace(constant(found, DOUBLE), literal=found, is_literal=True)
+    return Value(lifted(_placed, value), DOUBLE)
+
+
+def _placed(number: float) -> float:
+    if number != number:
+        return math.inf
+    return BELOW_ZERO if number == 0.0 and math.copysign(1.0, number) < 0 else number
 
 
 def align(site: Site, left: Value, right: Value) -> tuple[Value, Value]:
@@ -55,7 +88,9 @@ def _floating(value: Value, *, wide: bool) -> Value:
     root = TypeRoot.DOUBLE if wide else TypeRoot.FLOAT
     if value.type.root in FLOAT_ROOTS:
         return value
-    convert = double if wide else single
+    convert: Convert = single
+    if wide:
+        convert = as_double(value.type) if value.type.root is TypeRoot.DECIMAL else double
     if value.is_constant:
         found = None if value.constant is None else convert(value.constant)
         return replace(constant(found, LogicalType(root)), literal=found, is_literal=True)

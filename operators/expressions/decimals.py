@@ -27,7 +27,12 @@ _QUOTIENT = decimal.Context(
     Emin=-999_999,
     traps=[],
 )
+_WHOLE_QUOTIENT = decimal.Context(
+    prec=DECIMAL_PRECISION_MAX, rounding=decimal.ROUND_DOWN, Emax=999_999, Emin=-999_999, traps=[]
+)
 _WRAP_LONG = wrapper(64)
+COMPACT_PRECISION_MAX = 18
+"""Digits up to which Flink keeps a DECIMAL as one BIGINT."""
 
 
 def fitted(logical: LogicalType) -> Callable[[Decimal | int], Decimal | None]:
@@ -82,12 +87,15 @@ def divide(a: Decimal | int, b: Decimal | int) -> Decimal:
 
 
 def remainder(a: Decimal | int, b: Decimal | int) -> Decimal:
-    """The rest of the division, with the sign of `a`; the quotient has 38 digits at most."""
+    """The rest of the division, with the sign of `a`; the quotient has 38 digits at most.
+
+    Zeros at the end of the quotient are no digits: 1 % 1E-38 is 0.
+    """
     if not b:
         raise EvaluationFailed(DIVISION_BY_ZERO)
     found = EXACT.remainder(a, b)
     whole = EXACT.divide_int(a, b)
-    if whole.adjusted() >= DECIMAL_PRECISION_MAX:
+    if whole.adjusted() >= DECIMAL_PRECISION_MAX and _WHOLE_QUOTIENT.plus(whole) != whole:
         raise EvaluationFailed("a quotient has more than 38 digits")
     return found
 
@@ -104,6 +112,18 @@ OPERATIONS: dict[str, Callable[[Decimal | int, Decimal | int], Decimal]] = {
 def whole_part(number: Decimal) -> int:
     """Without its fraction, and of that the low 64 bits."""
     return _WRAP_LONG(int(number))
+
+
+def as_double(logical: LogicalType) -> Callable[[Decimal], float]:
+    """From a DECIMAL of the type to a DOUBLE, which Flink rounds twice up to 18 digits.
+
+    Such a number is a BIGINT of its digits, which is divided by a power of ten.
+    """
+    if (logical.precision or 0) > COMPACT_PRECISION_MAX:
+        return float
+    scale = logical.scale or 0
+    power = 10.0**scale
+    return lambda number: int(number.scaleb(scale, EXACT)) / power
 
 
 def decimal_type(precision: int, scale: int) -> LogicalType:

@@ -30,14 +30,16 @@ _FIELD_DIGITS_MAX = 9
 _wrap_long = WRAPPERS[TypeRoot.BIGINT]
 
 
-def _formatter(written: date_formats.WrittenFormat) -> Callable[[int], str]:
+def _formatter(
+    written: date_formats.WrittenFormat, clock_of: Callable[[int], _Clock]
+) -> Callable[[int], str]:
     """The function from microseconds to text."""
     parts: list[str | Callable[[_Clock], str]] = [
         _field_writer(text) if is_field else text for text, is_field in written.parts
     ]
 
     def text(micros: int) -> str:
-        clock = _Clock(micros)
+        clock = clock_of(micros)
         return "".join([part if isinstance(part, str) else part(clock) for part in parts])
 
     return text
@@ -50,19 +52,35 @@ class _Clock:
 
     def __init__(self, micros: int) -> None:
         days, rest = divmod(micros, MICROS_PER_DAY)
-        self.year, self.month, self.day = date_of(days)
+        self.year, self.month, self.day = self._date(days)
         seconds, self.micros = divmod(rest, 1_000_000)
         minutes, self.second = divmod(seconds, 60)
         self.hour, self.minute = divmod(minutes, 60)
 
+    def _date(self, days: int) -> tuple[int, int, int]:
+        return date_of(days)
+
+    def four_digits(self) -> str:
+        """The year as `yyyy` writes it."""
+        year = _year_of_era(self.year)
+        return f"{year:04d}" if year <= 9999 else f"+{year}"
+
+
+class _OlderClock(_Clock):
+    """The same as java.text.SimpleDateFormat sees them: in the calendar of `reform`."""
+
+    __slots__ = ()
+
+    def _date(self, days: int) -> tuple[int, int, int]:
+        return reformed_date_of(days) or date_of(days)
+
+    def four_digits(self) -> str:
+        """The year as `yyyy` writes it."""
+        return f"{_year_of_era(self.year):04d}"
+
 
 def _year_of_era(year: int) -> int:
     return year if year > 0 else 1 - year
-
-
-def _four_digits(clock: _Clock) -> str:
-    year = _year_of_era(clock.year)
-    return f"{year:04d}" if year <= 9999 else f"+{year}"
 
 
 def _hour_of_half(clock: _Clock) -> int:
@@ -75,7 +93,7 @@ def _field_writer(letters: str) -> Callable[[_Clock], str]:
 
 
 _WRITERS: Mapping[str, Callable[[_Clock], str]] = {
-    "yyyy": _four_digits,
+    "yyyy": lambda clock: clock.four_digits(),
     "yy": lambda clock: f"{_year_of_era(clock.year) % 100:02d}",
     "MM": lambda clock: f"{clock.month:02d}",
     "M": lambda clock: str(clock.month),
@@ -94,7 +112,7 @@ _WRITERS: Mapping[str, Callable[[_Clock], str]] = {
 
 def date_format(site: Site) -> Run:
     """DATE_FORMAT(timestamp, format)."""
-    text = _formatter(date_formats.time_format(site))
+    text = _formatter(date_formats.time_format(site), _Clock)
     if site[0].type.root is TypeRoot.DATE:
         return lifted(lambda days: text(days * MICROS_PER_DAY), site[0])
     return lifted(text, site[0])
@@ -102,7 +120,7 @@ def date_format(site: Site) -> Run:
 
 def from_unixtime(site: Site) -> Run:
     """FROM_UNIXTIME(seconds[, format])."""
-    text = _formatter(date_formats.seconds_format(site))
+    text = _formatter(date_formats.seconds_format(site), _OlderClock)
     return lifted(lambda seconds: text(_wrap_long(seconds * 1000) * 1000), site[0])
 
 

@@ -49,7 +49,7 @@ def _rows(
 
 def _conditions() -> list[Function]:
     logic, choices = "Comparison and logic", "Conditions"
-    note = "NaN equals nothing, -0.0 equals 0.0"
+    note = "NaN equals nothing, -0.0 equals 0.0; beside a DECIMAL NaN is above all, -0.0 below 0"
     return [
         *_rows(logic, 2, 2, "=", "<>", "<", "<=", ">", ">=", note=note),
         *_rows(logic, 2, 2, "IS DISTINCT FROM", "IS NOT DISTINCT FROM"),

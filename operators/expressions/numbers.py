@@ -227,7 +227,8 @@ def _truncated_double(number: float, fit: Callable[[Any], Any], quantum: Decimal
         raise EvaluationFailed("a number to truncate is over the range of DECIMAL(38, 18)")
     if -quantum.adjusted() >= _TRUNCATED_SCALE:
         return float(wide)
-    return float(_quantized(wide, quantum, ROUND_DOWN))
+    # A DECIMAL has no -0.0, and so neither has what comes through one.
+    return float(_quantized(wide, quantum, ROUND_DOWN)) + 0.0
 
 
 def of_double(function: Callable[[float], float]) -> Callable[[Site], Run]:

@@ -121,11 +121,11 @@ def right(site: Site) -> Run:
 
 
 def position(site: Site) -> Run:
-    """POSITION(part IN x) and LOCATE(part, x[, from]): from 1, or 0."""
+    """POSITION(part IN x) and LOCATE(part, x[, from]): from 1, or 0; "" is found at 1."""
     part, text = _text(site, 0), _text(site, 1)
     if len(site) > 2:
-        start = operand_rules.start_position(site)
-        return lifted(lambda part, text: text.find(part, start - 1) + 1, part, text)
+        start = operand_rules.start_position(site) - 1
+        return lifted(lambda part, text: text.find(part, start) + 1 if part else 1, part, text)
     return lifted(lambda part, text: text.find(part) + 1, part, text)
 
 

@@ -21,6 +21,7 @@ from operators.expressions.instants import (
     truncated_day,
 )
 from operators.expressions.integers import WRAPPERS, rest, truncated
+from operators.expressions.reform import reformed_date_of
 from operators.expressions.site import Site, Value, lifted
 from operators.expressions.time_units import MILLIS_PER_DAY, UNIT_MILLIS, WITHIN_MILLIS
 from state.types import INTERVAL_ROOTS, TypeRoot
@@ -133,7 +134,7 @@ def rounded(*, up: bool) -> Callable[[Site], Run | Value]:
         if is_date(value):
             found = by_date.get(unit) or _date_to_unit(unit, up=up)
         elif is_instant(value):
-            found = _instant_to_unit(unit, by_date.get(unit), up=up)
+            found = _instant_to_unit(value.type.root, unit, by_date.get(unit), up=up)
         if found is None:
             site.refuse(f"{unit} of {site.types()} is not computed")
         return lifted(found, value)
@@ -144,16 +145,18 @@ def rounded(*, up: bool) -> Callable[[Site], Run | Value]:
 def _date_to_unit(unit: str, *, up: bool) -> Callable[[int], int] | None:
     if unit not in UNIT_MILLIS:
         return None
-    return (lambda days: days + 1) if unit == "DAY" and up else (lambda days: days)
+    if unit != "DAY":
+        return lambda days: days
+    return (lambda days: _retold(days) + 1) if up else _retold
 
 
 def _instant_to_unit(
-    unit: str, by_date: Callable[[int], int] | None, *, up: bool
+    root: TypeRoot, unit: str, by_date: Callable[[int], int] | None, *, up: bool
 ) -> Callable[[int], int] | None:
     if by_date is not None:
         return lambda micros: by_date(truncated_day(micros)) * MICROS_PER_DAY
-    if unit == "MILLISECOND" and up:
-        # The one unit at which Flink looks at what is below a millisecond.
+    if unit == "MILLISECOND" and up and root is TypeRoot.TIMESTAMP:
+        # The one unit, and type, at which Flink looks at what is below a millisecond.
         return lambda micros: -(-micros // 1000) * 1000
     if unit not in UNIT_MILLIS:
         return None
@@ -163,55 +166,70 @@ def _instant_to_unit(
     return lambda micros: millis_of(micros) // step * step * 1000
 
 
-def _is_first(days: int) -> bool:
-    return date_of(days)[1:] == (1, 1)
+def _told(days: int) -> tuple[int, int, int]:
+    """Year, month and day, before the reform of 1582 those of the Julian calendar.
+
+    Flink takes a date apart so where it rounds it, and reads what comes of it as proleptic.
+    """
+    return reformed_date_of(days) or date_of(days)
+
+
+def _retold(days: int) -> int:
+    """The day that has the same year, month and day in the proleptic calendar."""
+    return day_number(*_told(days))
 
 
 def _floor_quarter(days: int) -> int:
-    return day_number(_year(days), _quarter(days) * 3 - 2, 1)
+    year, month, _ = _told(days)
+    return day_number(year, (month + 2) // 3 * 3 - 2, 1)
 
 
 def _ceil_quarter(days: int) -> int:
+    year, month, day = _told(days)
     # Any day but the first of January leads to the next quarter, the first of April too.
-    number = _quarter(days) + (0 if _is_first(days) else 1)
-    return add_months(day_number(_year(days), 1, 1), (number - 1) * 3)
+    number = (month + 2) // 3 + (0 if (month, day) == (1, 1) else 1)
+    return add_months(day_number(year, 1, 1), (number - 1) * 3)
 
 
 def _floor_month(days: int) -> int:
-    return days - date_of(days)[2] + 1
+    year, month, _ = _told(days)
+    return day_number(year, month, 1)
 
 
 def _ceil_month(days: int) -> int:
-    first = _floor_month(days)
-    return first if first == days else add_months(first, 1)
+    year, month, day = _told(days)
+    first = day_number(year, month, 1)
+    return first if day == 1 else add_months(first, 1)
 
 
 def _ceil_year(days: int) -> int:
-    return day_number(_year(days) + (0 if _is_first(days) else 1), 1, 1)
+    year, month, day = _told(days)
+    return day_number(year + (0 if (month, day) == (1, 1) else 1), 1, 1)
 
 
 def _sunday(days: int) -> int:
-    return days - _day_of_week(days) + 1
+    return _retold(days) - _day_of_week(days) + 1
 
 
 def _ceil_week(days: int) -> int:
-    return days if _day_of_week(days) == 1 else _sunday(days) + 7
+    return _retold(days) if _day_of_week(days) == 1 else _sunday(days) + 7
 
 
 def _years(length: int, *, first: int, up: bool) -> Callable[[int], int]:
     """The function to the first day of the decade, century or millennium, or of the next one."""
 
     def found(days: int) -> int:
+        year = _told(days)[0]
         if first:
-            number = truncated(_year(days) + length - 1, length)
+            number = truncated(year + length - 1, length)
             return day_number(number * length + (1 if up else 1 - length), 1, 1)
-        return day_number((truncated(_year(days), length) + (1 if up else 0)) * length, 1, 1)
+        return day_number((truncated(year, length) + (1 if up else 0)) * length, 1, 1)
 
     return found
 
 
 _FLOOR_DATE: Mapping[str, Callable[[int], int]] = {
-    "YEAR": lambda days: day_number(_year(days), 1, 1),
+    "YEAR": lambda days: day_number(_told(days)[0], 1, 1),
     "QUARTER": _floor_quarter,
     "MONTH": _floor_month,
     "WEEK": _sunday,

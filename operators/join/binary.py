@@ -37,6 +37,8 @@ class BinaryJoinSpec(OperatorSpec):
     """For each column of the key whether a null in it has no match (`=`), or matches a null."""
     equalities: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()
     """Further columns of the left and the right row that must be equal and not null."""
+    null_equalities: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()
+    """Further columns of both rows that must be equal, or null both."""
     condition: list[Any] | None = None
     """What else must be TRUE, over left and right columns one behind the other; as
     `operators.expressions.rex_to_json` writes it."""
@@ -151,18 +153,25 @@ class BinaryJoin(KeyedOperator):
     def _with_equalities(
         self, condition: Callable[[Row], bool] | None
     ) -> Callable[[Row], bool] | None:
-        if not self.spec.equalities:
+        spec = self.spec
+        pairs = [*spec.equalities, *spec.null_equalities]
+        if not pairs:
             return condition
-        left, right = self.spec.inputs
+        left, right = spec.inputs
         codecs = [
             (left.part((one,)).codec().encode, right.part((other,)).codec().encode)
-            for one, other in self.spec.equalities
+            for one, other in pairs
         ]
-        places = [(one, len(left.types) + other) for one, other in self.spec.equalities]
+        places = [(one, len(left.types) + other) for one, other in pairs]
+        needs_value = [at < len(spec.equalities) for at in range(len(pairs))]
 
         def holds(pair: Row) -> bool:
-            for (of_left, of_right), (one, other) in zip(codecs, places, strict=True):
-                if pair[one] is None or of_left([pair[one]]) != of_right([pair[other]]):
+            for (of_left, of_right), (one, other), is_filtered in zip(
+                codecs, places, needs_value, strict=True
+            ):
+                if is_filtered and pair[one] is None:
+                    return False
+                if of_left([pair[one]]) != of_right([pair[other]]):
                     return False
             return condition is None or condition(pair)
 

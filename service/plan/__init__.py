@@ -2,6 +2,7 @@
 
 document          text -> `CompiledPlan`, or everything that is wrong with it
 nodes, node_reader, node_types, node_checks      what a node is, and what it must keep to
+correlate         table functions that a row is joined with: UNNEST, repeated rows
 graph             edges: inputs in order, topological order, sinks
 properties        JSON objects read by type, with the place where that fails; json_names
 tables            tables as a plan describes them, and a catalogue's

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from service.plan.correlate import check_correlate, made_types
 from service.plan.deadline import check_time
 from service.plan.errors import InvalidExpression, InvalidProperty, InvalidStateMetadata, PlanError
 from service.plan.node_shapes import check_columns, same_kind
-from service.plan.nodes import Calc, Exchange, Sink, TableScan, WatermarkAssigner
+from service.plan.nodes import Calc, Correlate, Exchange, Sink, TableScan, WatermarkAssigner
 from service.plan.rex import FieldAccess, InputRef, walk
+from state.types import row_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,6 +59,8 @@ def _check_view(node: ExecNode, inputs: Sequence[ExecNode]) -> Iterator[PlanErro
             for rex in (*projection, *([condition] if condition is not None else [])):
                 yield from _check_rex(rex, inputs[0].output_type)
             yield from _check_types(projection, node, inputs[0].output_type)
+        case Correlate() as correlate:
+            yield from _check_correlate(node, correlate, inputs[0].output_type)
         case WatermarkAssigner(expression, _):
             yield from _check_rex(expression, inputs[0].output_type)
         case Exchange(_, keys):
@@ -67,6 +71,16 @@ def _check_view(node: ExecNode, inputs: Sequence[ExecNode]) -> Iterator[PlanErro
             yield from _check_connector(table.options, table.identifier, table.path)
         case _:
             yield from check_columns(node, inputs)
+
+
+def _check_correlate(node: ExecNode, view: Correlate, row: LogicalType) -> Iterator[PlanError]:
+    problems = [problem for each in view.call.operands for problem in _check_rex(each, row)]
+    problems = problems or list(check_correlate(node, view, row))
+    yield from problems
+    if problems or view.condition is None or (made := made_types(view.call)) is None:
+        return
+    names = node.output_type.field_names[-len(made) :]
+    yield from _check_rex(view.condition, row_type(names, made))
 
 
 def _check_types(

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, get_args
 
 from service.plan.changelog_mode import ChangelogMode
+from service.plan.correlate import read_correlate
 from service.plan.deadline import check_time
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import (
@@ -368,6 +369,7 @@ _VIEWS: dict[
     "stream-exec-values": _read_values,
     "stream-exec-calc": _read_calc,
     "stream-exec-expand": _read_expand,
+    "stream-exec-correlate": read_correlate,
     "stream-exec-exchange": _read_exchange,
     "stream-exec-watermark-assigner": _read_watermark_assigner,
     "stream-exec-drop-update-before": lambda *_: DropUpdateBefore(),

@@ -39,6 +39,7 @@ class NodeType:
 _REQUIRED = {
     "calc": ("projection",),
     "changelog-normalize": ("uniqueKeys",),
+    "correlate": ("joinType", "functionCall"),
     "deduplicate": ("uniqueKeys",),
     "drop-update-before": (),
     "exchange": ("inputProperties",),

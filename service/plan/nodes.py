@@ -10,12 +10,13 @@ if TYPE_CHECKING:
 
     from service.plan.changelog_mode import ChangelogMode
     from service.plan.node_types import NodeType
+    from service.plan.rex import Call, Rex
     from service.plan.rex import Literal as RexLiteral
-    from service.plan.rex import Rex
     from service.plan.tables import Table
     from state.types import LogicalType
 
 MaterializeStrategy = Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"]
+JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"]
 ConflictBehavior = Literal["DEDUPLICATE", "ERROR", "NOTHING"]
 
 
@@ -81,6 +82,18 @@ class Expand:
 
 
 @dataclass(frozen=True, slots=True)
+class Correlate:
+    """Joins each row with the rows that a table function makes of it."""
+
+    kind: JoinKind
+    """INNER or LEFT where it is run: LEFT pads a row of which nothing is made."""
+    call: Call
+    """The function; its operands are over the input's columns."""
+    condition: Rex | None
+    """What a row that is made must meet, over its own columns."""
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """Brings rows together as the next node needs them."""
 
@@ -131,6 +144,7 @@ NodeView: TypeAlias = (
     | Values
     | Calc
     | Expand
+    | Correlate
     | Exchange
     | WatermarkAssigner
     | DropUpdateBefore

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from service.plan.nodes import Sink, TableScan
+from service.plan.correlate import not_run
+from service.plan.nodes import Correlate, Sink, TableScan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,10 +66,18 @@ def _of_node(node: ExecNode) -> Iterator[Unsupported]:
             yield Unsupported(node.id, node.type_text, node.path, reason)
         case TableScan() as scan:
             yield from _of_scan(node, scan)
+        case Correlate() as correlate:
+            yield from _of_correlate(node, correlate)
         case Sink() as sink:
             yield from _of_sink(node, sink)
         case _:
             pass
+
+
+def _of_correlate(node: ExecNode, correlate: Correlate) -> Iterator[Unsupported]:
+    if (refused := not_run(correlate)) is not None:
+        key, reason = refused
+        yield Unsupported(node.id, node.type_text, f"{node.path}/{key}", reason)
 
 
 def _of_scan(node: ExecNode, scan: TableScan) -> Iterator[Unsupported]:

@@ -22,8 +22,10 @@ from operators.join.lookup import LookupJoinSpec
 from operators.spec import OperatorSpec
 from service.plan import unsupported
 from service.plan.deadline import check_time
+from service.plan.local_zone import ZONE_OPTION, is_utc, zone_readers
 from service.plan.nodes import (
     Calc,
+    Correlate,
     Exchange,
     ExecNode,
     Expand,
@@ -33,6 +35,7 @@ from service.plan.nodes import (
     WatermarkAssigner,
 )
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
+from service.runtime.correlate import check_correlate
 from service.runtime.dataflow_errors import DataflowError, UnsupportedNode
 from service.runtime.event_time import EventTimes, assigner_name, event_times
 from service.runtime.expressions import check as check_expression
@@ -133,11 +136,28 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
         allow_testing=settings.execution.testing_options_enabled,
         database_hosts=settings.databases.hosts,
     )
+    _check_zone(plan)
     operators = stateful_nodes(plan)
     _check_operators(plan, operators)
     times = event_times(plan, operators)
     _check_watermarks(plan, operators, times)
     _check_event_time(plan, times)
+
+
+def _check_zone(plan: CompiledPlan) -> None:
+    """See that nothing is to be computed in another time zone than UTC.
+
+    Only nodes of windows say the zone that the plan was compiled for; it is that of all others.
+    """
+    zones = {node.configuration.get(ZONE_OPTION, "UTC") for node in plan.nodes}
+    for zone in sorted(each for each in zones if not is_utc(each)):
+        for node in plan.nodes:
+            for name, path in zone_readers(node.raw, node.path, literals=False):
+                raise UnsupportedNode(
+                    f"{name} in the time zone {zone} is not computed: expressions are in UTC",
+                    node_id=node.id,
+                    path=path,
+                )
 
 
 def _check_operators(plan: CompiledPlan, operators: Sequence[OperatorInfo]) -> None:
@@ -250,6 +270,7 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
         operators=lowered.operators,
         assigners=lowered.assigners,
         quiet_source=lowered.quiet.table if lowered.quiet else "",
+        has_ticks_apart=lowered.quiet is not None and lowered.quiet.has_ticks_apart,
         checkpoint=job.checkpoint,
         max_parallelism=job.max_parallelism,
         version=job.version,
@@ -357,6 +378,8 @@ def _check_node(
             for projection in projections:
                 for rex in projection:
                     check_expression(rex)
+        case Correlate() as correlate:
+            check_correlate(correlate)
         case Values(rows=rows):
             for row in rows:
                 for literal in row:

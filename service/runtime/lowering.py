@@ -7,6 +7,7 @@ Each node becomes a DataFrame of wire columns, in the plan's order:
     values               numbered blanks of a source, filled with the node's literals
     calc                 filter, then projection, both on the JVM and for changes only
     expand               a row for every projection
+    correlate            a row for every element of a collection
     exchange             nothing: operators and sinks bring together what they need
     watermark-assigner   where an operator asks for event time: each task notes how far it came
     drop-update-before   a filter
@@ -36,6 +37,7 @@ from operators.worker import OperatorTask, TaskSettings
 from service.plan import RUN_WITHOUT_VIEW
 from service.plan.nodes import (
     Calc,
+    Correlate,
     DropUpdateBefore,
     Exchange,
     Expand,
@@ -47,6 +49,7 @@ from service.plan.nodes import (
 )
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.constraints import constrained
+from service.runtime.correlate import correlated
 from service.runtime.event_time import assigner_name, event_times
 from service.runtime.expressions import to_column
 from service.runtime.frames import (
@@ -66,6 +69,7 @@ from service.runtime.sources.spec import EPOCHS, SourceSpec
 from service.runtime.spark_configuration import SPEC_OPTION
 from service.runtime.specs import identity_nodes
 from service.runtime.specs.lookup_join import with_places
+from service.runtime.ticks_apart import Ticks, chosen_ticks
 from service.runtime.togetherness import is_together
 from service.runtime.wire_columns import (
     brought_together,
@@ -86,6 +90,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.connect.dataframe import DataFrame
     from pyspark.sql.connect.session import SparkSession
+    from pyspark.sql.types import StructType
 
     from service.plan import CompiledPlan
     from service.plan.nodes import ExecNode
@@ -107,7 +112,7 @@ class LoweredPlan:
     assigners: dict[str, tuple[str, ...]]
     """The watermark assigners that operators ask for, each with the sources behind it."""
     quiet: QuietSource | None
-    """The only source, if its epochs without changes get no task."""
+    """The only source, if it is not read in epochs without changes."""
 
 
 def lower(spark: SparkSession, job: PipelineJob) -> LoweredPlan:
@@ -148,6 +153,12 @@ class _Lowering:
         self._identities = identity_nodes(job.plan)
         self._event_time = event_times(job.plan, self._operators.values())
         self._quiet = self._quiet_source()
+        self._ticks = chosen_ticks(
+            job, self._operators, self._event_time, may_be_unread=self._quiet is not None
+        )
+        if self._quiet is not None and self._ticks is not Ticks.WITH_CHANGES:
+            is_unread = self._ticks is Ticks.UNREAD
+            self._quiet = replace(self._quiet, has_ticks_apart=True) if is_unread else None
         # Records of Kafka know no epoch, and all sources of one must say the same time.
         self._leaves_time_to_spark = any(
             node.view.table.options.get("connector") == "kafka"
@@ -173,8 +184,9 @@ class _Lowering:
                 self._done[node.id] = _Ways(self._node(node))
         frames = [for_writer(frame, at, sinks) for at, frame in enumerate(outputs)]
         ids = tuple(each.id for each in self._operators.values())
+        written = reduce(lambda left, right: left.unionAll(right), frames)
         return LoweredPlan(
-            reduce(lambda left, right: left.unionAll(right), frames),
+            self._with_unread_ticks(written) if self._ticks is Ticks.UNREAD else written,
             tuple(sinks),
             ids,
             {name: self._sources_of(name) for name in self._event_time.assigners},
@@ -198,6 +210,15 @@ class _Lowering:
             return None
         return QuietSource(self._names[table.identifier], self._job.checkpoint)
 
+    def _with_unread_ticks(self, written: DataFrame) -> DataFrame:
+        """What is written, and a source for ticks, whose rows Spark knows that nobody wants.
+
+        Behind all else, so that there is nothing left to plan where the other source has nothing.
+        """
+        assert self._quiet is not None
+        spec = ticks_spec(SourceSpec("", self._quiet.table, self._job.pipeline, "", (), (), ()))
+        return written.unionAll(self._loaded(spec, written.schema).filter(F.lit(False)))
+
     def _node(self, node: ExecNode) -> DataFrame:
         view = node.view
         if node.id in self._operators:
@@ -213,6 +234,8 @@ class _Lowering:
                 return calc(self._input(node), view, len(node.output_type.children))
             case Expand(projections=projections):
                 return expanded(self._input(node), projections, node.output_type.children)
+            case Correlate():
+                return correlated(self._input(node), view, node.output_type.children)
             case Union():
                 return union(self._inputs(node))
             case DropUpdateBefore():
@@ -323,29 +346,38 @@ class _Lowering:
             # Always both: a checkpoint knows its sources by their number.
             ticks = replace(spec, connector="ticks", options={})
             return self._open(spec).unionAll(self._open(ticks))
+        if self._ticks is Ticks.READ:
+            return self._open(spec).unionAll(self._open(ticks_spec(spec)))
         return self._open(spec)
 
-    def _open(self, spec: SourceSpec) -> DataFrame:
+    def _complete(self, spec: SourceSpec) -> SourceSpec:
         options = self._job.options
-        complete = replace(
+        has_ticks = self._ticks is Ticks.WITH_CHANGES or spec.connector == "ticks"
+        return replace(
             spec,
             redis_url=self._job.redis_url,
             connect_timeout_ms=self._job.connect_timeout_ms,
             socket_timeout_ms=self._job.socket_timeout_ms,
             partitions=self._job.parallelism,
-            is_quiet=self._quiet is not None,
-            tick_interval_ms=options.tick_interval_ms,
+            # Where ticks are apart Spark leaves out a source without news by itself.
+            is_quiet=self._quiet is not None and has_ticks,
+            tick_interval_ms=options.tick_interval_ms if has_ticks else 0,
             rows_per_epoch_max=options.rows_per_epoch_max,
             fail_on_malformed=options.on_malformed == "fail",
         )
+
+    def _open(self, spec: SourceSpec) -> DataFrame:
         tells_time = EPOCHS in spec.options or not self._leaves_time_to_spark
         control = [KIND, ORDER, NOTE, *([TIME] if tells_time else [])]
         schema = wire_struct([parse_type(each) for each in spec.types], control)
         if spec.connector == "kafka":
-            return with_place(kafka_stream(self._spark, complete, schema), has_time=False)
+            records = kafka_stream(self._spark, self._complete(spec), schema)
+            return with_place(records, has_time=False)
+        return with_place(self._loaded(spec, schema), has_time=tells_time)
+
+    def _loaded(self, spec: SourceSpec, schema: StructType) -> DataFrame:
         reader = self._spark.readStream.format(TailraceSource.name()).schema(schema)
-        loaded = reader.option(SPEC_OPTION, complete.to_json()).load()
-        return with_place(loaded, has_time=tells_time)
+        return reader.option(SPEC_OPTION, self._complete(spec).to_json()).load()
 
     def _sink(self, node: ExecNode, sink: Sink) -> DataFrame:
         frame = constrained(self._input(node), node, sink)
@@ -394,6 +426,11 @@ def _key_of(operator: OperatorInfo) -> tuple[int, ...]:
     """The columns that the only input of an operator is keyed by."""
     spec = operator.spec
     return spec.key if isinstance(spec, MaterializerSpec) else spec.inputs[0].key
+
+
+def ticks_spec(spec: SourceSpec) -> SourceSpec:
+    """The source of the ticks of a table's epochs, where those are apart from its changes."""
+    return replace(spec, connector="ticks", table=f"{spec.table}-ticks", options={})
 
 
 def values_name(node: ExecNode) -> str:

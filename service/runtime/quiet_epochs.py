@@ -5,18 +5,18 @@ sent, out of Spark's own record of the epoch: `offsets/<batch>` in the checkpoin
 before a task of the epoch begins and is what the epoch is run again by. So every attempt gets the
 same ticks, and operators find the time and their key groups as in any epoch.
 
-Only where it is certain who makes which tick: one source of ours, one sink (docs/adr/0015).
+Only where it is certain who makes which tick: one source of ours, one sink (docs/adr/0015). Where
+ticks have a source of their own the writer has one task in such an epoch, and nothing due
+(`ticks_apart`).
 """
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import pyarrow as pa
 
 from operators.wire import (
@@ -35,6 +35,7 @@ from operators.wire import (
 )
 from operators.worker import OperatorTask
 from service.runtime.dataflow_errors import SourceChanged, SourceUnavailable
+from service.runtime.planned_offsets import are_ticks_apart, recorded_ends
 from service.runtime.sinks.message import PartMessage
 from service.runtime.sinks.writer import SINK, write_part
 from state.types import arrow_type, parse_type
@@ -57,6 +58,8 @@ class QuietSource:
     """Its name in notes and offsets."""
     checkpoint: str
     """Folder of the query's checkpoint, as workers see it."""
+    has_ticks_apart: bool = False
+    """Whether a source of their own, behind this one, tells of ticks (`ticks_apart`)."""
 
     def tick(self, epoch: int, partition: int) -> dict[str, Any]:
         """The control columns of the tick that a partition gets in an epoch without changes.
@@ -65,13 +68,15 @@ class QuietSource:
             SourceUnavailable: Spark's record of the epoch cannot be read.
             SourceChanged: It is not the one that a query of one source has.
         """
-        end = planned_end(self.checkpoint, epoch)
+        end = planned_end(self.checkpoint, epoch, has_ticks_apart=self.has_ticks_apart)
         note = to_note(SourceNote(self.table, _PART, 0, end))
         return {KIND: TICK, ORDER: partition, NOTE: note, TIME: int(end["time"])}
 
 
-def planned_end(checkpoint: str, epoch: int) -> Mapping[str, Any]:
+def planned_end(checkpoint: str, epoch: int, *, has_ticks_apart: bool = False) -> Mapping[str, Any]:
     """Where the only source of an epoch was to be read to, as Spark wrote it down.
+
+    Its time is that of the epoch, in which nothing of it is read: of the ticks, if they are apart.
 
     Raises:
         SourceUnavailable: The file cannot be read.
@@ -84,15 +89,13 @@ def planned_end(checkpoint: str, epoch: int) -> Mapping[str, Any]:
             f"the checkpoint of epoch {epoch} cannot be read by Spark's workers "
             f"({error.strerror}); they must see the folder of checkpoints, as its server does"
         ) from error
-    version, *rest = text.split("\n")
-    ends = rest[1:]
+    ends = recorded_ends(text)
+    if has_ticks_apart and are_ticks_apart(ends):
+        return {**ends[0], "time": ends[1]["time"]}
     # A source whose rows go several ways is one stream, and has a line for each way.
-    if version == "v1" and len(set(ends)) == 1:
-        # Spark writes "-" for a source that told no offset.
-        with contextlib.suppress(orjson.JSONDecodeError):
-            found = orjson.loads(ends[0])
-            if isinstance(found, dict) and "time" in found:
-                return found
+    is_single = bool(ends) and all(each == ends[0] for each in ends)
+    if is_single and not has_ticks_apart and "time" in ends[0]:
+        return ends[0]
     raise SourceChanged(f"the checkpoint of epoch {epoch} is not one of a single source of ours")
 
 
@@ -145,7 +148,7 @@ def writer_batches(
         return batches
 
     def tick() -> pa.RecordBatch:
-        control = QuietSource(spec.quiet_source, spec.checkpoint).tick(epoch, partition)
+        control = _source_of(spec).tick(epoch, partition)
         row = pa.field(input_column(0), pa.struct(_columns(spec.sinks[0].types)))
         return _batch({SINK: 0, **control}, [pa.field(SINK, pa.int32()), row])
 
@@ -163,11 +166,15 @@ def written_part(
     if spec.quiet_source:
         first = next((each for each in batches if each.num_rows), None)
         if first is None and not _has_due(spec.sinks[0]):
-            tick = QuietSource(spec.quiet_source, spec.checkpoint).tick(epoch, partition)
+            tick = _source_of(spec).tick(epoch, partition)
             return PartMessage(notes=[tick[NOTE]], time_ms=tick[TIME])
         rows = batches if first is None else chain([first], batches)
         batches = writer_batches(spec, epoch, partition, rows)
     return write_part(spec, epoch, partition, batches)
+
+
+def _source_of(spec: WriterSpec) -> QuietSource:
+    return QuietSource(spec.quiet_source, spec.checkpoint, spec.has_ticks_apart)
 
 
 def _has_due(sink: SinkSpec) -> bool:

@@ -31,6 +31,9 @@ SESSION_CONFIGURATION = {
     # Exchanges are by key group into as many partitions as the plan says: nothing to adapt, and
     # every stage of every epoch would be planned, and waited for, on its own.
     "spark.sql.adaptive.enabled": "false",
+    # A source whose rows are not wanted is not read (`ticks_apart`). Spark keeps it in the plan for
+    # the sake of state of its own behind it, which our queries have none of.
+    "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan": "true",
     # The two small files that an epoch leaves in the checkpoint: ten processes (`readlink`,
     # `chmod`) were started for them. For streams of this session, on local disks: `fs.file.impl`
     # for a whole server would break what asks Hadoop for its local file system.

@@ -6,6 +6,7 @@ dialect, grammar, foreign, sql_text Flink's grammar on sqlglot; expressions writ
 catalogue, ddl                      tables and views; CREATE TABLE
 types, literals, functions          what expressions are made of; type_names
 expressions, scope                  names and expressions bound to typed ones
+collections                         ARRAY[..], MAP[..], ROW(..), elements
 coercion, rex                       casts that nobody wrote; expressions made and rewritten
 binder/                             queries to the algebra: FROM, WHERE, GROUP BY, OVER, hints
 algebra, terms                      relational operators, and what they are described with

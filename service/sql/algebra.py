@@ -9,7 +9,8 @@ known by position; names are kept because a plan shows them.
     Project       computes columns; OVER functions    WindowTable  TUMBLE, HOP, CUMULATE, SESSION
                   stand here until a rule takes them  Over         OVER functions, taken out
     Filter        keeps rows                          Rank         the first rows of each partition
-    Expand        repeats rows for grouping sets
+    Expand        repeats rows for grouping sets      Correlate    UNNEST, repeated rows
+    KeepAll       INTERSECT ALL, EXCEPT ALL
     GroupWindows  GROUP BY TUMBLE(ts, ..), HOP, SESSION
     Join          regular, semi and anti joins
     VersionJoin   FOR SYSTEM_TIME AS OF: temporal and lookup joins
@@ -369,6 +370,44 @@ class Expand:
         return [set_number(self.groups, each) for each in self.sets]
 
 
+@dataclass(frozen=True)
+class Correlate:
+    """Each row beside the rows that a table function makes of it."""
+
+    input: Relation
+    kind: JoinKind
+    """INNER, or LEFT, which pads a row of which nothing is made."""
+    call: Call
+    """The function, over the input's columns."""
+    made: Row
+    """The columns that it makes; those of LEFT are not padded yet."""
+    plan_names: tuple[str, ...]
+    """What a plan calls them."""
+    condition: Rex | None = None
+    """Over the columns that are made."""
+
+    @cached_property
+    def row(self) -> Row:
+        """The input's columns, then those that are made."""
+        return join_row(self.input.row, self.made, self.kind)
+
+
+@dataclass(frozen=True)
+class KeepAll:
+    """INTERSECT ALL or EXCEPT ALL: as many of equal rows as both have, or as the left has more."""
+
+    left: Relation
+    right: Relation
+    is_except: bool
+
+    @cached_property
+    def row(self) -> Row:
+        """The left's names; NULL where either side may be."""
+        pairs = zip(self.left.row.types, self.right.row.types, strict=True)
+        types = tuple(one.with_nullable(one.nullable or two.nullable) for one, two in pairs)
+        return Row(self.left.row.names, types)
+
+
 def set_number(groups: tuple[int, ...], chosen: frozenset[int]) -> int:
     """A bit for each of the groups that a set lacks, the first one highest."""
     count = len(groups)
@@ -419,6 +458,8 @@ Relation: TypeAlias = (
     | WindowTable
     | GroupWindows
     | Expand
+    | Correlate
+    | KeepAll
 )
 
 
@@ -440,7 +481,7 @@ def inputs(relation: Relation) -> tuple[Relation, ...]:
     match relation:
         case Scan() | Values():
             return ()
-        case Join() | VersionJoin():
+        case Join() | VersionJoin() | KeepAll():
             return relation.left, relation.right
         case Union() | MultiJoin():
             return relation.inputs
@@ -455,7 +496,7 @@ def with_inputs(relation: Relation, given: tuple[Relation, ...]) -> Relation:
     match relation:
         case Scan() | Values():
             return relation
-        case Join() | VersionJoin():
+        case Join() | VersionJoin() | KeepAll():
             return replace(relation, left=given[0], right=given[1])
         case Union() | MultiJoin():
             return replace(relation, inputs=given)

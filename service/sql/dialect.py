@@ -60,6 +60,10 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
         """Keeps calls as they were written."""
 
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        LAMBDAS: ClassVar[dict[TokenType, Any]] = {
+            **parser.Parser.LAMBDAS,
+            TokenType.FARROW: lambda self, names: self._parse_named_argument(names[0].name),
+        }
         NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse
@@ -105,6 +109,12 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
             if is_table and following is not None and following.token_type != TokenType.L_PAREN:
                 return self._parse_table_argument()
             return super()._parse_lambda(alias=alias)
+
+        def _parse_named_argument(self, name: str) -> exp.Expression:
+            """`NAME => value`, where a value may be `TABLE t`."""
+            is_table = self._curr is not None and self._curr.token_type is TokenType.TABLE
+            value = self._parse_table_argument() if is_table else self._parse_assignment()
+            return self.expression(exp.Kwarg(this=exp.var(name), expression=value))
 
         def _parse_table_argument(self) -> exp.Expression:
             """`TABLE t [PARTITION BY columns]`: a tuple of the table and the columns."""

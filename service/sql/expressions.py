@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp
 
-from service.plan.rex import Bound, Call, Literal, Rex, SargLiteral, SargRange, SymbolLiteral
+from service.plan.rex import Call, Literal, Rex, SymbolLiteral
 from service.sql import literals, types
-from service.sql.coercion import TIMES, as_branch, as_comparable
+from service.sql.coercion import TIMES, as_branch, as_choice, as_comparable
+from service.sql.collections import array_of, item, map_of, row_of
 from service.sql.deadline import check_time
 from service.sql.dialect import JsonAggregate, position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
@@ -21,10 +22,18 @@ from service.sql.functions import (
     SCALAR_FUNCTIONS,
     WINDOW_TABLE_FUNCTIONS,
 )
-from service.sql.rex import as_operand, call, type_of
+from service.sql.rex import as_operand, call, search, type_of
+from service.sql.scope import fields
 from service.sql.time_units import timestamp_difference, timestamp_sum
 from service.sql.type_names import written_type
-from state.types import INTERVAL_ROOTS, LogicalType, TypeParseError, TypeRoot, parse_type
+from state.types import (
+    INTERVAL_ROOTS,
+    STRING_ROOTS,
+    LogicalType,
+    TypeParseError,
+    TypeRoot,
+    parse_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +54,7 @@ _COMPARISONS = {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
+_OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 Special: TypeAlias = "Callable[[exp.Expression], Expression | None]"
@@ -110,7 +120,26 @@ class ExpressionBinder:
             return call(names[0].upper(), [], niladic)
         return self._scope.resolve(names, self.position(node))
 
+    def _array(self, node: exp.Expression) -> Rex:
+        return array_of([self.rex(each) for each in node.expressions], self.position(node))
+
+    def _bracket(self, node: exp.Expression) -> Rex:
+        parts = [self.rex(each) for each in node.expressions]
+        if isinstance(node.this, exp.Column) and node.this.sql().upper() == "MAP":
+            return map_of(parts, self.position(node))
+        return item(self.rex(node.this), parts[0], self.position(node))
+
+    def _if(self, node: exp.Expression) -> Rex:
+        parts = [node.this, node.args["true"], node.args.get("false")]
+        return self._scalar("IF", [each for each in parts if each is not None], node)
+
+    def _position(self, node: exp.Expression) -> Rex:
+        return self._scalar("POSITION", [node.args["substr"], node.this], node)
+
     def _dot(self, node: exp.Expression) -> Rex:
+        if isinstance(node.this, exp.Bracket):
+            field = node.expression.name
+            return fields(self.rex(node.this), (field,), self.position(node))
         parts = [part.name for part in node.find_all(exp.Identifier)]
         return self._scope.resolve(tuple(parts), self.position(node))
 
@@ -153,8 +182,7 @@ class ExpressionBinder:
                 self.position(node),
             )
         if operator == "%":
-            result = kinds[1] if kinds[1].root is not TypeRoot.DECIMAL else made
-            return call("MOD", [left, right], result.with_nullable(made.nullable))
+            return call("MOD", [left, right], types.remainder_type(*kinds))
         return call(operator, [left, right], made)
 
     def _time_arithmetic(self, operator: str, left: Rex, right: Rex, node: exp.Expression) -> Rex:
@@ -171,18 +199,24 @@ class ExpressionBinder:
 
     def _comparison(self, node: exp.Expression) -> Rex:
         operator = _COMPARISONS[type(node)]
-        left, right = self._comparable(self.rex(node.this), self.rex(node.expression), node)
+        by_order = operator in ("<", ">", "<=", ">=")
+        sides = self.rex(node.this), self.rex(node.expression)
+        left, right = self._comparable(*sides, node, by_order=by_order)
         nullable = type_of(left).nullable or type_of(right).nullable
         never_null = "DISTINCT" in operator
         made = types.BOOLEAN.with_nullable(nullable and not never_null)
         return call(operator, [left, right], made)
 
-    def _comparable(self, left: Rex, right: Rex, node: exp.Expression) -> tuple[Rex, Rex]:
-        made = as_comparable(left, right)
+    def _comparable(
+        self, left: Rex, right: Rex, node: exp.Expression, *, by_order: bool = False
+    ) -> tuple[Rex, Rex]:
+        made = as_comparable(left, right, by_order=by_order)
         if made is None:
             kinds = type_of(left).root.name, type_of(right).root.name
             raise ValidationError(
-                f"{kinds[0]} cannot be compared with {kinds[1]}", self.position(node)
+                f"{kinds[0]} cannot be compared with {kinds[1]}",
+                self.position(node),
+                hint="a CAST of one of them can",
             )
         return made
 
@@ -210,15 +244,18 @@ class ExpressionBinder:
         if isinstance(inner, exp.Is):
             return self._is(inner, negated=True)
         operand = self.condition(inner)
+        if isinstance(operand, Call) and operand.name in _OPPOSITES:
+            # As in Flink, where NaN is neither below nor not below a number.
+            return call(_OPPOSITES[operand.name], operand.operands, type_of(operand))
         return call("NOT", [operand], type_of(operand))
 
     def _is(self, node: exp.Expression, *, negated: bool = False) -> Rex:
         right = node.expression
         if isinstance(right, exp.Not):
             return self._is(exp.Is(this=node.this, expression=right.this), negated=not negated)
+        if not isinstance(right, exp.Null | exp.Boolean):
+            raise UnsupportedSql(f"IS {right.key.upper()} is not supported", self.position(node))
         word = "NULL" if isinstance(right, exp.Null) else str(right.this).upper()
-        if word not in ("NULL", "TRUE", "FALSE"):
-            raise UnsupportedSql(f"IS {word} is not supported", self.position(node))
         name = f"IS {'NOT ' if negated else ''}{word}"
         return call(name, [self.rex(node.this)], types.BOOLEAN.with_nullable(False))
 
@@ -228,37 +265,44 @@ class ExpressionBinder:
                 "IN with a subquery is supported only as a condition of WHERE", self.position(node)
             )
         value = self.rex(node.this)
-        choices = [self.rex(each) for each in node.expressions]
+        choices = [as_choice(value, self.rex(each)) for each in node.expressions]
         nullable = types.any_nullable([type_of(value), *map(type_of, choices)])
         made = types.BOOLEAN.with_nullable(nullable)
         pairs = [self._comparable(value, choice, node) for choice in choices]
         if all(isinstance(choice, Literal) and choice.value is not None for _, choice in pairs):
-            return _search(pairs[0][0], [(choice, choice) for _, choice in pairs], made)
-        return call("OR", [call("=", pair, made) for pair in pairs], made)
+            return search(pairs[0][0], [(choice, choice) for _, choice in pairs], made)
+        equal = [call("=", pair, made) for pair in pairs]
+        return equal[0] if len(equal) == 1 else call("OR", equal, made)
 
     def _between(self, node: exp.Expression) -> Rex:
-        value = self.rex(node.this)
-        low = self._comparable(value, self.rex(node.args["low"]), node)
-        high = self._comparable(value, self.rex(node.args["high"]), node)
+        value, *ends = (self.rex(part) for part in (node.this, node.args["low"], node.args["high"]))
+        roots = {type_of(each).root for each in (value, *ends)}
+        if roots & STRING_ROOTS and TypeRoot.DECIMAL in roots:
+            # Flink brings all three to one type.
+            raise UnsupportedSql(
+                "BETWEEN of texts and DECIMALs is not planned", self.position(node)
+            )
+        low, high = (self._comparable(value, end, node, by_order=True) for end in ends)
         nullable = types.any_nullable([type_of(each) for each in (*low, *high)])
         made = types.BOOLEAN.with_nullable(nullable)
         if isinstance(low[1], Literal) and isinstance(high[1], Literal):
-            return _search(low[0], [(low[1], high[1])], made)
+            return search(low[0], [(low[1], high[1])], made)
         return call("AND", [call(">=", low, made), call("<=", high, made)], made)
 
     def _like(self, node: exp.Expression) -> Rex:
-        operands = [self.rex(node.this), self.rex(node.expression)]
-        return self._like_of(operands)
+        return self._like_of(node, [self.rex(node.this), self.rex(node.expression)])
 
     def _escape(self, node: exp.Expression) -> Rex:
         like = node.this
         return self._like_of(
-            [self.rex(each) for each in (like.this, like.expression, node.expression)]
+            like, [self.rex(each) for each in (like.this, like.expression, node.expression)]
         )
 
-    def _like_of(self, operands: list[Rex]) -> Rex:
-        nullable = types.any_nullable([type_of(each) for each in operands])
-        return call("LIKE", operands, types.BOOLEAN.with_nullable(nullable))
+    def _like_of(self, node: exp.Expression, operands: list[Rex]) -> Rex:
+        """LIKE, or NOT LIKE, which is a mark of the same node."""
+        made = types.BOOLEAN.with_nullable(types.any_nullable([type_of(each) for each in operands]))
+        found = call("LIKE", operands, made)
+        return call("NOT", [found], made) if node.args.get("negate") else found
 
     def _case(self, node: exp.Expression) -> Rex:
         subject = node.this
@@ -319,14 +363,19 @@ class ExpressionBinder:
                 self.position(node),
                 hint=nearest(name, _EXTRACTED),
             )
-        unit = SymbolLiteral(
-            "TIME_UNIT_RANGE",
-            name,
-            LogicalType(TypeRoot.SYMBOL, nullable=False),
-            "",
-        )
+        unit = _unit(name)
         made = types.BIGINT.with_nullable(type_of(operand).nullable)
         return call("EXTRACT", [unit, operand], made, syntax="SPECIAL")
+
+    def _rounded(self, node: exp.Expression) -> Rex:
+        """FLOOR and CEIL of a number, or of a time TO a unit."""
+        unit = node.args.get("to")
+        if unit is None:
+            return self._named(node)
+        operand, name = self.rex(node.this), unit.name.upper()
+        if type_of(operand).root not in TIMES or name not in _EXTRACTED:
+            raise ValidationError(f"there is no {node.key.upper()} TO {name}", self.position(node))
+        return call(node.key.upper(), [operand, _unit(name)], type_of(operand))
 
     def _trim(self, node: exp.Expression) -> Rex:
         operand = self.rex(node.this)
@@ -350,6 +399,8 @@ class ExpressionBinder:
         name = node.name.upper()
         if name in AGGREGATE_FUNCTIONS or name in RANK_FUNCTIONS:
             raise ValidationError(f"{name} is not allowed here", self.position(node))
+        if name == "ROW" and node.expressions:
+            return row_of([self.rex(each) for each in node.expressions])
         if name in _OF_UNITS:
             return self._of_unit(name, node)
         return self._scalar(name, node.expressions, node)
@@ -375,24 +426,18 @@ class ExpressionBinder:
             )
         operands = [self.rex(each) for each in nodes]
         made = function.result([type_of(each) for each in operands])
+        if name in _ROUNDING and made.root is TypeRoot.DECIMAL:
+            made = types.rounded_decimal(made, literals.rounding_digits(operands[1:]))
         return call(name, operands, made, syntax=function.syntax)
 
 
-def _search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) -> Rex:
-    """A search argument: the value is in one of the ranges, ends included."""
-    found = []
-    for low, high in ranges:
-        assert isinstance(low, Literal), "the caller has checked it"
-        assert isinstance(high, Literal), "the caller has checked it"
-        assert low.value is not None, "the caller has checked it"
-        assert high.value is not None, "the caller has checked it"
-        found.append(SargRange(Bound(low.value, True), Bound(high.value, True)))
-    first = ranges[0][0]
-    target = type_of(first)
-    argument = SargLiteral(tuple(dict.fromkeys(found)), "UNKNOWN", target, "")
-    return call("SEARCH", [value, argument], made)
+def _unit(name: str) -> Rex:
+    """A unit of time as an operand."""
+    symbol = LogicalType(TypeRoot.SYMBOL, nullable=False)
+    return SymbolLiteral("TIME_UNIT_RANGE", name, symbol, "")
 
 
+_ROUNDING = ("ROUND", "TRUNCATE")
 _OF_UNITS = {"TIMESTAMPDIFF": timestamp_difference, "TIMESTAMPADD": timestamp_sum}
 _EXTRACTED = (
     "EPOCH", "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "ISOYEAR", "QUARTER", "MONTH", "WEEK",
@@ -409,6 +454,10 @@ _NILADIC = {
 }
 _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] = {
     exp.Column: ExpressionBinder._column,
+    exp.Array: ExpressionBinder._array,
+    exp.Bracket: ExpressionBinder._bracket,
+    exp.If: ExpressionBinder._if,
+    exp.StrPosition: ExpressionBinder._position,
     exp.Dot: ExpressionBinder._dot,
     exp.Literal: ExpressionBinder._literal,
     exp.Boolean: ExpressionBinder._boolean,
@@ -432,8 +481,8 @@ _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] =
     exp.Extract: ExpressionBinder._extract,
     exp.Trim: ExpressionBinder._trim,
     exp.Substring: ExpressionBinder._named,
-    exp.Floor: ExpressionBinder._named,
-    exp.Ceil: ExpressionBinder._named,
+    exp.Floor: ExpressionBinder._rounded,
+    exp.Ceil: ExpressionBinder._rounded,
     exp.Anonymous: ExpressionBinder._function,
     JsonAggregate: ExpressionBinder._function,
 }

@@ -64,8 +64,8 @@ def _varying(arguments: Sequence[LogicalType]) -> LogicalType:
     return made.with_nullable(types.any_nullable(arguments))
 
 
-def _second(arguments: Sequence[LogicalType]) -> LogicalType:
-    return arguments[1].with_nullable(types.any_nullable(arguments))
+def _remainder(arguments: Sequence[LogicalType]) -> LogicalType:
+    return types.remainder_type(arguments[0], arguments[1])
 
 
 def _common(arguments: Sequence[LogicalType]) -> LogicalType:
@@ -81,7 +81,7 @@ def _coalesce(arguments: Sequence[LogicalType]) -> LogicalType:
 
 def _if(arguments: Sequence[LogicalType]) -> LogicalType:
     found = types.common_type(list(arguments[1:])) or arguments[1]
-    return found.with_nullable(types.any_nullable(arguments[1:]))
+    return found.with_nullable(types.any_nullable(arguments))
 
 
 def _nullable_first(arguments: Sequence[LogicalType]) -> LogicalType:
@@ -100,6 +100,7 @@ def _timestamp(precision: int, root: TypeRoot) -> LogicalType:
 
 
 _STRING, _INT, _BIGINT = types.STRING, types.INT, types.BIGINT
+_NOW = LogicalType(TypeRoot.TIMESTAMP_LTZ, nullable=False, precision=3)
 _MANY = 255
 _SCALARS = [
     *(
@@ -112,7 +113,7 @@ _SCALARS = [
         ScalarFunction(name, 1, 1, _as(_STRING))
         for name in (
             "LTRIM", "RTRIM", "REVERSE", "MD5", "SHA1", "SHA256", "TO_BASE64", "FROM_BASE64",
-            "HEX", "URL_ENCODE", "URL_DECODE", "CHR",
+            "HEX", "URL_ENCODE", "URL_DECODE", "CHR", "BIN",
         )
     ),
     *(
@@ -125,7 +126,7 @@ _SCALARS = [
         ScalarFunction(name, 1, 1, _as(types.DOUBLE))
         for name in (
             "SQRT", "EXP", "LN", "LOG10", "LOG2", "SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN",
-            "DEGREES", "RADIANS",
+            "DEGREES", "RADIANS", "SINH", "COSH", "TANH", "COT",
         )
     ),
     *(
@@ -136,11 +137,33 @@ _SCALARS = [
         )
     ),
     *(
-        ScalarFunction(name, 1, _MANY, _first)
+        ScalarFunction(name, 1, _MANY, _common)
         for name in (
             "GREATEST", "LEAST",
         )
     ),
+    *(
+        ScalarFunction(name, 2, 2, _as(types.BOOLEAN))
+        for name in (
+            "REGEXP", "STARTSWITH", "ENDSWITH", "ARRAY_CONTAINS",
+        )
+    ),
+    *(
+        ScalarFunction(name, 1, 1, _as(LogicalType(TypeRoot.CHAR, length=length)))
+        for name, length in (
+            ("SHA224", 56), ("SHA384", 96), ("SHA512", 128),
+        )
+    ),
+    *(
+        ScalarFunction(name, 0, 0, _always(_NOW))
+        for name in (
+            "NOW", "CURRENT_ROW_TIMESTAMP",
+        )
+    ),
+    ScalarFunction("BTRIM", 1, 2, _varying),
+    ScalarFunction("POSITION", 2, 2, _as(_INT)),
+    ScalarFunction("ATAN2", 2, 2, _as(types.DOUBLE)),
+    ScalarFunction("LOG", 1, 2, _as(types.DOUBLE)),
     ScalarFunction("CONCAT", 1, _MANY, _as(_STRING)),
     ScalarFunction("CONCAT_WS", 2, _MANY, _as(_STRING)),
     ScalarFunction("SUBSTRING", 2, 3, _as(_STRING)),
@@ -168,7 +191,7 @@ _SCALARS = [
     ScalarFunction("CEIL", 1, 1, _floor),
     ScalarFunction("ROUND", 1, 2, _first),
     ScalarFunction("TRUNCATE", 1, 2, _first),
-    ScalarFunction("MOD", 2, 2, _second),
+    ScalarFunction("MOD", 2, 2, _remainder),
     ScalarFunction("POWER", 2, 2, _as(types.DOUBLE)),
     ScalarFunction("HASH_CODE", 1, 1, _as(_INT)),
     ScalarFunction("COALESCE", 1, _MANY, _coalesce),
@@ -176,6 +199,7 @@ _SCALARS = [
     ScalarFunction("NULLIF", 2, 2, _nullable_first),
     ScalarFunction("IF", 3, 3, _if),
     ScalarFunction("PROCTIME", 0, 0, _always(types.PROCTIME)),
+    ScalarFunction("CARDINALITY", 1, 1, _as(_INT)),
     ScalarFunction("JSON_VALUE", 2, 2, _always(_STRING)),
     ScalarFunction("CURRENT_WATERMARK", 1, 1, _nullable_first),
 ]  # fmt: skip  # a list of names, several a line

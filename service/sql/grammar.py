@@ -30,6 +30,11 @@ _UNDERSTOOD: dict[type, frozenset[str]] = {
     exp.Values: frozenset({"expressions", "alias"}),
     exp.Table: frozenset({"this", "db", "catalog", "alias", "version", "joins"}),
     exp.From: frozenset({"this"}),
+    exp.Unnest: frozenset({"expressions", "alias", "offset"}),
+    exp.Lateral: frozenset({"this", "alias"}),
+    exp.Bracket: frozenset({"this", "expressions"}),
+    exp.If: frozenset({"this", "true", "false"}),
+    exp.StrPosition: frozenset({"this", "substr"}),
     exp.Join: frozenset({"this", "side", "kind", "on", "using", "method"}),
     exp.Group: frozenset({"expressions", "grouping_sets", "rollup", "cube"}),
     exp.Distinct: frozenset({"expressions"}),
@@ -51,8 +56,8 @@ _UNDERSTOOD: dict[type, frozenset[str]] = {
     exp.Case: frozenset({"this", "ifs", "default"}),
     exp.Trim: frozenset({"this", "expression", "position"}),
     exp.Substring: frozenset({"this", "start", "length"}),
-    exp.Floor: frozenset({"this"}),
-    exp.Ceil: frozenset({"this"}),
+    exp.Floor: frozenset({"this", "to"}),
+    exp.Ceil: frozenset({"this", "to"}),
     exp.Anonymous: frozenset({"this", "expressions"}),
     exp.Filter: frozenset({"this", "expression"}),
     exp.Column: frozenset({"this", "table", "db", "catalog"}),
@@ -60,6 +65,10 @@ _UNDERSTOOD: dict[type, frozenset[str]] = {
     exp.Alias: frozenset({"this", "alias"}),
     exp.Interval: frozenset({"this", "unit"}),
     exp.Exists: frozenset({"this"}),
+    exp.Like: frozenset({"this", "expression", "negate"}),
+    exp.Escape: frozenset({"this", "expression"}),
+    exp.Is: frozenset({"this", "expression"}),
+    exp.Extract: frozenset({"this", "expression"}),
 }
 
 

@@ -17,29 +17,17 @@ _EQUAL = ("=", "IS NOT DISTINCT FROM")
 def equal_columns(parts: Sequence[Rex], width: int) -> tuple[list[tuple[int, int]], list[Rex]]:
     """Pairs of a left and a right column that must be equal, and the other conditions.
 
-    The right column counts from the beginning of the right side. `a = b OR ..` stays a condition
-    where another pair has one of its columns: no join runs that compares it twice, NULL with NULL.
+    The right column counts from the beginning of the right side.
     """
-    found = [_pair(part, width) for part in parts]
     pairs: list[tuple[int, int]] = []
     rest: list[Rex] = []
-    for part, pair in zip(parts, found, strict=True):
-        is_spelt_out = isinstance(part, Call) and part.name == "OR"
-        if pair is None or (is_spelt_out and _is_shared(pair, found)):
+    for part in parts:
+        pair = _pair(part, width)
+        if pair is None:
             rest.append(part)
         elif pair not in pairs:
             pairs.append(pair)
     return pairs, rest
-
-
-def _is_shared(pair: tuple[int, int], others: Sequence[tuple[int, int] | None]) -> bool:
-    """Whether another pair has a column of this one."""
-    left, right = pair
-    return any(
-        other != pair and (other[0] == left or other[1] == right)
-        for other in others
-        if other is not None
-    )
 
 
 def meets_null(part: Rex) -> bool:

@@ -13,6 +13,8 @@ from service.sql.rex import literal
 from state.types import INTERVAL_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from service.plan.rex import Rex
     from service.sql.errors import Position
 
@@ -136,3 +138,12 @@ def time_constant(value: str, target: LogicalType, position: Position) -> Litera
                 return None
     except ValueError:
         raise ValidationError(f"no {target.root.name}: {value!r}", position) from None
+
+
+def rounding_digits(operands: Sequence[Rex]) -> int | None:
+    """The digits to which a number is rounded: 0 if nothing says it, None if no constant does."""
+    if not operands:
+        return 0
+    (digits,) = operands
+    value = digits.value if isinstance(digits, Literal) else None
+    return value if isinstance(value, int) else None

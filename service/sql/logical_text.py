@@ -100,6 +100,9 @@ def _line(relation: Relation) -> tuple[str, _Branches]:
             return _sort(relation), inputs
         case algebra.Union():
             return "LogicalUnion(all=[true])", inputs
+        case algebra.KeepAll():
+            kind = "Minus" if relation.is_except else "Intersect"
+            return f"Logical{kind}(all=[true])", inputs
         case algebra.Values(rows, _):
             tuples = ", ".join("{ " + ", ".join(map(expression_text, row)) + " }" for row in rows)
             return f"LogicalValues(tuples=[[{tuples}]])", inputs

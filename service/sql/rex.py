@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias, overload
 
 from service.plan.rex import (
+    Bound,
     Call,
     FieldAccess,
     InputRef,
@@ -19,6 +20,7 @@ from service.plan.rex import (
     PlanValue,
     Rex,
     SargLiteral,
+    SargRange,
     SymbolLiteral,
 )
 from service.sql.deadline import check_time
@@ -281,3 +283,18 @@ def has_over(expressions: Iterable[Expression]) -> bool:
 def is_constant(rex: Expression) -> bool:
     """Whether an expression reads no column."""
     return isinstance(rex, (Literal, SargLiteral, SymbolLiteral))
+
+
+def search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) -> Rex:
+    """A search argument: the value is in one of the ranges, ends included."""
+    found = []
+    for low, high in ranges:
+        assert isinstance(low, Literal), "the caller has checked it"
+        assert isinstance(high, Literal), "the caller has checked it"
+        assert low.value is not None, "the caller has checked it"
+        assert high.value is not None, "the caller has checked it"
+        found.append(SargRange(Bound(low.value, True), Bound(high.value, True)))
+    first = ranges[0][0]
+    target = type_of(first)
+    argument = SargLiteral(tuple(dict.fromkeys(found)), "UNKNOWN", target, "")
+    return call("SEARCH", [value, argument], made)

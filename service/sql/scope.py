@@ -16,7 +16,6 @@ from state.types import row_type
 if TYPE_CHECKING:
     from service.sql.errors import Position
     from service.sql.terms import Row
-    from state.types import LogicalType
 
 OUTER = "outer"
 """Name of the row of the query around a subquery, until the subquery has become a join."""
@@ -123,11 +122,11 @@ class Scope:
                 raise ValidationError(f"column {'.'.join(parts)!r} is ambiguous", position)
             if merged:
                 column = self._merged(merged[0])
-                return _fields(column, type_of(column), path[1:], position)
+                return fields(column, path[1:], position)
             if matches:
                 source, index = matches[0]
                 column = ref(source.offset + index, source.row.types[index])
-                return _fields(column, source.row.types[index], path[1:], position)
+                return fields(column, path[1:], position)
         return None
 
     def _correlated(self, around: Rex, outer: Scope, position: Position) -> Rex:
@@ -152,8 +151,13 @@ class Scope:
         )
 
 
-def _fields(column: Rex, logical: LogicalType, path: tuple[str, ...], position: Position) -> Rex:
-    """A field inside a column of type ROW."""
+def fields(column: Rex, path: tuple[str, ...], position: Position) -> Rex:
+    """A field inside a value of type ROW; the value itself if the path is empty.
+
+    Raises:
+        ValidationError: There is none.
+    """
+    logical = type_of(column)
     for name in path:
         if name not in logical.field_names:
             raise ValidationError(

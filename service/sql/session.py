@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from service.plan.local_zone import ZONE_OPTION, is_utc, zone_readers
 from service.sql.algebra import Sink
 from service.sql.binder.query import QueryBinder
 from service.sql.catalogue import CatalogTable, Catalogue, Column, View
@@ -131,7 +132,9 @@ class Session:
                 node = _planned(sink, insert.position, options)
                 sinks.append(split_phases(node, options, batched=batched))
         with placed(inserts[0].position):
-            return to_plan(united(sinks, options), options)
+            planned = to_plan(united(sinks, options), options)
+            _check_zone(planned, options)
+            return planned
 
     def bound(self, insert: Insert | Query) -> Sink:
         """What an INSERT means, before any rule.
@@ -187,6 +190,18 @@ def _planned(sink: Sink, position: Position, options: Options) -> Node:
     node = infer_changes(node, options)
     node = with_retractions(settle_lookups(node, options))
     return settle_conflicts(node, options, position)
+
+
+def _check_zone(planned: PlannedNodes, options: Options) -> None:
+    """See that nothing is to be computed in another time zone than UTC."""
+    zone = options.text(ZONE_OPTION, "UTC")
+    if is_utc(zone):
+        return
+    for name, _ in zone_readers(planned.document["nodes"], "/nodes", literals=True):
+        raise UnsupportedSql(
+            f"{name} in the time zone {zone} is not computed",
+            hint=f"expressions are computed in UTC: leave {ZONE_OPTION} at it",
+        )
 
 
 def compile_script(text: str) -> list[PlannedStatement]:

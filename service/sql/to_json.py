@@ -164,7 +164,10 @@ def rex_to_json(rex: Rex) -> dict[str, Any]:
             return _call(rex)
         case FieldAccess():
             return {"kind": "FIELD_ACCESS", "name": rex.name, "expr": rex_to_json(rex.expression)}
-        case CorrelVariable() | PatternInputRef() | TableArgument():
+        case CorrelVariable():
+            kind = {"kind": "CORREL_VARIABLE", "correl": rex.name}
+            return kind | {"type": type_to_json(rex.type)}
+        case PatternInputRef() | TableArgument():
             raise AssertionError("the binder makes no such expression")
         case _:
             assert_never(rex)

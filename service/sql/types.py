@@ -116,8 +116,16 @@ def _common_number(left: LogicalType, right: LogicalType) -> LogicalType:
         widest = max(roots, key=lambda root: INTEGER_BITS[root])
         return LogicalType(widest)
     (left_whole, left_scale), (right_whole, right_scale) = _digits(left), _digits(right)
-    scale = max(left_scale, right_scale)
-    return decimal(max(left_whole, right_whole) + scale, scale)
+    whole, scale = max(left_whole, right_whole), max(left_scale, right_scale)
+    # Where they are not enough, digits after the point are given up, down to none.
+    scale = min(scale, DECIMAL_PRECISION_MAX - whole)
+    return decimal(whole + scale, scale)
+
+
+def is_held(left: LogicalType, right: LogicalType) -> bool:
+    """Whether a DECIMAL holds all values of both types, whole or decimal numbers."""
+    (left_whole, left_scale), (right_whole, right_scale) = _digits(left), _digits(right)
+    return max(left_whole, right_whole) + max(left_scale, right_scale) <= DECIMAL_PRECISION_MAX
 
 
 def _digits(number: LogicalType) -> tuple[int, int]:
@@ -151,6 +159,28 @@ def arithmetic_type(operator: str, left: LogicalType, right: LogicalType) -> Log
             scale = max(left_scale, right_scale)
             precision = max(left_whole, right_whole) + scale + 1
     return decimal(precision, scale).with_nullable(nullable)
+
+
+def remainder_type(left: LogicalType, right: LogicalType) -> LogicalType:
+    """The type of `left % right` for numbers: of whole numbers, that of the divisor."""
+    nullable = left.nullable or right.nullable
+    made = arithmetic_type("%", left, right)
+    if made is not None and made.root is TypeRoot.DECIMAL:
+        return made
+    return right.with_nullable(nullable)
+
+
+def rounded_decimal(given: LogicalType, digits: int | None) -> LogicalType:
+    """The type of a DECIMAL that is rounded to so many digits; None: not known before a row is.
+
+    Source: Flink `LogicalTypeMerging.findRoundDecimalType`.
+    """
+    precision, scale = given.precision or 0, given.scale or 0
+    if digits is None or digits >= scale:
+        return given
+    kept = max(digits, 0)
+    whole = precision - scale + 1
+    return decimal(min(whole + kept, DECIMAL_PRECISION_MAX), kept).with_nullable(given.nullable)
 
 
 def can_store(source: LogicalType, target: LogicalType) -> bool:

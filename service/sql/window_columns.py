@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from service.plan.rex import InputRef
 from service.sql.algebra import (
     Aggregate,
+    Correlate,
     Expand,
     Filter,
     Join,
@@ -74,7 +75,7 @@ def window_columns(relation: Relation) -> WindowColumns | None:
             return WindowColumns(relation.spec, time, start, end, at, relation.spec.partition)
         case Project():
             return _projected(relation)
-        case Filter() | Rank() | Expand():
+        case Filter() | Rank() | Expand() | Correlate():
             return window_columns(relation.input)
         case Aggregate():
             return _aggregated(relation)

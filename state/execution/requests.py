@@ -15,7 +15,7 @@ import types
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from state.backends.interface import Read
 
@@ -32,6 +32,20 @@ class Request(Protocol):
 
         What the epoch has settled meanwhile stays: a reply tells the state before the epoch.
         """
+
+
+class OneRead:
+    """The request for one read, whose reply is given to a function."""
+
+    __slots__ = ("_take", "reads")
+
+    def __init__(self, read: Read, take: Callable[[Any], None]) -> None:
+        self.reads = (read,)
+        self._take = take
+
+    def take(self, replies: Sequence[Any]) -> None:
+        """Give it."""
+        self._take(replies[0])
 
 
 class StateExecutor(Protocol):

@@ -2,7 +2,8 @@
 
     interface   what a history does, one change at a time, and its reports (the meaning)
     packed      the list that means it
-    kernel      the same for an epoch of many keys at once: changes, lives, timeline
+    kernel      the same for an epoch of many keys at once: changes, lives, timeline; quiet: its
+                short cut
     strategy    which layout a history is kept in
     text        the packed layout: parse and write
     spread      the spread layout: names and fields; index: which of its entries match

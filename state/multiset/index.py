@@ -64,8 +64,6 @@ _SPACE, _NEWLINE = 32, 10
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _VALUE_OF = np.zeros(256, np.int64)
 _VALUE_OF[np.frombuffer(_ALPHABET, np.uint8)] = np.arange(64)
-_PLACES = 64 ** np.arange(4, -1, -1)
-"""What the first five characters, 30 bits, are worth: they say which bucket."""
 _FOUR_DIGITS = np.array([b"%04d" % each for each in range(10_000)], "S4").view(np.uint32)
 _TABLE_BITS_MAX = 14
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -121,8 +119,11 @@ def bucket_of(digest: bytes, buckets: int) -> int:
 
 def buckets_of(digests: Characters, buckets: int) -> Integers:
     """The bucket of each digest; of lines, too, since they begin with one."""
-    place = _VALUE_OF[digests[:, :5]] @ _PLACES
     bits = (buckets - 1).bit_length()
+    # The first five characters are 30 bits, of which the last ones say which bucket.
+    place = _VALUE_OF.take(digests[:, 4])
+    for back in range(1, min(-(-bits // 6), 5)):
+        place |= _VALUE_OF.take(digests[:, 4 - back]) << (6 * back)
     bucket = place & ((1 << bits) - 1)
     bucket[bucket >= buckets] -= 1 << max(bits - 1, 0)
     return bucket
@@ -199,8 +200,11 @@ def lines_of(digests: Characters, numbers: Integers) -> Characters:
     lines[:, -1] = _NEWLINE
     parts = np.empty((numbers.size, 4), np.uint32)
     for place in (3, 2, 1, 0):
+        if not numbers.any():
+            parts[:, : place + 1] = _FOUR_DIGITS[0]
+            break
         numbers, rest = np.divmod(numbers, 10_000)
-        parts[:, place] = _FOUR_DIGITS[rest]
+        parts[:, place] = _FOUR_DIGITS.take(rest)
     lines[:, DIGEST_CHARACTERS + 1 : -1] = parts.view(np.uint8)
     return lines
 
@@ -252,8 +256,10 @@ def write_lines(
     # A stable sort of short integers takes a fraction of the time.
     short = bucket.astype(np.uint16) if bucket.size and int(bucket.max()) < 1 << 16 else bucket
     by_bucket = np.argsort(short, kind="stable")
-    ordered = bucket[by_bucket]
-    starts = np.append(True, ordered[1:] != ordered[:-1]).nonzero()[0] if ordered.size else ordered
+    ordered = bucket.take(by_bucket)
+    border = np.ones(ordered.size, np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=border[1:])
+    starts = border.nonzero()[0]
     rows = by_bucket if chosen is None else chosen[by_bucket]
     content = lines.take(rows, axis=0).tobytes()
     ends = [*(starts * LINE_BYTES).tolist(), len(content)]

@@ -36,6 +36,7 @@ from state.multiset.changes import (
     group_changes,
 )
 from state.multiset.lives import find_lives
+from state.multiset.quiet import quiet_outcome
 from state.multiset.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ def apply_changes(
         replace: An addition takes the place of the entry that it matches (there is an upsert key);
             else each addition is a new entry.
     """
+    if (quiet := quiet_outcome(changes, groups, loaded, replace=replace)) is not None:
+        return quiet
     lives = find_lives(changes, groups, loaded, replace=replace)
     line = Timeline(changes, loaded, lives)
     reports = _reports(changes, groups, loaded, lives, line, replace=replace)

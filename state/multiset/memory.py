@@ -30,12 +30,16 @@ if TYPE_CHECKING:
     from state.multiset.text import Header
 
 MEMORY_BYTES_MAX = 16 * 1024 * 1024
-"""Of all that an operator remembers in one process."""
+"""Of all that an operator remembers in one process, with what Python's objects take beside."""
 BLOCK_BYTES_MAX = 4 * 1024 * 1024
-"""Of the blocks of one history."""
+"""Of the texts of the blocks of one history."""
 
-_ENTRY_BYTES = 512
-"""About what a history takes beside its index."""
+_ENTRY_BYTES = 1_024
+"""About what a history takes beside its index, its blocks and the text of its key."""
+_BLOCK_BYTES = 100
+"""About what a block takes beside its text."""
+_BUCKET_BYTES = 36
+"""What the number of a bucket takes beside its lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,10 @@ class Remembered:
     @property
     def bytes(self) -> int:
         """About how many bytes it takes."""
-        return _ENTRY_BYTES + self.blocks.length + (0 if self.index is None else self.index.bytes)
+        held = _ENTRY_BYTES + self.blocks.length + len(self.blocks.texts) * _BLOCK_BYTES
+        if self.index is not None:
+            held += self.index.bytes + len(self.index.read) * _BUCKET_BYTES
+        return held
 
 
 class HistoryMemory:
@@ -93,11 +100,17 @@ class HistoryMemory:
     def __init__(self, bytes_max: int = MEMORY_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._order: dict[tuple[Hashable, bytes], None] = {}
+        self._order: dict[tuple[Hashable, bytes], int] = {}
+        """What each was counted as when it was kept; an index may learn more later."""
         self._held: dict[Hashable, dict[bytes, Remembered]] = {}
 
     def __len__(self) -> int:
         return len(self._order)
+
+    @property
+    def bytes_held(self) -> int:
+        """About how many bytes they take."""
+        return self._bytes
 
     def of(self, place: Hashable) -> Mapping[bytes, Remembered]:
         """What was remembered last of the histories of a key group, of whatever version, by key."""
@@ -107,19 +120,19 @@ class HistoryMemory:
         """Remember a history once it is stored."""
         place = remembered.version.place
         self.forget(place, key)
-        self._order[place, key] = None
+        counted = self._order[place, key] = remembered.bytes + len(key)
         self._held.setdefault(place, {})[key] = remembered
-        self._bytes += remembered.bytes
+        self._bytes += counted
         while self._bytes > self._bytes_max:
             self.forget(*next(iter(self._order)))
 
     def forget(self, place: Hashable, key: bytes) -> None:
         """Forget a history, if it is remembered."""
-        held = self._held.get(place, {})
-        known = held.pop(key, None)
-        if known is not None:
-            self._bytes -= known.bytes
-            del self._order[place, key]
+        counted = self._order.pop((place, key), None)
+        if counted is not None:
+            self._bytes -= counted
+            held = self._held[place]
+            del held[key]
             if not held:
                 del self._held[place]
 

@@ -66,7 +66,7 @@ def find_numbers(wanted: Integers, held: Integers) -> Integers:
         table[wanted - low] = np.arange(wanted.size)
         # As unsigned numbers those below are large, too.
         place = np.minimum((held - low).view(np.uint64), np.uint64(high - low + 1))
-        found: Integers = table[place.view(np.int64)]
+        found: Integers = table.take(place.view(np.int64))
         return found
     by_value = np.argsort(wanted)
     ordered = wanted[by_value]

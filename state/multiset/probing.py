@@ -88,6 +88,8 @@ class SpreadHistory:
     """Sequence numbers of entries past their time."""
     expired_place: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     """Where in `Histories.packed` they are."""
+    is_complete: bool = False
+    """Whether all blocks that are needed are known to be there."""
     depths: int = 0
     """How often a deeper window was asked for."""
 
@@ -266,9 +268,9 @@ class SpreadProber:
             newest = newest[::-1][: self._window(key)]
             history = self._history(key, each.header, each.index, newest, found[key])
             history.remembered, known = each.blocks, each.blocks.texts
-            history.blocks = {
-                block: known[block] for block in self._missing(history) if block in known
-            }
+            missing = self._missing(history)
+            history.blocks = {block: known[block] for block in missing if block in known}
+            history.is_complete = len(history.blocks) == len(missing)
             histories.append(history)
         return histories
 
@@ -303,9 +305,7 @@ class SpreadProber:
         line = (row >= 0).nonzero()[0]
         found, found_group = index.numbers[line], groups[row[line]]
         is_whole = len(index.read) == header.buckets
-        unread, unread_entries = self._vanishing(
-            found, found_group, index.numbers, is_whole=is_whole
-        )
+        unread, unread_entries = self._vanishing(found, found_group, index, is_whole=is_whole)
         return SpreadHistory(
             key=key,
             header=header,
@@ -348,7 +348,7 @@ class SpreadProber:
         return self.take(probes, values, right)
 
     def _vanishing(
-        self, found: Integers, group: Integers, numbers: Integers, *, is_whole: bool
+        self, found: Integers, group: Integers, index: KnownIndex, *, is_whole: bool
     ) -> tuple[Integers, Integers]:
         """Blocks of which the epoch is sure to remove all entries, and these entries.
 
@@ -358,7 +358,7 @@ class SpreadProber:
         Args:
             found: Numbers of entries that groups match.
             group: The group of each.
-            numbers: Numbers of all entries in the buckets that were read.
+            index: The buckets that were read.
             is_whole: Whether these are all buckets.
         """
         touched = self._touched
@@ -372,15 +372,14 @@ class SpreadProber:
         blocks, counts = distinct_counts(block)
         has = np.full(blocks.size, BLOCK_ENTRIES)
         if is_whole and (open_ := (counts < BLOCK_ENTRIES).nonzero()[0]).size:
-            held = block_of(numbers)
-            held = held[is_among(held, blocks[open_])]
-            # What goes is among what is held, so the blocks are the same.
-            has[open_] = distinct_counts(held)[1]
+            has[open_] = index.entry_counts(blocks[open_])
         blocks = blocks[counts == has]
         return blocks, going[is_among(block, blocks)]
 
     def block_reads(self, histories: Sequence[SpreadHistory]) -> list[Read]:
         """Blocks that are needed and not there yet, one read a history; none if all are there."""
+        if all(each.is_complete for each in histories):
+            return []
         reads: list[Read] = []
         for each in histories:
             key_group, names = self._place(each.key)
@@ -426,7 +425,7 @@ class SpreadProber:
     def take_deeper(self, histories: Sequence[SpreadHistory], replies: Sequence[Any]) -> None:
         """Take the replies to `deeper_reads`."""
         for each, reply in zip(histories, replies, strict=True):
-            each.top = _members(reply)
+            each.top, each.is_complete = _members(reply), False
 
     @staticmethod
     def _missing(history: SpreadHistory) -> list[int]:

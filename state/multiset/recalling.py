@@ -16,9 +16,9 @@ import numpy as np
 from state.errors import StateCorrupt
 from state.multiset.changes import LoadedEntries
 from state.multiset.histories import Histories
-from state.multiset.spread import BLOCK_ENTRIES, block_of
+from state.multiset.spread import BLOCK_ENTRIES, block_of, places_in, spans_of_blocks
 from state.multiset.text import NEWEST, NO_HISTORIES
-from state.multiset.vectors import is_among
+from state.multiset.vectors import distinct, is_among
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -105,8 +105,8 @@ class Recalled:
         for place, history in enumerate(self.histories):
             low, high = key.searchsorted([place, place + 1]).tolist()
             first, end = born_key.searchsorted([place, place + 1]).tolist()
-            wanted = set(block[low:high][is_wanted[low:high]].tolist())
-            wanted.update(born_block[first:end].tolist())
+            wanted = set(distinct(block[low:high][is_wanted[low:high]]).tolist())
+            wanted.update(distinct(born_block[first:end]).tolist())
             history.blocks = {
                 number: text for number, text in history.blocks.items() if number in wanted
             }
@@ -168,16 +168,17 @@ def _entries_of(histories: Sequence[SpreadHistory]) -> tuple[LoadedEntries, Flag
     sequences, groups, reads = [], [], []
     for history in histories:
         numbers = history.index.numbers
-        block = block_of(numbers)
-        wanted = np.concatenate([block_of(history.found), history.top])
-        chosen = is_among(block, wanted).nonzero()[0]
+        wanted = distinct(np.concatenate([block_of(history.found), history.top]))
+        low, high = spans_of_blocks(numbers, wanted)
+        chosen = places_in((low, high))
         group = np.full(numbers.size, -1, np.int64)
         group[history.found_line] = history.found_group
         sequences.append(numbers[chosen])
         groups.append(group[chosen])
         # The newest blocks are read even where all of their entries go.
-        block = block[chosen]
-        reads.append(~is_among(block, history.unread) | is_among(block, history.top))
+        unread = set(history.unread.tolist()).difference(history.top.tolist())
+        is_read = np.array([each not in unread for each in wanted.tolist()], np.bool_)
+        reads.append(np.repeat(is_read, high - low))
     counts = np.array([each.size for each in sequences], np.int64)
     ends = np.cumsum(counts)
     window, shown = ends - counts, []

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Spans = tuple[NDArray[np.int64], NDArray[np.int64]]
+
 STATE = b"history"
 """Hash of packed histories and of headers."""
 EXPIRY = b"history:expiry"
@@ -69,6 +71,22 @@ def block_of(sequence: NDArray[np.int64]) -> NDArray[np.int64]:
     """The block of each sequence number."""
     # A division takes five times as long.
     return sequence >> _BLOCK_BITS
+
+
+def spans_of_blocks(numbers: NDArray[np.int64], blocks: NDArray[np.int64]) -> Spans:
+    """Where the entries of blocks lie among sequence numbers that ascend: first place, and end."""
+    first = blocks << _BLOCK_BITS
+    return numbers.searchsorted(first), numbers.searchsorted(first + BLOCK_ENTRIES)
+
+
+def places_in(spans: Spans) -> NDArray[np.int64]:
+    """All places in spans, one span after the other."""
+    low, high = spans
+    counts = high - low
+    ends = np.cumsum(counts)
+    count = int(ends[-1]) if ends.size else 0
+    places: NDArray[np.int64] = np.arange(count) + np.repeat(low - ends + counts, counts)
+    return places
 
 
 def digest(text: bytes) -> str:

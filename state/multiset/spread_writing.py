@@ -22,7 +22,7 @@ from state.multiset.index import (
 from state.multiset.known_index import KnownIndex
 from state.multiset.spread import STATE, SpreadNames, block_of
 from state.multiset.text import NEWEST, Header, pieces_before_rows
-from state.multiset.vectors import distinct, is_among
+from state.multiset.vectors import distinct, is_among, places_of, taken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from state.multiset.probing import SpreadHistory
     from state.multiset.strategy import HistoryPolicy
     from state.multiset.touched import Matching
+    from state.multiset.vectors import Places
     from state.row_pieces import Piece, RowPieces
 
     Integers = NDArray[np.int64]
@@ -162,11 +163,12 @@ class SpreadWriter:
         index, puts = history.index, self._puts
         was = history.header.buckets
         buckets = max(was, buckets_for(int(self._epoch.outcome.size[self._key])))
-        stays = np.ones(len(index.lines), np.bool_)
         if history.expired.size:
-            stays = ~is_among(index.numbers, removed)
+            gone = is_among(index.numbers, removed).nonzero()[0]
         else:
-            stays[history.found_line[is_among(history.found, removed)]] = False
+            gone = history.found_line[is_among(history.found, removed)]
+        stays = np.ones(len(index.lines), np.bool_)
+        stays[gone] = False
         fresh = puts.is_new.nonzero()[0]
         if history.digests is None:
             digests = digests_of(matching.index_of_groups(puts.group[fresh]))
@@ -174,29 +176,28 @@ class SpreadWriter:
             first = int(history.groups[0]) if history.groups.size else 0
             digests = history.digests[puts.group[fresh] - first]
         new = lines_of(digests, puts.sequence[fresh])
-        old_bucket, new_bucket = index.bucket.copy(), buckets_of(new, buckets)
+        old_bucket, new_bucket = index.bucket, buckets_of(new, buckets)
         changed = np.zeros(buckets, np.bool_)
-        changed[new_bucket] = changed[old_bucket[~stays]] = True
+        changed[new_bucket] = changed[old_bucket[gone]] = True
         if buckets > was:
-            is_split = np.zeros(was, np.bool_)
-            is_split[[origin_of(each, was) for each in range(was, buckets)]] = True
-            splits = is_split[old_bucket].nonzero()[0]
-            split_bucket = buckets_of(index.lines.take(splits, axis=0), buckets)
-            changed[old_bucket[splits]] = changed[split_bucket] = True
-            old_bucket[splits] = split_bucket
+            old_bucket = _split(index, buckets, was, changed)
         # Lines of new entries last: their numbers are higher than all others.
-        kept = stays.nonzero()[0]
-        bucket = np.concatenate([old_bucket[kept], new_bucket])
-        lines = np.concatenate([index.lines.take(kept, axis=0), new])
-        chosen = changed[bucket]
+        kept = places_of(stays)
+        bucket = np.concatenate([taken(old_bucket, kept), new_bucket])
+        lines = np.concatenate([taken(index.lines, kept), new])
+        chosen = None if changed.all() else changed[bucket].nonzero()[0]
         if len(index.read) == was:
-            numbers = np.concatenate([index.numbers[kept], puts.sequence[fresh]])
+            numbers = np.concatenate([taken(index.numbers, kept), puts.sequence[fresh]])
             matches = _matches_after(index.matches, kept, matching, puts.group[fresh])
-            self._know_index(KnownIndex(list(range(buckets)), lines, bucket, numbers, matches))
-            if _is_most(chosen):
+            self._know_index(
+                KnownIndex(
+                    list(range(buckets)), lines, bucket, numbers, matches, index.is_ascending
+                )
+            )
+            if _is_most(len(lines) if chosen is None else chosen.size, len(lines)):
                 self._replace_index(lines, bucket)
                 return buckets
-        written = self._put_buckets(lines, bucket, chosen.nonzero()[0])
+        written = self._put_buckets(lines, bucket, chosen)
         changed[written] = False
         emptied = changed[:was].nonzero()[0].tolist()
         if emptied:
@@ -207,12 +208,12 @@ class SpreadWriter:
         """Keep what the index consists of now; with TTL it is never gone on from."""
         if self._epoch.policy.ttl_ms:
             return
-        if (index.numbers[1:] < index.numbers[:-1]).any():
-            index = index.take(np.argsort(index.numbers))
-        self.index = index
+        self.index = index.by_number()
 
-    def _put_buckets(self, lines: Characters, bucket: Integers, chosen: Integers) -> Integers:
-        """Write the buckets of the chosen lines, and say which they are."""
+    def _put_buckets(
+        self, lines: Characters, bucket: Integers, chosen: Integers | None
+    ) -> Integers:
+        """Write the buckets of the chosen lines, None is all, and say which they are."""
         numbers, texts = write_lines(lines, bucket, chosen)
         if texts:
             fields = [b"%d" % each for each in numbers.tolist()]
@@ -239,9 +240,7 @@ class SpreadWriter:
         buckets = buckets_for(sequence.size)
         bucket = buckets_of(lines, buckets)
         numbered = _as_numbers(old, matching, puts.group)
-        index = KnownIndex(list(range(buckets)), lines, bucket, sequence, numbered)
-        if (sequence[1:] < sequence[:-1]).any():
-            index = index.take(np.argsort(sequence))
+        index = KnownIndex(list(range(buckets)), lines, bucket, sequence, numbered).by_number()
         self._know_index(index)
         self._replace_index(index.lines, index.bucket)
         self._put_header(buckets)
@@ -391,28 +390,43 @@ def _as_numbers(texts: Sequence[bytes], matching: Matching, groups: Integers) ->
     return numbered.with_values(np.append(values, numbered.values))
 
 
+def _split(index: KnownIndex, buckets: int, was: int, changed: Flags) -> Integers:
+    """The bucket of each line where there are more buckets than there were.
+
+    Args:
+        index: As it was.
+        buckets: How many buckets there are now.
+        was: How many there were.
+        changed: By bucket; set for those that are split, and those that gain by it.
+    """
+    bucket = index.bucket.copy()
+    is_split = np.zeros(was, np.bool_)
+    is_split[[origin_of(each, was) for each in range(was, buckets)]] = True
+    splits = is_split[bucket].nonzero()[0]
+    split_bucket = buckets_of(index.lines.take(splits, axis=0), buckets)
+    changed[bucket[splits]] = changed[split_bucket] = True
+    bucket[splits] = split_bucket
+    return bucket
+
+
 def _matches_after(
-    before: Numbered | None, kept: Integers, matching: Matching, groups: Integers
+    before: Numbered | None, kept: Places, matching: Matching, groups: Integers
 ) -> Numbered | None:
     """Match columns of the lines that are kept and of those of groups that are new, as numbers."""
     if before is None:
         return None
     if not groups.size:
-        return before.with_values(before.values[kept])
+        # A copy: a slice would keep all that there was.
+        return before.with_values(taken(before.values, kept).copy())
     new = matching.numbered(groups)
     if new is None or not new.is_like(before):
         return None
-    return before.with_values(np.concatenate([before.values[kept], new.values]))
+    return before.with_values(np.concatenate([taken(before.values, kept), new.values]))
 
 
-def _is_most(chosen: Flags) -> bool:
-    """Whether what is written of an index is most of it, and much.
-
-    Args:
-        chosen: Per line that the index has now: it is to be written.
-    """
-    written = int(chosen.sum())
-    return written >= REPLACED_LINES_MIN and 2 * written >= chosen.size
+def _is_most(written: int, size: int) -> bool:
+    """Whether so many lines that are to be written are most of an index, and many."""
+    return written >= REPLACED_LINES_MIN and 2 * written >= size
 
 
 def _interleaved(left: Sequence[_T], right: Sequence[bytes]) -> list[_T | bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
     Flags = NDArray[np.bool_]
+    Places = slice | Integers
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _SPAN_MAX = 1 << 16
 """Tables of numbers have so many places at most."""
@@ -69,6 +72,21 @@ def is_among(numbers: Integers, members: Integers) -> Flags:
     place[(place < 0) | (place >= span)] = span
     among: Flags = table[place]
     return among
+
+
+def places_of(flags: Flags) -> Places:
+    """Where flags are set: a slice where these are neighbours, which then copies nothing."""
+    places = flags.nonzero()[0]
+    if not places.size:
+        return places
+    first, last = int(places[0]), int(places[-1])
+    return slice(first, last + 1) if last - first + 1 == places.size else places
+
+
+def taken(values: NDArray[_Scalar], places: Places) -> NDArray[_Scalar]:
+    """The values, or rows of a matrix, at some places; those of a slice are not copied."""
+    # Arrays of places are slower as an index.
+    return values[places] if isinstance(places, slice) else values.take(places, axis=0)
 
 
 def order_of(key: Integers, sequence: Integers) -> Integers:

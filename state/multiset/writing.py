@@ -26,7 +26,14 @@ from state.multiset.memory import NO_BLOCKS, Remembered
 from state.multiset.spread import EXPIRY, STATE, SpreadNames
 from state.multiset.spread_writing import EpochResult, Puts, Rows, SpreadWriter
 from state.multiset.strategy import Strategy
-from state.multiset.text import before_rows, packed_headers, parse_packed, write_packed
+from state.multiset.text import (
+    FEW,
+    before_rows,
+    packed_headers,
+    parse_packed,
+    pieces_before_rows,
+    write_packed,
+)
 from state.multiset.vectors import order_of
 
 if TYPE_CHECKING:
@@ -197,13 +204,6 @@ class HistoryWriter:
         kept = (self._epoch.stays & self._to_packed[entries.key]).nonzero()[0]
         if self._to_spread.any():
             puts = puts.of(self._to_packed[puts.key].nonzero()[0])
-        new_lines = rows.of_changes(puts.content, before_rows(puts.sequence, self._epoch.now_ms))
-        parts = [(puts.key, puts.sequence, new_lines)]
-        if kept.size:
-            taken = packed.lines.take(pa.array(self._epoch.histories.packed_entry[kept]))
-            parts.append((entries.key[kept], entries.sequence[kept], taken))
-        parts += [self._scanned_lines(key) for key in self._scans]
-        owner, _, lines = _merged(parts)
         outcome = self._epoch.outcome
         is_legacy = self._epoch.policy.strategy is Strategy.LEGACY
         headers = packed_headers(
@@ -212,7 +212,38 @@ class HistoryWriter:
             outcome.shown[keys],
             outcome.newest[keys],
         )
+        if puts.key.size + kept.size <= FEW and not self._scans:
+            self._put_values(keys, self._few_values(keys.tolist(), headers, puts, kept, rows))
+            return
+        new_lines = rows.of_changes(puts.content, before_rows(puts.sequence, self._epoch.now_ms))
+        parts = [(puts.key, puts.sequence, new_lines)]
+        if kept.size:
+            taken = packed.lines.take(pa.array(self._epoch.histories.packed_entry[kept]))
+            parts.append((entries.key[kept], entries.sequence[kept], taken))
+        parts += [self._scanned_lines(key) for key in self._scans]
+        owner, _, lines = _merged(parts)
         self._put_values(keys, write_packed(headers, keys.searchsorted(owner), lines))
+
+    def _few_values(
+        self, keys: list[int], headers: list[bytes], puts: Puts, kept: Integers, rows: Rows
+    ) -> list[bytes]:
+        """The packed values of keys, line by line: for few, starting Arrow would take longer."""
+        entries, packed = self._epoch.histories.entries, self._epoch.histories.packed
+        lines = list[tuple[int, int, bytes]]()
+        if puts.key.size:
+            before = pieces_before_rows(puts.sequence, self._epoch.now_ms)
+            texts = rows.pieces_of_changes(puts.content, before).texts()
+            lines += zip(puts.key.tolist(), puts.sequence.tolist(), texts, strict=True)
+        if kept.size:
+            places = self._epoch.histories.packed_entry[kept].tolist()
+            held = [packed.lines[place].as_py() for place in places]
+            lines += zip(
+                entries.key[kept].tolist(), entries.sequence[kept].tolist(), held, strict=True
+            )
+        values = {key: [header] for key, header in zip(keys, headers, strict=True)}
+        for key, _, line in sorted(lines):
+            values[key].append(line)
+        return [b"".join(values[key]) for key in keys]
 
     def _scanned_lines(self, key: int) -> tuple[Integers, Integers, pa.BinaryArray]:
         """Lines of the entries that a history brings along when it stops being spread.

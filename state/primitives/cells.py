@@ -11,8 +11,6 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
-from state.backends.interface import HashGet
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -152,21 +150,6 @@ def write_changed(handle: StateHandle[Any], cells: Iterable[Changing], batch: Wr
                 cell.write_index(handle.expiry, batch)
         elif cell.is_due:
             cell.write_index(handle.expiry, batch)
-
-
-class FirstLoads:
-    """The request for the first loads of many cells of one state that lie in its main hash."""
-
-    __slots__ = ("_cells", "_handle", "reads")
-
-    def __init__(self, handle: StateHandle[Any], key_group: int, cells: Sequence[Cell]) -> None:
-        self._handle = handle
-        self._cells = cells
-        self.reads = (HashGet(key_group, handle.state, [each.key for each in cells]),)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Load each cell."""
-        self._handle.load_all(self._cells, replies[0])
 
 
 class Together:

@@ -215,6 +215,8 @@ class LoadedTexts:
     def look_at_stamps(self) -> bool:
         """Find `are_indexed`: with usual stamps they are, but by one that is newer than now."""
         handle, texts = self._handle, self._texts
+        if self.are_indexed is not None or not texts:
+            return self.are_indexed is not False
         head = texts[0][:STAMP_SIZE]
         oldest, newest = min(texts), max(texts)
         self.are_indexed = handle.has_usual_stamps and (
@@ -257,6 +259,10 @@ class Loads:
         for start in range(0, len(cells), _AT_ONCE):
             end = start + _AT_ONCE
             self._all.append(LoadedTexts(handle, cells[start:end], texts[start:end]))
+
+    def are_indexed(self) -> bool:
+        """Whether the expiry index has all keys that have a text here; see `LoadedTexts`."""
+        return all(each.look_at_stamps() for each in self._all)
 
     def set_clock(self, cells: Iterable[FieldCell]) -> None:
         """What was put keeps its stamp, and all must be looked at again."""

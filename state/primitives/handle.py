@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from state.execution.requests import wait_for
-from state.primitives.cells import Cell, FirstLoads, Together, stored_key
+from state.backends.interface import HashGet
+from state.execution.requests import OneRead, wait_for
+from state.primitives.cells import Cell, Together, stored_key
 from state.ttl import (
     STAMP_SIZE,
     TimeCharacteristic,
@@ -130,15 +132,17 @@ class StateHandle(ABC, Generic[C]):
         bound = self.stamp_text if rules.refreshes_on_read else self.expired_before
         return bound if len(bound) == STAMP_SIZE else _NEVER
 
-    def first_loads(self, cells: Iterable[Cell]) -> list[Request]:
+    def first_loads(self, cells: Iterable[C]) -> list[Request]:
         """Requests for the first loads of cells: one a key group where that can be."""
-        groups: dict[int, list[Cell]] = {}
+        groups: dict[int, list[C]] = {}
         for each in cells:
             groups.setdefault(each.key_group, []).append(each)
         requests: list[Request] = []
         for key_group, group in groups.items():
             if group[0].is_one_field:
-                requests.append(FirstLoads(self, key_group, group))
+                keys = [each.key for each in group]
+                read = HashGet(key_group, self.state, keys)
+                requests.append(OneRead(read, partial(self.load_all, group)))
             else:
                 requests += group
         return requests

@@ -13,11 +13,13 @@ what the operations of `MapHandle` leave. Only for states without stamps: a TTL 
 
 from __future__ import annotations
 
+from functools import partial
 from operator import eq
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from state.backends.interface import HashGet, HashScan
 from state.errors import InvariantViolation, StateCorrupt
+from state.execution.requests import OneRead
 from state.primitives.layout import Header, read_collection, rows_name, spread_text
 
 if TYPE_CHECKING:
@@ -90,7 +92,10 @@ class ManyMaps:
             groups.setdefault(key_group, []).append(number)
         state, keys = self._handle.state, self._keys
         return [
-            _Loads(self, numbers, HashGet(key_group, state, [keys[each] for each in numbers]))
+            OneRead(
+                HashGet(key_group, state, [keys[each] for each in numbers]),
+                partial(self.take, numbers),
+            )
             for key_group, numbers in groups.items()
         ]
 
@@ -120,29 +125,34 @@ class ManyMaps:
             return []
         state, keys, groups = self._handle.state, self._keys, self._key_groups
         found: list[Request] = [
-            _Whole(self, each, HashScan(groups[each], rows_name(state, keys[each])))
+            OneRead(
+                HashScan(groups[each], rows_name(state, keys[each])), partial(self._know_all, each)
+            )
             for each in whole
             if each in self._spread
         ]
         found += [
-            _Some(self, each, HashGet(groups[each], rows_name(state, keys[each]), wanted))
+            OneRead(
+                HashGet(groups[each], rows_name(state, keys[each]), wanted),
+                partial(self._know, each, wanted),
+            )
             for each, wanted in fields.items()
             if each in self._spread
         ]
         return found
 
-    def know(self, number: int, entries: Mapping[bytes, bytes | None], *, is_all: bool) -> None:
-        """Have entries of a spread map.
-
-        Raises:
-            StateCorrupt: All of them are more or fewer than its header says.
-        """
+    def _know_all(self, number: int, entries: Mapping[bytes, bytes]) -> None:
+        """Have all entries of a spread map; refuse more or fewer than its header says."""
         size = self._spread[number].size
-        if is_all and len(entries) != size:
+        if len(entries) != size:
             raise StateCorrupt(
                 f"a spread collection has {len(entries)} elements, its header says {size}"
             )
         self._known.setdefault(number, {}).update(entries)
+
+    def _know(self, number: int, fields: Sequence[bytes], texts: Sequence[bytes | None]) -> None:
+        """Have some entries of a spread map."""
+        self._known.setdefault(number, {}).update(zip(fields, texts, strict=True))
 
     def size_if_spread(self, number: int) -> int | None:
         """How many entries a spread map has; None: it is packed."""
@@ -277,53 +287,6 @@ class ManyMaps:
             raise InvariantViolation("a spread map is to be packed, which operations of a key do")
         self._rows[number] = puts, gone
         self._texts[number] = spread_text(size, self._spread[number].next_number, None)
-
-
-class _Loads:
-    """The request for what is stored of the keys of a key group."""
-
-    __slots__ = ("_maps", "_numbers", "reads")
-
-    def __init__(self, maps: ManyMaps, numbers: Sequence[int], read: HashGet) -> None:
-        self._maps = maps
-        self._numbers = numbers
-        self.reads = (read,)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Give them to their maps."""
-        self._maps.take(self._numbers, replies[0])
-
-
-class _Whole:
-    """The request for all entries of a spread map."""
-
-    __slots__ = ("_maps", "_number", "reads")
-
-    def __init__(self, maps: ManyMaps, number: int, read: HashScan) -> None:
-        self._maps = maps
-        self._number = number
-        self.reads = (read,)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Let it be known."""
-        self._maps.know(self._number, replies[0], is_all=True)
-
-
-class _Some:
-    """The request for some entries of a spread map."""
-
-    __slots__ = ("_fields", "_maps", "_number", "reads")
-
-    def __init__(self, maps: ManyMaps, number: int, read: HashGet) -> None:
-        self._maps = maps
-        self._number = number
-        self._fields = read.fields
-        self.reads = (read,)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Let them be known."""
-        entries = dict(zip(self._fields, replies[0], strict=True))
-        self._maps.know(self._number, entries, is_all=False)
 
 
 def _words(lines: Sequence[bytes]) -> list[bytes]:

@@ -10,11 +10,13 @@ then.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import compress
 from operator import ne
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from state.backends.interface import HashGet
+from state.execution.requests import OneRead
 from state.ttl import STAMP_SIZE
 
 if TYPE_CHECKING:
@@ -69,7 +71,10 @@ class ManyValues:
     def loads(self) -> list[Request]:
         """Requests for all keys: one a key group."""
         state = self._handle.state
-        return [_Loads(self, each, state, keys) for each, keys in self._groups.items()]
+        return [
+            OneRead(HashGet(each, state, keys), partial(self.take, each, keys))
+            for each, keys in self._groups.items()
+        ]
 
     def take(self, key_group: int, keys: Sequence[bytes], texts: Sequence[bytes | None]) -> None:
         """Have what is stored of some keys."""
@@ -145,21 +150,3 @@ class ManyValues:
             texts = [text and head + text for text in texts]
         stored = map(self._stored.__getitem__, mine)
         return compress(zip(mine, texts, strict=True), map(ne, texts, stored))
-
-
-class _Loads:
-    """The request for the values of one key group."""
-
-    __slots__ = ("_key_group", "_keys", "_values", "reads")
-
-    def __init__(
-        self, values: ManyValues, key_group: int, state: bytes, keys: Sequence[bytes]
-    ) -> None:
-        self._values = values
-        self._key_group = key_group
-        self._keys = keys
-        self.reads = (HashGet(key_group, state, keys),)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Have them."""
-        self._values.take(self._key_group, self._keys, replies[0])

@@ -25,6 +25,8 @@ from state.primitives.multiset_look import FEW_STAMPS, IndexedAt, Look
 from state.primitives.multiset_text import write_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from state.primitives.cells import MaybeKnown
     from state.primitives.multiset_history import Block
     from state.primitives.write_batch import WriteBatch
@@ -62,6 +64,31 @@ class MultisetCell(KnownHistory):
             self._swept_ms = until_ms
         await self._forget_expired(self.size)
         await self.settle()
+
+    async def forget(self, sequences: Sequence[int]) -> None:
+        """Remove known entries by their numbers; a round trip if their buckets are unknown."""
+        if not sequences:
+            return
+        if len(sequences) == self.size:
+            self.wipe()
+            return
+        digests = [self._handle.digest_of(self.entry(each)[1]) for each in sequences]
+        look = Look(self)
+        look.digests(digests)
+        await self.learn(look)
+        for sequence, digest in zip(sequences, digests, strict=True):
+            self.remove(sequence, digest)
+
+    async def give_stamps(self) -> None:
+        """Where a TTL was switched on: give all blocks their stamps, once, if some lack them."""
+        if self._lacks_stamps and not self.is_complete:
+            await self.complete()
+            self._change()
+
+    async def settle(self) -> None:
+        """After a removal: see to it that a history that fell to `low` can be packed."""
+        if self._is_changed and self.size <= self._handle.thresholds.low:
+            await self.complete()
 
     async def clean(self, elements_max: int) -> int:
         """Remove expired entries; of a spread history by the blocks with the oldest stamps."""

@@ -401,31 +401,6 @@ class KnownHistory(Cell):
         self.order = BlockOrder(-1)
         self._floor_ms = None
 
-    async def forget(self, sequences: Sequence[int]) -> None:
-        """Remove known entries by their numbers; a round trip if their buckets are unknown."""
-        if not sequences:
-            return
-        if len(sequences) == self.size:
-            self.wipe()
-            return
-        digests = [self._handle.digest_of(self.entry(each)[1]) for each in sequences]
-        look = Look(self)
-        look.digests(digests)
-        await self.learn(look)
-        for sequence, digest in zip(sequences, digests, strict=True):
-            self.remove(sequence, digest)
-
-    async def give_stamps(self) -> None:
-        """Where a TTL was switched on: give all blocks their stamps, once, if some lack them."""
-        if self._lacks_stamps and not self.is_complete:
-            await self.complete()
-            self._change()
-
-    async def settle(self) -> None:
-        """After a removal: see to it that a history that fell to `low` can be packed."""
-        if self._is_changed and self.size <= self._handle.thresholds.low:
-            await self.complete()
-
     @property
     def _stays_spread(self) -> bool:
         """Whether stored blocks and buckets go on to be used, if the history is spread."""

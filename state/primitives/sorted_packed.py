@@ -8,9 +8,11 @@ have stamps all keys have cells: clean-up knows cells.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from state.backends.interface import HashGet
+from state.execution.requests import OneRead
 from state.primitives.cells import write_changed
 from state.primitives.handle import StateHandle
 from state.primitives.layout import packed_text, unstamped_lines
@@ -55,7 +57,13 @@ class PackedTexts(StateHandle[SortedCell]):
             if group is None:
                 group = self._groups[key_group] = []
             group.append(key)
-        return [_Loads(self._stored, g, self.state, mine) for g, mine in self._groups.items()]
+        return [
+            OneRead(HashGet(each, self.state, mine), partial(self._keep, mine))
+            for each, mine in self._groups.items()
+        ]
+
+    def _keep(self, keys: Sequence[bytes], texts: Sequence[bytes | None]) -> None:
+        self._stored.update(zip(keys, texts, strict=True))
 
     def packed_lines(self, keys: Iterable[bytes]) -> list[list[bytes] | None]:
         """The lines of maps that were loaded at once. Cost: none.
@@ -104,24 +112,3 @@ class PackedTexts(StateHandle[SortedCell]):
         """Let go of all cells and texts."""
         super().close()
         self._groups, self._stored, self._packed = {}, {}, {}
-
-
-class _Loads:
-    """The request for the texts of one key group."""
-
-    __slots__ = ("_keys", "_stored", "reads")
-
-    def __init__(
-        self,
-        stored: dict[bytes, bytes | None],
-        key_group: int,
-        state: bytes,
-        keys: Sequence[bytes],
-    ) -> None:
-        self._stored = stored
-        self._keys = keys
-        self.reads = (HashGet(key_group, state, keys),)
-
-    def take(self, replies: Sequence[Any]) -> None:
-        """Keep them."""
-        self._stored.update(zip(self._keys, replies[0], strict=True))

@@ -159,29 +159,25 @@ class FieldHandle(StateHandle[FieldCell]):
         Where the stored element had a stamp, its key is in the index by a score that is no newer;
         there it stays, unless the new stamp is older still.
         """
-        stamp_text, has_stamps = self.stamp_text, self.may_have_stamps
-        # All that was put has the stamp of now.
-        are_alike = self.has_usual_stamps and not self._loads.was_set
+        stamp_text, indexes = self.stamp_text, self.may_have_stamps
+        asks_each: bool | None = None if indexes else False
         puts: dict[int, list[bytes]] = {}
         for cell in cells:
             if not cell.is_put:
                 if cell.is_due:
                     cell.write_index(self.expiry, batch)
                 continue
-            text, loaded = cell.put_text, cell.loaded
+            text = cell.put_text
             if text is None and cell.plain is not None:
                 text = stamp_text + cell.plain
-            if has_stamps:
-                if loaded is not None and loaded.are_indexed is None:
-                    loaded.look_at_stamps()
-                if text is None or not are_alike:
-                    stays_indexed = False
-                elif loaded is not None and loaded.are_indexed:
-                    stays_indexed = not cell.is_due
-                else:
-                    stays_indexed = cell.stays_indexed()
-                if not stays_indexed:
-                    cell.write_index(self.expiry, batch)
+            if asks_each is None:
+                asks_each = not self._all_stay_indexed()
+            if (
+                indexes
+                and (asks_each or text is None or cell.loaded is None)
+                and not self._stays_indexed(cell, text)
+            ):
+                cell.write_index(self.expiry, batch)
             if text == cell.stored:
                 continue
             if text is None:
@@ -191,6 +187,26 @@ class FieldHandle(StateHandle[FieldCell]):
             if mine is None:
                 mine = puts[cell.key_group] = batch.puts_of(cell.key_group, self.state)
             mine += (cell.key, text)
+
+    @property
+    def _are_puts_alike(self) -> bool:
+        """Whether all that was put has the stamp of now."""
+        return self.has_usual_stamps and not self._loads.was_set
+
+    def _all_stay_indexed(self) -> bool:
+        """Whether the index knows all that was loaded many at once, unless it was removed.
+
+        Then an epoch that writes again what is there asks no key by itself.
+        """
+        return self._are_puts_alike and not self.cleaned and self._loads.are_indexed()
+
+    def _stays_indexed(self, cell: FieldCell, text: bytes | None) -> bool:
+        """Whether the index need not be told of a cell in which this text was put."""
+        if text is None or not self._are_puts_alike:
+            return False
+        if cell.loaded is not None and cell.loaded.look_at_stamps():
+            return not cell.is_due
+        return cell.stays_indexed()
 
     def judged(self, text: bytes) -> tuple[int, int | None] | None:
         """Whether the element is expired; see `StateHandle.judged`."""
@@ -280,14 +296,15 @@ class FieldHandle(StateHandle[FieldCell]):
 
     def _put(self, cell: FieldCell, value: Any) -> None:
         """Set the element of a cell by an access of now; with ON_CREATE it is loaded."""
-        if not self.writes_plain:
-            old = cell.element if self._keeps_creation else None
-            cell.put(self.written(self._codec.encode(value), old))
-        elif self._encode_behind is None or cell.is_put:
-            # What is put again and again is read in between: its stamp comes before it once.
+        encode_behind = self._encode_behind
+        # What is put again and again is read in between: its stamp comes before it once.
+        if encode_behind is not None and not cell.is_put:
+            cell.put_now(None, encode_behind(self.stamp_text, value))
+        elif self.writes_plain:
             cell.put_now(self._codec.encode(value), None)
         else:
-            cell.put_now(None, self._encode_behind(self.stamp_text, value))
+            old = cell.element if self._keeps_creation else None
+            cell.put(self.written(self._codec.encode(value), old))
 
     def _put_json(self, cell: FieldCell, json: bytes) -> None:
         """The same with a value's JSON."""

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECORDED = Path(__file__).parents[1] / "oracles" / "expressions"
-FILES = ("edges-numbers", "edges-texts", "edges-times", "edges-clock")
+FILES = (
+    *("edges-numbers", "edges-texts", "edges-times", "edges-clock"),
+    *("random-numbers", "random-times", "random-texts"),
+)
 CHUNK = 40
 """Expressions of one query."""
 LIBRARY = re.compile(

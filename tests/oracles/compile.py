@@ -38,6 +38,7 @@ EXPRESSIONS = frozenset(
         "preFilterCondition",
         "projects",
         "tuples",
+        "functionCall",
         "rexNode",
     }
 )

@@ -26,6 +26,7 @@ from operators.testing.operator_harness import Of, OperatorHarness
 from operators.upsert_materializer import MaterializerSpec
 from service.plan.nodes import (
     Calc,
+    Correlate,
     DropUpdateBefore,
     ExecNode,
     Expand,
@@ -42,6 +43,7 @@ from service.runtime.operators import stateful_nodes
 from service.runtime.specs import identity_nodes
 from service.runtime.specs.lookup_join import with_places
 from state.codec import RowCodec
+from tests.oracles.correlate import correlate_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -208,6 +210,8 @@ class PlanHarness:
                 return self._calc(view)
             case Expand(projections=projections):
                 return self._expand(projections)
+            case Correlate():
+                return correlate_step(view, self._now)
             case WatermarkAssigner():
                 return self._assigner(view)
             case DropUpdateBefore():

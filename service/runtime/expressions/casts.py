@@ -9,7 +9,7 @@ from pyspark.sql.connect import functions as sf
 
 from operators.expressions import cast_rules
 from operators.expressions.integers import INTEGER
-from service.runtime.expressions import instants, parsing
+from service.runtime.expressions import decimals, instants, parsing
 from service.runtime.expressions.integers import LONG, wrapped, wrapped_decimal
 from service.runtime.expressions.site import Column, Site, Value, bind, failing, null_of
 from service.runtime.expressions.spark_types import inner_type, spark_type
@@ -93,7 +93,7 @@ def _converted(x: Column, source: LogicalType, target: LogicalType) -> Column:
     if root is TypeRoot.DECIMAL:
         return _to_decimal(x, source, target)
     if root is TypeRoot.BOOLEAN:
-        return x != 0
+        return x != (decimals.zero_of(source) if source.root is TypeRoot.DECIMAL else sf.lit(0))
     if root is TypeRoot.DATE:
         return _to_date(x, source)
     if root is TypeRoot.TIME:
@@ -126,14 +126,20 @@ def _decimal_to_long(x: Column, source: LogicalType) -> Column:
     precision, scale = source.precision or 0, source.scale or 0
     if precision - scale <= 18:
         return x.cast(LONG)  # Spark drops the fraction too
-    whole = sf.when(x >= 0, sf.floor(x)).otherwise(sf.ceil(x)) if scale else x
+    whole = (
+        sf.when(x >= decimals.zero_of(source), sf.floor(x)).otherwise(sf.ceil(x)) if scale else x
+    )
     return wrapped_decimal(whole.cast(spark.DecimalType(38, 0)))
 
 
 def _to_floating(x: Column, source: LogicalType, target: LogicalType) -> Column:
     if source.root is TypeRoot.DECIMAL:
-        x = x.cast(_DOUBLE)
-    return x.cast(spark_type(target))
+        return decimals.as_double(x, source).cast(spark_type(target))
+    found = x.cast(spark_type(target))
+    if target.root is TypeRoot.FLOAT and source.root in INTEGER_BITS:
+        # Alone, Spark would leave it out where the FLOAT becomes a DOUBLE, as in a division.
+        return found + sf.lit(0).cast(spark_type(target))
+    return found
 
 
 def _to_decimal(x: Column, source: LogicalType, target: LogicalType) -> Column:

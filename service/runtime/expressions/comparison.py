@@ -2,7 +2,8 @@
 
 Flink compares FLOAT and DOUBLE as Java does: NaN is neither less, equal nor greater than anything,
 itself included, and -0.0 equals 0.0. Spark lets NaN equal itself and be the greatest. So wherever
-an operand may be NaN, the rewritten form below is used; NULL stays NULL in all of them.
+an operand may be NaN, the rewritten form below is used; NULL stays NULL in all of them. Beside a
+DECIMAL Flink has NaN above all numbers, too, and -0.0 below 0.
 
 Source: Flink `ScalarOperatorGens` and `DecimalDataUtils.compare` (2.3), checked by running it.
 """
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
-from operators.expressions.families import check_comparable
-from service.runtime.expressions.decimals import as_decimal, widened
-from service.runtime.expressions.site import Column, Site, Value, bind_all
+from operators.expressions.comparison import BELOW_ZERO, beside_decimal
+from operators.expressions.families import DOUBLE, check_comparable
+from service.runtime.expressions.decimals import as_decimal, as_double, widened
+from service.runtime.expressions.site import Column, Site, Value, bind, bind_all
 from state.types import FLOAT_ROOTS, NUMBER_ROOTS, TIMESTAMP_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
@@ -29,8 +31,24 @@ _MINUS_INFINITY = sf.lit(-math.inf)
 
 def compare(site: Site) -> Column:
     """`=`, `<>`, `<`, `<=`, `>` or `>=` of two operands."""
+    if beside_decimal(site[0].type, site[1].type):
+        left, right = align(site, _in_total_order(site[0]), _in_total_order(site[1]))
+        # Spark's own order has NaN above all numbers.
+        return _PLAIN[site.name](left.column, right.column)
     left, right = align(site, site[0], site[1])
     return compared(site.name, left, right)
+
+
+def _in_total_order(value: Value) -> Value:
+    """A FLOAT or DOUBLE as one that is below 0 where it is -0.0."""
+    if value.type.root not in FLOAT_ROOTS:
+        return value
+
+    def placed(x: Column) -> Column:
+        return sf.when((x == 0) & is_negative_zero(x), sf.lit(BELOW_ZERO)).otherwise(x)
+
+    wide = replace(value, column=value.column.cast(spark.DoubleType()))
+    return replace(wide, column=bind(wide, placed), type=DOUBLE, literal=None, is_literal=False)
 
 
 def align(site: Site, left: Value, right: Value) -> tuple[Value, Value]:
@@ -60,7 +78,10 @@ def _both(
     left: Value, right: Value, logical: LogicalType, target: spark.DataType
 ) -> tuple[Value, Value]:
     def cast(value: Value) -> Value:
-        return replace(value, column=value.column.cast(target), type=logical)
+        column = value.column
+        if value.type.root is TypeRoot.DECIMAL and logical.root in FLOAT_ROOTS:
+            column = as_double(column, value.type)
+        return replace(value, column=column.cast(target), type=logical)
 
     return cast(left), cast(right)
 

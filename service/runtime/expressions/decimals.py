@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
-from operators.expressions.decimals import decimal_type
+from operators.expressions.decimals import COMPACT_PRECISION_MAX, decimal_type
 from service.runtime.expressions.site import Column, Site, Value, bind_all
 from state.types import DECIMAL_PRECISION_MAX, LogicalType, TypeRoot
 
@@ -52,6 +52,28 @@ def as_decimal(value: Value, logical: LogicalType) -> Value:
     return replace(value, column=value.column.cast(target), type=logical)
 
 
+def zero_of(logical: LogicalType) -> Column:
+    """0 as a DECIMAL of the type.
+
+    Compared with a plain 0, Spark takes both in a type with room for ten whole digits, where a
+    number of 38 digits behind the point is 0, too.
+    """
+    return sf.lit(0).cast(spark.DecimalType(logical.precision, logical.scale))
+
+
+def as_double(value: Column, logical: LogicalType) -> Column:
+    """A DECIMAL as a DOUBLE, which Flink rounds twice up to 18 digits.
+
+    Such a number is a BIGINT of its digits, which is divided by a power of ten.
+    """
+    scale = logical.scale or 0
+    if not scale or (logical.precision or 0) > COMPACT_PRECISION_MAX:
+        return value.cast(spark.DoubleType())
+    power = sf.lit(10**scale).cast(spark.DecimalType(scale + 1, 0))
+    digits = (value * power).cast(spark.LongType())
+    return digits.cast(spark.DoubleType()) / sf.lit(10.0**scale)
+
+
 def arithmetic(site: Site, operator: str) -> Column:
     """`+`, `-`, `*`, `/` or `%` of operands of which one at least is DECIMAL."""
     left, right = (as_decimal(value, decimal_type(*digits(value.type))) for value in site.operands)
@@ -62,7 +84,7 @@ def arithmetic(site: Site, operator: str) -> Column:
             f"{site.types()}"
         )
     if operator == "/":
-        return bind_all((left, right), lambda a, b: _quotient(site, a, b))
+        return bind_all((left, right), lambda a, b: _quotient(a, b, right.type))
     if operator == "%":
         return left.column % right.column
     trying = {"+": sf.try_add, "-": sf.try_subtract, "*": sf.try_multiply}[operator]
@@ -94,6 +116,7 @@ def _bounded(precision: int, scale: int) -> tuple[int, int]:
     return DECIMAL_PRECISION_MAX, kept
 
 
-def _quotient(site: Site, left: Column, right: Column) -> Column:
+def _quotient(left: Column, right: Column, divisor: LogicalType) -> Column:
     # try_divide is null for a divisor of 0 too, where Flink fails: leave that to the plain one.
-    return sf.when(right == 0, left / right).otherwise(sf.try_divide(left, right))
+    is_zero = right == zero_of(divisor)
+    return sf.when(is_zero, left / right).otherwise(sf.try_divide(left, right))

@@ -11,6 +11,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.connect import functions as sf
 
 from operators.expressions import date_formats
+from operators.expressions.families import STRING
 from operators.expressions.integers import BIGINT
 from service.runtime.expressions import instants, parsing
 from service.runtime.expressions.casts import convert
@@ -20,6 +21,8 @@ from state.types import INTEGER_BITS, STRING_ROOTS, LogicalType
 
 _LOOSE = rf"\A{date_formats.LOOSE_TIMESTAMP}\z"
 _LONG_MIN = -(1 << 63)
+_REFORM_MILLIS = -12_219_292_800_000
+"""15 October 1582, the first day of the Gregorian calendar."""
 _INT = spark.IntegerType()
 
 
@@ -32,7 +35,16 @@ def from_unixtime(site: Site) -> Column:
     """FROM_UNIXTIME(seconds[, format])."""
     pattern = date_formats.seconds_format(site).pattern
     thousand = Value(sf.lit(1000).cast(LONG), BIGINT, literal=1000, is_literal=True)
-    return sf.date_format(sf.timestamp_millis(multiply(site[0], thousand, BIGINT).column), pattern)
+    return bind(multiply(site[0], thousand, BIGINT), lambda x: _of_millis(site, x, pattern))
+
+
+def _of_millis(site: Site, millis: Column, pattern: str) -> Column:
+    """The text of an instant of which Spark's calendar and Flink's, that of java.text, agree."""
+    text = sf.date_format(sf.timestamp_millis(millis), pattern)
+    outside = failing(f"{site.name} of a time outside of 15 October 1582 to 9999", STRING)
+    # NULL stays NULL: it is neither inside nor outside.
+    inside = millis.between(_REFORM_MILLIS, date_formats.MILLIS_MAX)
+    return sf.when(inside, text).when(~inside, outside)
 
 
 def unix_timestamp(site: Site) -> Column:

@@ -120,7 +120,7 @@ def minus(site: Site) -> Column:
     if value.type.root in INTEGER_BITS:
         return integers.negate(value, site.type)
     if _is_long_decimal(value):
-        return bind(value, _negated_text)
+        return bind(value, lambda x: _negated_text(x, decimals.zero_of(value.type)))
     return -value.column
 
 
@@ -129,10 +129,10 @@ def _is_long_decimal(value: Value) -> bool:
     return value.type.root is TypeRoot.DECIMAL and (value.type.precision or 0) > _NEGATED_DIGITS_MAX
 
 
-def _negated_text(x: Column) -> Column:
+def _negated_text(x: Column, zero: Column) -> Column:
     """The opposite of a DECIMAL, by its text."""
     text = x.cast(spark.StringType())
-    return sf.when(x < 0, sf.substring(text, 2, 50)).otherwise(sf.concat(sf.lit("-"), text))
+    return sf.when(x < zero, sf.substring(text, 2, 50)).otherwise(sf.concat(sf.lit("-"), text))
 
 
 def absolute(site: Site) -> Column:
@@ -229,8 +229,8 @@ def truncate(site: Site) -> Column:
 def _truncated(value: Value, places: int) -> Column:
     if places >= (value.type.scale or 0):
         return value.column
-    kept = sf.lit(places)
-    return bind(value, lambda x: sf.when(x >= 0, sf.floor(x, kept)).otherwise(sf.ceil(x, kept)))
+    kept, zero = sf.lit(places), decimals.zero_of(value.type)
+    return bind(value, lambda x: sf.when(x >= zero, sf.floor(x, kept)).otherwise(sf.ceil(x, kept)))
 
 
 def of_double(function: Callable[[Column], Column]) -> Callable[[Site], Column]:

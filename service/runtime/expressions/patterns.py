@@ -81,10 +81,12 @@ def regexp_extract(site: Site) -> Column:
         # Where the group takes no part in a match Flink has NULL and Spark "".
         site.refuse("the group does not take part in every match")
 
-    def extracted(x: Column) -> Column:
-        return sf.when(sf.rlike(x, sf.lit(pattern)), sf.regexp_extract(x, pattern, index))
+    return bind(replace(site[0], column=subject), lambda x: _first_match(x, pattern, index))
 
-    return bind(replace(site[0], column=subject), extracted)
+
+def _first_match(x: Column, pattern: str, index: int) -> Column:
+    """A group of the first match, which may be empty, or NULL."""
+    return sf.when(sf.rlike(x, sf.lit(pattern)), sf.regexp_extract(x, pattern, index))
 
 
 def regexp_count(site: Site) -> Column:
@@ -98,7 +100,7 @@ def regexp_substr(site: Site) -> Column:
     """REGEXP_SUBSTR: the first match, or NULL."""
     pattern = site.text(1, "the pattern")
     _check(site, pattern)
-    return sf.regexp_substr(_subject(site), sf.lit(pattern))
+    return bind(replace(site[0], column=_subject(site)), lambda x: _first_match(x, pattern, 0))
 
 
 def _check(site: Site, pattern: str) -> int:

@@ -63,6 +63,20 @@ def concat_ws(site: Site) -> Column:
     return sf.array_join(sf.array(*parts), separator)
 
 
+def in_case(function: Callable[[Column], Column]) -> Callable[[Site], Column]:
+    """The builder of UPPER and LOWER.
+
+    Spark leaves out the inner one of two, though LOWER(UPPER('ß')) is 'ss': what is not just a
+    column gets something between.
+    """
+
+    def build(site: Site) -> Column:
+        text = _text(site, 0)
+        return function(text if site[0].weight == 1 else sf.concat(text, sf.lit("")))
+
+    return build
+
+
 def trim(site: Site) -> Column:
     """TRIM(BOTH | LEADING | TRAILING characters FROM x): removes any of the characters."""
     return _TRIMMERS[operand_rules.trim_side(site)](_text(site, 2), _text(site, 1))
@@ -107,10 +121,16 @@ def right(site: Site) -> Column:
 
 
 def position(site: Site) -> Column:
-    """POSITION(part IN x) and LOCATE(part, x[, from]): from 1, or 0."""
+    """POSITION(part IN x) and LOCATE(part, x[, from]): from 1, or 0; "" is found at 1."""
     if len(site) > 2:
         start = operand_rules.start_position(site)
-        return sf.position(_text(site, 0), _text(site, 1), sf.lit(start))
+        part = replace(site[0], column=_text(site, 0))
+        return bind_all(
+            (part, replace(site[1], column=_text(site, 1))),
+            lambda part, text: sf.when((part == "") & text.isNotNull(), sf.lit(1)).otherwise(
+                sf.position(part, text, sf.lit(start))
+            ),
+        )
     return sf.position(_text(site, 0), _text(site, 1))
 
 

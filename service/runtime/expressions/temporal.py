@@ -20,11 +20,14 @@ from operators.wire import TIME
 from service.runtime.expressions import instants, numbers
 from service.runtime.expressions.instants import floored, millis
 from service.runtime.expressions.integers import LONG, truncating_div
-from service.runtime.expressions.site import Column, Site, Value, bind, bind_all
+from service.runtime.expressions.site import Column, Site, Value, bind, bind_all, failing
 from state.types import INTERVAL_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+_DATE = LogicalType(TypeRoot.DATE)
+_REFORM = "1582-10-15"
 
 # Parts
 
@@ -96,15 +99,18 @@ def _to_unit(site: Site, *, up: bool) -> Column:
     by_date = _CEIL_DATE.get(unit) if up else _FLOOR_DATE.get(unit)
     if is_date(value):
         if by_date is not None:
-            return bind(value, by_date)
+            return bind(value, _since_the_reform(site, by_date))
+        if unit == "DAY":
+            moved = 1 if up else 0
+            return bind(value, _since_the_reform(site, lambda date: sf.date_add(date, moved)))
         if unit in UNIT_MILLIS:
-            return value.column if unit != "DAY" or not up else sf.date_add(value.column, 1)
+            return value.column
     elif is_instant(value):
         if by_date is not None:
             date = replace(value, column=instants.truncated_date(value.column), weight=8)
-            return bind(date, by_date).cast(instants.LTZ)
-        if unit == "MILLISECOND" and up:
-            # The one unit at which Flink looks at what is below a millisecond.
+            return bind(date, _since_the_reform(site, by_date)).cast(instants.LTZ)
+        if unit == "MILLISECOND" and up and value.type.root is TypeRoot.TIMESTAMP:
+            # The one unit, and type, at which Flink looks at what is below a millisecond.
             return instants.from_micros(-floored(-instants.micros(value.column), 1000), value.type)
         if unit in UNIT_MILLIS:
             step = UNIT_MILLIS[unit]
@@ -112,6 +118,21 @@ def _to_unit(site: Site, *, up: bool) -> Column:
             found = -floored(-long, step) if up else floored(long, step)
             return instants.from_millis(found, value.type)
     return site.refuse(f"{unit} of {site.types()} is not computed")
+
+
+def _since_the_reform(
+    site: Site, by_date: Callable[[Column], Column]
+) -> Callable[[Column], Column]:
+    """The same; a date before the reform of the calendar ends the query.
+
+    Flink takes it apart as a Julian one.
+    """
+
+    def found(date: Column) -> Column:
+        early = failing(f"{site.name} of a date before 15 October 1582", _DATE)
+        return sf.when(date < sf.lit(_REFORM).cast(instants.DATE), early).otherwise(by_date(date))
+
+    return found
 
 
 def _day_of(year: Column, month: int | Column = 1) -> Column:

@@ -49,7 +49,9 @@ class WriterSpec:
     assigners: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The watermark assigners, each with the sources that it is behind of."""
     quiet_source: str = ""
-    """The query's only source, if its epochs without changes get no task (`quiet_epochs`)."""
+    """The query's only source, if it is not read in epochs without changes (`quiet_epochs`)."""
+    has_ticks_apart: bool = False
+    """Whether that one has a source for ticks behind it."""
     checkpoint: str = ""
     """Folder of the query's checkpoint."""
     max_parallelism: int = 128

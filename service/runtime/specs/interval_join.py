@@ -27,7 +27,7 @@ def interval_join_spec(at: StatefulNode) -> IntervalJoinSpec:
     if join["joinType"] not in ("INNER", "LEFT", "RIGHT", "FULL"):
         raise at.refuse(f"a {join['joinType']} join", *place, "joinType")
     keys = JoinKeys.of(join)
-    if keys.equalities:
+    if keys.equalities or keys.null_equalities:
         raise at.refuse("a column is compared twice", *place, "leftKeys")
     times = (bounds["leftTimeIndex"], bounds["rightTimeIndex"])
     return IntervalJoinSpec.build(

@@ -35,6 +35,7 @@ def join_spec(at: StatefulNode) -> OperatorSpec:
         "unique_keys": (unique_key(of_left, keys.left), unique_key(of_right, keys.right)),
         "filter_nulls": keys.filter_nulls,
         "equalities": keys.equalities,
+        "null_equalities": keys.null_equalities,
         "condition": condition_of(at, join.get("nonEquiCondition"), "joinSpec", "nonEquiCondition"),
     }
     if join_type in ("SEMI", "ANTI"):

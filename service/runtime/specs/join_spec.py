@@ -28,6 +28,8 @@ class JoinKeys:
     filter_nulls: tuple[bool, ...]
     equalities: tuple[tuple[int, int], ...]
     """Pairs in which a column stands that is in the key already: they are compared row by row."""
+    null_equalities: tuple[tuple[int, int], ...] = ()
+    """The same, of pairs of which NULL equals NULL."""
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> JoinKeys:
@@ -35,31 +37,29 @@ class JoinKeys:
         left: list[int] = []
         right: list[int] = []
         filter_nulls: list[bool] = []
-        equalities: list[tuple[int, int]] = []
+        equalities: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
         filtered = spec.get("filterNulls") or [True] * len(spec["leftKeys"])
         for one, other, is_filtered in zip(
             spec["leftKeys"], spec["rightKeys"], filtered, strict=True
         ):
-            if is_filtered and (one in left or other in right):
-                equalities.append((one, other))
+            if one in left or other in right:
+                equalities[is_filtered].append((one, other))
                 continue
             left.append(one)
             right.append(other)
             filter_nulls.append(is_filtered)
-        return cls(tuple(left), tuple(right), tuple(filter_nulls), tuple(equalities))
+        repeated = tuple(equalities[True]), tuple(equalities[False])
+        return cls(tuple(left), tuple(right), tuple(filter_nulls), *repeated)
 
 
 def joined_inputs(at: StatefulNode, keys: JoinKeys) -> tuple[InputSpec, InputSpec]:
     """Both inputs by their keys.
 
     Raises:
-        UnsupportedNode: Columns are compared whose types differ, or one twice by IS NOT DISTINCT.
+        UnsupportedNode: Columns are compared whose types differ.
     """
-    for columns in (keys.left, keys.right):
-        if len(set(columns)) != len(columns):
-            raise at.refuse("a column is compared twice, with null equal to null", "joinSpec")
     left, right = at.input(0, keys.left), at.input(1, keys.right)
-    pairs = [*zip(keys.left, keys.right, strict=True), *keys.equalities]
+    pairs = [*zip(keys.left, keys.right, strict=True), *keys.equalities, *keys.null_equalities]
     for one, other in pairs:
         if compared_type(left.types[one]) != compared_type(right.types[other]):
             raise at.refuse("the types of compared columns differ", "joinSpec", "leftKeys")

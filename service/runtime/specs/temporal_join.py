@@ -31,7 +31,7 @@ def temporal_join_spec(at: StatefulNode) -> TemporalJoinSpec:
     if join["joinType"] not in ("INNER", "LEFT"):
         raise at.refuse(f"a {join['joinType']} join", "joinSpec", "joinType")
     keys = JoinKeys.of(join)
-    if keys.equalities:
+    if keys.equalities or keys.null_equalities:
         raise at.refuse("a column is compared twice", "joinSpec", "leftKeys")
     condition = condition_of(at, join.get("nonEquiCondition"), "joinSpec", "nonEquiCondition")
     return TemporalJoinSpec.build(

@@ -8,5 +8,6 @@ group_windows      GROUP BY TUMBLE(ts, ..), HOP, SESSION
 over               OVER
 subqueries         EXISTS and IN as semi and anti joins
 scalar_subqueries  subqueries as values
+unnest, lateral    UNNEST and LATERAL (SELECT ..) in FROM
 hints              STATE_TTL, MULTI_JOIN
 """

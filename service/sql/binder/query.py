@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from service.plan.rex import InputRef
 from service.sql import types
-from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, Sort, Union
+from service.sql.algebra import Aggregate, Filter, Join, KeepAll, Project, Relation, Sort, Union
 from service.sql.binder.grouping import Grouping, has_aggregates
 from service.sql.binder.hints import read_hints
 from service.sql.binder.merging import Bound
@@ -339,7 +339,7 @@ class QueryBinder:
     def _kept(self, node: exp.Expression, left: Relation, right: Relation) -> Relation:
         """INTERSECT and EXCEPT: rows of the left that are, or are not, among those of the right."""
         if not node.args.get("distinct"):
-            raise UnsupportedSql(f"{node.key.upper()} ALL is not supported", self._at(node))
+            return KeepAll(left, right, isinstance(node, exp.Except))
         width = len(left.row)
         made = types.BOOLEAN.with_nullable(False)
         parts = []
@@ -406,7 +406,8 @@ def _star(item: exp.Expression) -> str | None:
 def _name(item: exp.Expression, position: int) -> str:
     if isinstance(item, exp.Alias):
         return str(item.alias)
-    if isinstance(item, (exp.Column, exp.Dot)):
+    is_named = isinstance(item, exp.Dot) and not isinstance(item.this, exp.Bracket)
+    if is_named or isinstance(item, exp.Column):
         return str(item.name)
     return f"EXPR${position}"
 

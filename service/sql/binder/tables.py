@@ -18,7 +18,9 @@ from service.sql.algebra import (
     Watermark,
     WindowTable,
 )
+from service.sql.binder.lateral import join_lateral, lateral_query
 from service.sql.binder.merging import Bound, merge
+from service.sql.binder.unnest import bind_unnest, join_unnest, unnest_of
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.expressions import ExpressionBinder
@@ -38,6 +40,12 @@ if TYPE_CHECKING:
     from service.sql.terms import WindowKind
 
 
+_STEPS: dict[WindowKind, tuple[str, ...]] = {
+    "TUMBLE": ("SIZE",),
+    "HOP": ("SLIDE", "SIZE"),
+    "CUMULATE": ("STEP", "SIZE"),
+    "SESSION": ("GAP",),
+}
 _OUTER_SIDES: dict[str, JoinKind] = {"LEFT": "LEFT", "RIGHT": "RIGHT", "FULL": "FULL"}
 
 
@@ -116,6 +124,8 @@ class TableBinder:
                 relation = self._queries.query(node.this)
             case exp.Values():
                 relation = self._queries.query(node)
+            case exp.Unnest():
+                return bind_unnest(node, self._fragment)
             case _:
                 raise UnsupportedSql(f"{node.key.upper()} in FROM is not supported", position)
         row = _aliased_row(relation.row, node, position)
@@ -142,6 +152,13 @@ class TableBinder:
         position = position_of(join, self._fragment)
         width = len(left.relation.row)
         method = str(join.args.get("method") or "").upper()
+        unnest = unnest_of(join.this)
+        if unnest is not None and not method and not join.args.get("using"):
+            kind = _join_kind(join, position)
+            return join_unnest(left, unnest, join, kind, self._fragment)
+        if lateral_query(join.this) is not None and not method and not join.args.get("using"):
+            kind = _join_kind(join, position)
+            return join_lateral(self._queries, left, join.this, join, kind, self._fragment)
         if isinstance(join.this, (exp.Lateral, exp.Unnest)) or method not in ("", "NATURAL"):
             raise UnsupportedSql(
                 f"{method or join.this.key.upper()} JOIN is not supported", position
@@ -212,9 +229,7 @@ class TableBinder:
                 position,
                 hint=nearest(name, WINDOW_TABLE_FUNCTIONS),
             )
-        arguments = [
-            each.expression if isinstance(each, exp.Kwarg) else each for each in inner.expressions
-        ]
+        arguments = _in_order(kind, inner.expressions, position)
         if len(arguments) < 3 or not isinstance(arguments[0], exp.Tuple):
             raise ValidationError(f"{name} needs TABLE t, DESCRIPTOR(time) and intervals", position)
         table, *partition = arguments[0].expressions
@@ -255,6 +270,26 @@ class TableBinder:
             offset,
             columns,
         )
+
+
+def _in_order(
+    name: WindowKind, given: list[exp.Expression], position: Position
+) -> list[exp.Expression]:
+    """The arguments of a window function in their order, by name where they have names."""
+    if not any(isinstance(each, exp.Kwarg) for each in given):
+        return given
+    order = ("DATA", "TIMECOL", *_STEPS[name], "OFFSET")
+    places: dict[int, exp.Expression] = {}
+    for each in given:
+        called = each.this.name.upper() if isinstance(each, exp.Kwarg) else ""
+        if called not in order or order.index(called) in places:
+            raise ValidationError(
+                f"{name} takes each of {', '.join(order)} once, by name", position
+            )
+        places[order.index(called)] = each.expression
+    if sorted(places) != [*range(len(places))]:
+        raise ValidationError(f"{name} lacks one of {', '.join(order[:-1])}", position)
+    return [places[at] for at in range(len(places))]
 
 
 def _parts(node: exp.Expression) -> tuple[str, ...]:

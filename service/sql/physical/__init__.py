@@ -1,7 +1,7 @@
 """From the algebra to the nodes of a plan.
 
 nodes                     what a node is before it is JSON
-convert, calc, lookup, windows, attached      nodes for relations
+convert, calc, correlate, lookup, windows, attached      nodes for relations
 keys, monotonicity, ranks           what is known of a node's rows
 changelog                 what each node sends: change_kinds, updates, deletes
 phases, accumulators      mini-batches, local and global aggregation

@@ -13,6 +13,7 @@ from service.sql.physical.nodes import (
     AggregateSpec,
     CalcSpec,
     Changes,
+    CorrelateSpec,
     ExchangeSpec,
     ExpandSpec,
     GroupWindowsSpec,
@@ -40,7 +41,15 @@ if TYPE_CHECKING:
 
 _ALL = Changes(has_updates=True, has_deletes=True)
 _INSERTS = Changes()
-_FORWARDING = (CalcSpec, ExchangeSpec, ExpandSpec, WatermarkSpec, WindowTableSpec, LookupJoinSpec)
+_FORWARDING = (
+    CalcSpec,
+    CorrelateSpec,
+    ExchangeSpec,
+    ExpandSpec,
+    WatermarkSpec,
+    WindowTableSpec,
+    LookupJoinSpec,
+)
 
 
 def with_kinds(node: Node, options: Options) -> Node:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from service.plan.rex import InputRef
 from service.sql.algebra import (
     Aggregate,
+    Correlate,
     Expand,
     Filter,
     GroupWindows,
@@ -39,6 +40,7 @@ from service.sql.physical.connectors import is_upsert_source, source_mode
 from service.sql.physical.lookup import lookup_join
 from service.sql.physical.nodes import (
     AggregateSpec,
+    CorrelateSpec,
     ExchangeSpec,
     ExpandSpec,
     GroupWindowsSpec,
@@ -61,7 +63,7 @@ from service.sql.physical.nodes import (
 from service.sql.physical.over import check_over
 from service.sql.physical.windows import window_aggregate
 from service.sql.rex import conjunction, conjuncts, inputs_of, ref, substitute, type_of
-from service.sql.terms import JoinKind, RankRange
+from service.sql.terms import JoinKind, RankRange, Row, join_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,6 +119,8 @@ class _Converter:
             case Expand():
                 below = self.node(relation.input)
                 return Node(ExpandSpec(tuple(relation.projects())), (below,), relation.row)
+            case Correlate():
+                return self._correlate(relation)
             case Over():
                 return self._over(relation)
             case Rank():
@@ -139,6 +143,12 @@ class _Converter:
                 return Node(WindowTableSpec(relation.spec), (below,), relation.row)
             case _:
                 raise AssertionError(f"no nodes for {type(relation).__name__}")
+
+    def _correlate(self, relation: Correlate) -> Node:
+        below = self.node(relation.input)
+        made = Row(relation.plan_names, relation.made.types)
+        spec = CorrelateSpec(relation.kind, relation.call, relation.condition, relation.row)
+        return Node(spec, (below,), join_row(below.row, made, relation.kind))
 
     def _calc(self, relation: Project | Filter) -> Node:
         """Projections and filters that follow each other are one node."""

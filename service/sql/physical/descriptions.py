@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from service.plan.durations import format_duration_ms
 from service.plan.rex import InputRef
 from service.sql.physical import nodes
+from service.sql.physical.correlate import correlate_text
 from service.sql.physical.expression_text import infix_text, literal_text, prefix_text, type_text
 from service.sql.physical.keys import listed, unfiltered_keys
 from service.sql.physical.monotonicity import retractions
@@ -85,6 +86,8 @@ def _described(node: Node, text: Text) -> str:
             return f"Values(tuples=[[{rows}]])"
         case nodes.ExpandSpec():
             return _expand(spec, node, text)
+        case nodes.CorrelateSpec():
+            return correlate_text(spec, node)
         case _:
             return _stateful(node, fields, text)
 

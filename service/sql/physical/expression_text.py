@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.plan.rex import Call, InputRef, Literal, SargLiteral, SymbolLiteral
+from service.plan.rex import Call, FieldAccess, InputRef, Literal, SargLiteral, SymbolLiteral
 from state.types import INTERVAL_ROOTS, STRING_ROOTS, TypeRoot, format_type
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def infix_text(rex: Rex, names: tuple[str, ...]) -> str:
             return "Sarg[" + ", ".join(map(_range, rex.ranges)) + "]"
         case Call():
             return _call(rex, [infix_text(each, names) for each in rex.operands])
+        case FieldAccess():
+            return f"{infix_text(rex.expression, names)}.{rex.name}"
         case _:
             return str(getattr(rex, "name", type(rex).__name__))
 

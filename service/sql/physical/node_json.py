@@ -16,6 +16,7 @@ from service.sql.options import (
 )
 from service.sql.physical import nodes
 from service.sql.physical.aggregate_json import aggregate_json, incremental_json, over_json
+from service.sql.physical.correlate import correlate_json
 from service.sql.physical.join_json import (
     interval_join_json,
     join_json,
@@ -61,6 +62,8 @@ def properties(node: Node, options: Options) -> tuple[str, dict[str, Any]]:
             return "drop-update-before_1", {}
         case nodes.ExpandSpec():
             return "expand_1", {"projects": [rex_list(row) for row in spec.projects]}
+        case nodes.CorrelateSpec():
+            return "correlate_1", correlate_json(spec)
         case nodes.WatermarkSpec():
             expression = rex_to_json(spec.expression)
             return "watermark-assigner_1", {

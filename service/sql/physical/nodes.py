@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from service.sql.deadline import check_time
 
 if TYPE_CHECKING:
+    from service.plan.rex import Call, Rex
     from service.plan.rex import Literal as RexLiteral
-    from service.plan.rex import Rex
     from service.sql.catalogue import CatalogTable
     from service.sql.intervals import WindowBounds
     from service.sql.rex import Frame, OverCall
@@ -128,6 +128,17 @@ class ExpandSpec:
     """Repeats rows."""
 
     projects: tuple[tuple[Rex, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelateSpec:
+    """Each row beside the rows that a table function makes of it."""
+
+    kind: JoinKind
+    call: Call
+    condition: Rex | None
+    row: Row
+    """How the query names its columns, which the function of UNNEST goes by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +393,7 @@ Spec: TypeAlias = (
     | DropUpdateBeforeSpec
     | UnionSpec
     | ExpandSpec
+    | CorrelateSpec
     | AggregateSpec
     | LocalAggregateSpec
     | GlobalAggregateSpec

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from service.sql.rules.expand_below_windows import expand_below_windows
 from service.sql.rules.expand_grouping_sets import expand_grouping_sets
+from service.sql.rules.expand_set_operations import expand_set_operations
 from service.sql.rules.extract_over import extract_over
 from service.sql.rules.lift_projections import lift_projections
 from service.sql.rules.materialize_time import materialize_time
@@ -45,6 +46,7 @@ class Rule(Protocol):
 BEFORE: tuple[Rule, ...] = (
     merge_projections,  # first: what only renames is no operator, and hides none
     push_filters,  # early: a condition must stand right above what it can turn into something else
+    expand_set_operations,  # after it: a condition passes to both sides, but no count of rows
     prune_empty,  # needs conditions where they are asked; what has no rows is nobody's concern
     remove_aggregates,  # before ranks, of which it knows no key
     merge_projections,  # what came in the place of aggregates

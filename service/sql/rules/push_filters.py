@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING
 from service.plan.rex import Call, InputRef, Literal, Rex
 from service.sql.algebra import (
     Aggregate,
+    Correlate,
     Filter,
     Join,
+    KeepAll,
     Project,
     Relation,
     Sort,
@@ -71,6 +73,10 @@ def _push(relation: Relation, parts: list[Rex]) -> Relation:
             return _push_lookup(relation, parts)
         case Aggregate() if relation.grouping and not relation.sets:
             return _push_aggregate(relation, parts)
+        case Correlate():
+            return _push_correlate(relation, parts)
+        case KeepAll():
+            return with_inputs(relation, tuple(_push(side, parts) for side in inputs(relation)))
         case Union():
             sides = tuple(_push(side, list(parts)) for side in relation.inputs)
             return with_inputs(relation, sides)
@@ -93,6 +99,18 @@ def _push_aggregate(relation: Aggregate, parts: list[Rex]) -> Relation:
     moved = [remap(part, positions) for part in passing]
     below = _push(relation.input, moved)
     return _kept(with_inputs(relation, (below,)), [part for part in parts if part not in passing])
+
+
+def _push_correlate(relation: Correlate, parts: list[Rex]) -> Relation:
+    """Conditions on the input go below; those on what is made of it join the condition."""
+    width = len(relation.input.row)
+    below = [part for part in parts if _is_left(part, width)]
+    made = []
+    if relation.kind == "INNER":
+        made = [part for part in parts if _is_right(part, width)]
+    own = [*conjuncts(relation.condition), *(shift(part, -width) for part in made)]
+    moved = replace(relation, input=_push(relation.input, below), condition=conjunction(own))
+    return _kept(moved, [part for part in parts if part not in below and part not in made])
 
 
 def _push_lookup(relation: VersionJoin, parts: list[Rex]) -> Relation:

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from operators.expressions import instants, integers, reform, units
-from operators.expressions.decimals import OPERATIONS, decimal_type, fitted
+from operators.expressions.decimals import OPERATIONS, as_double, decimal_type, fitted
 from operators.expressions.errors import EvaluationFailed
 from operators.expressions.floats import (
     double_text,
@@ -81,7 +81,19 @@ def test_decimals_are_exact_and_then_rounded_once(
 
 def test_a_rest_whose_quotient_has_too_many_digits_fails() -> None:
     with pytest.raises(EvaluationFailed, match="38 digits"):
-        OPERATIONS["%"](Decimal(10**37), Decimal("0.01"))
+        OPERATIONS["%"](Decimal(10**38 - 1), Decimal("0.07"))
+
+
+@pytest.mark.parametrize(("a", "b"), [("1", "1E-38"), ("1E37", "0.01"), ("-25E36", "0.001")])
+def test_zeros_at_the_end_of_a_quotient_are_no_digits(a: str, b: str) -> None:
+    assert OPERATIONS["%"](Decimal(a), Decimal(b)) == 0
+
+
+def test_a_short_decimal_becomes_a_double_by_two_roundings() -> None:
+    number = Decimal("997504000.474966831")
+
+    assert as_double(decimal_type(18, 9))(number) == 997504000.4749668
+    assert as_double(decimal_type(19, 9))(number) == 997504000.4749669
 
 
 @given(st.floats(width=32), st.floats(width=32))

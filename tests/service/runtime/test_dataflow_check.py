@@ -256,3 +256,23 @@ def without_node(document: dict[str, Any], kind: str) -> dict[str, Any]:
         if e["target"] != gone["id"]
     ]
     return document
+
+
+def test_what_reads_the_time_zone_is_refused_where_windows_have_another_one(tmp_path: Path) -> None:
+    (planned,) = compile_script(
+        "CREATE TABLE s (k BIGINT, ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts) WITH "
+        "('connector' = 'ingress', 'format' = 'changelog-json', 'changelog-mode' = 'I');"
+        "CREATE TABLE snk (k STRING, c BIGINT) WITH ('connector' = 'filesystem', "
+        "'format' = 'changelog-json', 'path' = 'out');"
+        "COMPILE PLAN 'p' FOR INSERT INTO snk SELECT FROM_UNIXTIME(k), COUNT(*) FROM "
+        "TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' DAY)) GROUP BY k, window_start, "
+        "window_end;"
+    )
+    document = planned.document
+
+    check(tmp_path, document)
+    for node in document["nodes"]:
+        if "table.local-time-zone" in node.get("configuration", {}):
+            node["configuration"]["table.local-time-zone"] = "Asia/Tokyo"
+    with pytest.raises(UnsupportedNode, match="FROM_UNIXTIME in the time zone Asia/Tokyo"):
+        check(tmp_path, document)

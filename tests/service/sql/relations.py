@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from service.plan.rex import Call, InputRef, Literal, SargLiteral
 from service.sql.algebra import (
     Aggregate,
+    Correlate,
     Expand,
     Filter,
     GroupWindows,
     Join,
+    KeepAll,
     MultiJoin,
     Over,
     Project,
@@ -70,6 +72,11 @@ def _details(relation: Relation) -> str:
             return ", ".join([f"by {list(relation.grouping)}", cut, *map(_call, relation.calls)])
         case WindowTable(_, spec):
             return f"{spec.kind} ${spec.time_column} {spec.size_ms}"
+        case Correlate():
+            condition = "" if relation.condition is None else f", {rex(relation.condition)}"
+            return f"{relation.kind} {rex(relation.call)}{condition}"
+        case KeepAll():
+            return "EXCEPT" if relation.is_except else "INTERSECT"
         case Expand():
             return f"{list(map(sorted, relation.sets))}"
         case _:

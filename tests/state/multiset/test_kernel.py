@@ -16,6 +16,7 @@ from state.multiset.kernel import (
     apply_changes,
     group_changes,
 )
+from state.multiset.quiet import quiet_outcome
 
 Change = tuple[int, bool, int]
 """Key, accumulates, match."""
@@ -105,13 +106,18 @@ def window_starts(table, models: list[Model], changes: KeyedChanges, *, whole: b
     return np.array(starts, np.int64)
 
 
-def run_kernel(models: list[Model], batch: list[Change], *, replace: bool, whole: bool):
+def changes_of(batch: list[Change]) -> KeyedChanges:
     ordered = sorted(batch, key=lambda c: c[0])
-    changes = KeyedChanges(
+    return KeyedChanges(
         key=np.array([c[0] for c in ordered], np.int64),
         accumulates=np.array([c[1] for c in ordered], np.bool_),
         match=np.array([c[2] for c in ordered], np.int64),
     )
+
+
+def run_kernel(models: list[Model], batch: list[Change], *, replace: bool, whole: bool):
+    ordered = sorted(batch, key=lambda c: c[0])
+    changes = changes_of(batch)
     groups = group_changes(changes)
     loaded = load(models, groups, changes, whole=whole)
     outcome = apply_changes(changes, groups, loaded, replace=replace)
@@ -196,6 +202,63 @@ def test_long_random_epochs_agree_too():
                 )
             ]
             check(models, batch, replace=trial % 2 == 0, whole=trial % 3 == 0)
+
+
+def test_epochs_that_uncover_nothing_are_told_by_counting():
+    """Additions that are new, and retractions of older entries or of nothing: the short cut."""
+    rng = np.random.default_rng(544)
+    for trial in range(40):
+        replace, whole = trial % 2 == 0, trial % 4 < 2
+        models = [Model() for _ in range(3)]
+        for key, model in enumerate(models):
+            for match in range(10 * key, 10 * key + int(rng.integers(3, 9))):
+                model.apply(-1, True, match, replace)
+        if trial % 3 == 0:
+            models[1].shown = models[1].entries[0].sequence
+        batch = [(2, True, 90 + each) for each in range(int(rng.integers(0, 4)))]
+        batch += [(1, True, 80), (2, False, 70), (0, False, 60)]
+        for key, model in enumerate(models):
+            batch += [(key, False, each.match) for each in model.entries[: int(rng.integers(3))]]
+        batch = [batch[each] for each in rng.permutation(len(batch))]
+        # The newest entry may go once something was added.
+        batch += [(1, False, models[1].entries[-1].match)][: trial % 2]
+        # So may what was added, while something newer is there.
+        batch += [(1, True, 51), (1, True, 52), (1, False, 51)][: 3 * (trial % 5 < 3)]
+        changes = changes_of(batch)
+        groups = group_changes(changes)
+        loaded = load(models, groups, changes, whole=whole)
+
+        assert quiet_outcome(changes, groups, loaded, replace=replace) is not None
+        check(models, batch, replace=replace, whole=whole)
+
+
+def test_only_such_epochs_take_the_short_cut():
+    def quiet(*batch: Change, replace: bool = False, entries: tuple[int, ...] = (1, 2, 2, 3)):
+        models = [Model()]
+        for match in entries:
+            models[0].apply(-1, True, match, False)
+        changes = changes_of(list(batch))
+        groups = group_changes(changes)
+        loaded = load(models, groups, changes, whole=True)
+        return quiet_outcome(changes, groups, loaded, replace=replace)
+
+    assert quiet((0, False, 1), (0, True, 9)) is not None
+    assert quiet((0, True, 1)) is not None
+    assert quiet((0, True, 1), replace=True) is None
+    assert quiet((0, False, 3)) is None
+    assert quiet((0, False, 3), (0, True, 9)) is None
+    assert quiet((0, True, 9), (0, False, 3)) is not None
+    assert quiet((0, True, 9), (0, False, 3), (0, False, 1)) is not None
+    assert quiet((0, False, 2)) is None
+    assert quiet((0, True, 9), (0, False, 9)) is None
+    assert quiet((0, True, 9), (0, True, 8), (0, False, 9)) is not None
+    assert quiet((0, True, 9), (0, True, 8), (0, False, 8), (0, False, 9)) is None
+    assert quiet((0, True, 9), (0, True, 8), (0, False, 9), (0, True, 7), (0, False, 8)) is not None
+    assert quiet((0, True, 1), (0, True, 8), (0, False, 1)) is None
+    assert quiet((0, True, 9), (0, True, 8), (0, False, 9), (0, True, 9)) is None
+    assert quiet((0, True, 9), entries=()) is not None
+    assert quiet((0, True, 9), (0, True, 8), (0, False, 9), entries=()) is not None
+    assert quiet((0, True, 9), (0, False, 9), entries=()) is None
 
 
 def test_codes_too_wide_to_pack_are_grouped_all_the_same():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import gc
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from state.backends.interface import StateVersion
 from state.multiset import memory as memories
@@ -12,9 +15,6 @@ from state.multiset.index import LINE_BYTES
 from state.multiset.known_index import KnownIndex
 from state.multiset.memory import NO_BLOCKS, HistoryMemory, Remembered
 from state.multiset.text import Header
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def remembered(entries: int, place: str = "here", epoch: int = 1) -> Remembered:
@@ -25,7 +25,7 @@ def remembered(entries: int, place: str = "here", epoch: int = 1) -> Remembered:
 
 
 def test_the_one_that_was_written_first_is_forgotten_first() -> None:
-    room = 3 * remembered(100).bytes
+    room = 3 * (remembered(100).bytes + len(b"k"))
     memory = HistoryMemory(room)
     for number in range(3):
         memory.keep(b"%d" % number, remembered(100))
@@ -37,7 +37,7 @@ def test_the_one_that_was_written_first_is_forgotten_first() -> None:
 
 
 def test_a_history_that_is_too_long_is_not_remembered() -> None:
-    memory = HistoryMemory(remembered(100).bytes)
+    memory = HistoryMemory(remembered(100).bytes + len(b"k"))
     memory.keep(b"k", remembered(100))
     memory.keep(b"k", remembered(101))
     assert len(memory) == 0
@@ -68,7 +68,31 @@ def test_blocks_are_those_that_were_written_last_as_far_as_there_is_room(
     assert dict(NO_BLOCKS.texts) == {}
 
 
-def test_blocks_count_as_memory() -> None:
-    held = remembered(1)
-    more = Remembered(held.version, held.header, held.index, NO_BLOCKS.after({1: b"block"}, []))
-    assert more.bytes == held.bytes + 5
+@pytest.mark.parametrize(("entries", "blocks"), [(64, 0), (64, 4), (1_000, 63)])
+def test_what_is_counted_is_what_python_takes_within_a_tenth(entries: int, blocks: int) -> None:
+    memory, count = HistoryMemory(), 50
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            held = remembered(entries)
+            texts = {1_000 + each: bytes(300) for each in range(blocks)}
+            held = replace(held, blocks=NO_BLOCKS.after(texts, []))
+            memory.keep(b'["customer%06d"]' % number, held)
+        del held, texts
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+    assert len(memory) == count
+    assert 0.9 < taken / memory.bytes_held < 1.1
+
+
+def test_an_index_that_learns_more_is_counted_as_it_was_kept() -> None:
+    memory, held = HistoryMemory(), remembered(1)
+    memory.keep(b"k", held)
+    assert held.index is not None
+    held.index.learn([1], [None])
+    memory.forget("here", b"k")
+
+    assert memory.bytes_held == 0

@@ -6,7 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.multiset.vectors import distinct, distinct_counts, is_among, order_of
+from state.multiset.vectors import (
+    distinct,
+    distinct_counts,
+    is_among,
+    order_of,
+    places_of,
+    taken,
+)
 
 NUMBERS = st.lists(st.one_of(st.integers(0, 40), st.integers(0, 2**53)), max_size=40).map(
     lambda numbers: np.array(numbers, np.int64)
@@ -47,3 +54,17 @@ def test_the_order_of_pairs(pairs: list[tuple[int, int]]) -> None:
     columns = np.array(pairs, np.int64).reshape(-1, 2)
 
     assert [pairs[at] for at in order_of(columns[:, 0], columns[:, 1]).tolist()] == sorted(pairs)
+
+
+@given(st.lists(st.booleans(), max_size=12))
+def test_what_lies_where_flags_are_set(flags: list[bool]) -> None:
+    values = np.arange(10, 10 + len(flags))
+    rows = values.reshape(-1, 1) * np.array([1, 100])
+    expected = [value for value, flag in zip(values.tolist(), flags, strict=True) if flag]
+
+    places = places_of(np.array(flags, np.bool_))
+
+    assert taken(values, places).tolist() == expected
+    assert taken(rows, places).tolist() == [[each, 100 * each] for each in expected]
+    together = "".join("x" if flag else " " for flag in flags).split()
+    assert isinstance(places, slice) == (len(together) == 1)

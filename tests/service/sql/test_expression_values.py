@@ -1,0 +1,136 @@
+"""What expressions of SQL mean, computed: values that Flink 2.3 gave for the same text.
+
+Plans that are compared as texts do not show an expression that is read as another one.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from operators.expressions import compile_rex
+from service.plan.rex import parse_rex
+from service.sql.errors import SqlError
+from service.sql.session import compile_script
+from state.types import format_type, parse_type
+
+COLUMNS = {
+    "s": "STRING",
+    "i": "INT",
+    "l": "BIGINT",
+    "d": "DOUBLE",
+    "n": "DECIMAL(10, 2)",
+    "q": "DECIMAL(20, 4)",
+    "m": "DECIMAL(38, 18)",
+    "w": "DECIMAL(38, 0)",
+    "b": "BOOLEAN",
+    "t1": "TIMESTAMP(1)",
+    "t6": "TIMESTAMP(6)",
+}
+ROW = {
+    "s": "abc",
+    "i": 1,
+    "l": 3_000_000_000,
+    "d": -0.0,
+    "n": Decimal("99999999.99"),
+    "q": Decimal("7.1234"),
+    "m": Decimal("1.500000000000000000"),
+    "w": Decimal(7),
+    "b": True,
+}
+
+
+def projected(expression: str, type_text: str) -> dict[str, Any]:
+    """The expression of the plan of a query that selects only it."""
+    columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+    source = "'connector' = 'ingress', 'format' = 'changelog-json', 'changelog-mode' = 'I'"
+    (planned,) = compile_script(
+        f"CREATE TABLE t ({columns}) WITH ({source});"
+        f"CREATE TABLE snk (e {type_text}) WITH ('connector' = 'redis', 'changelog-mode' = 'I');"
+        f"COMPILE PLAN 'plan.json' FOR INSERT INTO snk SELECT {expression} AS e FROM t;"
+    )
+    (found,) = [each for each in planned.document["nodes"] if "projection" in each]
+    rex = found["projection"][0]
+    assert isinstance(rex, dict)
+    return rex
+
+
+def value_of(expression: str, type_text: str, **changed: object) -> object:
+    """The value for `ROW`, with some columns changed."""
+    row = {**ROW, **changed}
+    return compile_rex(parse_rex(projected(expression, type_text), ""))(
+        [row.get(name) for name in COLUMNS]
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("s NOT LIKE 'a%'", False),
+        ("s NOT LIKE 'b%'", True),
+        ("NOT s LIKE 'a%'", False),
+        ("s NOT LIKE 'a!%' ESCAPE '!'", True),
+        ("s LIKE 'a%'", True),
+        ("i IN (1.5, 2.5)", True),
+        ("i NOT IN (1.5)", False),
+        ("s IN (1, 2)", False),
+        ("i IN (1, 2)", True),
+        ("l IN (i, 3000000000)", True),
+        ("CAST(i AS STRING) < 3000000000", True),
+        ("CAST(l AS STRING) > i", True),
+        ("d > 2.5", False),
+        ("d = 0.0", True),
+        ("d >= 0.0", False),
+        ("n = d + 1E0", False),
+    ],
+)
+def test_a_condition_is_read_as_it_is_written(expression: str, expected: bool) -> None:
+    assert value_of(expression, "BOOLEAN") is expected
+
+
+def test_nan_is_above_a_decimal_and_beside_no_double() -> None:
+    assert value_of("d > 2.5", "BOOLEAN", d=float("nan")) is True
+    assert value_of("d > 2.5E0", "BOOLEAN", d=float("nan")) is False
+
+
+@pytest.mark.parametrize(
+    ("expression", "type_text", "expected"),
+    [
+        ("ROUND(n, 1)", "DECIMAL(10, 1)", Decimal("100000000.0")),
+        ("ROUND(n)", "DECIMAL(9, 0)", Decimal(100_000_000)),
+        ("ROUND(q, -1)", "DECIMAL(17, 0)", Decimal(10)),
+        ("TRUNCATE(q, 2)", "DECIMAL(19, 2)", Decimal("7.12")),
+        ("MOD(q, i)", "DECIMAL(14, 4)", Decimal("0.1234")),
+        ("q % i", "DECIMAL(14, 4)", Decimal("0.1234")),
+        ("i % n", "DECIMAL(10, 2)", Decimal("1.00")),
+        ("GREATEST(i, l)", "BIGINT", 3_000_000_000),
+        ("LEAST(n, i)", "DECIMAL(12, 2)", Decimal("1.00")),
+        ("COALESCE(w, m)", "DECIMAL(38, 0)", Decimal(7)),
+    ],
+)
+def test_a_number_has_the_type_that_flink_gives_it(
+    expression: str, type_text: str, expected: object
+) -> None:
+    declared = parse_rex(projected(expression, type_text), "").type
+
+    assert declared is not None
+    assert format_type(declared.with_nullable(True)) == format_type(parse_type(type_text))
+    assert str(value_of(expression, type_text)) == str(expected)
+
+
+def test_the_greater_of_two_times_keeps_its_digits() -> None:
+    declared = parse_rex(projected("GREATEST(t1, t6)", "TIMESTAMP(6)"), "").type
+
+    assert declared is not None
+    assert declared.precision == 6
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["s IS JSON", "s IS NOT JSON", "s IS JSON OBJECT", "s = n", "s = b", "s = t1", "m = w"],
+)
+def test_what_would_be_read_as_another_condition_is_refused(expression: str) -> None:
+    with pytest.raises(SqlError):
+        projected(expression, "BOOLEAN")
