@@ -32,6 +32,7 @@ from operators.neighbour_rows import ArrivedRows, OrderedRows
 from operators.ordering import SortColumn
 from operators.over.calls import Constant
 from operators.over.idle_rows import IdleRows
+from operators.processing_time import blanked
 from operators.spec import OperatorSpec
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ class LagLeadSpec(OperatorSpec):
     neighbours: tuple[Neighbour, ...] = Field(min_length=1)
     order: tuple[SortColumn, ...] = ()
     """Of equal sort keys, the first to come is first; without columns: the order of arrival."""
+
+    proctime: tuple[NonNegativeInt, ...] = ()
+    """Columns of processing time, which are null in state and output."""
 
     @model_validator(mode="after")
     def _fields(self) -> Self:
@@ -140,15 +144,16 @@ class LagLead(KeyedOperator):
             await self._idle.forget()
 
     async def _add(self, change: InputChange) -> None:
-        before, behind = await self._handle.add(change.row)
-        old, new = [*before, *behind], [*before, change.row, *behind]
+        row = blanked(change.row, self._spec.proctime)
+        before, behind = await self._handle.add(row)
+        old, new = [*before, *behind], [*before, row, *behind]
         place = len(before)
         self._emit_updates(change, old, new, self._reached_before(place), shift=0)
         change.emit(change.kind, self._shown(new, place))
         self._emit_updates(change, old, new, self._reached_behind(place, len(old)), shift=1)
 
     async def _remove(self, change: InputChange) -> None:
-        found = await self._handle.take(change.row)
+        found = await self._handle.take(blanked(change.row, self._spec.proctime))
         if found is None:
             change.orphan()
             return

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
 
 from operators.aggregate import AggregateCall
 from operators.changelog import RowKind
@@ -28,6 +28,7 @@ from operators.over.calls import Constant, OverCalls
 from operators.over.idle_rows import IdleRows
 from operators.over.positions import PositionCall
 from operators.over.sort_places import SortPlaces
+from operators.processing_time import blanked
 from operators.spec import OperatorSpec
 from operators.stored_rows import StoredRows
 from state.descriptors import SortedMapDescriptor
@@ -58,6 +59,9 @@ class OrderedOverSpec(OperatorSpec):
     order: tuple[SortColumn, ...] = Field(min_length=1)
     is_rows: bool
     """ROWS; else RANGE."""
+
+    proctime: tuple[NonNegativeInt, ...] = ()
+    """Columns of processing time, which are null in state and output."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -143,7 +147,8 @@ class OrderedOver(KeyedOperator):
             await self._idle.forget()
 
     async def _insert(self, change: InputChange) -> None:
-        row, key = change.row, await self._places.new(self._rows, change.row)
+        row = blanked(change.row, self._spec.proctime)
+        key = await self._places.new(self._rows, row)
         peers = await self._rows.values_at(key) or []
         held = await self._at(key)
         shown = None if held is None else self._calls.values(held)
@@ -159,7 +164,8 @@ class OrderedOver(KeyedOperator):
         await self._tell_behind(change, key, held)
 
     async def _remove(self, change: InputChange) -> None:
-        found = await self._places.find(self._rows, change.row, self._encode_row)
+        row = blanked(change.row, self._spec.proctime)
+        found = await self._places.find(self._rows, row, self._encode_row)
         if found is None:
             change.orphan()
             return

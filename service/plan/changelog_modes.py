@@ -9,7 +9,7 @@ properties that it left in the plan (`generateUpdateBefore` and the like) are re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from operators.changelog import RowKind
 from service.plan.changelog_mode import ALL, INSERT_ONLY, UPSERT, ChangelogMode
@@ -113,19 +113,27 @@ def over_updates(node: ExecNode, merged: ChangelogMode) -> bool:
     """
     if not merged.is_insert_only:
         return True
-    spec = node.raw.get("overSpec")
-    groups = spec.get("groups") if isinstance(spec, dict) else None
     types = node.output_type.children
-    for group in groups if isinstance(groups, list) else ():
-        fields = (group.get("orderBy") or {}).get("fields") or ()
+    for group in _objects(_object(node.raw.get("overSpec")).get("groups")):
+        fields = _objects(_object(group.get("orderBy")).get("fields"))
         first = fields[0].get("index") if fields else None
         if not isinstance(first, int) or not 0 <= first < len(types):
             return True
         if types[first].time_attribute is None:
             return True
-        if any(each.get("internalName") == "$LEAD$1" for each in group.get("aggCalls") or ()):
+        if any(each.get("internalName") == "$LEAD$1" for each in _objects(group.get("aggCalls"))):
             return True
     return False
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """A property that should be an object: nobody has looked at it yet."""
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """A property that should be a list of objects."""
+    return [_object(each) for each in value] if isinstance(value, list) else []
 
 
 def _join_mode(node: ExecNode, merged: ChangelogMode) -> ChangelogMode:

@@ -114,6 +114,15 @@ def test_in_an_order_of_columns_a_row_comes_between_others() -> None:
     ]
 
 
+def test_a_row_is_the_same_at_another_processing_time() -> None:
+    """Its column of processing time is null until it is made a value."""
+    harness = OperatorHarness.on_heap(spec([BOTH[1]], proctime=(1,)))
+    assert harness.run([insert("a", 5), delete("a", 6)]) == [
+        insert("a", None, None),
+        delete("a", None, None),
+    ]
+
+
 def test_where_no_row_is_the_default_stands() -> None:
     seven = Constant(type=INT, text="[7]")
     chosen = [Neighbour(function="LAG", column=1, offset=2, default=seven)]

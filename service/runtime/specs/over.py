@@ -12,7 +12,7 @@ from operators.spec import RowSpec
 from service.plan.changelog_modes import node_modes, over_updates
 from service.plan.type_json import parse_type_json
 from service.runtime.specs.aggregate_calls import NEIGHBOURS, neighbour_calls, over_calls
-from service.runtime.specs.orders import order_of, takes_back
+from service.runtime.specs.orders import order_of, takes_back, time_columns
 from state.codec import CodecError
 from state.types import INTEGER_BITS, LogicalType, TypeRoot
 
@@ -89,6 +89,7 @@ def _ordered(at: StatefulNode, group: Mapping[str, Any]) -> OrderedOverSpec:
         constants=_constants(at, calls),
         order=order,
         is_rows=bool(group["isRows"]),
+        proctime=time_columns(at, "PROCTIME"),
         **at.common,
     )
 
@@ -110,6 +111,7 @@ def _lag_lead(at: StatefulNode, group: Mapping[str, Any]) -> LagLeadSpec:
             for number, each in enumerate(neighbour_calls(at, _types(at)))
         ),
         order=() if by_arrival else order,
+        proctime=time_columns(at, "PROCTIME"),
         **at.common,
     )
 

@@ -1,7 +1,7 @@
 """OVER: functions over windows of rows.
 
-SUM gives NULL for a window without values, which Flink writes as a CASE over COUNT and $SUM0, unless
-its argument is never null; AVG is a quotient of these.
+SUM gives NULL for a window without values, which Flink writes as a CASE over COUNT and $SUM0,
+unless its argument is never null; AVG is a quotient of these.
 
 Source: Calcite `RexBuilder.makeOver`, `SqlToRelConverter.convertOver`.
 """

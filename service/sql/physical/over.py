@@ -43,7 +43,7 @@ def check_over(over: Over) -> None:
     if "LEAD" in names:
         raise PlanningError(
             "LEAD Function is not supported in stream mode.",
-            hint="beside other functions than LAG; alone it is",
+            hint="LAG and LEAD run where no other function is in their window",
         )
     if len(over.order) != 1:
         raise PlanningError("The window can only be ordered by a single time column.")

@@ -128,6 +128,15 @@ def test_an_update_keeps_its_kind_where_the_row_goes_in() -> None:
     assert harness.run(steps)[1:] == [delete("a", 1, 1, 1), update_after("a", 2, 1, 1)]
 
 
+def test_a_row_is_the_same_at_another_processing_time() -> None:
+    """Its column of processing time is null until it is made a value."""
+    harness = OperatorHarness.on_heap(spec((aggregate("COUNT", 1),), proctime=(2,)))
+    assert harness.run([insert("a", 1, 7), delete("a", 1, 8)]) == [
+        insert("a", 1, None, 1),
+        delete("a", 1, None, 1),
+    ]
+
+
 def test_rank_is_that_of_the_first_with_a_sort_key() -> None:
     harness = OperatorHarness.on_heap(spec([position("RANK"), position("DENSE_RANK")]))
     harness.run([insert("a", 1, 0), insert("a", 1, 1), insert("a", 5, 2)])

@@ -41,7 +41,7 @@ DIFFERENT = {
     "ranks 029": "RANK() <= n: Flink plans a rank that it cannot run; we filter what OVER gives",
     "ranks 014": "ORDER BY a value without LIMIT: Flink plans it and cannot run it; we refuse it",
     "by-value beside a cast key": "a cast below the window: ours is above it",
-    "by-value below a maximum": "Flink keeps a maximum that is gone: it takes it for one that grows",
+    "by-value below a maximum": "Flink keeps a maximum that is gone",
     "by-value below a filter": "one projection more, of the columns that are used",
     "by-value below a rank": "Flink takes a count of rows that go for one that only grows",
     "by-value below a sum": "the name of a column that is only renamed",
