@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from operators.ordering import SortColumn, SortKeys
 from service.plan.changelog_modes import node_modes
 from state.types import UnsupportedType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from operators.spec import InputSpec
     from service.plan.nodes import ExecNode
+    from service.plan.properties import JsonObject
     from service.runtime.specs import StatefulNode
 
 MINI_BATCH: Final = "table.exec.mini-batch.enabled"
@@ -32,32 +33,51 @@ _UPDATING: Final = frozenset(
 """Nodes that take back what they emitted, if the inferred kinds of change say so."""
 
 
-def order_of(
+def order_of(at: StatefulNode, row: InputSpec) -> tuple[SortColumn, ...]:
+    """The node's `orderBy`.
+
+    Raises:
+        PlanError: It is no order.
+        UnsupportedNode: Values of a column have no order.
+    """
+    given = at.properties
+    if not given.has("orderBy"):
+        return ()
+    return check_order(at, row, sort_columns(given.object("orderBy"), len(row.types)))
+
+
+def check_order(
     at: StatefulNode,
     row: InputSpec,
-    given: Mapping[str, Any] | None = None,
+    order: tuple[SortColumn, ...],
     place: Sequence[str | int] = ("orderBy",),
 ) -> tuple[SortColumn, ...]:
-    """The order that a node says, None: its `orderBy`; and where it says it.
+    """An order that sorted state can keep; `place` is where the node says it.
 
     Raises:
         UnsupportedNode: Values of a column have no order.
     """
-    order = at.node.raw.get("orderBy") if given is None else given
-    found = tuple(
-        SortColumn(
-            column=each["index"],
-            descending=not each["isAscending"],
-            nulls_last=each["nullIsLast"],
-        )
-        for each in (order or {}).get("fields", ())
-    )
-    for number, each in enumerate(found):
+    for number, each in enumerate(order):
         try:
             SortKeys(row, (each,))
         except UnsupportedType as error:
             raise at.refuse(error.reason, *place, "fields", number) from error
-    return found
+    return order
+
+
+def sort_columns(order: JsonObject, count: int) -> tuple[SortColumn, ...]:
+    """The columns of an order over rows that have so many.
+
+    Source: Flink `SortSpec`, whose flags are false where they are missing.
+    """
+    return tuple(
+        SortColumn(
+            column=each.column("index", count),
+            descending=not each.flag("isAscending"),
+            nulls_last=each.flag("nullIsLast"),
+        )
+        for each in order.objects("fields", "a column of an order")
+    )
 
 
 def time_columns(at: StatefulNode, attribute: str) -> tuple[int, ...]:
