@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 
-.PHONY: help setup run fmt check test test-fast test-all bench bench-flink clean
+.PHONY: help setup run fmt check test test-fast test-year test-all bench bench-flink clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -33,8 +33,14 @@ test: check ## all that CI runs: checks, units, laws, oracles, real Redis, real 
 test-fast: setup ## units, laws and oracles without Spark: under a minute or two
 	@$(PYTHON) -m pytest -m "not integration" -x -q
 
-test-all: check ## everything, with 10,000 examples a property
-	@HYPOTHESIS_PROFILE=deep $(PYTHON) -m pytest
+# The chain of `tests/integration/test_chain.py` over all of 2013, killed ten times.
+YEAR := TAILRACE_TEST_MONTHS=12 TAILRACE_TEST_KILLS=10 TAILRACE_TEST_SEED=$${TAILRACE_TEST_SEED:-$$RANDOM}
+
+test-year: setup ## five operators over all flights of 2013, killed ten times, against SQL in batch
+	@$(YEAR) $(PYTHON) -m pytest -q -m integration tests/integration/test_chain.py
+
+test-all: check ## everything, with 10,000 examples a property and the whole year
+	@HYPOTHESIS_PROFILE=deep $(YEAR) $(PYTHON) -m pytest
 
 bench: setup ## the benchmarks; writes benchmarks/results/
 	@$(PYTHON) -m benchmarks

@@ -7,6 +7,7 @@ OperatorError                       code operator-*
 │   └── FunctionUnavailable         a function of a user is not installed, or is none
 ├── LookupFailed                    a table that a look-up join asks does not answer
 ├── MissingRowTime                  a row's time is null where it decides
+├── NoWatermark                     a function of a user waits for event time, and none comes
 └── PrimaryKeyConflict              distinct records with one primary key, and that is an error
 
 Messages name columns, counts and rules; never row values, and keys only hashed.
@@ -67,6 +68,12 @@ class MissingRowTime(OperatorError):
     """A row's time is null where it decides; Flink ends the job, too."""
 
     code = "operator-missing-row-time"
+
+
+class NoWatermark(OperatorError):
+    """A function of a user registers a timer in event time, and no watermark comes to it."""
+
+    code = "operator-no-watermark"
 
 
 class FunctionUnavailable(InvalidSpec):

@@ -19,6 +19,7 @@ from operators.join.streaming import StreamingJoinSpec
 from operators.join.temporal import TemporalJoinSpec
 from operators.keyed_runner import KeyedRunner
 from operators.lag_lead import LagLeadSpec
+from operators.over.ordered_over import OrderedOverSpec
 from operators.over.over_aggregate import OverSpec
 from operators.process_function import ProcessFunctionSpec
 from operators.rank.spec import RankSpec
@@ -56,6 +57,7 @@ SPECS: Final[dict[str, type[OperatorSpec]]] = {
         RankSpec,
         TemporalSortSpec,
         CompactingSpec,
+        OrderedOverSpec,
         OverSpec,
         ProcessFunctionSpec,
         SessionAggregateSpec,

@@ -1,10 +1,16 @@
-"""LAG and LEAD over rows that may be taken back.
+"""LAG and LEAD over rows that may be taken back, in any order.
 
 Flink refuses both: LAG with retraction, LEAD on streams at all (`AggFunctionFactory`). What is hard
-is that a row that goes changes what its neighbours show, on both sides. With rows in a sequenced
-multiset (FLIP-544) the neighbours of any row are a few entries away, however many rows there are.
+is that a row that comes or goes changes what its neighbours show, on both sides. With rows in a
+sequenced multiset (FLIP-544), or in a sorted map (FLIP-220), the neighbours of any row are a few
+entries away, however many rows there are.
 
-With LAG(v) and LEAD(v) of one row:
+    order                      rows are in                    a row that comes
+    of columns                 a sorted map, by sort key,     goes behind those with its sort key
+                               then by arrival
+    none: that of arrival      a sequenced multiset           goes behind all
+
+With LAG(v) and LEAD(v) of one row, in the order of arrival:
 
     input       emitted                                         table
     +I 1        +I (1, null, null)                              (1, -, -)
@@ -18,29 +24,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 
 from operators.changelog import Row, RowKind
 from operators.keyed import KeyedOperator
+from operators.neighbour_rows import ArrivedRows, OrderedRows
+from operators.ordering import SortColumn
+from operators.over.calls import Constant
+from operators.over.idle_rows import IdleRows
+from operators.processing_time import blanked
 from operators.spec import OperatorSpec
-from operators.stored_rows import StoredRows
-from state.descriptors import MultisetDescriptor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from operators.keyed import InputChange, OpenEpoch
+    from operators.keyed import FiredTimer, InputChange, OpenEpoch
+
+OFFSET_MAX = 10_000
+"""A change reads four times as many rows as the greatest offset."""
 
 
 class Neighbour(BaseModel):
-    """LAG or LEAD of a column; null where there is no such row."""
+    """LAG or LEAD of a column."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     function: Literal["LAG", "LEAD"]
     column: NonNegativeInt
-    offset: PositiveInt = 1
+    offset: int = Field(default=1, ge=0, le=OFFSET_MAX)
     """How many rows before (LAG) or behind (LEAD)."""
+    default: Constant | None = None
+    """Where there is no such row; None: null."""
 
     @property
     def distance(self) -> int:
@@ -49,17 +63,23 @@ class Neighbour(BaseModel):
 
 
 class LagLeadSpec(OperatorSpec):
-    """Rows of a key in the order in which they came, each with values of its neighbours."""
+    """Rows of a key in order, each with values of its neighbours."""
 
     kind: Literal["lag-lead"] = "lag-lead"
     neighbours: tuple[Neighbour, ...] = Field(min_length=1)
-    generate_update_before: bool = True
+    order: tuple[SortColumn, ...] = ()
+    """Of equal sort keys, the first to come is first; without columns: the order of arrival."""
+
+    proctime: tuple[NonNegativeInt, ...] = ()
+    """Columns of processing time, which are null in state and output."""
 
     @model_validator(mode="after")
     def _fields(self) -> Self:
         width = len(self.inputs[0].types)
         if any(each.column >= width for each in self.neighbours):
             raise ValueError("LAG or LEAD of a column that is not there")
+        if any(each.column >= width for each in self.order):
+            raise ValueError("the order is by no column of the input")
         if len(self.output.types) != width + len(self.neighbours):
             raise ValueError("the output is the input's columns and a column for each function")
         return self
@@ -73,11 +93,15 @@ class LagLead(KeyedOperator):
     """Show with each row what is so many rows before and behind it.
 
     Characteristics:
-        input       +I -U +U -D; rows are in the order in which they came, an update comes anew
-        output      +I -U +U -D of rows with the functions' columns
-        state       a sequenced multiset of rows for each key; empty once all are taken back
-        state cost  a change reads 4 times the greatest offset of entries, and writes one
-        time        none; TTL of each row; one that expired is seen no more and not taken back
+        input       +I -U +U -D; an update takes a row out and puts one in
+        output      +I -U +U -D of rows with the functions' columns. A row that comes has the kind
+                    that it came with, one that goes is a -D; rows around it that show something
+                    else have -U and +U
+        state       `rows`: a sorted map or a sequenced multiset of rows; `cleanup_at`; empty once
+                    all are taken back
+        state cost  a change reads 4 times the greatest offset of entries, and writes one; in an
+                    order of columns one that takes back reads the rows with its sort key, too
+        time        none but a timer: a key goes when nothing came for 1 to 1.5 TTLs
         unseen -D   an orphan, dropped
 
     Source: FLIP-544's motive for `SequencedMultiSetState`; LAG and LEAD of SQL:2016.
@@ -85,49 +109,68 @@ class LagLead(KeyedOperator):
 
     def __init__(self, spec: LagLeadSpec) -> None:
         self._spec = spec
-        self._rows: MultisetDescriptor[Row] = MultisetDescriptor(
-            name="rows",
-            codec=StoredRows(spec.inputs[0]),
-            ttl=spec.ttl_of(0),
-            **spec.past_of("rows"),
-        )
-        self.descriptors = self.prefetched = (self._rows,)
         self._reach = max(each.offset for each in spec.neighbours)
+        rows = OrderedRows if spec.order else ArrivedRows
+        self._rows = rows(spec.inputs[0], spec.order, 2 * self._reach)
+        self._idle = IdleRows(spec.ttl_of(0), spec.ttl_extension_ms)
+        self.descriptors = self.prefetched = (self._rows.descriptor, *self._idle.descriptors)
+        self.processing_timers = self._idle.timers
         self._encode = spec.output.codec().encode
+        self._shows = [
+            (each.distance, each.column, each.default.value() if each.default else None)
+            for each in spec.neighbours
+        ]
 
     def open(self, epoch: OpenEpoch) -> None:
-        """Take the handle for an epoch."""
-        self._handle = epoch.session.multiset(self._rows)
+        """Take the handles for an epoch."""
+        self._handle = self._rows.open(epoch.session)
+        self._idle.open(epoch)
 
     async def process(self, change: InputChange) -> None:
         """One row more, or one less."""
         if change.kind.is_retraction:
             await self._remove(change)
         else:
-            await self._append(change)
+            await self._add(change)
+        if await self._handle.is_empty():
+            await self._idle.forget()
+        else:
+            await self._idle.keep()
 
-    async def _append(self, change: InputChange) -> None:
-        await self._handle.append(change.row)
-        newest = await self._handle.last()
-        assert newest is not None, "a row was appended"
-        before = await self._before(newest.sequence)
-        after = [*before, newest.row]
-        self._emit_updates(change, before, after, range(len(before)), shift=0)
-        change.emit(RowKind.INSERT, self._shown(after, len(before)))
+    async def on_processing_timer(self, timer: FiredTimer) -> None:
+        """A key was idle for long."""
+        if await self._idle.is_due():
+            await self._handle.clear()
+            await self._idle.forget()
+
+    async def _add(self, change: InputChange) -> None:
+        row = blanked(change.row, self._spec.proctime)
+        before, behind = await self._handle.add(row)
+        old, new = [*before, *behind], [*before, row, *behind]
+        place = len(before)
+        self._emit_updates(change, old, new, self._reached_before(place), shift=0)
+        change.emit(change.kind, self._shown(new, place))
+        self._emit_updates(change, old, new, self._reached_behind(place, len(old)), shift=1)
 
     async def _remove(self, change: InputChange) -> None:
-        found = await self._handle.find(change.row)
+        found = await self._handle.take(blanked(change.row, self._spec.proctime))
         if found is None:
             change.orphan()
             return
-        before = await self._before(found.sequence)
-        behind = await self._behind(found.sequence)
-        await self._handle.remove(change.row)
+        before, row, behind = found
+        old, new = [*before, row, *behind], [*before, *behind]
         place = len(before)
-        old, new = [*before, found.row, *behind], [*before, *behind]
-        self._emit_updates(change, old, new, range(place), shift=0)
+        self._emit_updates(change, old, new, self._reached_before(place), shift=0)
         change.emit(RowKind.DELETE, self._shown(old, place))
-        self._emit_updates(change, old, new, range(place + 1, len(old)), shift=-1)
+        self._emit_updates(change, old, new, self._reached_behind(place + 1, len(old)), shift=-1)
+
+    def _reached_before(self, place: int) -> range:
+        """Places before one whose rows may show others now."""
+        return range(max(0, place - self._reach), place)
+
+    def _reached_behind(self, place: int, end: int) -> range:
+        """Places from one on whose rows may show others now; those further on are out of reach."""
+        return range(place, min(end, place + self._reach))
 
     def _emit_updates(
         self,
@@ -144,43 +187,18 @@ class LagLead(KeyedOperator):
             change: The cause.
             old: Rows before it, around where it happened.
             new: Rows after it.
-            places: Of rows in `old`; those out of reach show the same and are passed over, since
-                what they show may lie outside of what was read.
+            places: Of rows in `old`, with all that they reach in it.
             shift: From a place in `old` to that in `new`.
         """
-        reached = places[-self._reach :] if shift == 0 else places[: self._reach]
-        for place in reached:
+        for place in places:
             was, now = self._shown(old, place), self._shown(new, place + shift)
             if self._encode(was) != self._encode(now):
-                if self._spec.generate_update_before:
-                    change.emit(RowKind.UPDATE_BEFORE, was)
+                change.emit(RowKind.UPDATE_BEFORE, was)
                 change.emit(RowKind.UPDATE_AFTER, now)
 
     def _shown(self, rows: Sequence[Row], place: int) -> Row:
         values: list[Any] = []
-        for each in self._spec.neighbours:
-            at = place + each.distance
-            values.append(rows[at][each.column] if 0 <= at < len(rows) else None)
+        for distance, column, default in self._shows:
+            at = place + distance
+            values.append(rows[at][column] if 0 <= at < len(rows) else default)
         return (*rows[place], *values)
-
-    async def _before(self, sequence: int) -> list[Row]:
-        """The rows before a place, oldest first: twice as many as a function reaches."""
-        rows: list[Row] = []
-        while len(rows) < 2 * self._reach:
-            entry = await self._handle.entry_before(sequence)
-            if entry is None:
-                break
-            rows.append(entry.row)
-            sequence = entry.sequence
-        return rows[::-1]
-
-    async def _behind(self, sequence: int) -> list[Row]:
-        """The rows behind a place, oldest first: twice as many as a function reaches."""
-        rows: list[Row] = []
-        while len(rows) < 2 * self._reach:
-            entry = await self._handle.entry_after(sequence)
-            if entry is None:
-                break
-            rows.append(entry.row)
-            sequence = entry.sequence
-        return rows

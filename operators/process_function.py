@@ -46,11 +46,11 @@ import importlib.metadata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self
 
 from pydantic import NonNegativeInt, model_validator
 
-from operators.errors import FunctionUnavailable, InvalidSpec
+from operators.errors import FunctionUnavailable, InvalidSpec, NoWatermark
 from operators.event_time import from_ms
 from operators.keyed import KeyedOperator
 from operators.spec import InputSpec, OperatorSpec, RowSpec
@@ -186,6 +186,27 @@ class FunctionSetting:
         return {"name": name, "ttl": ttl, **self._spec.past_of(name)}
 
 
+class NoEventTimers:
+    """In place of timers in event time, where no watermark comes: in Flink none would ever fire."""
+
+    def __init__(self, function: str) -> None:
+        self._function = function
+
+    def register(self, time_ms: int, namespace: bytes = b"") -> NoReturn:
+        """Refuse it.
+
+        Raises:
+            NoWatermark: Always.
+        """
+        raise NoWatermark(
+            f"the function {self._function} registers a timer in event time, and no watermark "
+            "comes to it: declare WATERMARK FOR in its tables, or use processing time"
+        )
+
+    def remove(self, time_ms: int, namespace: bytes = b"") -> None:
+        """Do nothing: there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionEpoch:
     """What a function has for one epoch."""
@@ -193,8 +214,9 @@ class FunctionEpoch:
     session: StateSession
     """Makes the handles of its states, which are good for this epoch only."""
     times: EpochTimes
-    event_timers: KeyTimers
-    """Timers that wait for the watermark, of the current key."""
+    event_timers: KeyTimers | NoEventTimers
+    """Timers that wait for the watermark, of the current key; registering one is an error where no
+    watermark comes (`ProcessFunctionSpec.has_watermark`)."""
     processing_timers: KeyTimers
     """Timers that wait for processing time, of the current key."""
 
@@ -325,6 +347,8 @@ class ProcessFunctionSpec(OperatorSpec):
     """JSON values by name."""
     time_columns: tuple[NonNegativeInt | None, ...] = ()
     """Of each input, the row time where the call names one; then it stands behind the result."""
+    has_watermark: bool = True
+    """Whether each of its tables has a watermark; only a call with `time_columns` asks for it."""
 
     @model_validator(mode="after")
     def _inputs(self) -> Self:
@@ -377,7 +401,7 @@ class ProcessOperator(KeyedOperator):
         input       what the plan says, keyed by partition
         output      partition, result and row time; kinds as the function emits them
         state       that of the function, by its own names
-        time        event and processing time, by the function's timers
+        time        processing time, and event time where its tables have it, by its timers
         unseen -D   as the function says
     """
 
@@ -395,7 +419,9 @@ class ProcessOperator(KeyedOperator):
         self._times = spec.time_columns or (None,) * len(spec.inputs)
         self._time_type = spec.output.types[-1] if spec.has_time else None
         self.descriptors = self.prefetched = tuple(self._function.states)
-        self.event_timers = TimersDescriptor(name="event_timers")
+        self._name = spec.function
+        if spec.has_time or spec.has_watermark:
+            self.event_timers = TimersDescriptor(name="event_timers")
         self.processing_timers = TimersDescriptor(name="processing_timers")
 
     def open(self, epoch: OpenEpoch) -> None:
@@ -403,16 +429,11 @@ class ProcessOperator(KeyedOperator):
         self._session = epoch.session
         for each in self.descriptors:
             getattr(epoch.session, each.kind)(each)
-        assert self.event_timers is not None
         assert self.processing_timers is not None
-        self._function.open(
-            FunctionEpoch(
-                epoch.session,
-                epoch.times,
-                epoch.timers(self.event_timers),
-                epoch.timers(self.processing_timers),
-            )
-        )
+        by_watermark = self.event_timers
+        event = NoEventTimers(self._name) if by_watermark is None else epoch.timers(by_watermark)
+        processing = epoch.timers(self.processing_timers)
+        self._function.open(FunctionEpoch(epoch.session, epoch.times, event, processing))
 
     async def process(self, change: InputChange) -> None:
         """Let the function process one change."""

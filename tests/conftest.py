@@ -13,6 +13,7 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 
+from tests.installed import CUSTOM_WINDOW, install
 from tests.tied import tied
 
 if TYPE_CHECKING:
@@ -110,3 +111,9 @@ def redis_client(redis_server: RedisServer) -> Iterator[redis.Redis]:
     with redis.Redis(port=redis_server.port) as client:
         client.flushall()
         yield client
+
+
+@pytest.fixture(scope="session")
+def custom_window(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What to import from where `examples/custom_window` is installed."""
+    return install(CUSTOM_WINDOW, tmp_path_factory.mktemp("functions"))

@@ -5,7 +5,7 @@ functions.py        functions whose accumulator is of a fixed size; sums.py, bit
 remembering.py      functions that remember every value, in memory
 aggregates.py       several calls over rows, with filters and DISTINCT, in memory
 stored.py           the same with values and distinct sets in states of their own
-                    (stored_functions.py, stored_ends.py)
+                    (stored_functions.py, stored_sequences.py, stored_ends.py)
 group_aggregate.py  the operators
 """
 

@@ -22,19 +22,15 @@ from operators.aggregate.aggregates import (
     remembers,
 )
 from operators.aggregate.stored_ends import StoredFirst, StoredLast
-from operators.aggregate.stored_functions import (
-    StoredArrayAgg,
-    StoredCollect,
-    StoredExtreme,
-    StoredFunction,
-    StoredListAgg,
-)
+from operators.aggregate.stored_functions import StoredCollect, StoredExtreme, StoredFunction
+from operators.aggregate.stored_sequences import StoredArrayAgg, StoredListAgg
 from operators.spec import unique
 from operators.stored_rows import StoredValues
 from state.descriptors import JsonCodec, MapDescriptor
+from state.execution.combined import combine_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
     from operators.aggregate.call import AggregateCall
     from operators.aggregate.functions import Aggregator
@@ -55,6 +51,8 @@ class StoredAggregates:
         state: What names of states begin with.
         stores_values: False: what functions remember is in their accumulators, in memory; only
             distinct sets are states.
+        of_windows: What is kept is a window's, in a namespace of its own: no TTL counts, and what
+            is taken back before it came is kept, since the windows that have it may be merged.
     """
 
     def __init__(
@@ -65,24 +63,28 @@ class StoredAggregates:
         counts_rows: bool,
         state: str,
         stores_values: bool = True,
+        of_windows: bool = False,
     ) -> None:
         self.memory = Aggregates(calls, counts_rows=counts_rows)
         """The same calls, all in memory."""
         self._counts_rows = counts_rows
+        self._of_windows = of_windows
         self._stored: list[StoredFunction | None] = []
         for at, call in enumerate(calls):
             made: StoredFunction | None = None
             if stores_values and remembers(call):
                 name = f"{state}_values_{at}"
-                made = _STORED[call.function](call, name, _life(spec, name))
+                life = {} if of_windows else _life(spec, name)
+                made = _STORED[call.function](call, name, life, keeps_missing=of_windows)
             self._stored.append(made)
         self._sets: list[tuple[DistinctColumns, MapDescriptor[Row, list[int]]]] = []
         for at, columns in enumerate(self.memory.distinct):
             name = f"{state}_distinct_{at}"
             types = calls[columns.calls[0].at].argument_types
             counts = _Counts([calls[each.at].name for each in columns.calls])
+            life = {} if of_windows else _life(spec, name)
             descriptor: MapDescriptor[Row, list[int]] = MapDescriptor(
-                name=name, key_codec=StoredValues(types), codec=counts, **_life(spec, name)
+                name=name, key_codec=StoredValues(types), codec=counts, **life
             )
             self._sets.append((columns, descriptor))
         self._plain: list[Call] = []
@@ -158,11 +160,57 @@ class StoredAggregates:
                 arguments = columns.arguments(row)
                 await self._distinct(accumulators, columns, handle, arguments, weights)
 
+    async def load(self, namespaces: Sequence[bytes]) -> None:
+        """Read at once what is packed, and the headers of the rest, in these of the current key."""
+        handles = [each for kept in self._kept for each in kept.handles]
+        handles += [handle for _, handle in self._maps]
+        await combine_all(*(each.loaded_namespaces(namespaces) for each in handles))
+
+    async def known(self, rows: Sequence[Row]) -> None:
+        """Read at once what adding these rows would read one after the other."""
+        reads: list[Coroutine[Any, None, Any]] = []
+        for columns, handle in self._maps:
+            # What is read does not depend on whether a row comes or goes.
+            passing = [row for row in rows if columns.weights(row, 1) is not None]
+            if passing:
+                reads.append(handle.get_all([columns.arguments(row) for row in passing]))
+        for call, stored in self._remembering:
+            arguments = [call.arguments(row) for row in rows if call.passes(row)]
+            if arguments:
+                reads.append(stored.known(arguments))
+        await combine_all(*reads)
+
+    async def whole(self, accumulators: Accumulators) -> Accumulators:
+        """All of the current key in memory, for `merge`; what is given must not be used any more.
+
+        Cost: all that its states hold, in few round trips.
+        """
+        own, kept = [*accumulators.own], []
+        for at, stored in enumerate(self._stored):
+            if stored is not None:
+                kept.append((at, stored))
+        reads = [
+            *(stored.whole(own[at]) for at, stored in kept),
+            *(handle.entries() for _, handle in self._maps),
+        ]
+        found = await combine_all(*reads)
+        for (at, _), memory in zip(kept, found, strict=False):
+            own[at] = memory
+        distinct = [
+            {columns.codec.encode(arguments): counts for arguments, counts in entries}
+            for (columns, _), entries in zip(self._maps, found[len(kept) :], strict=True)
+        ]
+        gathered = Accumulators(own, distinct)
+        gathered.rows = accumulators.rows
+        return gathered
+
     async def merge(self, accumulators: Accumulators, other: Accumulators) -> None:
         """Take in accumulators in memory, of later rows; they must not be used any more."""
         rows = accumulators.rows
         accumulators.rows = rows + other.rows if self._counts_rows else max(rows, other.rows)
         own = accumulators.own
+        if self._of_windows:
+            await self._known_of(other)
         for call in self._plain:
             own[call.at] = call.function.merge(own[call.at], other.own[call.at])
         for call, stored in self._remembering:
@@ -171,6 +219,17 @@ class StoredAggregates:
             for text, counts in others.items():
                 arguments = columns.codec.decode(text)
                 await self._distinct(accumulators, columns, handle, arguments, counts)
+
+    async def _known_of(self, other: Accumulators) -> None:
+        """Read at once what merging these would read one after the other."""
+        reads: list[Coroutine[Any, None, Any]] = []
+        for (columns, handle), others in zip(self._maps, other.distinct, strict=True):
+            if others:
+                reads.append(handle.get_all([columns.codec.decode(text) for text in others]))
+        for call, stored in self._remembering:
+            if arguments := stored.arguments_of(other.own[call.at]):
+                reads.append(stored.known(arguments))
+        await combine_all(*reads)
 
     def plain_values(self, accumulators: Accumulators) -> Row | None:
         """The value of each call; None where states of their own must be asked."""

@@ -24,7 +24,7 @@ from abc import abstractmethod
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from operators.aggregate.stored_functions import StoredSequence
+from operators.aggregate.stored_sequences import StoredSequence
 from state.descriptors import JSON, MapDescriptor
 from state.primitives.multisets import NotFound, RemovedAll, RemovedLast
 
@@ -46,16 +46,18 @@ class StoredEnd(StoredSequence):
     brings another.
     """
 
-    def __init__(self, call: AggregateCall, name: str, past: dict[str, Any]) -> None:
-        super().__init__(call, name, past)
+    def __init__(
+        self, call: AggregateCall, name: str, past: dict[str, Any], *, keeps_missing: bool = False
+    ) -> None:
+        super().__init__(call, name, past, keeps_missing=keeps_missing)
         self._arrivals: MapDescriptor[Row, list[list[int]]] = MapDescriptor(
             name=f"{name}_times", key_codec=self._state.codec, codec=JSON, **past
         )
-        self.descriptors = (self._state, self._arrivals)
+        self.descriptors = (*self.descriptors, self._arrivals)
         # They are kept on when a TTL is switched off: it may be switched on again.
         self._keeps_times = self._state.may_have_stamps
         if self._keeps_times:
-            self.prefetched = self.descriptors
+            self.prefetched = (self._state, self._arrivals)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles of an epoch."""
@@ -77,7 +79,7 @@ class StoredEnd(StoredSequence):
         value = arguments[:1]
         if self._keeps_times and await self._is_of_expired(value):
             return own
-        removed = await self._handle.remove(value)
+        removed = await self._removed(value)
         if isinstance(removed, NotFound):
             return own
         if own is None or self._encode((own,)) != self._encode(value):

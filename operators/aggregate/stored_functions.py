@@ -3,6 +3,9 @@
 A group may be large, so a change reads and writes O(1) of its values, or O(log n) where they are
 sorted:
 
+Those whose result depends on the order of values are in `operators.aggregate.stored_sequences` and
+`stored_ends`.
+
     function                      state          a change costs
     MIN, MAX (retraction)         sorted map     one entry; the next extreme is one range read
     FIRST_VALUE, LAST_VALUE       multiset       one entry; what stands at the end is one read;
@@ -24,18 +27,11 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from operators.aggregate.functions import JsonValue
-from operators.aggregate.remembering import (
-    Counts,
-    Remembered,
-    RetractableExtreme,
-    joined,
-    separator_of,
-    value_codec,
-)
+from operators.aggregate.remembering import Counts, RetractableExtreme, value_codec
 from operators.stored_rows import StoredValues
-from state.descriptors import JSON, MapDescriptor, MultisetDescriptor, SortedMapDescriptor
+from state.descriptors import JSON, MapDescriptor, SortedMapDescriptor
+from state.execution.combined import combine_all
 from state.lexicographic import LexicographicCodec
-from state.primitives.multisets import NotFound, RemovedAll
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,8 +40,8 @@ if TYPE_CHECKING:
     from operators.changelog import Row
     from operators.keyed import OpenEpoch
     from state.descriptors import StateDescriptor
+    from state.primitives.handle import StateHandle
     from state.primitives.maps import MapHandle
-    from state.primitives.multisets import MultisetHandle, SequencedRow
     from state.primitives.sorted import SortedMapHandle
 
 
@@ -61,18 +57,27 @@ class StoredFunction(ABC):
     """What a change reads."""
 
     @abstractmethod
-    def __init__(self, call: AggregateCall, name: str, past: dict[str, Any]) -> None:
+    def __init__(
+        self, call: AggregateCall, name: str, past: dict[str, Any], *, keeps_missing: bool = False
+    ) -> None:
         """Keep the values of a call in a state of this name.
 
         Args:
             call: What to compute.
             name: Of the state.
             past: Life and past of the state: arguments of its descriptor.
+            keeps_missing: Whether what is taken back before it came is kept, to cancel it when it
+                comes by a merge; counts, which go below zero, always do.
         """
 
     @abstractmethod
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle of an epoch."""
+
+    @property
+    @abstractmethod
+    def handles(self) -> Sequence[StateHandle[Any]]:
+        """Those that were taken."""
 
     @abstractmethod
     def create(self) -> Any:
@@ -99,6 +104,21 @@ class StoredFunction(ABC):
         """Take in an accumulator in memory (`operators.aggregate.remembering`)."""
 
     @abstractmethod
+    async def whole(self, own: Any) -> Any:
+        """All of it as an accumulator in memory, the counterpart of `merge`."""
+
+    def arguments_of(self, other: Any) -> Sequence[Row]:
+        """Of an accumulator in memory, what `known` is to read before a merge."""
+        return ()
+
+    async def known(self, arguments: Sequence[Row]) -> None:
+        """Read at once what taking these in, or back, would read one after the other.
+
+        Of sequences nothing: what their changes need is mostly read by the first one.
+        """
+        return
+
+    @abstractmethod
     async def value(self, own: Any) -> Any:
         """The result."""
 
@@ -116,7 +136,9 @@ class StoredExtreme(StoredFunction):
 
     _handle: SortedMapHandle[Any, int]
 
-    def __init__(self, call: AggregateCall, name: str, past: dict[str, Any]) -> None:
+    def __init__(
+        self, call: AggregateCall, name: str, past: dict[str, Any], *, keeps_missing: bool = False
+    ) -> None:
         value = call.argument_types[0].with_nullable(nullable=False)
         self._memory = RetractableExtreme(call)
         self._ordered = LexicographicCodec([value])
@@ -130,6 +152,11 @@ class StoredExtreme(StoredFunction):
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle of an epoch."""
         self._handle = epoch.session.sorted_map(self._state)
+
+    @property
+    def handles(self) -> Sequence[StateHandle[Any]]:
+        """That of the values."""
+        return (self._handle,)
 
     def create(self) -> tuple[Any, int]:
         """No value."""
@@ -157,6 +184,24 @@ class StoredExtreme(StoredFunction):
         for text, count in counts:
             own = await self._added(own, text, (self._memory.value_of(text),), count)
         return own
+
+    async def whole(self, own: tuple[Any, int]) -> Counts:
+        """All values with their counts."""
+        found = Counts()
+        for key, counts in await self._handle.entries():
+            found.add(self._ordered.encode(key), counts[0])
+        return found
+
+    def arguments_of(self, other: Counts) -> Sequence[Row]:
+        """The values."""
+        return [(self._memory.value_of(text),) for text in other.counts]
+
+    async def known(self, arguments: Sequence[Row]) -> None:
+        """Read the counts of these values."""
+        handle = self._handle
+        first, *others = {handle.ordered_key(each): each for each in arguments}.values()
+        await handle.values_at(first)
+        await combine_all(*(handle.values_at(each) for each in others))
 
     async def value(self, own: tuple[Any, int]) -> Any:
         """The extreme."""
@@ -213,115 +258,16 @@ def _extreme(own: tuple[Any, int]) -> Any:
     return own[0] if own[1] > 0 else None
 
 
-class StoredSequence(StoredFunction):
-    """What functions share whose result depends on the order of values.
-
-    `own` is the value of FIRST_VALUE and LAST_VALUE, the separator of LISTAGG; ARRAY_AGG has none.
-    """
-
-    _handle: MultisetHandle[Row]
-
-    def __init__(self, call: AggregateCall, name: str, past: dict[str, Any]) -> None:
-        codec = StoredValues(call.argument_types[:1])
-        self._encode = codec.encode
-        self._json = JsonValue(call.argument_types[0])
-        self._state: MultisetDescriptor[Row] = MultisetDescriptor(name=name, codec=codec, **past)
-        self.descriptors = self.prefetched = (self._state,)
-        self._decode = codec.decode
-
-    def open(self, epoch: OpenEpoch) -> None:
-        """Take the handle of an epoch."""
-        self._handle = epoch.session.multiset(self._state)
-        self._now_ms = epoch.session.clock.now(self._state.ttl)
-
-    def create(self) -> Any:
-        """Nothing."""
-        return None
-
-    def to_json(self, own: Any) -> Any:
-        """A value."""
-        return self._json.to_json(own)
-
-    def from_json(self, stored: Any) -> Any:
-        """A value."""
-        return self._json.from_json(stored)
-
-    async def merge(self, own: Any, other: Remembered) -> Any:
-        """All values; then what was taken back."""
-        for text in other.values:
-            own = await self.accumulate(own, (*self._decode(text), other.separator))
-        for text in other.missing:
-            own = await self.retract(own, (*self._decode(text), other.separator))
-        return own
-
-    async def clear(self) -> None:
-        """Forget the current key."""
-        await self._handle.clear()
-
-
-class StoredArrayAgg(StoredSequence):
-    """ARRAY_AGG: its values live as long as the group, as in Flink, where they are part of it."""
-
-    async def accumulate(self, own: Any, arguments: Row) -> Any:
-        """One value more."""
-        await self._handle.append(arguments[:1])
-        return own
-
-    async def retract(self, own: Any, arguments: Row) -> Any:
-        """One value less: the oldest that is equal."""
-        await self._handle.remove(arguments[:1])
-        return own
-
-    async def value(self, own: Any) -> Any:
-        """All values, oldest first; null of none."""
-        entries = await self._handle.entries()
-        if self._state.ttl.is_enabled:
-            await self._write_again(entries)
-        return [each.row[0] for each in entries] or None
-
-    async def _write_again(self, entries: Sequence[SequencedRow[Row]]) -> None:
-        """Have all values live on from now, unless they do."""
-        if any(each.stamp_ms < self._now_ms for each in entries):
-            await self._handle.clear()
-            for each in entries:
-                await self._handle.append(each.row)
-
-
-class StoredListAgg(StoredArrayAgg):
-    """LISTAGG: a text expires from when it came, or another was taken back.
-
-    In Flink the list is written as a whole when one is taken out of it.
-    """
-
-    def create(self) -> Any:
-        """The separator of no row."""
-        return ","
-
-    async def accumulate(self, own: Any, arguments: Row) -> Any:
-        """One text more."""
-        await self._handle.append(arguments[:1])
-        return separator_of(arguments)
-
-    async def retract(self, own: Any, arguments: Row) -> Any:
-        """One text less: the oldest that is equal."""
-        removed = await self._handle.remove(arguments[:1])
-        if self._state.ttl.is_enabled and not isinstance(removed, NotFound | RemovedAll):
-            await self._write_again(await self._handle.entries())
-        return separator_of(arguments)
-
-    async def value(self, own: Any) -> Any:
-        """All texts, oldest first."""
-        texts: list[Any] = [each.row[0] for each in await self._handle.entries()]
-        return joined(texts, own)
-
-
 class StoredCollect(StoredFunction):
     """COLLECT: `own` is nothing."""
 
     _handle: MapHandle[Row, int]
 
-    def __init__(self, call: AggregateCall, name: str, past: dict[str, Any]) -> None:
+    def __init__(
+        self, call: AggregateCall, name: str, past: dict[str, Any], *, keeps_missing: bool = False
+    ) -> None:
         codec = StoredValues(call.argument_types)
+        self._encode = codec.encode
         self._decode = value_codec(call.argument_types[0]).decode
         self._state: MapDescriptor[Row, int] = MapDescriptor(
             name=name, key_codec=codec, codec=JSON, **past
@@ -331,6 +277,11 @@ class StoredCollect(StoredFunction):
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle of an epoch."""
         self._handle = epoch.session.map(self._state)
+
+    @property
+    def handles(self) -> Sequence[StateHandle[Any]]:
+        """That of the values."""
+        return (self._handle,)
 
     def create(self) -> Any:
         """Nothing."""
@@ -356,6 +307,19 @@ class StoredCollect(StoredFunction):
         """All values."""
         for text, count in other.items():
             await self._added(self._decode(text), count)
+
+    async def whole(self, own: Any) -> dict[bytes, int]:
+        """All values with their counts."""
+        entries = await self._handle.entries()
+        return {self._encode(key): count for key, count in entries if count is not None}
+
+    def arguments_of(self, other: dict[bytes, int]) -> Sequence[Row]:
+        """The values."""
+        return [self._decode(text) for text in other]
+
+    async def known(self, arguments: Sequence[Row]) -> None:
+        """Read the counts of these values."""
+        await self._handle.get_all(arguments)
 
     async def value(self, own: Any) -> Any:
         """Values with their counts, by their canonical forms."""

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, model_validator
 
 from operators.changelog import RowKind
 from operators.join.condition import compile_condition, compile_projection
-from operators.join.lookup_table import LookupCache, TableSource, open_table
+from operators.join.lookup_table import LookupCache, LookupRetry, TableSource, open_table
 from operators.keyed import KeyedOperator
 from operators.spec import OperatorSpec, RowSpec
 from operators.stored_rows import RowText
@@ -78,6 +78,7 @@ class LookupJoinSpec(OperatorSpec):
     """The table's columns."""
     keys: tuple[LookupKey, ...]
     cache: LookupCache | None = None
+    retry: LookupRetry | None = None
     pre_filter: list[Any] | None = None
     """A condition over the input's columns."""
     filter: list[Any] | None = None
@@ -238,7 +239,7 @@ class LookupJoin(KeyedOperator):
         if self._table is None:
             spec = self._spec
             key = tuple(each.column for each in spec.keys)
-            self._table = open_table(spec.table, spec.table_row, key, spec.cache)
+            self._table = open_table(spec.table, spec.table_row, key, spec.cache, spec.retry)
         return self._table
 
     async def process(self, change: InputChange) -> None:

@@ -6,7 +6,8 @@
 
 `TableRows` stands in a spec and is asked in memory; `TableFiles` names files that the worker reads
 whole, and again when they have changed; `TableHash` is a table that a sink keeps in Redis, asked by
-its primary key. `CachedTable` stands before a table and remembers answers.
+its primary key. `CachedTable` stands before a table and remembers answers; `RetryingTable` asks
+again for keys without rows.
 
 What a table holds is not part of a pipeline's state. An epoch that runs again may be answered
 differently, as in Flink; only a look-up join that materializes takes back what it has emitted.
@@ -15,6 +16,7 @@ differently, as in Flink; only a look-up join that materializes takes back what 
 from __future__ import annotations
 
 import os
+import time
 from collections import OrderedDict, defaultdict, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
@@ -30,7 +32,7 @@ from state.codec import CodecError
 from state.multiset.vectors import bytes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from operators.changelog import Row
     from operators.spec import RowSpec
@@ -112,8 +114,27 @@ class LookupCache(BaseModel):
     """Whether it is remembered that a key has no rows."""
 
 
+class LookupRetry(BaseModel):
+    """Keys without rows are asked for again, since what they are to meet may be late.
+
+    Source: Flink's LOOKUP hint with `retry-predicate` = lookup_miss and `retry-strategy` =
+    fixed_delay; FixedDelayRetryStrategy counts attempts after the first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    retries_max: int = Field(ge=1, le=1_000)
+    """How often after the first time: `max-attempts`."""
+    delay_ms: NonNegativeInt
+    """How long is waited before each."""
+
+
 def open_table(
-    source: Source, row: RowSpec, key: tuple[int, ...], cache: LookupCache | None
+    source: Source,
+    row: RowSpec,
+    key: tuple[int, ...],
+    cache: LookupCache | None,
+    retry: LookupRetry | None = None,
 ) -> LookupTable:
     """The table of a source.
 
@@ -122,6 +143,7 @@ def open_table(
         row: Its columns.
         key: Columns that it is asked by; of a hash its primary key.
         cache: What is remembered; None: nothing beyond an epoch.
+        retry: What is done about keys without rows; None: nothing.
     """
     table: LookupTable
     if isinstance(source, TableRows):
@@ -131,7 +153,9 @@ def open_table(
         table = FileTable(source, row, key)
     else:
         table = HashTable(source, row)
-    return table if cache is None else CachedTable(table, cache)
+    if cache is not None:
+        table = CachedTable(table, cache)
+    return table if retry is None else RetryingTable(table, retry)
 
 
 class MemoryTable:
@@ -319,3 +343,49 @@ class CachedTable:
                 return None
         self._known[key] = written_ms, self._now_ms, rows
         return rows
+
+
+RETRY_WAIT_MS_MAX: Final = 60_000
+"""An epoch waits no longer than this before retries, all its batches together."""
+
+
+class RetryingTable:
+    """Asks again for keys without rows; all of a batch wait together.
+
+    It stands before a cache, as in Flink: where a cache remembers that a key has no rows, asking
+    again finds that. The epoch waits, since its rows may not be overtaken; so the waits of an epoch
+    end after `RETRY_WAIT_MS_MAX`, and keys without rows have none from then on.
+
+    Args:
+        table: What is asked.
+        retry: How often.
+        wait: Waits for so many seconds.
+    """
+
+    def __init__(
+        self, table: LookupTable, retry: LookupRetry, wait: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._table = table
+        self._retry = retry
+        self._wait = wait
+        self._now_ms = 0
+        self._waited_ms = 0
+
+    def begin(self, now_ms: int) -> None:
+        """An epoch begins."""
+        self._now_ms, self._waited_ms = now_ms, 0
+        self._table.begin(now_ms)
+
+    def fetch(self, keys: Sequence[bytes]) -> Sequence[Sequence[Row]]:
+        """The rows of each key, once it has some or was asked for often enough."""
+        found = dict(zip(keys, self._table.fetch(keys), strict=True))
+        for _ in range(self._retry.retries_max):
+            missed = [key for key, rows in found.items() if not rows]
+            if not missed or self._waited_ms + self._retry.delay_ms > RETRY_WAIT_MS_MAX:
+                break
+            self._waited_ms += self._retry.delay_ms
+            self._wait(self._retry.delay_ms / 1_000)
+            # What the table knows of this epoch is from before the wait.
+            self._table.begin(self._now_ms)
+            found.update(zip(missed, self._table.fetch(missed), strict=True))
+        return [found[key] for key in keys]

@@ -78,15 +78,15 @@ class OverCalls:
         positions = [each.create() for each in self._positions]
         return OverAccumulators(self._aggregates.create(), positions)
 
-    def accumulate(self, accumulators: OverAccumulators, row: Row, at_ms: int) -> None:
-        """Take a row of this time in."""
+    def accumulate(self, accumulators: OverAccumulators, row: Row, at: int | str) -> None:
+        """Take a row in; `at` is its time or sort key, equal for equal ones only."""
         whole = row + self._constants
         self._aggregates.accumulate(accumulators.aggregates, whole)
         pairs = zip(self._position_calls, self._positions, strict=True)
-        for at, (call, position) in enumerate(pairs):
+        for place, (call, position) in enumerate(pairs):
             if call.filter is None or whole[call.filter] is True:
-                held = accumulators.positions[at]
-                accumulators.positions[at] = position.accumulate(held, whole, at_ms)
+                held = accumulators.positions[place]
+                accumulators.positions[place] = position.accumulate(held, whole, at)
 
     def retract(self, accumulators: OverAccumulators, row: Row) -> None:
         """Take a row back."""

@@ -56,8 +56,8 @@ class Position(Protocol):
     def create(self) -> Any:
         """Of no rows."""
 
-    def accumulate(self, accumulator: Any, row: Row, at_ms: int) -> Any:
-        """With one more row of this time."""
+    def accumulate(self, accumulator: Any, row: Row, at: int | str) -> Any:
+        """With one more row of this time, or sort key."""
 
     def value(self, accumulator: Any) -> Any:
         """The result."""
@@ -70,7 +70,7 @@ class RowNumber:
         """None."""
         return 0
 
-    def accumulate(self, accumulator: int, row: Row, at_ms: int) -> int:
+    def accumulate(self, accumulator: int, row: Row, at: int | str) -> int:
         """One more."""
         return accumulator + 1
 
@@ -80,21 +80,21 @@ class RowNumber:
 
 
 class Rank:
-    """RANK and DENSE_RANK: rows so far, the rank, and the time that has it."""
+    """RANK and DENSE_RANK: rows so far, the rank, and the time or sort key that has it."""
 
     def __init__(self, *, is_dense: bool) -> None:
         self._is_dense = is_dense
 
-    def create(self) -> list[int | None]:
+    def create(self) -> list[Any]:
         """None."""
         return [0, 0, None]
 
-    def accumulate(self, accumulator: list[Any], row: Row, at_ms: int) -> list[Any]:
+    def accumulate(self, accumulator: list[Any], row: Row, at: int | str) -> list[Any]:
         """One more."""
-        rows, rank, last_ms = accumulator
-        if at_ms != last_ms:
+        rows, rank, last = accumulator
+        if at != last:
             rank = rank + 1 if self._is_dense else rows + 1
-        return [rows + 1, rank, at_ms]
+        return [rows + 1, rank, at]
 
     def value(self, accumulator: list[Any]) -> int:
         """The rank."""
@@ -113,7 +113,7 @@ class Lag:
         """None."""
         return [[], 1, None]
 
-    def accumulate(self, accumulator: list[Any], row: Row, at_ms: int) -> list[Any]:
+    def accumulate(self, accumulator: list[Any], row: Row, at: int | str) -> list[Any]:
         """One more.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from operators.changelog import Row
 
@@ -41,3 +41,45 @@ def frames(
                     )
                 )
     return found
+
+
+def in_order(
+    rows: Iterable[Row], partition: int, key: Callable[[Row], tuple[int, ...]]
+) -> list[list[tuple[object, Row]]]:
+    """The rows of each partition with their sort keys, in order; equal ones as they arrived.
+
+    Args:
+        rows: In the order of arrival.
+        partition: The column of the partition.
+        key: The sort key of a row: something that sorts.
+    """
+    found: dict[object, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row[partition], []).append(row)
+    return [[(key(row), row) for row in sorted(each, key=key)] for each in found.values()]
+
+
+def running_frames(
+    ordered: Sequence[tuple[object, Row]], *, is_rows: bool
+) -> list[tuple[Row, list[Row]]]:
+    """Each row of a partition with those of its frame, from the first one to itself.
+
+    Args:
+        ordered: Sort keys and rows, in order.
+        is_rows: ROWS; else RANGE, where rows with one sort key share a frame.
+    """
+    found: list[tuple[Row, list[Row]]] = []
+    for number, (key, row) in enumerate(ordered):
+        end = number + 1
+        while not is_rows and end < len(ordered) and ordered[end][0] == key:
+            end += 1
+        found.append((row, [each for _, each in ordered[:end]]))
+    return found
+
+
+def neighbour(
+    ordered: Sequence[tuple[object, Row]], place: int, distance: int, default: Row
+) -> Row:
+    """The row of a partition that is so far from a place; else another one."""
+    at = place + distance
+    return ordered[at][1] if 0 <= at < len(ordered) else default

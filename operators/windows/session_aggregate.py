@@ -14,17 +14,18 @@ session that has not, it counts.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from operators.aggregate import AccumulatorCodec, Aggregates
 from operators.changelog import RowKind
 from operators.windows.shapes import Session, Span
+from operators.windows.slice_aggregates import SliceAggregates, shown_accumulators
 from operators.windows.spec import PropertyColumns, WindowAggregateSpec, time_of
 from operators.windows.window_aggregate import END_CODEC
 from operators.windows.windowed import WindowedOperator
-from state.descriptors import MapDescriptor
+from state.descriptors import JSON, MapDescriptor
 from state.errors import StateCorrupt
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
     from operators.aggregate import Accumulators
     from operators.keyed import FiredTimer, InputChange, OpenEpoch
-
-    Sessions = dict[int, tuple[int, Accumulators]]
 
 
 class SessionAggregateSpec(WindowAggregateSpec):
@@ -53,9 +52,11 @@ class SessionAggregate(WindowedOperator):
     Characteristics:
         input       all kinds, keyed by what is grouped by
         output      +I: key, values, properties of the session
-        state       `sessions`: end and accumulators of each session that is not over, by its start
+        state       `sessions`: end and accumulators of each session that is not over, by its start;
+                    beside it what of them grows (`operators.windows.slice_aggregates`)
         state cost  a round trip for an epoch's keys; a key's open sessions are read and written
-                    once an epoch
+                    once an epoch; what grows as in `WindowAggregate`; sessions that become one:
+                    all but the first are read whole
         time        event or processing time: a timer for each session, moved as it grows
         unseen -D   makes or joins a session, and is taken back from it, as in Flink
 
@@ -65,44 +66,55 @@ class SessionAggregate(WindowedOperator):
     def __init__(self, spec: SessionAggregateSpec) -> None:
         super().__init__(spec)
         self._spec = spec
-        self._aggregates = Aggregates(spec.calls)
+        self._aggregates = SliceAggregates(spec, "sessions")
         types = spec.output.types
         first = len(types) - len(spec.properties)
         self._properties = PropertyColumns(spec.properties, types[first:], self._zone)
-        self._session_map: MapDescriptor[tuple[int], tuple[int, Accumulators]] = MapDescriptor(
+        self._session_map: MapDescriptor[tuple[int], OpenSession] = MapDescriptor(
             name="sessions", key_codec=END_CODEC, codec=_SessionCodec(self._aggregates)
         )
-        self.descriptors = self.prefetched = (self._session_map,)
+        self.descriptors = (self._session_map, *self._aggregates.descriptors)
+        self.prefetched = (self._session_map,)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles."""
         super().open(epoch)
+        self._session = epoch.session
         self._sessions = epoch.session.map(self._session_map)
+        self._aggregates.open(epoch)
 
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """Let the rows of a key into their sessions."""
-        entries = await self._sessions.entries()
-        stored = {key[0]: value for key, value in entries if value is not None}
-        sessions: Sessions = dict(stored)
+        stored = await self._open_sessions()
+        sessions = dict(stored)
         changed: set[int] = set()
         for change in changes:
-            start = self._join(change, sessions)
+            start = await self._join(change, sessions)
             if start is None:
                 change.late()
-                continue
-            changed.add(start)
-            held = sessions[start][1]
-            if change.kind.is_retraction:
-                self._aggregates.retract(held, change.row)
             else:
-                self._aggregates.accumulate(held, change.row)
+                changed.add(start)
+                sessions[start].waiting.append(change)
         for start in stored.keys() - sessions.keys():
             await self._sessions.remove((start,))
         for start in sorted(changed & sessions.keys()):
+            await self._settle(sessions[start])
             await self._sessions.put((start,), sessions[start])
 
-    def _join(self, change: InputChange, sessions: Sessions) -> int | None:
-        """Make, or merge into one, the session of a row; its start, or None if it is late."""
+    async def _open_sessions(self) -> dict[int, OpenSession]:
+        """The sessions of the current key by their starts."""
+        found: dict[int, OpenSession] = {}
+        for (start,), each in await self._sessions.entries():
+            if each is not None:
+                found[start] = each
+                each.at = start if each.at is None else each.at
+        return found
+
+    async def _join(self, change: InputChange, sessions: dict[int, OpenSession]) -> int | None:
+        """Make, or merge into one, the session of a row; its start, or None if it is late.
+
+        The first of those that become one keeps its states, and takes in those of the others.
+        """
         if self._spec.time_column is None:
             at_ms: int | None = self._now_ms
         else:
@@ -110,51 +122,88 @@ class SessionAggregate(WindowedOperator):
             at_ms = None if at_ms is None else self._zone.of(at_ms)
         if at_ms is None:
             return None
-        ends = {start: over for start, (over, _) in sessions.items()}
+        ends = {start: each.end for start, each in sessions.items()}
         whole, met = self._spec.shape.with_row(at_ms, ends)
         if self._has_passed(whole.end):
             return None
-        held = self._aggregates.create()
-        for each in met:
-            over, more = sessions.pop(each)
-            self._timers.remove(self._fires_ms(over))
-            self._aggregates.merge(held, more)
-        sessions[whole.start] = (whole.end, held)
+        merged: OpenSession | None = None
+        for start in met:
+            each = sessions.pop(start)
+            self._timers.remove(self._fires_ms(each.end))
+            merged = each if merged is None else await self._both(merged, each)
+        if merged is None:
+            merged = OpenSession(whole.end, self._aggregates.create(), whole.start)
+        merged.end = whole.end
+        sessions[whole.start] = merged
         self._timers.register(self._fires_ms(whole.end))
         return whole.start
 
+    async def _both(self, session: OpenSession, more: OpenSession) -> OpenSession:
+        """Two sessions in the first one."""
+        await self._settle(session)
+        await self._settle(more)
+        session.held = await self._aggregates.merge(
+            session.held, session.named, more.held, more.named
+        )
+        return session
+
+    async def _settle(self, session: OpenSession) -> None:
+        """Take in the rows that wait."""
+        waiting, session.waiting = session.waiting, []
+        session.held = await self._aggregates.add(session.held, session.named, waiting)
+
     async def _fire(self, timer: FiredTimer) -> None:
         """Emit the sessions of a key whose time this is."""
-        for key, value in await self._sessions.entries():
-            if value is None or self._fires_ms(value[0]) > timer.time_ms:
+        for start, each in (await self._open_sessions()).items():
+            if self._fires_ms(each.end) > timer.time_ms:
                 continue
-            end, held = value
-            if held.rows:
-                properties = self._properties.of(Span(start=key[0], end=end))
-                values = self._aggregates.values(held)
+            if each.held.rows:
+                properties = self._properties.of(Span(start=start, end=each.end))
+                values = await self._aggregates.values(each.held, each.named)
                 timer.emit(RowKind.INSERT, (*timer.key, *values, *properties))
-            await self._sessions.remove(key)
+            await self._sessions.remove((start,))
+            await self._aggregates.clear(each.named)
+
+
+@dataclass(slots=True)
+class OpenSession:
+    """A session that is not over."""
+
+    end: int
+    held: Accumulators
+    at: int | None
+    """Names what lies beside the accumulators; None where it is stored: its start. It stays when
+    an earlier row moves the start: it is a time of the session, so no other one has it."""
+    waiting: list[InputChange] = field(default_factory=list)
+    """Rows of the epoch that are to be taken in."""
+
+    @property
+    def named(self) -> int:
+        """`at`, of one that was read."""
+        assert self.at is not None
+        return self.at
 
 
 class _SessionCodec:
-    """End and accumulators of a session, as a JSON object."""
+    """End and accumulators of a session, as a JSON object, and what its states are named by."""
 
-    __slots__ = ("_accumulators", "name")
+    __slots__ = ("_accumulators", "_names", "name")
 
-    def __init__(self, aggregates: Aggregates) -> None:
-        self._accumulators = AccumulatorCodec(
-            aggregates.calls, aggregates.functions, len(aggregates.distinct)
-        )
-        self.name = f"session/1 {self._accumulators.name}"
+    def __init__(self, aggregates: SliceAggregates) -> None:
+        self._accumulators = aggregates.codec
+        self._names = bool(aggregates.descriptors)
+        self.name = f"session/1 {aggregates.codec.name}"
 
-    def encode(self, value: tuple[int, Any]) -> bytes:
+    def encode(self, value: OpenSession) -> bytes:
         """The JSON object."""
-        end, held = value
-        own = orjson.Fragment(self._accumulators.encode(held))
+        own = orjson.Fragment(self._accumulators.encode(value.held))
+        stored = {"end": value.end, "accumulators": own}
+        if self._names:
+            stored["at"] = value.named
         # A copy: the result of `dumps` keeps its buffer of 4 KiB for as long as it lives.
-        return b"%b" % orjson.dumps({"end": end, "accumulators": own})
+        return b"%b" % orjson.dumps(stored)
 
-    def decode(self, data: bytes) -> tuple[int, Any]:
+    def decode(self, data: bytes) -> OpenSession:
         """What such bytes hold.
 
         Raises:
@@ -162,6 +211,12 @@ class _SessionCodec:
         """
         try:
             stored = orjson.loads(data)
-            return stored["end"], self._accumulators.decode(orjson.dumps(stored["accumulators"]))
+            held = self._accumulators.decode(orjson.dumps(stored["accumulators"]))
+            return OpenSession(stored["end"], held, stored.get("at"))
         except (ValueError, TypeError, KeyError) as error:
             raise StateCorrupt("a stored session is none") from error
+
+    def shown(self, data: bytes) -> Any:
+        """The session, with its accumulators as people see them."""
+        stored = JSON.decode(data)
+        return stored | {"accumulators": shown_accumulators(stored["accumulators"])}

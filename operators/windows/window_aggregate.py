@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
 
-from operators.aggregate import AccumulatorCodec, Aggregates
 from operators.changelog import RowKind
 from operators.windows.shapes import Cumulating, Hopping, Sliced, Span
+from operators.windows.slice_aggregates import SliceAggregates
 from operators.windows.spec import PropertyColumns, WindowAggregateSpec, time_of
 from operators.windows.windowed import WindowedOperator
 from state.descriptors import MapDescriptor
@@ -63,9 +63,12 @@ class WindowAggregate(WindowedOperator):
     Characteristics:
         input       all kinds, keyed by what is grouped by
         output      +I: key, values, properties of the window; nothing of a window without rows
-        state       `slices`: the accumulators of each slice, by its end; nothing once the last
-                    window of it has come out
-        state cost  a round trip for an epoch's keys; a slice is read and written once an epoch
+        state       `slices`: the accumulators of each slice, by its end, and beside it what of them
+                    grows (`operators.windows.slice_aggregates`); nothing once the last window of a
+                    slice has come out
+        state cost  a round trip for an epoch's keys; accumulators are read and written once an
+                    epoch; of DISTINCT and remembering functions the entries that changes touch, in
+                    a round trip for small sets and two for large ones
         time        event or processing time: a timer for each window
         unseen -D   taken back from its slice, as in Flink: the sum may go below zero
 
@@ -81,23 +84,22 @@ class WindowAggregate(WindowedOperator):
         self._shape: Any = spec.shape
         self._attached = spec.end_column is not None
         self._has_gaps = isinstance(spec.shape, Hopping) and spec.shape.has_gaps
-        self._aggregates = Aggregates(spec.calls)
-        codec = AccumulatorCodec(
-            self._aggregates.calls, self._aggregates.functions, len(self._aggregates.distinct)
-        )
+        self._aggregates = SliceAggregates(spec, "slices")
         types = spec.output.types
         first = len(types) - len(spec.properties)
         self._properties = PropertyColumns(spec.properties, types[first:], self._zone)
         self._slice_map: MapDescriptor[tuple[int], Accumulators] = MapDescriptor(
-            name="slices", key_codec=END_CODEC, codec=codec
+            name="slices", key_codec=END_CODEC, codec=self._aggregates.codec
         )
-        self.descriptors = self.prefetched = (self._slice_map,)
+        self.descriptors = (self._slice_map, *self._aggregates.descriptors)
+        self.prefetched = (self._slice_map,)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles."""
         super().open(epoch)
         self._session = epoch.session
         self._slices = epoch.session.map(self._slice_map)
+        self._aggregates.open(epoch)
 
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """Aggregate the rows of a key into their slices."""
@@ -111,18 +113,15 @@ class WindowAggregate(WindowedOperator):
                 change.late()
             else:
                 by_slice.setdefault(target, []).append(change)
+        await self._aggregates.load(by_slice)
         for slice_end, mine in by_slice.items():
-            held = await self._slices.get((slice_end,)) or self._aggregates.create()
-            for change in mine:
-                if change.kind.is_retraction:
-                    self._aggregates.retract(held, change.row)
-                else:
-                    self._aggregates.accumulate(held, change.row)
+            held = await self._slices.get((slice_end,))
+            held = await self._aggregates.add(held, slice_end, mine)
             if held.rows:
                 await self._slices.put((slice_end,), held)
             else:
                 # Hopping windows without rows wake no later ones, which would let go of it.
-                await self._slices.remove((slice_end,))
+                await self._remove(slice_end)
 
     def _target(self, slice_end: int) -> int | None:
         """The slice that its rows go into; None if they are late. The next window is woken."""
@@ -160,8 +159,9 @@ class WindowAggregate(WindowedOperator):
         is_empty = held is None or not held.rows
         if held is not None and not is_empty:
             properties = self._properties.of(Span(start=start, end=window_end))
-            values = self._aggregates.values(held)
+            values = await self._aggregates.values(held, self._kept_at(window_end))
             timer.emit(RowKind.INSERT, (*timer.key, *values, *properties))
+        await self._let_go(window_end, held)
         if self._attached:
             return
         if isinstance(self._shape, Hopping) and not is_empty:
@@ -169,31 +169,55 @@ class WindowAggregate(WindowedOperator):
         if isinstance(self._shape, Cumulating) and window_end < start + self._shape.size_ms:
             self._wake_at(self._shape.next_window_end(window_end))
 
+    @property
+    def _gathers(self) -> bool:
+        """Whether a window is gathered from slices that others have, too."""
+        return not self._attached and isinstance(self._shape, Hopping)
+
+    def _kept_at(self, window_end: int) -> int:
+        """The slice that has the rows of a window when it comes out."""
+        if not self._attached and isinstance(self._shape, Cumulating):
+            return self._shape.first_slice_end(window_end)
+        return window_end
+
     async def _merged(self, window_end: int) -> Accumulators | None:
         """The accumulators of a window; None if it has no row."""
-        shape = self._shape
-        if not self._attached and isinstance(shape, Hopping):
-            held = None
-            for slice_end in shape.slices(window_end):
-                held = self._both(held, await self._slices.get((slice_end,)))
-                if shape.last_window_end(slice_end) == window_end:
-                    await self._slices.remove((slice_end,))
+        if self._gathers:
+            return await self._gathered(self._shape.slices(window_end))
+        at, slices = self._kept_at(window_end), self._slices
+        held = await slices.get((at,))
+        if at == window_end:
             return held
-        held = await self._slices.get((window_end,))
-        await self._slices.remove((window_end,))
-        if self._attached or not isinstance(shape, Cumulating):
-            return held
-        first = shape.first_slice_end(window_end)
-        if window_end != first:
-            held = self._both(await self._slices.get((first,)), held)
-        if window_end == shape.last_window_end(window_end):
-            await self._slices.remove((first,))
-        elif held is not None:
-            await self._slices.put((first,), held)
+        more = await slices.get((window_end,))
+        if more is not None:
+            await slices.remove((window_end,))
+            held = await self._aggregates.merge(held, at, more, window_end)
         return held
 
-    def _both(self, held: Accumulators | None, more: Accumulators | None) -> Accumulators | None:
-        if held is None or more is None:
-            return more if held is None else held
-        self._aggregates.merge(held, more)
+    async def _gathered(self, ends: Sequence[int]) -> Accumulators | None:
+        """Slices in one; they stay what they are."""
+        found = [(end, each) for end in ends if (each := await self._slices.get((end,)))]
+        await self._aggregates.load([end for end, _ in found])
+        held = None
+        for end, each in found:
+            held = self._aggregates.gathered(held, await self._aggregates.whole(each, end))
         return held
+
+    async def _let_go(self, window_end: int, held: Accumulators | None) -> None:
+        """Remove what no later window has, and keep what has come out of a cumulating one."""
+        shape = self._shape
+        if self._gathers:
+            for slice_end in shape.slices(window_end):
+                is_last = shape.last_window_end(slice_end) == window_end
+                if is_last and await self._slices.contains((slice_end,)):
+                    await self._remove(slice_end)
+        elif held is not None:
+            at = self._kept_at(window_end)
+            if not self._attached and window_end < shape.last_window_end(window_end):
+                await self._slices.put((at,), await self._aggregates.apart(held, at))
+            else:
+                await self._remove(at)
+
+    async def _remove(self, slice_end: int) -> None:
+        await self._slices.remove((slice_end,))
+        await self._aggregates.clear(slice_end)

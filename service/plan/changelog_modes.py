@@ -9,7 +9,7 @@ properties that it left in the plan (`generateUpdateBefore` and the like) are re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from operators.changelog import RowKind
 from service.plan.changelog_mode import ALL, INSERT_ONLY, UPSERT, ChangelogMode
@@ -42,7 +42,7 @@ _SAYS_BEFORE = frozenset(
 _INSERT_ONLY = frozenset(
     {
         "global-window-aggregate", "interval-join", "local-window-aggregate", "match",
-        "over-aggregate", "python-over-aggregate", "temporal-sort", "values", "window-aggregate",
+        "python-over-aggregate", "temporal-sort", "values", "window-aggregate",
         "window-deduplicate", "window-join", "window-rank",
     }
 )  # fmt: skip  # a list of names, several a line
@@ -99,11 +99,48 @@ def _mode(node: ExecNode, merged: ChangelogMode) -> ChangelogMode:
         return merged
     if kind in _INSERT_ONLY:
         return INSERT_ONLY
+    if kind == "over-aggregate":
+        return ALL if over_updates(node, merged) else INSERT_ONLY
     if kind == "drop-update-before":
         return merged.without(RowKind.UPDATE_BEFORE)
     if kind in ("join", "multi-join", "lookup-join", "temporal-join"):
         return _join_mode(node, merged)
     return _generating_mode(node, merged)
+
+
+def over_updates(node: ExecNode, merged: ChangelogMode) -> bool:
+    """Whether an OVER aggregation's rows change when others come or go.
+
+    Not so in the order of time over inserts: rows come out when nothing comes before them any more.
+    LEAD tells of rows that come later in any order.
+
+    Args:
+        node: An over-aggregate node.
+        merged: What reaches it.
+    """
+    if not merged.is_insert_only:
+        return True
+    types = node.output_type.children
+    for group in _objects(_object(node.raw.get("overSpec")).get("groups")):
+        fields = _objects(_object(group.get("orderBy")).get("fields"))
+        first = fields[0].get("index") if fields else None
+        if not isinstance(first, int) or not 0 <= first < len(types):
+            return True
+        if types[first].time_attribute is None:
+            return True
+        if any(each.get("internalName") == "$LEAD$1" for each in _objects(group.get("aggCalls"))):
+            return True
+    return False
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """A property that should be an object: nobody has looked at it yet."""
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """A property that should be a list of objects."""
+    return [_object(each) for each in value] if isinstance(value, list) else []
 
 
 def _join_mode(node: ExecNode, merged: ChangelogMode) -> ChangelogMode:

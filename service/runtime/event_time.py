@@ -82,6 +82,17 @@ def event_times(plan: CompiledPlan, operators: Iterable[OperatorInfo]) -> EventT
     return EventTimes(wanted, used, {name: sources[name] for name in sorted(used)})
 
 
+def has_event_time(plan: CompiledPlan, node: ExecNode) -> bool:
+    """Whether all inputs of a node are behind watermark assigners."""
+    behind: set[int] = set()
+    for each in plan.nodes:
+        check_time()
+        inputs = plan.inputs(each.id)
+        if _is_assigner(each) or (inputs and all(before.id in behind for before in inputs)):
+            behind.add(each.id)
+    return all(each.id in behind for each in plan.inputs(node.id))
+
+
 def watermark(offsets: str, assigners: Assigners) -> int:
     """The watermark of an operator behind a closed epoch, in ms since 1970.
 

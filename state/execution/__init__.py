@@ -16,7 +16,8 @@ sync_point.py       `hold_key`: go on once the key is held
 timers.py           what the controller asks of a service of timers
 processes.py        processes in declared blocks, which can be kept as data
 keeping.py          taking records out of flight
-lookups.py          keyed, ordered look-ups on the same core, without state (FLIP-519)
+lookups.py          keyed, ordered look-ups on the same core, without state (FLIP-519);
+                    no operator of ours uses it: look-up joins ask in batches
 lookup_channel.py   their sources, deadlines and retries
 site.py             where errors say that they happened
 statistics.py       gauges

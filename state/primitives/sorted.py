@@ -80,7 +80,8 @@ class SortedMapHandle(PackedTexts, Generic[K, T]):
                                TTL the values themselves, since the stamps must go with them
         clear                  nothing more, whatever the size
         count_until            one command that counts; of few, or with TTL, a range
-        values_from            one command for as many values as are asked for, 16 at least
+        values_from,           one command for as many values as are asked for, 16 at least
+        entries_behind
         value_from             the same, for those up to it
         take, replace_where    the values of the user key as `values_at`; one member written
         last_value, pop_last   as `last_entry`, but for a user key with more values
@@ -236,6 +237,12 @@ class SortedMapHandle(PackedTexts, Generic[K, T]):
         """The values behind a place, in order; at most so many, None: all."""
         found = await self._first_shown(await self.loaded(), place, TOP, count)
         return [self._codec.decode(json_of(text)) for _, _, text in found]
+
+    async def entries_behind(self, place: Place, count: int) -> list[tuple[K, T]]:
+        """The values behind a place, in order, each with its user key; at most so many."""
+        found = await self._first_shown(await self.loaded(), place, TOP, count)
+        keys, values = self._keys.decode, self._codec.decode
+        return [(keys(key), values(json_of(text))) for key, _, text in found]
 
     async def ordered_texts(self) -> list[tuple[bytes, bytes]]:
         """All values in order, each as its JSON behind `ordered_key` of its user key."""

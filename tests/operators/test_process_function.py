@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import tomllib
+import inspect
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,12 +12,11 @@ from hypothesis import strategies as st
 
 from operators.aggregate import AggregateCall
 from operators.changelog import Change, RowKind
-from operators.errors import FunctionUnavailable, InvalidSpec
+from operators.errors import FunctionUnavailable, InvalidSpec, NoWatermark
 from operators.event_time import from_ms, to_ms
 from operators.keyed import WATERMARK_MAX
 from operators.over.over_aggregate import OverSpec
 from operators.process_function import (
-    GROUP,
     FunctionChange,
     FunctionEpoch,
     FunctionSetting,
@@ -31,22 +28,28 @@ from operators.process_function import (
 from operators.spec import InputSpec, RowSpec
 from operators.testing.operator_harness import At, Of, OperatorHarness, Watermark, delete, insert
 from service.plan import load_plan
+from service.runtime.dataflow import check_plan, stateful_nodes
 from service.runtime.dataflow_errors import UnsupportedNode
+from service.runtime.event_time import event_times
 from service.runtime.specs import BUILDERS, StatefulNode
+from service.settings import FilesSettings, Settings
 from state.descriptors import JSON, MatchColumns
+from state.errors import OperatorFailed
 from state.lexicographic import lexicographic_codec
-from state.ttl import Cleanup, TimeCharacteristic, UpdateType
+from state.ttl import Cleanup, TimeCharacteristic, TtlConfig, UpdateType
 from state.types import parse_type
 from tests.operators.laws import emits_the_same_any_way
 from tests.service.plan.builders import recorded_plan
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import redis
 
+    from service.plan import CompiledPlan
     from state.descriptors import StateDescriptor
 
 STRING, BIGINT, TIME = (parse_type(each) for each in ("STRING", "BIGINT", "TIMESTAMP(3)"))
-EXAMPLE = Path(__file__).parents[2] / "examples" / "custom_window"
 Steps = list[Change | Of | At | Watermark]
 
 
@@ -164,6 +167,41 @@ class Stamped(ProcessFunction):
         await self.count.update((await self.count.value() or 0) + 1)
 
 
+class Lasting(Stamped):
+    """Counts rows in a state that lives for 50 ms of event time, whatever the plan says."""
+
+    def __init__(self, setting: FunctionSetting) -> None:
+        ttl = TtlConfig(50, time=TimeCharacteristic.EVENT_BY_WATERMARK)
+        self._count = setting.value("count", JSON, ttl=ttl)
+        self.states = (self._count,)
+
+
+class Ticking(ProcessFunction):
+    """Says when the time that each row names has come, in the domain of its argument."""
+
+    arguments = ("domain",)
+
+    @classmethod
+    def result(cls, setting: FunctionSetting) -> RowSpec:
+        return RowSpec(types=(BIGINT,), names=("n",))
+
+    def __init__(self, setting: FunctionSetting) -> None:
+        self._domain = setting.arguments["domain"]
+
+    def open(self, epoch: FunctionEpoch) -> None:
+        both = {"event": epoch.event_timers, "processing": epoch.processing_timers}
+        self.timers = both[self._domain]
+
+    async def process(self, change: FunctionChange) -> None:
+        time_ms: Any = change.row[1]
+        self.timers.register(time_ms)
+
+    async def on_event_timer(self, timer: FunctionTimer) -> None:
+        timer.emit(RowKind.INSERT, (timer.time_ms,))
+
+    on_processing_timer = on_event_timer
+
+
 class Doubtful(Stamped):
     """Says twice how long a state lives."""
 
@@ -175,8 +213,8 @@ NOT_A_FUNCTION = 7
 
 
 @pytest.fixture(autouse=True)
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package whose metadata names the functions, as an installer would have left it."""
+def installed(tmp_path: Path, custom_window: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example, installed; and metadata that names the functions of this module."""
     metadata = tmp_path / "functions_of_users-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: functions-of-users\n")
@@ -185,12 +223,13 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         f"Everything = {__name__}:Everything\n"
         f"Stamped = {__name__}:Stamped\n"
         f"Doubtful = {__name__}:Doubtful\n"
-        "CustomWindow = custom_window:CustomWindow\n"
+        f"Lasting = {__name__}:Lasting\n"
+        f"Ticking = {__name__}:Ticking\n"
         f"NoFunction = {__name__}:NOT_A_FUNCTION\n"
         "Missing = no_such_module:Missing\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.syspath_prepend(str(EXAMPLE))
+    monkeypatch.syspath_prepend(str(custom_window))
 
 
 def everything(**fields: Any) -> ProcessFunctionSpec:
@@ -379,6 +418,7 @@ def test_on_redis_as_on_heap(redis_client: redis.Redis) -> None:
     remote.close()
 
 
+DOMAIN = {"kind": "LITERAL", "value": "processing", "type": "CHAR(10) NOT NULL"}
 LITERAL = {"kind": "LITERAL", "value": "v", "type": "CHAR(1) NOT NULL"}
 SIZE = {"kind": "LITERAL", "value": 60_000, "type": "INT NOT NULL"}
 DESCRIPTOR = {
@@ -397,13 +437,22 @@ DEFAULT = {
 
 
 def call(*operands: Any, keys: list[int] | None = None, name: str = "CustomWindow") -> Any:
-    """The spec of a plan that calls the function, in place of the OVER node of a recorded plan."""
+    """The spec of a plan that calls the function."""
+    plan, node = calling(*operands, keys=keys, name=name)
+    return BUILDERS["process-table-function"](StatefulNode(plan.node(node), plan))
+
+
+def calling(
+    *operands: Any, keys: list[int] | None = None, name: str = "CustomWindow", timed: bool = True
+) -> tuple[CompiledPlan, int]:
+    """A plan that calls the function in place of the OVER node of a recorded one, and the node."""
     document = recorded_plan("131_")
     [node] = [each for each in document["nodes"] if "overSpec" in each]
     row = document["nodes"][2]["outputType"]
     table = {"kind": "TABLE_ARG_CALL", "inputIndex": 0, "type": row}
     table["partitionKeys"] = [0] if keys is None else keys
-    output = "ROW<`k` STRING, `total` BIGINT, `rowtime` TIMESTAMP(3)>"
+    with_time = ", `rowtime` TIMESTAMP(3)" if DESCRIPTOR in operands else ""
+    output = f"ROW<`k` STRING, `total` BIGINT{with_time}>"
     node |= {
         "type": "stream-exec-process-table-function_1",
         "uid": "f",
@@ -420,8 +469,13 @@ def call(*operands: Any, keys: list[int] | None = None, name: str = "CustomWindo
     null = {"kind": "LITERAL", "value": None, "type": "INT"}
     first = {"kind": "INPUT_REF", "inputIndex": 0, "type": "VARCHAR(2147483647)"}
     document["nodes"][4]["projection"] = [first, null, null]
-    plan = load_plan(document)
-    return BUILDERS["process-table-function"](StatefulNode(plan.node(node["id"]), plan))
+    if not timed:
+        document["nodes"][1] = {
+            **document["nodes"][1],
+            "type": "stream-exec-drop-update-before_1",
+        }
+        del document["nodes"][1]["watermarkExpr"], document["nodes"][1]["rowtimeFieldIndex"]
+    return load_plan(document), node["id"]
 
 
 def test_a_plan_calls_a_function_by_name() -> None:
@@ -430,6 +484,66 @@ def test_a_plan_calls_a_function_by_name() -> None:
     assert (built.function, built.time_columns) == ("CustomWindow", (2,))
     assert built.arguments == {"column": "v", "size_ms": 60_000}
     built.operator()
+
+
+def test_a_function_without_row_time_runs_on_a_table_without_watermark(tmp_path: Path) -> None:
+    settings = Settings(files=FilesSettings(root=tmp_path))
+    without, node = calling(DOMAIN, name="Ticking", timed=False)
+    [operator] = stateful_nodes(without)
+    check_plan(without, settings)
+    assert operator.node_id == node
+    assert event_times(without, [operator]).inputs == {node: ()}
+
+    within, node = calling(DOMAIN, name="Ticking")
+    check_plan(within, settings)
+    [operator] = stateful_nodes(within)
+    assert event_times(within, [operator]).inputs == {node: ((("2", 0),),)}
+
+
+@pytest.mark.parametrize(
+    ("name", "operands"),
+    [("Ticking", (DOMAIN, DESCRIPTOR)), ("Lasting", ())],
+    ids=["on_time", "ttl"],
+)
+def test_row_time_and_a_ttl_in_event_time_want_a_watermark(
+    tmp_path: Path, name: str, operands: Any
+) -> None:
+    plan, _ = calling(*operands, name=name, timed=False)
+
+    with pytest.raises(UnsupportedNode, match="waits for watermarks"):
+        check_plan(plan, Settings(files=FilesSettings(root=tmp_path)))
+
+
+def ticking(**fields: Any) -> OperatorHarness:
+    return OperatorHarness.on_heap(
+        ProcessFunctionSpec.build(
+            inputs=(InputSpec(types=(STRING, BIGINT), names=("k", "v"), key=(0,)),),
+            output=RowSpec(types=(STRING, BIGINT), names=("k", "n")),
+            function="Ticking",
+            **fields,
+        )
+    )
+
+
+def test_without_watermark_timers_of_processing_time_fire() -> None:
+    harness = ticking(arguments={"domain": "processing"}, has_watermark=False)
+    harness.run([insert("a", 30)])
+    assert harness.run([At(29)]) == []
+    assert [each.row for each in harness.run([At(30)])] == [("a", 30)]
+
+
+def test_without_watermark_a_timer_of_event_time_is_refused() -> None:
+    with pytest.raises(OperatorFailed) as failed:
+        ticking(arguments={"domain": "event"}, has_watermark=False).run([insert("a", 30)])
+    assert isinstance(failed.value.__cause__, NoWatermark)
+    assert "WATERMARK FOR" in str(failed.value.__cause__)
+
+
+def test_event_times_timers_fire_by_the_watermark_without_row_time_too() -> None:
+    """As in Flink, where `on_time` says what time a row has, not whether there is a watermark."""
+    harness = ticking(arguments={"domain": "event"})
+    assert harness.run([insert("a", 30), Watermark(29)]) == []
+    assert [each.row for each in harness.run([Watermark(30)])] == [("a", 30)]
 
 
 @pytest.mark.parametrize(
@@ -450,8 +564,8 @@ def test_a_plan_with_a_function_that_is_not_installed() -> None:
         call(LITERAL, SIZE, DESCRIPTOR, name="Other")
 
 
-def test_the_example_is_a_package_that_names_its_function() -> None:
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())
-    [(name, place)] = project["project"]["entry-points"][GROUP].items()
-    module, _, attribute = place.partition(":")
-    assert find_function(name) is getattr(importlib.import_module(module), attribute)
+def test_the_example_is_found_where_it_is_installed(custom_window: Path) -> None:
+    found = find_function("customwindow")
+
+    assert found.__name__ == "CustomWindow"
+    assert inspect.getfile(found) == str(custom_window / "custom_window.py")

@@ -1,6 +1,7 @@
 """Run recorded cases: `python -m tests.oracles PATH... [--backend heap,redis] [--strategy ...]`.
 
 With `--compile`, plan cases are not run: their SQL is compiled, and the plan compared with Flink's.
+With `--jobs N`, so many cases run at once, on one Spark Connect server if they need any.
 
 Every case at or below each PATH is run; the kind of a case is told by its files, not by its place
 (`README.md` beside this file has the format). One line is printed for each failing case with its
@@ -15,6 +16,7 @@ import argparse
 import sys
 import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,9 +47,10 @@ def main(arguments: Sequence[str]) -> int:
         return _compile(cases)
     passed = failed = 0
     unsupported: Counter[str] = Counter()
-    with Engines(redis_url=options.redis_url) as engines:
-        for case in cases:
-            for outcome in _outcomes(case, options, engines):
+    engines = Engines(redis_url=options.redis_url)
+    with engines, ThreadPoolExecutor(options.jobs) as pool:
+        for found in pool.map(lambda case: list(_outcomes(case, options, engines)), cases):
+            for outcome in found:
                 if outcome.unsupported is not None:
                     unsupported[outcome.unsupported] += 1
                     print(f"{outcome.name}: unsupported: {outcome.unsupported}")
@@ -133,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--compile", action="store_true", help="compile the SQL of plan cases instead of running"
     )
+    parser.add_argument("--jobs", type=int, default=1, help="so many cases at once; 1 if not given")
     parser.add_argument("--redis-url", help="a Redis to use; without, one is started and ended")
     return parser
 

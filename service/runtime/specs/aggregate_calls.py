@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,9 +24,19 @@ if TYPE_CHECKING:
 
 Place = tuple[str | int, ...]
 """Of a call, below its node."""
+NEIGHBOURS: Final = frozenset({"LAG", "LEAD"})
 CallT = TypeVar("CallT", bound=BaseModel)
 _INTERNAL_NAME = re.compile(r"\$(.+)\$\d+")
 _POSITIONS: Final = frozenset(get_args(PositionFunction))
+
+
+class NeighbourCall(NamedTuple):
+    """A call of LAG or LEAD."""
+
+    function: Literal["LAG", "LEAD"]
+    arguments: tuple[int, ...]
+    """Columns of the value, the offset and the default: of constants behind the input's."""
+    result_type: LogicalType
 
 
 def aggregate_calls(
@@ -90,6 +100,31 @@ def over_calls(
             made.append(_made(PositionCall, at, place, fields))
         else:
             made.append(_aggregate(at, each, types, place, fields, retracts=retracts))
+    return made
+
+
+def neighbour_calls(
+    at: StatefulNode, group: JsonObject, types: Sequence[LogicalType]
+) -> list[NeighbourCall]:
+    """The calls of an OVER node that has LAG and LEAD alone.
+
+    Args:
+        at: The node.
+        group: The frame and its calls.
+        types: Columns of its input, and constants behind them.
+
+    Raises:
+        UnsupportedNode: It has other functions, or one of them has a filter.
+    """
+    made: list[NeighbourCall] = []
+    for number, each in enumerate(group.list("aggCalls")):
+        place: Place = ("overSpec", "groups", 0, "aggCalls", number)
+        fields = _fields(at, each, types, place, NEIGHBOURS)
+        if fields["filter"] is not None:
+            raise at.refuse("LAG or LEAD with a filter", *place, "filterArg")
+        if not 1 <= len(fields["arguments"]) <= 3:
+            raise at.refuse("LAG and LEAD take 1 to 3 arguments", *place, "argList")
+        made.append(NeighbourCall(fields["function"], fields["arguments"], fields["result_type"]))
     return made
 
 

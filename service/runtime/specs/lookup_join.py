@@ -8,7 +8,7 @@ Tables that are looked up:
 
 Flink's options of asynchronous look-ups say how many are in flight and in which order they come
 out; here they always go out in batches, and come out in the order of the input, so they need not be
-looked at.
+looked at. Those of retries count (`operators.join.lookup_table.RetryingTable`).
 
 Source: Flink's `CommonExecLookupJoin` and `LookupJoinUtil` (2.3).
 """
@@ -18,7 +18,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from operators.join.lookup import LookupJoinSpec, LookupKey
-from operators.join.lookup_table import LookupCache, TableFiles, TableHash
+from operators.join.lookup_table import (
+    RETRY_WAIT_MS_MAX,
+    LookupCache,
+    LookupRetry,
+    TableFiles,
+    TableHash,
+)
 from operators.spec import InputSpec, RowSpec
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import DurationError
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
     from service.plan.properties import JsonObject
     from service.runtime.specs import StatefulNode
 
+_RETRIES_MAX: Final = 1_000
 _PARTIAL: Final = "lookup.partial-cache."
 _FORMATS: Final = {"json": False, "changelog-json": True}
 """Whether lines of a format have a kind."""
@@ -71,8 +78,6 @@ def lookup_join_spec(at: StatefulNode) -> LookupJoinSpec:
     join_type = given.text("joinType")
     if join_type not in ("INNER", "LEFT"):
         raise at.refuse(f"a {join_type} join", "joinType")
-    if raw.get("retryOptions"):
-        raise at.refuse("look-ups are not tried again", "retryOptions")
     options = _options(at)
     table_row = _table_row(at)
     width = at.width()
@@ -98,6 +103,7 @@ def lookup_join_spec(at: StatefulNode) -> LookupJoinSpec:
         table_row=table_row,
         keys=keys,
         cache=cache,
+        retry=_retry(at),
         pre_filter=condition_of(at, raw.get("preFilterCondition"), "preFilterCondition"),
         filter=condition_of(at, raw.get("filterOnTemporalTable"), "filterOnTemporalTable"),
         projection=None if projection is None else _projection(at, projection),
@@ -246,6 +252,26 @@ def _cache(at: StatefulNode, options: Mapping[str, str]) -> LookupCache | None:
         expire_after_access_ms=_duration_ms(at, options, f"{_PARTIAL}expire-after-access"),
         caches_missing=options.get(f"{_PARTIAL}cache-missing-key", "true").lower() == "true",
     )
+
+
+def _retry(at: StatefulNode) -> LookupRetry | None:
+    """What the plan does about keys without rows."""
+    given: Mapping[str, Any] | None = at.node.raw.get("retryOptions")
+    if not given:
+        return None
+    for name, known in (("retry-predicate", "lookup_miss"), ("retry-strategy", "fixed_delay")):
+        if str(given.get(name)).lower() != known:
+            raise at.refuse(f"{name} {given.get(name)}", "retryOptions", name)
+    counts = [given.get(name) for name in ("max-attempts", "fixed-delay")]
+    retries_max, delay_ms = (each if type(each) is int else -1 for each in counts)
+    if not 1 <= retries_max <= _RETRIES_MAX or delay_ms < 0:
+        wanted = f"retries without a number from 1 to {_RETRIES_MAX} and a delay in ms"
+        raise at.refuse(wanted, "retryOptions")
+    if retries_max * delay_ms > RETRY_WAIT_MS_MAX:
+        # An epoch waits for its retries.
+        limit = f"retries that take more than {RETRY_WAIT_MS_MAX} ms"
+        raise at.refuse(limit, "retryOptions", "max-attempts")
+    return LookupRetry(retries_max=retries_max, delay_ms=delay_ms)
 
 
 def _duration_ms(at: StatefulNode, options: Mapping[str, str], name: str) -> int:

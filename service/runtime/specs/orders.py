@@ -9,6 +9,8 @@ from service.plan.changelog_modes import node_modes
 from state.types import UnsupportedType
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from operators.spec import InputSpec
     from service.plan.nodes import ExecNode
     from service.plan.properties import JsonObject
@@ -41,13 +43,26 @@ def order_of(at: StatefulNode, row: InputSpec) -> tuple[SortColumn, ...]:
     given = at.properties
     if not given.has("orderBy"):
         return ()
-    found = sort_columns(given.object("orderBy"), len(row.types))
-    for number, each in enumerate(found):
+    return check_order(at, row, sort_columns(given.object("orderBy"), len(row.types)))
+
+
+def check_order(
+    at: StatefulNode,
+    row: InputSpec,
+    order: tuple[SortColumn, ...],
+    place: Sequence[str | int] = ("orderBy",),
+) -> tuple[SortColumn, ...]:
+    """An order that sorted state can keep; `place` is where the node says it.
+
+    Raises:
+        UnsupportedNode: Values of a column have no order.
+    """
+    for number, each in enumerate(order):
         try:
             SortKeys(row, (each,))
         except UnsupportedType as error:
-            raise at.refuse(error.reason, "orderBy", "fields", number) from error
-    return found
+            raise at.refuse(error.reason, *place, "fields", number) from error
+    return order
 
 
 def sort_columns(order: JsonObject, count: int) -> tuple[SortColumn, ...]:

@@ -8,6 +8,7 @@ from operators.errors import FunctionUnavailable
 from operators.process_function import ProcessFunctionSpec, find_function
 from service.plan.errors import InvalidExpression
 from service.plan.rex import Call, Literal, TableArgument, parse_rex
+from service.runtime.event_time import has_event_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +59,7 @@ def process_function_spec(at: StatefulNode) -> ProcessFunctionSpec:
         function=name,
         arguments=arguments,
         time_columns=_times(at, others[len(names) :]),
+        has_watermark=has_event_time(at.plan, at.node),
         **at.common,
     )
 

@@ -1,7 +1,7 @@
 """OVER: functions over windows of rows.
 
-SUM gives NULL for a window without values, which Flink writes as a CASE over COUNT and $SUM0; AVG
-is a quotient of these.
+SUM gives NULL for a window without values, which Flink writes as a CASE over COUNT and $SUM0,
+unless its argument is never null; AVG is a quotient of these.
 
 Source: Calcite `RexBuilder.makeOver`, `SqlToRelConverter.convertOver`.
 """
@@ -45,7 +45,7 @@ _RUNNING = {
 }
 
 
-_NEED_THE_REST = ("LEAD", "PERCENT_RANK", "CUME_DIST")
+_NEED_THE_REST = ("PERCENT_RANK", "CUME_DIST")
 """What needs rows that are still to come."""
 
 
@@ -80,8 +80,8 @@ class OverBinder:
             return OverCall(name, (), partition, order, frame, made)
         if name in _NEED_THE_REST:
             raise PlanningError(f"{name} Function is not supported in stream mode.", position)
-        if name == "LAG":
-            lagged = self._lag(function, binder)
+        if name in ("LAG", "LEAD"):
+            lagged = self._neighbour(function, binder)
             return OverCall(name, lagged[0], partition, order, _RUNNING[False], lagged[1])
         if name not in AGGREGATE_FUNCTIONS or AGGREGATE_FUNCTIONS[name].kind in _GROUPS_ONLY:
             raise UnsupportedSql(f"{name} .. OVER is not supported", position)
@@ -97,16 +97,16 @@ class OverBinder:
         base = OverCall(name, operands, partition, order, frame, types.BIGINT, is_distinct)
         return _aggregate(base)
 
-    def _lag(
+    def _neighbour(
         self, function: exp.Expression, binder: ExpressionBinder
     ) -> tuple[tuple[Rex, ...], LogicalType]:
-        """The operands of LAG, and its type: NULL unless there is a default that is not."""
+        """The operands of LAG or LEAD, and the type: NULL unless there is a default that is not."""
         operands = tuple(binder.rex(each) for each in function.expressions)
-        position = position_of(function, self._fragment)
+        name, position = function.name.upper(), position_of(function, self._fragment)
         if not 1 <= len(operands) <= 3:
-            raise ValidationError(f"LAG does not take {len(operands)} arguments", position)
+            raise ValidationError(f"{name} does not take {len(operands)} arguments", position)
         if any(not isinstance(each, Literal) for each in operands[1:]):
-            raise UnsupportedSql("LAG with an offset or default that is no constant", position)
+            raise UnsupportedSql(f"{name} with an offset or default that is no constant", position)
         may_be_null = len(operands) < 3 or type_of(operands[2]).nullable
         return operands, types.regular(type_of(operands[0])).with_nullable(may_be_null)
 
@@ -160,15 +160,24 @@ def _aggregate(base: OverCall) -> Expression:
     made = aggregate_type(name, given, may_be_empty=True)
     if name not in ("SUM", "AVG"):
         return over(name, made)
-    total = over("$SUM0", aggregate_type("$SUM0", given, may_be_empty=False))
     count = over("COUNT", types.BIGINT.with_nullable(False))
+    summed = _sum(base, given, count)
+    if name == "SUM":
+        return summed
+    quotient = types.arithmetic_type("/", type_of(summed), count.type)
+    assert quotient is not None, "a sum and a count are numbers"
+    return cast(call("/", [summed, count], quotient), made)
+
+
+def _sum(base: OverCall, given: list[LogicalType], count: OverCall) -> Expression:
+    """SUM over a window: of what is never null, it is there for each row."""
+    if not given[0].nullable:
+        made = aggregate_type("SUM", given, may_be_empty=False)
+        return replace(base, name="SUM", type=made)
+    made = aggregate_type("$SUM0", given, may_be_empty=False)
+    total = replace(base, name="$SUM0", type=made)
     zero = literal(0, types.BIGINT.with_nullable(False))
     has_rows = call(">", [count, zero], types.BOOLEAN.with_nullable(False))
     sum_type = total.type.with_nullable(True)
     null = literal(None, sum_type)
-    summed = call("CASE", [has_rows, total, null], sum_type)
-    if name == "SUM":
-        return summed
-    quotient = types.arithmetic_type("/", sum_type, count.type)
-    assert quotient is not None, "a sum and a count are numbers"
-    return cast(call("/", [summed, count], quotient), made)
+    return call("CASE", [has_rows, total, null], sum_type)

@@ -33,6 +33,7 @@ from service.sql.physical.nodes import (
     WindowAggregateSpec,
     WindowTableSpec,
 )
+from service.sql.physical.over import sends_updates
 from service.sql.physical.ranks import first_rows_only
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ def _kinds_of(node: Node, options: Options) -> Changes:
             return Changes(has_updates=True, has_deletes=not given[0].is_insert_only)
         case WindowAggregateSpec() | GroupWindowsSpec():
             return _INSERTS
+        case OverSpec() if sends_updates(node, spec):
+            return _ALL
         case OverSpec():
             require_inserts(node.input, _name(node))
             return _INSERTS

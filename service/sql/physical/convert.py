@@ -60,6 +60,7 @@ from service.sql.physical.nodes import (
     WatermarkSpec,
     WindowTableSpec,
 )
+from service.sql.physical.over import check_over
 from service.sql.physical.windows import window_aggregate
 from service.sql.rex import conjunction, conjuncts, inputs_of, ref, substitute, type_of
 from service.sql.terms import JoinKind, RankRange, Row, join_row
@@ -259,13 +260,7 @@ class _Converter:
         return Node(spec, (below,), relation.row)
 
     def _over(self, relation: Over) -> Node:
-        kinds = relation.input.row.types
-        if not relation.order or kinds[relation.order[0].column].time_attribute is None:
-            raise PlanningError(
-                "OVER windows' ordering in stream mode must be defined on a time attribute."
-            )
-        if relation.order[0].is_ascending is False:
-            raise PlanningError("OVER windows' ordering in stream mode must be ascending.")
+        check_over(relation)
         below = exchange(self.node(relation.input), relation.partition)
         spec = OverSpec(relation.calls, relation.partition, relation.order, relation.frame)
         return Node(spec, (below,), relation.row)

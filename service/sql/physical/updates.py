@@ -56,7 +56,7 @@ def with_updates(node: Node, wanted: Updates) -> Node | None:
             return _rank_updates(node, spec, wanted)
         case OverSpec():
             needed = before_and_after(node.input.changes)
-            return _asking(node, [needed], needed)
+            return _asking(node, [needed], wanted if node.changes.has_updates else "NONE")
         case _ if isinstance(spec, INSERT_ONLY):
             return _asking(node, ["NONE" for _ in node.inputs], wanted)
         case NormalizeSpec():

@@ -12,15 +12,14 @@ from service.plan.rex import InputRef
 from service.sql.algebra import Over, Project, Relation, inputs, with_inputs
 from service.sql.errors import UnsupportedSql
 from service.sql.rex import has_over
-from service.sql.rules.window_input import SplitOver, split_over
+from service.sql.rules.window_input import split_over
 
 
 def extract_over(relation: Relation) -> Relation:
     """The relation without OVER functions in projections.
 
     Raises:
-        UnsupportedSql: Functions of one projection have different windows, or number rows without
-            a condition that limits them.
+        UnsupportedSql: Functions of one projection have different windows.
     """
     below = tuple(extract_over(each) for each in inputs(relation))
     made = with_inputs(relation, below)
@@ -30,9 +29,6 @@ def extract_over(relation: Relation) -> Relation:
     if len(split.overs) != 1:
         raise UnsupportedSql("OVER functions with different windows in one SELECT")
     over = split.overs[0]
-    ranking = [call.name for call in over.calls if call.name in ("RANK", "DENSE_RANK")]
-    if ranking and not _is_by_time(split.below, over):
-        raise UnsupportedSql(f"{ranking[0]}() is not supported")
     window = Over(split.below, over.calls, over.partition, over.order, over.frame)
     names = made.names
     columns = [rex.index for rex in split.outputs if isinstance(rex, InputRef)]
@@ -42,9 +38,3 @@ def extract_over(relation: Relation) -> Relation:
             for position, (column, name) in enumerate(zip(columns, made.names, strict=True))
         )
     return Project(window, split.outputs, names)
-
-
-def _is_by_time(below: Relation, over: SplitOver) -> bool:
-    """Whether rows come in the order that they are ranked by."""
-    types = below.row.types
-    return bool(over.order) and types[over.order[0].column].time_attribute is not None

@@ -160,15 +160,15 @@ def _needed(project: Project) -> Iterator[Expression]:
                 yield rex
             continue
         for over in _overs(rex):
+            yield from (each for each in over.operands if not _stays(over, each))
             yield from (key.expression for key in over.order)
             yield from over.partition
-            yield from (each for each in over.operands if not _stays(over, each))
         yield from _beside(rex)
 
 
 def _stays(over: OverCall, operand: Expression) -> bool:
-    """Whether an operand is a constant of the node: how far LAG goes, and its default."""
-    return over.name == "LAG" and is_constant(operand)
+    """Whether an operand is a constant of the node: how far LAG or LEAD goes, and its default."""
+    return over.name in ("LAG", "LEAD") and is_constant(operand)
 
 
 def _beside(rex: Expression) -> Iterator[Expression]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,14 +18,19 @@ from operators.join.lookup_table import (
     FileTable,
     HashTable,
     LookupCache,
+    LookupRetry,
     MemoryTable,
+    RetryingTable,
     TableFiles,
     TableHash,
     TableRows,
+    open_table,
 )
 from operators.spec import InputSpec, RowSpec
+from operators.testing.joins import bags, changelogs, join_of, never_below_zero
 from operators.testing.operator_harness import (
     At,
+    Of,
     OperatorHarness,
     delete,
     insert,
@@ -302,6 +308,33 @@ def test_a_redis_that_is_away_fails_the_look_up() -> None:
         HashTable(away, TABLE).fetch([KEY])
 
 
+@given(
+    given=changelogs(
+        [st.tuples(st.integers(10, 12), st.sampled_from([None, 1, 2, 9]))], [(0,)], size_max=10
+    ),
+    join_type=st.sampled_from(["INNER", "LEFT"]),
+    materializes=st.booleans(),
+    size=st.integers(1, 4),
+)
+def test_of_a_table_that_stays_the_join_is_that_of_a_batch(
+    given: list[Of], join_type: str, materializes: bool, size: int
+) -> None:
+    harness = OperatorHarness.on_heap(spec(join_type, materializes=materializes))
+    table = Counter([ONE, TWO, DEUX, (None, "none")])
+    emitted: list[Change] = []
+    for at in range(0, len(given), size):
+        emitted += harness.run(given[at : at + size])
+        (orders,) = bags(given[: at + size], 1)
+        matches = join_of(
+            orders,
+            table,
+            join_type,
+            lambda one, other: one[1] is not None and one[1] == other[0],
+            (2, 2),
+        )
+        assert never_below_zero(emitted) == matches
+
+
 @pytest.mark.parametrize(
     ("cache", "asked"),
     [
@@ -323,3 +356,76 @@ def test_what_a_cache_remembers(cache: LookupCache, asked: list[list[int]]) -> N
         assert cached.fetch([b"[0]", KEY]) == [(), [TWO, DEUX]]
         found.append([int(key[1:-1]) for keys in table.asked[before:] for key in keys])
     assert found == asked
+
+
+class LateRows:
+    """A table to which a row comes with each wait; it stands still while it is asked."""
+
+    def __init__(self, *rows: Row) -> None:
+        self.coming = [*rows]
+        self.here: list[Row] = []
+        self.seen: list[Row] = []
+        self.waits: list[float] = []
+        self.asked: list[Sequence[bytes]] = []
+
+    def begin(self, now_ms: int) -> None:
+        self.seen = [*self.here]
+
+    def fetch(self, keys: Sequence[bytes]) -> Sequence[Sequence[Row]]:
+        self.asked.append(keys)
+        return MemoryTable(self.seen, TABLE, (0,)).fetch(keys)
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.here += [self.coming.pop(0)] if self.coming else []
+
+
+def test_keys_without_rows_are_asked_for_again_together() -> None:
+    late = LateRows(ONE, TWO)
+    table = RetryingTable(late, LookupRetry(retries_max=3, delay_ms=500), late.wait)
+    table.begin(0)
+
+    assert table.fetch([b"[1]", b"[2]", b"[9]"]) == [[ONE], [TWO], ()]
+    first = [b"[1]", b"[2]", b"[9]"]
+    assert late.asked == [first, first, [b"[2]", b"[9]"], [b"[9]"]]
+    assert late.waits == [0.5] * 3
+
+    assert table.fetch([b"[1]"]) == [[ONE]]
+    assert late.waits == [0.5] * 3
+
+
+def test_the_waits_of_an_epoch_are_bounded() -> None:
+    late = LateRows()
+    table = RetryingTable(late, LookupRetry(retries_max=2, delay_ms=25_000), late.wait)
+    for _ in range(2):
+        late.waits.clear()
+        table.begin(0)
+        assert table.fetch([b"[1]"]) == table.fetch([b"[2]"]) == [()]
+        assert late.waits == [25.0] * 2
+
+
+def test_a_join_asks_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The file gets its row while the epoch waits."""
+    file = tmp_path / "d.jsonl"
+    file.write_text("")
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        file.write_text('{"op":"+I","data":{"pid":1,"nm":"one"}}\n')
+
+    def opened(source: Any, row: RowSpec, key: Any, cache: Any, retry: Any) -> RetryingTable:
+        assert isinstance(open_table(source, row, key, cache, retry), RetryingTable)
+        return RetryingTable(open_table(source, row, key, cache), retry, wait)
+
+    monkeypatch.setattr("operators.join.lookup.open_table", opened)
+    files = TableFiles(root=str(tmp_path), path="d.jsonl")
+    harness = OperatorHarness.on_heap(
+        spec(table=files, retry=LookupRetry(retries_max=5, delay_ms=100))
+    )
+
+    assert harness.run([insert(10, 1), insert(11, 1)]) == [
+        insert(10, 1, *ONE),
+        insert(11, 1, *ONE),
+    ]
+    assert waits == [0.1]

@@ -239,7 +239,9 @@ def over(change: Callable[[dict[str, Any]], None]) -> OverSpec:
     change(node["overSpec"])
     plan = load_plan(document)
     [read] = [each for each in plan.nodes if each.type == "stream-exec-over-aggregate"]
-    return over_spec(StatefulNode(read, plan))
+    made = over_spec(StatefulNode(read, plan))
+    assert isinstance(made, OverSpec), "an order by time"
+    return made
 
 
 def test_frames_of_plans() -> None:
@@ -258,7 +260,7 @@ def test_frames_of_plans() -> None:
     ("change", "reason"),
     [
         (lambda it: it["groups"].append(it["groups"][0]), "several frames"),
-        (lambda it: it["groups"][0]["orderBy"]["fields"][0].update(index=1), "no time attribute"),
+        (lambda it: it["groups"][0]["orderBy"]["fields"][0].update(index=1), "a beginning"),
         (lambda it: it["groups"][0]["orderBy"]["fields"][0].update(isAscending=False), "ascending"),
         (lambda it: it["groups"][0].update(upperBound={"kind": "UNBOUNDED_FOLLOWING"}), "ends"),
         (lambda it: it["constants"][0].update(type="INTERVAL MONTH"), "months"),

@@ -66,11 +66,12 @@ def test_what_is_not_there_is_told_apart(app: AppClient) -> None:
 
 def test_a_states_keys_are_listed(app: AppClient) -> None:
     """Those of any kind: what the operator of the plan knows of a state is not asked."""
-    for state, entries in (("seats", 2), ("calls", 2), ("last", 1)):
+    for state, entries in (("seats", 2), ("calls", 2)):
         (key,) = app.json(f"{STATES}/{state}/keys")["items"]
 
         assert (key["key"], key["namespace"], key["layout"]) == (["N1"], "", "packed")
         assert key["entries"] == entries
         assert key["href"] == f"{STATES}/{state}/keys/N1"
     assert app.json(f"{STATES}/seats/keys", params={"prefix": "N2"})["items"] == []
+    assert app.json(f"{STATES}/last/keys")["items"] == [], "all of it has expired"
     assert [each["keys"] for each in app.json(STATES)["items"]] == [1, 1, 1]

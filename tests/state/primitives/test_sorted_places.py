@@ -186,6 +186,8 @@ def test_places_are_those_of_a_list(
                 handle = epochs.session.sorted_map(rows)
                 assert state.values_from(handle.behind((key,)), number) == behind[:number]
                 assert state.values_from(handle.behind((key,))) == behind
+                pairs = [((each,), value) for each, value in model if each > key]
+                assert state.entries_behind(handle.behind((key,)), number) == pairs[:number]
             case "at":
                 place = epochs.session.sorted_map(rows).behind((key,))
                 expected = behind[number] if number < len(behind) else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from operators.join.lookup import LookupJoinSpec, LookupKey
-from operators.join.lookup_table import LookupCache, TableFiles, TableHash
+from operators.join.lookup_table import LookupCache, LookupRetry, TableFiles, TableHash
 from operators.testing.operator_harness import OperatorHarness
 from service.plan import load_plan
 from service.runtime.dataflow_errors import UnsupportedNode
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from operators.changelog import Change
 
 PLAIN, MATERIALIZED = "085_lookup_join", "087_lookup_join_materialize_agg"
+
+
+RETRY = {
+    "retry-predicate": "lookup_miss",
+    "retry-strategy": "FIXED_DELAY",
+    "fixed-delay": 10_000,
+    "max-attempts": 3,
+}
 
 
 def emitted(case: str) -> tuple[StatefulNode, OperatorHarness, list[Change]]:
@@ -88,6 +96,11 @@ def test_a_table_that_a_sink_of_a_pipeline_keeps() -> None:
         )
 
 
+def test_retries() -> None:
+    spec = lookup_join_spec(changed(retryOptions=RETRY))
+    assert spec.retry == LookupRetry(retries_max=3, delay_ms=10_000)
+
+
 def test_materialization_is_by_the_upsert_key() -> None:
     assert lookup_join_spec(changed(MATERIALIZED)).inputs[0].key == (0,)
     by_key = lookup_join_spec(changed(requireUpsertMaterialize=True, inputUpsertKey=[0]))
@@ -120,7 +133,16 @@ def test_a_partial_cache() -> None:
         ({"source.monitor-interval": "1 s"}, {}, "option source.monitor-interval"),
         ({"lookup.cache": "PARTIAL"}, {"requireUpsertMaterialize": True}, "a cache, where rows"),
         ({}, {"joinType": "FULL"}, "a FULL join"),
-        ({}, {"retryOptions": {"max-attempts": 3}}, "not tried again"),
+        ({}, {"retryOptions": RETRY | {"retry-predicate": "late"}}, "retry-predicate late"),
+        ({}, {"retryOptions": RETRY | {"retry-strategy": "OTHER"}}, "retry-strategy OTHER"),
+        ({}, {"retryOptions": RETRY | {"max-attempts": 0}}, "without a number"),
+        (
+            {},
+            {"retryOptions": RETRY | {"fixed-delay": 0, "max-attempts": 1001}},
+            "without a number",
+        ),
+        ({}, {"retryOptions": RETRY | {"fixed-delay": "1 s"}}, "without a number"),
+        ({}, {"retryOptions": RETRY | {"max-attempts": 7}}, "more than 60000 ms"),
         ({}, {"source": {"abilities": [{"type": "LimitPushDown"}]}}, "ability LimitPushDown"),
     ],
 )

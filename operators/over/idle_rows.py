@@ -1,0 +1,51 @@
+"""Forgetting a whole partition of an OVER operator that nothing came for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from operators.idle_cleanup import IdleCleanup
+from state.descriptors import JSON, TimersDescriptor, ValueDescriptor
+
+if TYPE_CHECKING:
+    from operators.keyed import OpenEpoch
+    from state.ttl import TtlConfig
+
+
+class IdleRows:
+    """When the current key's rows go: 1 to 1.5 TTLs after the last change, as in `IdleCleanup`.
+
+    All rows of a key go at once: those that are left would show values of ones that are gone.
+
+    Args:
+        ttl: The node's; disabled: never.
+        extension_ms: By how much all lives were extended.
+    """
+
+    def __init__(self, ttl: TtlConfig, extension_ms: int) -> None:
+        self._idle = IdleCleanup(ttl.ttl_ms if ttl.is_enabled else 0, extension_ms)
+        self._planned: ValueDescriptor[Any] = ValueDescriptor(name="cleanup_at", codec=JSON)
+        self.descriptors = (self._planned,)
+        self.timers = TimersDescriptor(name="processing_timers") if self._idle.is_active else None
+
+    def open(self, epoch: OpenEpoch) -> None:
+        """Take the handles for an epoch."""
+        self._cleanup_at = epoch.session.value(self._planned)
+        if self.timers is not None:
+            self._idle.open(epoch.timers(self.timers), epoch.times.time_ms)
+
+    async def keep(self) -> None:
+        """Something came for the current key."""
+        planned = await self._cleanup_at.value()
+        later = self._idle.put_off(planned)
+        if later is not planned:
+            await self._cleanup_at.update(later)
+
+    async def is_due(self) -> bool:
+        """Whether the current key goes, now that a timer fires."""
+        return self._idle.is_due(await self._cleanup_at.value())
+
+    async def forget(self) -> None:
+        """The current key has no rows any more."""
+        self._idle.cancel(await self._cleanup_at.value())
+        await self._cleanup_at.clear()
