@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from operators.changelog import RowKind
 from operators.columnar_normalize import NormalizeColumns
+from operators.join.condition import compile_condition
 from operators.keyed import KeyedOperator, OpenEpoch
 from operators.spec import OperatorSpec
 from operators.stored_rows import CanonicalText
@@ -122,14 +123,5 @@ class ChangelogNormalize(KeyedOperator):
 
 
 def _predicate(spec: ChangelogNormalizeSpec) -> Callable[[Row], bool]:
-    if spec.condition is None:
-        return lambda _: True
-    # It comes with another branch: the ignore goes when both are merged.
-    from operators.expressions import (
-        compile_predicate,
-        rex_from_json,
-    )
-
-    width = len(spec.inputs[0].types)
-    found: Callable[[Row], bool] = compile_predicate(rex_from_json(spec.condition), width=width)
-    return found
+    compiled = compile_condition(spec.condition, len(spec.inputs[0].types))
+    return compiled or (lambda _: True)

@@ -49,6 +49,12 @@ class InvalidSpec(OperatorError):
     """An operator was asked for that can not be."""
 
     code = "operator-invalid-spec"
+    node_id: int | None = None
+    """Id of the plan's node that asks for it; whoever knows the plan sets it, and what follows."""
+    node_type: str | None = None
+    """That node's type as the plan writes it."""
+    path: str = ""
+    """JSON pointer of the node, or of a property of it, into the plan."""
 
 
 class LookupFailed(OperatorError):

@@ -82,11 +82,12 @@ class InputSpec(RowSpec):
     """The rows of one input, and the columns that state is kept by."""
 
     key: tuple[NonNegativeInt, ...]
-    """Empty: all rows belong to one key."""
+    """Empty: all rows belong to one key. A column may stand twice, as where a join compares it with
+    two columns of the other side."""
 
     @model_validator(mode="after")
     def _key_columns(self) -> Self:
-        if len(set(self.key)) != len(self.key) or any(at >= len(self.types) for at in self.key):
+        if any(at >= len(self.types) for at in self.key):
             raise ValueError(f"key {list(self.key)} does not name columns of the input")
         return self
 
@@ -141,7 +142,7 @@ class OperatorSpec(BaseModel, ABC):
         try:
             return cls(**fields)
         except ValidationError as error:
-            raise InvalidSpec(_first(error)) from error
+            raise InvalidSpec(first_problem(error)) from error
 
     def to_json(self) -> str:
         """As it travels to workers."""
@@ -157,7 +158,7 @@ class OperatorSpec(BaseModel, ABC):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise InvalidSpec(_first(error)) from error
+            raise InvalidSpec(first_problem(error)) from error
 
     def ttl_of(self, index: int) -> TtlConfig:
         """The TTL of the state of an input, as SQL has it: written stamps, never shown expired."""
@@ -200,8 +201,10 @@ def unique(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _first(error: ValidationError) -> str:
-    """The first thing that is wrong, without the value that was found."""
+def first_problem(error: ValidationError) -> str:
+    """The first thing that is wrong with a model, without the value that was found."""
     found = error.errors(include_input=False, include_url=False)[0]
     place = ".".join(map(str, found["loc"]))
-    return f"{place}: {found['msg']}" if place else str(found["msg"])
+    # What pydantic puts before the text of a check of ours.
+    message = str(found["msg"]).removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message

@@ -116,8 +116,9 @@ INVALID_REQUEST = ProblemType(
     422,
     "the request is not valid",
     "A parameter, header or member of the body is missing, unknown or out of range. `errors` lists "
-    "each one with its place and what is wrong, but not its value.",
-    "Correct what `errors` names.",
+    "each one with its place and what is wrong, but not its value. An option of a pipeline that "
+    "nothing in its plan follows is refused, too: `path` is its place in the body.",
+    "Correct what `errors` or `detail` names.",
 )
 CURSOR_INVALID = ProblemType(
     "cursor-invalid",
@@ -146,8 +147,8 @@ PLAN_INVALID = ProblemType(
     "plan-invalid",
     422,
     "the plan is not valid",
-    "The compiled plan breaks a rule that Flink has too, at load or at translation. `node_id` and "
-    "`path` (a JSON pointer into the plan) say where.",
+    "The compiled plan breaks a rule that Flink has too, at load or at translation. `node_id`, "
+    "`node_type` and `path` (a JSON pointer into the plan) say where.",
     "Correct the plan, or compile it again. `POST /v1/plans/validate` lists all findings at once.",
 )
 SQL_INVALID = ProblemType(
@@ -187,7 +188,7 @@ PLAN_UNSUPPORTED = ProblemType(
     422,
     "the plan needs something that is not built yet",
     "The plan is valid, but a node, expression, type, connector or format in it cannot be run "
-    "here. Nothing is ever skipped. `node_id` and `path` say where.",
+    "here. Nothing is ever skipped. `node_id`, `node_type` and `path` say where.",
     "Rewrite the query without it.",
 )
 TABLE_OPTION_INVALID = ProblemType(
@@ -451,8 +452,8 @@ def as_markdown() -> str:
         "# Problems\n\n"
         "Every error is answered as `application/problem+json` (RFC 9457): `type` is one of the\n"
         "addresses below, `title` is the same each time, `detail` is about this occurrence, and\n"
-        "`hint`, `node_id`, `path`, `errors` are there where they help. `request_id` finds the\n"
-        "lines of the log. Row values are never in an answer or in the log.\n"
+        "`hint`, `node_id`, `node_type`, `path`, `errors` are there where they help. `request_id`\n"
+        "finds the lines of the log. Row values are never in an answer or in the log.\n"
     )
     return head + "".join(f"\n{section(each)}" for each in CATALOGUE)
 

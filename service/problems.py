@@ -72,6 +72,7 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     UnsupportedType: kinds.PLAN_UNSUPPORTED,
     dataflow.DataflowError: kinds.PLAN_INVALID,
     dataflow.InvalidNodeOption: kinds.PLAN_INVALID,
+    dataflow.InvalidPipelineOption: kinds.INVALID_REQUEST,
     dataflow.UnsupportedNode: kinds.PLAN_UNSUPPORTED,
     dataflow.UnsupportedConnector: kinds.PLAN_UNSUPPORTED,
     dataflow.UnsupportedChangelog: kinds.PLAN_UNSUPPORTED,
@@ -200,7 +201,7 @@ def problem_of(error: BaseException) -> Problem:
         return Problem(kind, kind.title, kind.slug)
     members = {
         name: value
-        for name in ("hint", "node_id", "path", "function")
+        for name in ("hint", "node_id", "node_type", "path", "function")
         if (value := getattr(error, name, None)) not in (None, "")
     }
     if isinstance(error, sql.SqlError) and error.position is not None:

@@ -55,6 +55,7 @@ FIXED: Final[dict[str, Callable[[AggregateCall], Aggregator[Any]]]] = {
     "STDDEV_SAMP": Spread,
     "VAR_POP": Spread,
     "VAR_SAMP": Spread,
+    "$WELFORD_M2$1": Spread,
     "BIT_AND": Bits,
     "BIT_OR": Bits,
     "BIT_XOR": Bits,

@@ -33,6 +33,7 @@ ARGUMENTS: Final[dict[str, tuple[int, int]]] = {
     "STDDEV_SAMP": (1, 1),
     "VAR_POP": (1, 1),
     "VAR_SAMP": (1, 1),
+    "$WELFORD_M2$1": (1, 1),
     "BIT_AND": (1, 1),
     "BIT_OR": (1, 1),
     "BIT_XOR": (1, 1),
@@ -48,6 +49,7 @@ _ORDERED: Final = (
 _ALLOWED: Final[dict[str, frozenset[TypeRoot]]] = {
     **dict.fromkeys(("SUM", "$SUM0", "AVG"), NUMBER_ROOTS),
     **dict.fromkeys(("STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP"), NUMBER_ROOTS),
+    "$WELFORD_M2$1": NUMBER_ROOTS,
     **dict.fromkeys(("MIN", "MAX"), _ORDERED),
     **dict.fromkeys(("BIT_AND", "BIT_OR", "BIT_XOR"), frozenset(INTEGER_BITS)),
     **dict.fromkeys(("BOOL_AND", "BOOL_OR"), frozenset({TypeRoot.BOOLEAN})),

@@ -17,6 +17,7 @@ back may bring another one to light, are in `remembering`; for groups that may b
     LISTAGG               separator, text            null                no
     SINGLE_VALUE          value, count               null                yes; fails at a second row
     STDDEV_*, VAR_*       count, sum, sum of squares null                yes
+    $WELFORD_M2$1         count, sum, sum of squares null                yes
     BIT_*                 rows, count of each bit    null                yes
     BOOL_*                count of true, of false    null                yes
 
@@ -24,8 +25,8 @@ All but SINGLE_VALUE ignore rows where an argument is null: `Aggregator.takes` s
 drives an aggregator asks it (`operators.aggregate.aggregates` does).
 
 Source: Flink's `AggFunctionFactory` and the functions that it makes. BIT_* and BOOL_* are not in
-Flink; STDDEV_* and VAR_* are sums there (`AggregateReduceFunctionsRule`), here they are exact for
-integers and decimals.
+Flink. Its plans have $WELFORD_M2$1, the sum of squared distances from the mean, and COUNT in place
+of STDDEV_* and VAR_*, and so have ours. All of these are exact here; Flink's are of doubles.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator as op
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -160,23 +159,27 @@ class Average(SumAndCount):
         return self._fit_result(total / count)
 
 
-Moments = tuple[int, Any, Any]
+Moments = tuple[int, Decimal, Decimal, int]
 
 
 class Spread(Aggregator[Moments]):
-    """STDDEV_POP, STDDEV_SAMP, VAR_POP and VAR_SAMP: count, sum, sum of squares."""
+    """STDDEV_POP, STDDEV_SAMP, VAR_POP, VAR_SAMP, and $WELFORD_M2$1, of which Flink computes them.
+
+    All are computed of the count, the sum and the sum of squares, with a hundred digits: so rows
+    may come, be taken back and be merged in any order. Beside them is how many of the rows are
+    infinite or no number: while there is one, the result is no number.
+    """
 
     def __init__(self, call: AggregateCall) -> None:
         self._result = call.result_type
         self._is_root = call.function.startswith("STDDEV")
         self._less = int(call.function.endswith("_SAMP"))
+        self._is_mean = call.function != "$WELFORD_M2$1"
         self._is_float = call.argument_types[0].root in FLOAT_ROOTS
-        self._float = JsonValue(DOUBLE)
 
     def create(self) -> Moments:
         """No rows."""
-        nothing = 0.0 if self._is_float else Decimal(0)
-        return 0, nothing, nothing
+        return 0, Decimal(0), Decimal(0), 0
 
     def accumulate(self, accumulator: Moments, arguments: Row) -> Moments:
         """One more."""
@@ -184,50 +187,51 @@ class Spread(Aggregator[Moments]):
 
     def retract(self, accumulator: Moments, arguments: Row) -> Moments:
         """One less."""
-        count, total, squares = self._of(arguments[0])
-        return self.merge(accumulator, (-count, -total, -squares))
+        count, total, squares, others = self._of(arguments[0])
+        return self.merge(accumulator, (-count, EXACT.minus(total), EXACT.minus(squares), -others))
 
     def merge(self, accumulator: Moments, other: Moments) -> Moments:
         """Both."""
-        add = op.add if self._is_float else EXACT.add
         return (
             accumulator[0] + other[0],
-            add(accumulator[1], other[1]),
-            add(accumulator[2], other[2]),
+            EXACT.add(accumulator[1], other[1]),
+            EXACT.add(accumulator[2], other[2]),
+            accumulator[3] + other[3],
         )
 
     def value(self, accumulator: Moments) -> Any:
         """The spread, in the type of the result."""
-        count, total, squares = accumulator
+        count, total, squares, others = accumulator
         if count <= self._less:
             return None
-        if self._is_float:
-            # Rounding may leave less than nothing; NaN stays.
-            variance = max((squares - total * total / count) / (count - self._less), 0.0)
-            return fitting(self._result)(math.sqrt(variance) if self._is_root else variance)
+        if others:
+            return fitting(self._result)(math.nan)
         over = EXACT.subtract(EXACT.multiply(squares, Decimal(count)), EXACT.multiply(total, total))
-        exact = EXACT.divide(over, Decimal(count * (count - self._less)))
+        parts = count * (count - self._less) if self._is_mean else count
+        # Digits beyond the hundredth may leave less than nothing.
+        exact = max(EXACT.divide(over, Decimal(parts)), Decimal(0))
         if self._is_root:
             exact = EXACT.sqrt(exact)
         if self._result.root is TypeRoot.DECIMAL:
             return rounded(exact, self._result)
-        return float(exact) if self._result.root in FLOAT_ROOTS else int(exact)
+        return fitting(self._result)(
+            float(exact) if self._result.root in FLOAT_ROOTS else int(exact)
+        )
 
     def to_json(self, accumulator: Moments) -> Any:
-        """Count, sum, sum of squares; exact ones as texts, for they may be long."""
-        count, *sums = accumulator
-        return [count, *(self._float.to_json(x) if self._is_float else f"{x:f}" for x in sums)]
+        """Count, sum and sum of squares as texts, for they may be long; what is no number last."""
+        count, total, squares, others = accumulator
+        return [count, f"{total:f}", f"{squares:f}", *([others] if others else ())]
 
     def from_json(self, stored: Any) -> Moments:
-        """Count, sum, sum of squares."""
-        read = self._float.from_json if self._is_float else Decimal
-        return stored[0], read(stored[1]), read(stored[2])
+        """Count, sum, sum of squares, and how many are no numbers."""
+        return stored[0], Decimal(stored[1]), Decimal(stored[2]), sum(stored[3:])
 
     def _of(self, value: Any) -> Moments:
-        if self._is_float:
-            return 1, value, value * value
+        if self._is_float and not math.isfinite(value):
+            return 1, Decimal(0), Decimal(0), 1
         exact = Decimal(value)
-        return 1, exact, EXACT.multiply(exact, exact)
+        return 1, exact, EXACT.multiply(exact, exact), 0
 
 
 def _sum_type(argument: LogicalType) -> LogicalType:

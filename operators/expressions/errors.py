@@ -28,6 +28,10 @@ class ExpressionError(Exception):
         self.path = path
         """JSON pointer of the expression's node in the plan document."""
         self.hint = hint
+        self.node_id: int | None = None
+        """Id of the plan's node that the expression is in; whoever knows the plan sets it."""
+        self.node_type: str | None = None
+        """That node's type as the plan writes it."""
 
 
 class UnsupportedExpression(ExpressionError):

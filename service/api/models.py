@@ -148,7 +148,12 @@ class Problem(BaseModel):
     code: str = Field(description="The error's own stable name.")
     hint: str | None = None
     node_id: int | None = Field(default=None, description="The plan's node that is meant.")
-    path: str | None = Field(default=None, description="JSON pointer into the plan.")
+    node_type: str | None = Field(
+        default=None, description="That node's type, as the plan writes it."
+    )
+    path: str | None = Field(
+        default=None, description="JSON pointer into the plan; of an option, into the body."
+    )
     line: int | None = Field(default=None, description="Of the script, from 1.")
     column: int | None = Field(default=None, description="In that line, from 1.")
     errors: list[dict[str, Any]] | None = None

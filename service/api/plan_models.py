@@ -54,7 +54,9 @@ class Finding(BaseModel):
     hint: str | None = None
     node_id: int | None = None
     type: str | None = Field(default=None, description="The node's type.")
-    path: str | None = None
+    path: str | None = Field(
+        default=None, description="JSON pointer into the plan; of an option, into the request."
+    )
 
 
 class PlanCheck(BaseModel):

@@ -32,6 +32,13 @@ _PASS_ON = frozenset(
     }
 )  # fmt: skip  # a list of names, several a line
 """Nodes that emit for a change the same kind of change."""
+_SAYS_BEFORE = frozenset(
+    {
+        "changelog-normalize", "deduplicate", "global-group-aggregate", "group-aggregate", "limit",
+        "rank", "sort-limit",
+    }
+)  # fmt: skip  # a list of names, several a line
+"""Nodes that say with `generateUpdateBefore` whether they emit the row before."""
 _INSERT_ONLY = frozenset(
     {
         "global-window-aggregate", "interval-join", "local-window-aggregate", "match",
@@ -123,7 +130,8 @@ def _generating_mode(node: ExecNode, merged: ChangelogMode) -> ChangelogMode:
     if kind == "limit" and not takes_back:
         return INSERT_ONLY
     mode = ALL
-    if node.raw.get("generateUpdateBefore") is False:
+    # Missing or null it is false, as in Flink; what is none of these may be anything.
+    if kind in _SAYS_BEFORE and node.raw.get("generateUpdateBefore") in (None, False):
         mode = mode.without(RowKind.UPDATE_BEFORE)
     if kind in ("group-aggregate", "global-group-aggregate") and not takes_back:
         mode = mode.without(RowKind.DELETE)

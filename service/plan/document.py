@@ -6,6 +6,7 @@ found here. `check_document` gives everything that is wrong at once, `load_plan`
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -42,6 +43,7 @@ _Value = TypeVar("_Value")
 
 FLINK_VERSIONS = (*(f"1.{minor}" for minor in range(3, 21)), *(f"2.{minor}" for minor in range(4)))
 """Versions that Flink 2.3 knows by name; plans exist since 1.15."""
+_NODE_PLACE = re.compile(r"/nodes/([0-9]{1,9})(?:/|$)", re.ASCII)
 _ROOT_PROPERTIES = ("flinkVersion", "nodes", "edges")
 
 
@@ -135,6 +137,15 @@ def check_document(
         document = _parse(source, limits)
     except PlanError as problem:
         return None, [problem]
+    plan, problems = _check(document, catalog, limits)
+    for each in problems:
+        _name_node(each, document)
+    return plan, problems
+
+
+def _check(
+    document: dict[str, Any], catalog: Mapping[str, Mapping[str, Any]] | None, limits: PlanLimits
+) -> tuple[CompiledPlan | None, list[PlanError]]:
     problems: list[PlanError] = []
     root = JsonObject(document, "")
     _collect(problems, _check_root, root)
@@ -151,6 +162,25 @@ def check_document(
     if problems or version is None:
         return None, problems[:PROBLEMS_MAX]
     return _assemble(document, version, sound_nodes, [edge for edge in edges if edge is not None])
+
+
+def _name_node(problem: PlanError, document: Mapping[str, Any]) -> None:
+    """Say which node a problem is about, as far as its place or the node's id tell."""
+    nodes = document.get("nodes")
+    entries = [each for each in nodes if isinstance(each, dict)] if isinstance(nodes, list) else []
+    found: list[dict[str, Any]] = []
+    if problem.node_id is not None:
+        found = [each for each in entries if each.get("id") == problem.node_id]
+    place = _NODE_PLACE.match(problem.path)
+    if place is not None and isinstance(nodes, list) and int(place[1]) < len(nodes):
+        found = [each for each in (nodes[int(place[1])],) if isinstance(each, dict)]
+    for node in found[:1]:
+        node_id, node_type = node.get("id"), node.get("type")
+        is_of_id = place is not None and problem.path == f"/nodes/{place[1]}/id"
+        if problem.node_id is None and type(node_id) is int and not is_of_id:
+            problem.node_id = node_id
+        if isinstance(node_type, str):
+            problem.node_type = node_type
 
 
 def _assemble(

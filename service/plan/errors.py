@@ -34,6 +34,8 @@ class PlanError(Exception):
         self.hint = hint
         self.node_id = node_id
         """Id of the node that is meant; None where it is the document or an edge."""
+        self.node_type: str | None = None
+        """That node's type as the plan writes it, once the document has been read."""
         self.path = path
         """JSON pointer (RFC 6901) into the document; "" is the document itself."""
 

@@ -10,7 +10,7 @@ Source: recorded outcomes of changed plans in Flink 2.3.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.plan.errors import InvalidExpression, InvalidProperty
 from service.plan.properties import JsonObject
@@ -50,9 +50,10 @@ _FUNCTIONS = frozenset(
         "JSON_OBJECTAGG_NULL_ON_NULL", "LAG", "LAST_VALUE", "LEAD", "LISTAGG", "MAX", "MIN",
         "NTILE", "PERCENTILE", "PERCENT_RANK", "RANK", "ROW_NUMBER", "SINGLE_VALUE", "STDDEV",
         "STDDEV_POP", "STDDEV_SAMP", "SUM", "VARIANCE", "VAR_POP", "VAR_SAMP",
+        "BIT_AND", "BIT_OR", "BIT_XOR", "BOOL_AND", "BOOL_OR",
     )
 )  # fmt: skip  # a list of names, several a line
-"""Aggregate functions that Flink 2.3 has, whether we run them or not."""
+"""Aggregate functions that Flink 2.3 has, whether we run them or not; the last five are ours."""
 _JOIN_SPECS = {
     "join": ("joinSpec",),
     "temporal-join": ("joinSpec",),
@@ -83,8 +84,11 @@ def check_shape(node: JsonObject, short: str) -> None:
     """
     if short in _AGGREGATES:
         _check_aggregates(node, *_AGGREGATES[short])
+    if short == "over-aggregate":
+        for group in node.object("overSpec").objects("groups", "a group of calls"):
+            _check_calls(group, "aggCalls")
     if short in _JOIN_SPECS:
-        _check_join_spec(_inner(node, _JOIN_SPECS[short]))
+        _check_join_spec(node.inner(*_JOIN_SPECS[short]))
     _check_configuration(node)
 
 
@@ -93,9 +97,9 @@ def check_columns(node: ExecNode, inputs: Sequence[ExecNode]) -> Iterator[PlanEr
     short = node.node_type.short
     root = JsonObject(node.raw, node.path, node.id)
     if short in _JOIN_SPECS:
-        spec = _inner(root, _JOIN_SPECS[short])
+        spec = root.inner(*_JOIN_SPECS[short])
         sides = zip(("leftKeys", "rightKeys"), inputs, strict=False)
-        found = [(key, _integers(spec, key), side.output_type.children) for key, side in sides]
+        found = [(key, spec.integers(key), side.output_type.children) for key, side in sides]
         for key, keys, columns in found:
             if any(not 0 <= column < len(columns) for column in keys):
                 yield spec.fail(key, f"{key} names a column that the input does not have")
@@ -105,7 +109,7 @@ def check_columns(node: ExecNode, inputs: Sequence[ExecNode]) -> Iterator[PlanEr
             yield spec.fail("leftKeys", "columns of different types are compared")
     if short in ("group-aggregate", "local-group-aggregate"):
         columns = inputs[0].output_type.children
-        if any(not 0 <= column < len(columns) for column in _integers(root, "grouping")):
+        if any(not 0 <= column < len(columns) for column in root.integers("grouping")):
             yield root.fail("grouping", "it names a column that the input does not have")
         yield from _check_filters(root, columns)
 
@@ -119,26 +123,26 @@ def _root(logical: LogicalType) -> TypeRoot:
     return _ALIKE.get(logical.root, logical.root)
 
 
-def _inner(node: JsonObject, keys: tuple[str, ...]) -> JsonObject:
-    for key in keys:
-        node = node.object(key)
-    return node
-
-
 def _check_aggregates(node: JsonObject, calls_key: str, flags_key: str) -> None:
-    calls = list(node.items(calls_key))
-    for value, path in calls:
-        _check_call(JsonObject.of(value, path, "an aggregate call", node.node_id))
+    count = _check_calls(node, calls_key)
     if flags_key:
         flags = node.list(flags_key)
-        if len(flags) != len(calls):
-            raise node.fail(flags_key, f"{len(flags)} flags for {len(calls)} aggregate calls")
+        if len(flags) != count:
+            raise node.fail(flags_key, f"{len(flags)} flags for {count} aggregate calls")
         for place, _ in enumerate(flags):
             JsonObject({flags_key: flags[place]}, node.path, node.node_id).flag(flags_key)
     if node.has("grouping"):
-        _integers(node, "grouping")
+        node.integers("grouping")
     for key in _FLAGS:
         node.flag(key)
+
+
+def _check_calls(owner: JsonObject, key: str) -> int:
+    """Check each call of a list; how many there are."""
+    calls = owner.objects(key, "an aggregate call")
+    for call in calls:
+        _check_call(call)
+    return len(calls)
 
 
 def _check_call(call: JsonObject) -> None:
@@ -158,7 +162,7 @@ def _check_call(call: JsonObject) -> None:
 
 def _check_join_spec(spec: JsonObject) -> None:
     spec.choice("joinType", _JOIN_TYPES)
-    counts = {len(_integers(spec, key)) for key in ("leftKeys", "rightKeys")}
+    counts = {len(spec.integers(key)) for key in ("leftKeys", "rightKeys")}
     flags = spec.list("filterNulls")
     for flag in flags:
         JsonObject({"filterNulls": flag}, spec.path, spec.node_id).flag("filterNulls")
@@ -195,9 +199,3 @@ def _check_filters(node: JsonObject, columns: Sequence[LogicalType]) -> Iterator
             continue
         if index >= len(columns) or columns[index].root is not TypeRoot.BOOLEAN:
             yield InvalidExpression("the filter is no BOOLEAN column", path=f"{path}/filterArg")
-
-
-def _integers(owner: JsonObject, key: str) -> list[int]:
-    """The numbers of a list, with nulls as 0."""
-    found: list[Any] = owner.list(key)
-    return [JsonObject({key: each}, owner.path, owner.node_id).integer(key, 0) for each in found]

@@ -1,4 +1,4 @@
-"""Nodes of a compiled plan and the typed views of those that we run."""
+"""Nodes of a compiled plan, and typed views of those that are run without an operator."""
 
 from __future__ import annotations
 
@@ -138,6 +138,11 @@ class Sink:
     conflict_behavior: ConflictBehavior | None
     """What ON CONFLICT says; None without the clause."""
 
+    @property
+    def settles_conflicts(self) -> bool:
+        """Whether a watermark-compacting materializer stands before it, in any other's place."""
+        return self.conflict_behavior in ("ERROR", "NOTHING")
+
 
 NodeView: TypeAlias = (
     TableScan
@@ -169,7 +174,8 @@ class ExecNode:
     """Options that were in force at compile time: they count instead of those of today."""
     raw: Mapping[str, Any]
     view: NodeView | None
-    """The node's properties, typed; None for nodes that we do not run yet."""
+    """The node's properties, typed; None where an operator's builder reads them
+    (`service.runtime.specs`), and where the node is not run."""
     path: str
 
     @property

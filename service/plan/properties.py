@@ -14,10 +14,13 @@ from service.plan.errors import InvalidProperty
 from service.plan.json_names import json_name
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Iterator, Mapping
 
 _INTEGER = re.compile(r"\s*[-+]?[0-9]{1,10}\s*", re.ASCII)
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+_LONG = re.compile(r"\s*[-+]?[0-9]{1,19}\s*", re.ASCII)
+_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 Chosen = TypeVar("Chosen", bound=str)
 
@@ -78,7 +81,21 @@ class JsonObject:
             ]
         )
 
-    def list(self, key: str, *, is_optional: bool = False) -> list[Any]:
+    def objects(self, key: str, what: str, *, is_optional: bool = False) -> list[JsonObject]:
+        """The objects of the list under a key; `what` says what each should have been."""
+        return [
+            JsonObject.of(entry, path, what, self.node_id)
+            for entry, path in self.items(key, is_optional=is_optional)
+        ]
+
+    def inner(self, *keys: str) -> JsonObject:
+        """The object at the end of these keys."""
+        found = self
+        for key in keys:
+            found = found.object(key)
+        return found
+
+    def list(self, key: str, *, is_optional: bool = False) -> builtins.list[Any]:
         """The list under a key; empty where it is optional and missing or null."""
         if is_optional and not self.has(key):
             return []
@@ -122,6 +139,41 @@ class JsonObject:
         if any(index < 0 for index in found):
             raise self.fail(key, f"{key} must hold indexes from 0")
         return found
+
+    def integers(self, key: str, *, is_optional: bool = False) -> tuple[int, ...]:
+        """The 32-bit integers of the list under a key; null and "" in it are 0, as in Flink."""
+        return tuple(
+            0 if entry in (None, "") else self._to_integer(entry, key)
+            for entry in self.list(key, is_optional=is_optional)
+        )
+
+    def columns(self, key: str, count: int, *, is_optional: bool = False) -> tuple[int, ...]:
+        """The list of columns of a row that has so many."""
+        found = self.integers(key, is_optional=is_optional)
+        for each in found:
+            if not 0 <= each < count:
+                raise self.fail(key, f"{key} names column {each} of a row with {count}")
+        return found
+
+    def column(self, key: str, count: int) -> int:
+        """A column of a row that has so many; the first one where it is missing, as in Flink."""
+        found = self.integer(key, default=0)
+        if not 0 <= found < count:
+            raise self.fail(key, f"{key} names column {found} of a row with {count}")
+        return found
+
+    def long(self, key: str, default: int | None = None) -> int:
+        """The 64-bit integer under a key; the default where it is missing or null."""
+        if default is not None and not self.has(key):
+            return default
+        self._require(key)
+        scalar = self.value[key]
+        text = str(scalar) if isinstance(scalar, int | str) else ""
+        if isinstance(scalar, bool) or not _LONG.fullmatch(text):
+            raise self.fail(key, f"{key} must be an integer, not {json_name(scalar)}")
+        if not _LONG_MIN <= int(text) <= _LONG_MAX:
+            raise self.fail(key, f"{key} does not fit 64 bits")
+        return int(text)
 
     def flag(self, key: str) -> bool:
         """The boolean under a key, or a number that is not 0; false where it is missing or null."""

@@ -11,29 +11,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from operators.errors import InvalidSpec
-from operators.expressions.errors import ExpressionError, UnsupportedExpression
+from operators.expressions.errors import UnsupportedExpression
 from service.plan import check_document, load_plan, unsupported, validate
 from service.plan.errors import PlanError, PlanSyntaxError
 from service.runtime.dataflow import check_plan, stateful_nodes
 from service.runtime.dataflow_errors import (
-    DataflowError,
     UnsupportedChangelog,
     UnsupportedConnector,
     UnsupportedNode,
 )
-from state.types import LogicalTypeError
+from service.runtime.materializer_options import check_materializer_options
+from service.runtime.node_errors import REFUSALS
 
 if TYPE_CHECKING:
     from service.plan import CompiledPlan
     from service.plan import Finding as PlanFinding
+    from service.runtime.node_errors import Refusal
     from service.runtime.records import PipelineOptions
     from service.settings import Settings
 
 PlanDocument = dict[str, Any] | str | bytes
-Refusal = PlanError | DataflowError | ExpressionError | LogicalTypeError | InvalidSpec
-
-_REFUSALS = (PlanError, DataflowError, ExpressionError, LogicalTypeError, InvalidSpec)
 _UNSUPPORTED = (UnsupportedConnector, UnsupportedChangelog, UnsupportedNode, UnsupportedExpression)
 
 
@@ -56,8 +53,8 @@ def admit(document: PlanDocument, options: PipelineOptions, settings: Settings) 
     """The plan, ready to become a pipeline with these options.
 
     Raises:
-        PlanError, DataflowError, ExpressionError, LogicalTypeError, InvalidSpec: it may not; the
-            first reason.
+        PlanError, DataflowError, ExpressionError, InvalidSpec: it may not; the first reason, with
+            the node's id and type and the place in the document.
     """
     plan = load_plan(storable(document))
     check_plan(plan, settings)
@@ -69,8 +66,10 @@ def admit_options(plan: CompiledPlan, options: PipelineOptions, settings: Settin
     """Check that a plan that was taken may go on with these options.
 
     Raises:
+        InvalidPipelineOption: nothing in the plan follows one of them.
         InvalidSpec: an operator cannot be as they ask.
     """
+    check_materializer_options(plan, options)
     stateful_nodes(plan, options.resolved(settings.execution))
 
 
@@ -81,9 +80,9 @@ def findings(
     try:
         plan, problems = check_document(storable(document))
     except PlanError as error:
-        return None, [_finding(error, None)]
+        return None, [_finding(error)]
     if plan is None:
-        return None, [_finding(each, None) for each in problems]
+        return None, [_finding(each) for each in problems]
     found = [
         Finding(
             kind="unsupported",
@@ -123,8 +122,8 @@ def _runtime_finding(
     try:
         check_plan(plan, settings)
         admit_options(plan, options, settings)
-    except _REFUSALS as error:
-        return [_finding(error, plan)]
+    except REFUSALS as error:
+        return [_finding(error)]
     return []
 
 
@@ -140,15 +139,13 @@ def _warning(found: PlanFinding) -> Finding:
     )
 
 
-def _finding(error: Refusal, plan: CompiledPlan | None) -> Finding:
-    node_id: int | None = getattr(error, "node_id", None)
-    types = {} if plan is None else {node.id: node.type_text for node in plan.nodes}
+def _finding(error: Refusal) -> Finding:
     return Finding(
         kind="unsupported" if isinstance(error, _UNSUPPORTED) else "invalid",
         code=error.code,
         message=str(getattr(error, "message", error)),
         hint=getattr(error, "hint", ""),
-        node_id=node_id,
-        type=None if node_id is None else types.get(node_id),
-        path=getattr(error, "path", ""),
+        node_id=error.node_id,
+        type=error.node_type,
+        path=error.path,
     )

@@ -36,9 +36,10 @@ from service.plan.nodes import (
 )
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.correlate import check_correlate
-from service.runtime.dataflow_errors import DataflowError, UnsupportedNode
+from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.event_time import EventTimes, assigner_name, event_times
 from service.runtime.expressions import check as check_expression
+from service.runtime.node_errors import at_node, in_plan
 from service.runtime.node_options import check_configuration
 from service.runtime.operators import OperatorInfo, stateful_nodes
 from service.runtime.spark_configuration import SPEC_OPTION
@@ -125,23 +126,25 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
     """Find what keeps a plan from running here.
 
     Raises:
+        PlanError: A node's properties are none of such a node.
         UnsupportedNode: A node, or something in it, is not executed yet.
         DataflowError: A connector, option, path or sink mode cannot be.
         ExpressionError: An expression has no exact counterpart.
-        OperatorError: A materializer cannot be as asked.
+        InvalidSpec: An operator cannot be as asked.
     """
-    _check_nodes(
-        plan,
-        str(settings.files.root),
-        allow_testing=settings.execution.testing_options_enabled,
-        database_hosts=settings.databases.hosts,
-    )
-    _check_zone(plan)
-    operators = stateful_nodes(plan)
-    _check_operators(plan, operators)
-    times = event_times(plan, operators)
-    _check_watermarks(plan, operators, times)
-    _check_event_time(plan, times)
+    with in_plan(plan):
+        _check_nodes(
+            plan,
+            str(settings.files.root),
+            allow_testing=settings.execution.testing_options_enabled,
+            database_hosts=settings.databases.hosts,
+        )
+        _check_zone(plan)
+        operators = stateful_nodes(plan)
+        _check_operators(plan, operators)
+        times = event_times(plan, operators)
+        _check_watermarks(plan, operators, times)
+        _check_event_time(plan, times)
 
 
 def _check_zone(plan: CompiledPlan) -> None:
@@ -218,7 +221,9 @@ def _check_watermarks(
 def _check_event_time(plan: CompiledPlan, times: EventTimes) -> None:
     """The watermarks that operators wait for must be computed; others may be what they will."""
     for node in plan.nodes:
-        if assigner_name(node) in times.assigners:
+        if assigner_name(node) not in times.assigners:
+            continue
+        with at_node(node):
             match node.view:
                 case WatermarkAssigner(expression=expression):
                     check_expression(expression)
@@ -336,16 +341,13 @@ def _check_nodes(
     identities = identity_nodes(plan)
     for node in plan.nodes:
         check_time()
-        try:
+        with at_node(node):
             is_passing = node.id in identities or isinstance(node.view, Exchange)
             if not is_passing and not is_run(node):
                 _check_columns(node)
             if isinstance(node.view, Sink):
                 _plan_sink(node, node.view, names, files_root, database_hosts)
             _check_node(node, names, files_root, allow_testing=allow_testing)
-        except DataflowError as error:
-            error.node_id = node.id if error.node_id is None else error.node_id
-            raise
 
 
 def _check_columns(node: ExecNode) -> None:

@@ -4,6 +4,7 @@
     ├── UnsupportedNode           a node of the plan, or a type in it, that is not executed yet
     ├── UnsupportedConnector      no such connector, format or ability here, or its jar is missing
     ├── InvalidTableOption        a table's option is missing, not honoured or out of range
+    ├── InvalidPipelineOption     an option of the pipeline that nothing in its plan follows
     ├── InvalidNodeOption         a value in a node's configuration that its option does not have
     ├── PathOutsideRoot           a path that leaves the folder of files that the service may touch
     └── UnsupportedChangelog      a sink that cannot take the changes that the plan sends to it
@@ -36,6 +37,7 @@ class DataflowError(Exception):
         self.message = message
         self.hint = hint
         self.node_id = node_id
+        self.node_type: str | None = None
         self.path = path
 
 
@@ -61,6 +63,18 @@ class InvalidNodeOption(DataflowError):
     """An option in a node's `configuration` has a value that is none of its own."""
 
     code = "dataflow.invalid-node-option"
+
+
+class InvalidPipelineOption(DataflowError):
+    """An option of the pipeline that nothing in its plan follows; `path` is that of the request."""
+
+    code = "dataflow.invalid-pipeline-option"
+
+    def __init__(
+        self, message: str, *, option: str, hint: str, node_id: int, node_type: str
+    ) -> None:
+        super().__init__(message, hint=hint, node_id=node_id, path=f"/options/{option}")
+        self.node_type = node_type
 
 
 class PathOutsideRoot(DataflowError):

@@ -15,6 +15,7 @@ from operators.upsert_materializer import MaterializerSpec
 from operators.worker import epoch_times
 from service.plan.deadline import check_time
 from service.plan.nodes import TableScan, WatermarkAssigner
+from service.runtime.node_errors import at_node
 from state.ttl import TimeCharacteristic
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def event_times(plan: CompiledPlan, operators: Iterable[OperatorInfo]) -> EventT
     for node_id, operator in by_node.items():
         of_inputs = [reached[each.id] for each in plan.inputs(node_id)]
         found = tuple(tuple(sorted(each.items())) for each in of_inputs)
-        wanted[node_id] = found if _uses_event_time(operator) else ()
+        with at_node(plan.node(node_id)):
+            wanted[node_id] = found if _uses_event_time(operator) else ()
     used = frozenset(name for each in wanted.values() for pairs in each for name, _ in pairs)
     return EventTimes(wanted, used, {name: sources[name] for name in sorted(used)})
 

@@ -9,6 +9,7 @@ from operators.spec import RowSpec
 from operators.upsert_materializer import MaterializerSpec
 from service.plan.deadline import check_time
 from service.plan.nodes import Sink
+from service.runtime.node_errors import at_node
 from service.runtime.node_options import HIGH_OPTION, LOW_OPTION, threshold
 from service.runtime.specs import BUILDERS, StatefulNode
 from service.runtime.specs.compacting import compacting_spec
@@ -76,28 +77,38 @@ def stateful_nodes(
         due_keys_max: Keys of a key group that an epoch cleans beside those that it touches.
 
     Raises:
+        PlanError: A node's properties are none of such a node.
         UnsupportedNode: Something of a node is not run.
-        OperatorError: An operator cannot be as asked.
+        InvalidSpec: An operator cannot be as asked.
     """
     found: list[OperatorInfo] = []
     for node in plan.nodes:
         check_time()
-        builder = BUILDERS.get(node.node_type.short)
-        if isinstance(node.view, Sink) and node.view.conflict_behavior in ("ERROR", "NOTHING"):
-            settling = compacting_spec(StatefulNode(node, plan, options))
-            kind = "watermark-compacting-sink-materializer"
-            found.append(_info(node, kind, _with_limit(settling, orphans_max)))
-        elif isinstance(node.view, Sink) and node.view.require_upsert_materialize:
-            materializer = replace(
-                _materializer(node, node.view, options),
-                orphans_max=orphans_max,
-                due_keys_max=due_keys_max,
-            )
-            found.append(_info(node, "sink-materializer", materializer))
-        elif builder is not None:
-            spec = builder(StatefulNode(node, plan, options))
-            found.append(_info(node, node.node_type.short, _with_limit(spec, orphans_max)))
+        with at_node(node):
+            at = StatefulNode(node, plan, options)
+            operator = _operator_of(at, orphans_max=orphans_max, due_keys_max=due_keys_max)
+        if operator is not None:
+            found.append(operator)
     return found
+
+
+def _operator_of(at: StatefulNode, *, orphans_max: int, due_keys_max: int) -> OperatorInfo | None:
+    """The operator of a node; None: it keeps no state."""
+    node = at.node
+    builder = BUILDERS.get(node.node_type.short)
+    if isinstance(node.view, Sink) and node.view.settles_conflicts:
+        kind = "watermark-compacting-sink-materializer"
+        return _info(node, kind, _with_limit(compacting_spec(at), orphans_max))
+    if isinstance(node.view, Sink) and node.view.require_upsert_materialize:
+        materializer = replace(
+            _materializer(node, node.view, at.options),
+            orphans_max=orphans_max,
+            due_keys_max=due_keys_max,
+        )
+        return _info(node, "sink-materializer", materializer)
+    if builder is not None:
+        return _info(node, node.node_type.short, _with_limit(builder(at), orphans_max))
+    return None
 
 
 def _with_limit(spec: OperatorSpec, orphans_max: int) -> OperatorSpec:

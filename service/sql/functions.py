@@ -217,6 +217,9 @@ _AGGREGATES = [
     AggregateFunction("LISTAGG", (1, 2), "string"),
     AggregateFunction("ARRAY_AGG", (1, 1), "collection"),
     AggregateFunction("COLLECT", (1, 1), "collection"),
+    # Beyond Flink.
+    *(AggregateFunction(name, (1, 1), "argument") for name in ("BIT_AND", "BIT_OR", "BIT_XOR")),
+    *(AggregateFunction(name, (1, 1), "argument") for name in ("BOOL_AND", "BOOL_OR")),
     *(
         AggregateFunction(name, (1, 1), "deviation")
         for name in ("STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP", "VAR_SAMP", "VARIANCE")

@@ -7,6 +7,7 @@ Half of the addresses name what exists, since an unknown pipeline ends most rout
 from __future__ import annotations
 
 import threading
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
@@ -31,6 +32,7 @@ from tests.service.api.test_operator_states import AGGREGATE, Run
 from tests.service.api.test_state import Flights, flight
 from tests.service.app_client import AppClient, StandInSpark, opener_with, settings_for, until
 from tests.service.keyed_states import write_states
+from tests.service.mutations import kinds, mutated, mutations
 from tests.service.plans import INGRESS, OPERATOR, change, flights_plan
 from tests.service.plans import flight as outside
 
@@ -83,7 +85,9 @@ PLANS: list[Any] = [
     flights_plan(),
     flights_plan(source=INGRESS),
     flights_plan(sink={"connector": "print"}),
+    *(mutated(place, value) for kind in kinds() for place, value in islice(mutations(kind, 4), 24)),
 ]
+"""Some that run, and many with one property that is left out, null or of another type."""
 TABLES = """
 CREATE TABLE s (id INT NOT NULL, v STRING, PRIMARY KEY (id) NOT ENFORCED)
   WITH ('connector' = 'ingress', 'format' = 'changelog-json');

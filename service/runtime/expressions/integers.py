@@ -94,7 +94,7 @@ _MULTIPLY = _Operation(lambda a, b: a * b, sf.try_multiply, lambda m, n: m + n, 
 
 
 def _chained(left: Value, right: Value, logical: LogicalType, operation: _Operation) -> Value:
-    a, b = _whole(left), _whole(right)
+    a, b = _whole(left, logical), _whole(right, logical)
     if operation.bits(a.bits, b.bits) > 64 and INTEGER_BITS[logical.root] < 64:
         a, b = _cut(left), _cut(right)
     whole = _joined(a, b, operation)
@@ -102,8 +102,10 @@ def _chained(left: Value, right: Value, logical: LogicalType, operation: _Operat
     return Value(_settled(whole, logical), logical, weight, whole=whole)
 
 
-def _whole(value: Value) -> Whole:
-    return value.whole if isinstance(value.whole, Whole) else _cut(value)
+def _whole(value: Value, logical: LogicalType) -> Whole:
+    """What a chain of this type goes on with: not yet cut, unless the value has fewer bits."""
+    is_narrower = _bits(value) < INTEGER_BITS[logical.root]
+    return _cut(value) if is_narrower or not isinstance(value.whole, Whole) else value.whole
 
 
 def _cut(value: Value) -> Whole:
@@ -160,10 +162,14 @@ def negate_column(column: Column, logical: LogicalType) -> Column:
     return negate(Value(column, logical), logical)
 
 
-def divide(left: Value, right: Value, logical: LogicalType) -> Column:
+def divide(left: Value, right: Value, logical: LogicalType) -> Column | Value:
     """The quotient without its fraction; ends the query where right is 0, as in Flink."""
     if _bits(left) < 64 and _bits(right) < 64:
-        return wrapped(_div(left.column.cast(LONG), right.column.cast(LONG)), logical)
+        # The smallest number by -1 has a bit more: a chain may go on with it and be cut at its end.
+        quotient = _div(left.column.cast(LONG), right.column.cast(LONG))
+        whole = Whole(quotient, None, _bits(left) + 1)
+        weight = left.weight + right.weight + 1
+        return Value(_settled(whole, logical), logical, weight, whole=whole)
     if right.is_literal and right.literal not in (None, -1):
         return wrapped(_div(left.column, right.column), logical)
 

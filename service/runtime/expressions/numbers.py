@@ -108,7 +108,7 @@ def _number_of(site: Site, value: Value) -> Value:
     return site.refuse_types()
 
 
-def divide_whole(site: Site) -> Column:
+def divide_whole(site: Site) -> Column | Value:
     """`/INT`: the planner's division of whole numbers."""
     left, right = _integers(site)
     return integers.divide(left, right, site.type)

@@ -1,8 +1,10 @@
 """From a plan's stateful nodes to the specs of their operators, one kind of node a module.
 
 A module offers one function that takes a `StatefulNode` and gives an `OperatorSpec`; `BUILDERS`
-lists them. A builder reads the node's own properties (`node.raw`), refuses what is not run with
-`UnsupportedNode`, naming the property's path, and never guesses.
+lists them. A builder reads the node's own `properties`, which refuse with `PlanError` what is not
+what Flink would read, refuses what is not run with `UnsupportedNode`, and never guesses. Both name
+the property's path. What Flink takes as left out has Flink's default: 0 for a number, false for a
+flag.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from operators.spec import InputSpec, RowSpec
+from service.plan.properties import JsonObject, pointer_token
 from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs import two_phase, windows
 from service.runtime.specs.changelog_normalize import changelog_normalize_spec
@@ -59,10 +62,27 @@ class StatefulNode:
         """The nodes that it reads, in order: exchanges and the like count as nodes."""
         return tuple(self.plan.inputs(self.node.id))
 
+    @property
+    def properties(self) -> JsonObject:
+        """The node's own properties, to be read with their places."""
+        return JsonObject(self.node.raw, self.node.path, self.node.id)
+
+    def width(self, index: int = 0) -> int:
+        """How many columns an input has."""
+        return len(self.inputs[index].output_type.children)
+
     def input(self, index: int, key: Sequence[int]) -> InputSpec:
         """The rows of an input, keyed by these columns."""
         row = RowSpec.of(self.inputs[index].output_type)
         return InputSpec(types=row.types, names=row.names, key=tuple(key))
+
+    def partitioned(self, owner: JsonObject, name: str, *, is_optional: bool = False) -> InputSpec:
+        """The rows of the only input, partitioned by the columns that a property lists.
+
+        A column that stands there twice (PARTITION BY k, k) is one column.
+        """
+        key = owner.columns(name, self.width(), is_optional=is_optional)
+        return self.input(0, tuple(dict.fromkeys(key)))
 
     @property
     def output(self) -> RowSpec:
@@ -101,7 +121,7 @@ class StatefulNode:
 
     def refuse(self, reason: str, *properties: str | int) -> UnsupportedNode:
         """The error for what is not run, at a property of the node."""
-        path = "/".join([self.node.path, *map(str, properties)])
+        path = "/".join([self.node.path, *(pointer_token(str(each)) for each in properties)])
         return UnsupportedNode(
             f"{self.node.type_text} is not supported: {reason}", node_id=self.node.id, path=path
         )

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from operators.aggregate.call import ARGUMENTS, AggregateCall
 from operators.over.positions import PositionCall, PositionFunction
+from service.plan.properties import JsonObject
 from service.plan.type_json import parse_type_json
 
 if TYPE_CHECKING:
@@ -45,26 +46,36 @@ def aggregate_calls(
     given = at.node.raw.get(name)
     if not isinstance(given, list):
         raise at.refuse("aggregate calls must be a list", name)
-    flags = at.node.raw.get(retracts) if isinstance(retracts, str) else [retracts] * len(given)
-    if flags is None:
-        flags = [False] * len(given)
-    if not isinstance(flags, list) or len(flags) != len(given):
-        raise at.refuse("there must be one flag for each aggregate call", str(retracts))
+    flags = _flags(at, retracts, len(given)) if isinstance(retracts, str) else None
     made: list[AggregateCall] = []
-    for number, (each, flag) in enumerate(zip(given, flags, strict=True)):
+    for number, each in enumerate(given):
         place: Place = (name, number)
         fields = _fields(at, each, types, place, ARGUMENTS)
-        made.append(_aggregate(at, each, types, place, fields, retracts=flag is True))
+        takes_back = retracts is True if flags is None else flags[number]
+        made.append(_aggregate(at, each, types, place, fields, retracts=takes_back))
     return tuple(made)
 
 
+def _flags(at: StatefulNode, name: str, count: int) -> list[bool]:
+    """A list of so many flags; null in it is false, as in Flink."""
+    given = at.properties
+    found = [
+        JsonObject({name: each}, given.path, given.node_id).flag(name)
+        for each in given.list(name, is_optional=True)
+    ]
+    if found and len(found) != count:
+        raise at.refuse("there must be one flag for each aggregate call", name)
+    return found or [False] * count
+
+
 def over_calls(
-    at: StatefulNode, types: Sequence[LogicalType], *, retracts: bool
+    at: StatefulNode, group: JsonObject, types: Sequence[LogicalType], *, retracts: bool
 ) -> list[AggregateCall | PositionCall]:
     """The calls of an OVER node of one frame, which may be of functions that only OVER has.
 
     Args:
         at: The node.
+        group: The frame and its calls.
         types: Columns of its input, and constants behind them.
         retracts: Whether rows leave the frame.
 
@@ -72,7 +83,7 @@ def over_calls(
         UnsupportedNode: A function, or how it is called, is not run.
     """
     made: list[AggregateCall | PositionCall] = []
-    for number, each in enumerate(at.node.raw["overSpec"]["groups"][0]["aggCalls"]):
+    for number, each in enumerate(group.list("aggCalls")):
         place: Place = ("overSpec", "groups", 0, "aggCalls", number)
         fields = _fields(at, each, types, place, _POSITIONS | ARGUMENTS.keys())
         if fields["function"] in _POSITIONS:
@@ -89,21 +100,21 @@ def columns(at: StatefulNode, name: str, count: int, *, given: Any = None) -> tu
         UnsupportedNode: It is none.
     """
     found = at.node.raw.get(name) if given is None else given
+    if isinstance(found, list):
+        # As Flink reads it.
+        found = [0 if each is None else each for each in found]
     if not isinstance(found, list) or not all(_is_column(each, count) for each in found):
         raise at.refuse(f"it must be a list of columns below {count}", name)
     return tuple(found)
 
 
-def flag(at: StatefulNode, name: str, *, default: bool = False) -> bool:
-    """A property that is true or false.
+def flag(at: StatefulNode, name: str) -> bool:
+    """A property that is true or false; false where it is missing, as in Flink.
 
     Raises:
-        UnsupportedNode: It is neither.
+        PlanError: It is neither.
     """
-    found = at.node.raw.get(name, default)
-    if not isinstance(found, bool):
-        raise at.refuse("it must be true or false", name)
-    return found
+    return at.properties.flag(name)
 
 
 def _aggregate(

@@ -10,6 +10,7 @@ from service.plan.errors import DurationError
 from service.runtime.specs.join_spec import JoinKeys, condition_of, joined_inputs
 
 if TYPE_CHECKING:
+    from service.plan.properties import JsonObject
     from service.runtime.specs import StatefulNode
 
 CLEANUP_INTERVAL = "table.exec.interval-join.min-cleanup-interval"
@@ -19,28 +20,35 @@ def interval_join_spec(at: StatefulNode) -> IntervalJoinSpec:
     """The spec of an interval join.
 
     Raises:
-        UnsupportedNode: Its join type, keys, condition or clean-up interval are not run.
+        PlanError: Its properties are none of such a node.
+        UnsupportedNode: Its join type, condition or clean-up interval is not run, or it compares
+            columns of different types.
     """
-    given = at.node.raw["intervalJoinSpec"]
-    join, bounds = given["joinSpec"], given["windowBounds"]
+    given = at.properties.object("intervalJoinSpec")
+    join, bounds = given.object("joinSpec"), given.object("windowBounds")
     place = ("intervalJoinSpec", "joinSpec")
-    if join["joinType"] not in ("INNER", "LEFT", "RIGHT", "FULL"):
-        raise at.refuse(f"a {join['joinType']} join", *place, "joinType")
+    join_type = join.text("joinType")
+    if join_type not in ("INNER", "LEFT", "RIGHT", "FULL"):
+        raise at.refuse(f"a {join_type} join", *place, "joinType")
     keys = JoinKeys.of(join)
-    if keys.equalities or keys.null_equalities:
-        raise at.refuse("a column is compared twice", *place, "leftKeys")
-    times = (bounds["leftTimeIndex"], bounds["rightTimeIndex"])
+    declared = join.value.get("nonEquiCondition")
     return IntervalJoinSpec.build(
         **{**at.common, "ttl_ms": ()},
-        inputs=joined_inputs(at, keys),
-        join_type=join["joinType"],
-        lower_ms=bounds["leftLowerBound"],
-        upper_ms=bounds["leftUpperBound"],
-        times=times if bounds["isEventTime"] else None,
+        inputs=joined_inputs(at, keys, *place),
+        join_type=join_type,
+        lower_ms=bounds.long("leftLowerBound", 0),
+        upper_ms=bounds.long("leftUpperBound", 0),
+        times=_times(at, bounds) if bounds.flag("isEventTime") else None,
         filter_nulls=keys.filter_nulls,
-        condition=condition_of(at, join.get("nonEquiCondition"), *place, "nonEquiCondition"),
+        condition=condition_of(at, declared, *place, "nonEquiCondition"),
         cleanup_delay_ms=_cleanup_delay_ms(at),
     )
+
+
+def _times(at: StatefulNode, bounds: JsonObject) -> tuple[int, int]:
+    """The columns of the row times."""
+    left = bounds.column("leftTimeIndex", at.width(0))
+    return left, bounds.column("rightTimeIndex", at.width(1))
 
 
 def _cleanup_delay_ms(at: StatefulNode) -> int:

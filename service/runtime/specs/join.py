@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from operators.join.semi_anti import SemiAntiJoinSpec
 from operators.join.streaming import StreamingJoinSpec
-from service.runtime.specs.join_spec import JoinKeys, condition_of, joined_inputs, unique_key
+from service.runtime.specs.join_spec import (
+    JoinKeys,
+    condition_of,
+    joined_inputs,
+    keys_of,
+    unique_key,
+)
 
 if TYPE_CHECKING:
     from operators.spec import OperatorSpec
@@ -19,24 +25,26 @@ def join_spec(at: StatefulNode) -> OperatorSpec:
     """The spec of a join.
 
     Raises:
+        PlanError: Its properties are none of such a node.
         UnsupportedNode: It compares columns of different types, or its condition is not evaluated.
     """
-    raw = at.node.raw
-    join = raw["joinSpec"]
-    join_type = join["joinType"]
-    keys = JoinKeys.of(join)
+    given = at.properties
+    join = given.object("joinSpec")
+    join_type = join.text("joinType")
+    keys = JoinKeys.of(join).each_once()
+    declared = join.value.get("nonEquiCondition")
     # Before 2.0 they are named unique keys.
-    of_left = raw.get("leftUpsertKeys") or raw.get("leftUniqueKeys")
-    of_right = raw.get("rightUpsertKeys") or raw.get("rightUniqueKeys")
+    of_left = keys_of(given, ("leftUpsertKeys", "leftUniqueKeys"), at.width(0))
+    of_right = keys_of(given, ("rightUpsertKeys", "rightUniqueKeys"), at.width(1))
     fields = {
         **at.common,
-        "inputs": joined_inputs(at, keys),
+        "inputs": joined_inputs(at, keys, "joinSpec"),
         "join_type": join_type,
         "unique_keys": (unique_key(of_left, keys.left), unique_key(of_right, keys.right)),
         "filter_nulls": keys.filter_nulls,
         "equalities": keys.equalities,
         "null_equalities": keys.null_equalities,
-        "condition": condition_of(at, join.get("nonEquiCondition"), "joinSpec", "nonEquiCondition"),
+        "condition": condition_of(at, declared, "joinSpec", "nonEquiCondition"),
     }
     if join_type in ("SEMI", "ANTI"):
         return SemiAntiJoinSpec.build(**fields)

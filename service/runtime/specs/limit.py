@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.runtime.specs.rank import rank_spec
+from service.runtime.specs.rank import ranked
 
 if TYPE_CHECKING:
     from operators.spec import OperatorSpec
@@ -12,5 +12,10 @@ if TYPE_CHECKING:
 
 
 def limit_spec(at: StatefulNode) -> OperatorSpec:
-    """A Limit or SortLimit node."""
-    return rank_spec(at)
+    """A Limit or SortLimit node; what they say of partitions Flink does not read either.
+
+    Raises:
+        PlanError: Its properties are none of such a node.
+        UnsupportedNode: Its strategy or range is not run.
+    """
+    return ranked(at, at.input(0, ()), with_number=False)

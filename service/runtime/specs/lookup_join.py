@@ -22,15 +22,18 @@ from operators.join.lookup_table import LookupCache, TableFiles, TableHash
 from operators.spec import InputSpec, RowSpec
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import DurationError
-from service.plan.rex import parse_rex
+from service.plan.rex import Literal, parse_rex
 from service.plan.type_json import parse_type_json
+from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.slot_keys import slot_key, table_name
 from service.runtime.specs.join_spec import compared_type, condition_of
 from state.codec import CodecError
+from state.types import TypeRoot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from service.plan.properties import JsonObject
     from service.runtime.specs import StatefulNode
 
 _PARTIAL: Final = "lookup.partial-cache."
@@ -61,33 +64,36 @@ def lookup_join_spec(at: StatefulNode) -> LookupJoinSpec:
     """The spec of a look-up join; whoever runs it says where things are (`with_places`).
 
     Raises:
+        PlanError: Its properties are none of such a node.
         UnsupportedNode: Its table cannot be looked up here, or something of the node is not run.
     """
-    raw = at.node.raw
-    if raw["joinType"] not in ("INNER", "LEFT"):
-        raise at.refuse(f"a {raw['joinType']} join", "joinType")
+    given, raw = at.properties, at.node.raw
+    join_type = given.text("joinType")
+    if join_type not in ("INNER", "LEFT"):
+        raise at.refuse(f"a {join_type} join", "joinType")
     if raw.get("retryOptions"):
         raise at.refuse("look-ups are not tried again", "retryOptions")
     options = _options(at)
     table_row = _table_row(at)
-    width = len(at.inputs[0].output_type.children)
+    width = at.width()
     keys = _keys(at, table_row, options)
-    materializes = raw.get("requireUpsertMaterialize") in (True, "true")
+    materializes = given.flag("requireUpsertMaterialize")
+    key: Iterable[int] = [each.field for each in keys if each.field is not None]
     if materializes:
-        key = raw.get("inputUpsertKey") or range(width)
-    else:
-        key = dict.fromkeys(each.field for each in keys if each.field is not None)
-    given = at.input(0, tuple(key))
-    _check_types(at, given, table_row, keys)
+        upsert_key = given.columns("inputUpsertKey", width, is_optional=True)
+        key = upsert_key or range(width)
+    row = at.input(0, tuple(dict.fromkeys(key)))
+    _check_types(at, row, table_row, keys)
     cache = _cache(at, options)
     if cache is not None and materializes:
         # Each process has its own cache, and what is kept of an epoch must be the same in all.
         raise at.refuse("a cache, where rows are kept", *_OPTIONS, "lookup.cache")
-    projection = raw.get("projectionOnTemporalTable")
+    name = "projectionOnTemporalTable"
+    projection = given.list(name) if given.has(name) else None
     return LookupJoinSpec.build(
         **at.common,
-        inputs=(given,),
-        join_type=raw["joinType"],
+        inputs=(row,),
+        join_type=join_type,
         table=_table(options),
         table_row=table_row,
         keys=keys,
@@ -115,8 +121,9 @@ def _table(options: Mapping[str, str]) -> TableFiles | TableHash:
 
 
 def _options(at: StatefulNode) -> dict[str, str]:
-    table = at.node.raw["temporalTable"]["lookupTableSource"]["table"]
-    options: dict[str, str] = (table.get("resolvedTable") or {}).get("options") or {}
+    table = at.properties.inner(*_TABLE)
+    resolved = table.object("resolvedTable") if table.has("resolvedTable") else None
+    options = resolved.texts("options") if resolved else {}
     if not options:
         raise at.refuse("the plan does not say where the table is", *_TABLE)
     connector = options.get("connector", "none")
@@ -133,54 +140,69 @@ def _options(at: StatefulNode) -> dict[str, str]:
 
 
 def _table_row(at: StatefulNode) -> RowSpec:
-    table = at.node.raw["temporalTable"]
-    for number, ability in enumerate(table["lookupTableSource"].get("abilities") or ()):
+    table = at.properties.object("temporalTable")
+    source = table.object("lookupTableSource")
+    for number, ability in enumerate(source.objects("abilities", "an ability", is_optional=True)):
         place = ("temporalTable", "lookupTableSource", "abilities", number)
-        nested = any(len(each) > 1 for each in ability.get("projectedFields") or ())
-        if ability.get("type") != "ProjectPushDown" or nested:
-            raise at.refuse(f"ability {ability.get('type')} of a look-up table", *place)
-    path = f"{at.node.path}/temporalTable/outputType"
-    return RowSpec.of(parse_type_json(table["outputType"], path))
+        fields = ability.list("projectedFields", is_optional=True)
+        nested = any(not isinstance(each, list) or len(each) > 1 for each in fields)
+        if ability.text("type") != "ProjectPushDown" or nested:
+            raise at.refuse(f"ability {ability.text('type')} of a look-up table", *place)
+    found = parse_type_json(table.value.get("outputType"), table.at("outputType"))
+    if found.root is not TypeRoot.ROW:
+        raise table.fail("outputType", "what a table gives must be a ROW")
+    return RowSpec.of(found)
 
 
 def _keys(
     at: StatefulNode, table_row: RowSpec, options: Mapping[str, str]
 ) -> tuple[LookupKey, ...]:
-    given: Mapping[str, Any] = at.node.raw["lookupKeys"]
+    given = at.properties.object("lookupKeys")
     found = []
-    for name, key in sorted(given.items(), key=lambda each: int(each[0])):
-        column = int(name)
-        if key["type"] == "FieldRef":
-            found.append(LookupKey(column=column, field=key["index"]))
-            continue
-        constant = _constant(at, key, column, table_row)
-        found.append(LookupKey(column=column, constant=constant))
+    for column in sorted(_table_column(given, name, len(table_row.types)) for name in given.value):
+        key = given.object(str(column))
+        match key.text("type"):
+            case "FieldRef":
+                found.append(LookupKey(column=column, field=key.column("index", at.width())))
+            case "Constant":
+                constant = _constant(key, column, table_row)
+                found.append(LookupKey(column=column, constant=constant))
+            case _:
+                raise key.fail("type", "a look-up key is a FieldRef or a Constant")
     if options["connector"] == "redis":
         return _in_order_of_primary_key(at, found, table_row)
     return tuple(found)
 
 
+def _table_column(keys: JsonObject, name: str, count: int) -> int:
+    """The column of the table that the name of a look-up key says."""
+    if name not in map(str, range(count)):
+        raise keys.fail(name, f"it names no column of a table with {count}")
+    return int(name)
+
+
 def _in_order_of_primary_key(
     at: StatefulNode, keys: Sequence[LookupKey], table_row: RowSpec
 ) -> tuple[LookupKey, ...]:
-    table = at.node.raw["temporalTable"]["lookupTableSource"]["table"]
-    primary = (table["resolvedTable"]["schema"].get("primaryKey") or {}).get("columns") or []
+    schema = at.properties.inner(*_TABLE, "resolvedTable", "schema")
+    primary = schema.object("primaryKey").list("columns") if schema.has("primaryKey") else []
     by_name = {table_row.names[each.column]: each for each in keys}
-    if sorted(by_name) != sorted(primary):
+    if sorted(by_name) != sorted(map(str, primary)):
         raise at.refuse("a table in Redis is looked up by its whole primary key", "lookupKeys")
     return tuple(by_name[name] for name in primary)
 
 
-def _constant(at: StatefulNode, key: Mapping[str, Any], column: int, table_row: RowSpec) -> str:
+def _constant(key: JsonObject, column: int, table_row: RowSpec) -> str:
     from operators.expressions import ExpressionError, compile_rex
 
-    place = ("lookupKeys", str(column), "literal")
-    literal = parse_rex(key["literal"], "/".join([at.node.path, *place]))
+    literal = parse_rex(key.value.get("literal"), key.at("literal"))
+    if not isinstance(literal, Literal):
+        raise key.fail("literal", "a constant to look up is a literal")
     try:
         value = compile_rex(literal)(())
         return table_row.part((column,)).codec().encode([value]).decode()
     except (ExpressionError, CodecError) as error:
-        raise at.refuse(str(error), *place) from error
+        raise UnsupportedNode(str(error), node_id=key.node_id, path=key.at("literal")) from error
 
 
 def _check_types(

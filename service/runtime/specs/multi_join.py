@@ -9,7 +9,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from operators.join.multi import Attribute, MultiInput, MultiJoinSpec
-from service.runtime.specs.join_spec import compared_type, condition_of, unique_key
+from service.plan.properties import JsonObject
+from service.plan.rex import parse_rex
+from service.runtime.specs.join_spec import compared_type, condition_of, keys_of, unique_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,32 +22,40 @@ if TYPE_CHECKING:
     """An input and a column of it."""
 
 _AND, _EQUAL = "$AND$1", "$=$1"
+_PAIR = "a pair of compared columns"
 
 
 def multi_join_spec(at: StatefulNode) -> MultiJoinSpec:
     """The spec of a join of several inputs.
 
     Raises:
+        PlanError: Its properties are none of such a node.
         UnsupportedNode: It has another join than INNER and LEFT, compares columns of different
             types, or has a condition that is not evaluated.
     """
-    raw = at.node.raw
+    given = at.properties
     count = len(at.inputs)
     widths = [len(each.output_type.children) for each in at.inputs]
     starts = [0, *accumulate(widths)]
-    pairs = {number: _pairs(raw.get("joinAttributeMap") or {}, number) for number in range(count)}
+    pairs = _pairs(at, widths)
     _check_types(at, pairs)
     shared = _shared(pairs, count)
+    join_types = _of_inputs(at, "joinTypes")
+    conditions = _of_inputs(at, "joinConditions")
+    unique_keys = _of_inputs(at, "inputUniqueKeys")
     joins = []
     for number in range(count):
-        join_type = raw["joinTypes"][number]
+        join_type = join_types[number]
         if join_type not in ("INNER", "LEFT"):
             raise at.refuse(f"a {join_type} join", "joinTypes", number)
         places = [(starts[one] + column, other) for (one, column), other in pairs[number]]
-        condition = raw["joinConditions"][number] if number else None
+        if conditions[number] is not None:
+            # The parts are looked at below: here it is seen that they are what they must be.
+            parse_rex(conditions[number], f"{given.at('joinConditions')}/{number}")
+        condition = conditions[number] if number else None
         equal, rest = _split(condition, places, starts[number])
         key = [column for of_input, column in shared if of_input == number]
-        unique = raw.get("inputUniqueKeys") or [[]] * count
+        unique = JsonObject({"inputUniqueKeys": unique_keys[number]}, given.path, given.node_id)
         joins.append(
             MultiInput(
                 join_type=join_type,
@@ -53,7 +63,10 @@ def multi_join_spec(at: StatefulNode) -> MultiJoinSpec:
                     Attribute(before=one, column=other, filters_null=(one, other) in equal)
                     for one, other in places
                 ),
-                unique_key=unique_key(unique[number], [*key, *(other for _, other in places)]),
+                unique_key=unique_key(
+                    keys_of(unique, ("inputUniqueKeys",), widths[number]),
+                    [*key, *(other for _, other in places)],
+                ),
                 condition=condition_of(at, rest, "joinConditions", number),
             )
         )
@@ -64,14 +77,33 @@ def multi_join_spec(at: StatefulNode) -> MultiJoinSpec:
     return MultiJoinSpec.build(**at.common, inputs=inputs, joins=tuple(joins))
 
 
-def _pairs(attributes: Mapping[str, Any], number: int) -> list[tuple[Column, int]]:
-    """The columns that an input is compared by: of an earlier input, and its own; each once."""
-    found = [
-        ((each["leftInputId"], each["leftFieldIndex"]), each["rightFieldIndex"])
-        for each in attributes.get(str(number), ())
-        if each["leftInputId"] >= 0
-    ]
-    return list(dict.fromkeys(found))
+def _of_inputs(at: StatefulNode, name: str) -> list[Any]:
+    """A property that has an entry for each input."""
+    found = at.properties.list(name)
+    if len(found) != len(at.inputs):
+        raise at.properties.fail(name, f"{len(found)} {name} for {len(at.inputs)} inputs")
+    return found
+
+
+def _pairs(at: StatefulNode, widths: Sequence[int]) -> dict[int, list[tuple[Column, int]]]:
+    """The columns that each input is compared by: of an earlier input, and its own; each once."""
+    name = "joinAttributeMap"
+    is_missing = not at.properties.has(name)
+    declared = JsonObject({}, "") if is_missing else at.properties.object(name)
+    pairs: dict[int, list[tuple[Column, int]]] = {}
+    for number, width in enumerate(widths):
+        found: list[tuple[Column, int]] = []
+        # The first input is compared with nothing, whatever stands there.
+        for each in declared.objects(str(number), _PAIR, is_optional=True) if number else []:
+            before = each.integer("leftInputId", default=0)
+            if before < 0:
+                continue
+            if before >= number:
+                raise each.fail("leftInputId", f"input {before} does not come before {number}")
+            column = each.column("leftFieldIndex", widths[before])
+            found.append(((before, column), each.column("rightFieldIndex", width)))
+        pairs[number] = list(dict.fromkeys(found))
+    return pairs
 
 
 def _check_types(at: StatefulNode, pairs: Mapping[int, Sequence[tuple[Column, int]]]) -> None:
@@ -127,7 +159,7 @@ def _parts(condition: Any) -> Iterable[dict[str, Any]]:
     if condition is None:
         return
     if condition.get("internalName") == _AND:
-        for each in condition["operands"]:
+        for each in condition.get("operands") or ():
             yield from _parts(each)
     else:
         yield condition

@@ -11,6 +11,7 @@ from state.types import UnsupportedType
 if TYPE_CHECKING:
     from operators.spec import InputSpec
     from service.plan.nodes import ExecNode
+    from service.plan.properties import JsonObject
     from service.runtime.specs import StatefulNode
 
 MINI_BATCH: Final = "table.exec.mini-batch.enabled"
@@ -34,22 +35,34 @@ def order_of(at: StatefulNode, row: InputSpec) -> tuple[SortColumn, ...]:
     """The node's `orderBy`.
 
     Raises:
+        PlanError: It is no order.
         UnsupportedNode: Values of a column have no order.
     """
-    found = tuple(
-        SortColumn(
-            column=each["index"],
-            descending=not each["isAscending"],
-            nulls_last=each["nullIsLast"],
-        )
-        for each in (at.node.raw.get("orderBy") or {}).get("fields", ())
-    )
+    given = at.properties
+    if not given.has("orderBy"):
+        return ()
+    found = sort_columns(given.object("orderBy"), len(row.types))
     for number, each in enumerate(found):
         try:
             SortKeys(row, (each,))
         except UnsupportedType as error:
             raise at.refuse(error.reason, "orderBy", "fields", number) from error
     return found
+
+
+def sort_columns(order: JsonObject, count: int) -> tuple[SortColumn, ...]:
+    """The columns of an order over rows that have so many.
+
+    Source: Flink `SortSpec`, whose flags are false where they are missing.
+    """
+    return tuple(
+        SortColumn(
+            column=each.column("index", count),
+            descending=not each.flag("isAscending"),
+            nulls_last=each.flag("nullIsLast"),
+        )
+        for each in order.objects("fields", "a column of an order")
+    )
 
 
 def time_columns(at: StatefulNode, attribute: str) -> tuple[int, ...]:

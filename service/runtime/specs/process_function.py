@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from operators.errors import FunctionUnavailable
 from operators.process_function import ProcessFunctionSpec, find_function
+from service.plan.errors import InvalidExpression
 from service.plan.rex import Call, Literal, TableArgument, parse_rex
 
 if TYPE_CHECKING:
@@ -21,15 +23,21 @@ def process_function_spec(at: StatefulNode) -> ProcessFunctionSpec:
     (`on_time`) and a uid, which is Flink's.
 
     Raises:
+        PlanError: Its properties are none of such a node.
         UnsupportedNode: A table is not partitioned, or is ordered; an argument is no literal.
         FunctionUnavailable: The function is not installed.
         InvalidSpec: It cannot be called so, or does not give what the plan has.
     """
-    call = parse_rex(at.node.raw["functionCall"], f"{at.node.path}/functionCall")
+    given = at.properties
+    call = parse_rex(given.value.get("functionCall"), given.at("functionCall"))
     if not isinstance(call, Call) or call.origin not in ("system", "catalog"):
         raise at.refuse("a function that is not called by name", "functionCall")
     name = call.name.rpartition(".")[2].strip("`")
-    function = find_function(name)
+    try:
+        function = find_function(name)
+    except FunctionUnavailable as error:
+        error.path = given.at("functionCall")
+        raise
     tables = [each for each in call.operands if isinstance(each, TableArgument)]
     others = [each for each in call.operands if not isinstance(each, TableArgument)]
     by_input = sorted(tables, key=lambda each: each.index)
@@ -37,6 +45,10 @@ def process_function_spec(at: StatefulNode) -> ProcessFunctionSpec:
         raise at.refuse("a call whose tables are not its inputs", "functionCall", "operands")
     if not all(each.partition_keys for each in tables) or any(each.order_keys for each in tables):
         raise at.refuse("tables without PARTITION BY, or with ORDER BY", "functionCall", "operands")
+    for table in tables:
+        columns = (*table.partition_keys, *table.order_keys)
+        if any(each >= at.width(table.index) for each in columns):
+            raise InvalidExpression("a table has no such column", path=table.path)
     names = list(function.arguments)
     if len(others) < len(names):
         raise at.refuse(f"{name} takes {len(names)} arguments", "functionCall", "operands")

@@ -9,6 +9,7 @@ from service.runtime.specs.orders import order_of, time_columns
 
 if TYPE_CHECKING:
     from operators.spec import InputSpec, OperatorSpec
+    from service.plan.properties import JsonObject
     from service.runtime.specs import StatefulNode
 
 _STRATEGIES: Final = {"AppendFast": "append", "UpdateFast": "update", "Retract": "retract"}
@@ -17,25 +18,32 @@ _UNLIMITED: Final = (1 << 63) - 1
 
 
 def rank_spec(at: StatefulNode) -> OperatorSpec:
-    """A Rank node; Limit and SortLimit have the same properties.
+    """A Rank node.
 
     Raises:
+        PlanError: Its properties are none of such a node.
         UnsupportedNode: RANK and DENSE_RANK, which Flink refuses on streams, too; no strategy.
     """
-    raw = at.node.raw
-    if raw.get("rankType", "ROW_NUMBER") != "ROW_NUMBER":
+    given = at.properties
+    if given.text("rankType") != "ROW_NUMBER":
         raise at.refuse("on a stream rows are ranked by ROW_NUMBER only", "rankType")
-    declared = raw["rankStrategy"]
-    strategy = _STRATEGIES.get(declared.get("type"))
+    row = at.partitioned(given.object("partition"), "fields")
+    return ranked(at, row, with_number=given.flag("outputRowNumber"))
+
+
+def ranked(at: StatefulNode, row: InputSpec, *, with_number: bool) -> OperatorSpec:
+    """What Rank, Limit and SortLimit nodes have in common, over this input."""
+    given = at.properties
+    declared = given.object("rankStrategy")
+    strategy = _STRATEGIES.get(name := declared.text("type"))
     if strategy is None:
-        raise at.refuse(f"strategy {declared.get('type')} cannot be run", "rankStrategy", "type")
-    row = at.input(0, (raw.get("partition") or {}).get("fields", ()))
+        raise at.refuse(f"strategy {name} cannot be run", "rankStrategy", "type")
     return RankSpec.build(
         inputs=(row,),
         strategy=strategy,
-        unique_key=tuple(declared["primaryKeys"]) if strategy == "update" else (),
-        with_number=raw.get("outputRowNumber", False),
-        update_before=raw.get("generateUpdateBefore", True),
+        unique_key=declared.columns("primaryKeys", at.width()) if strategy == "update" else (),
+        with_number=with_number,
+        update_before=given.flag("generateUpdateBefore"),
         **_order(at, row, strategy),
         **_range(at),
         **at.common,
@@ -55,14 +63,19 @@ def _order(at: StatefulNode, row: InputSpec, strategy: str) -> dict[str, Any]:
 
 
 def _range(at: StatefulNode) -> dict[str, Any]:
-    declared = at.node.raw["rankRange"]
-    match declared.get("type"):
+    declared = at.properties.object("rankRange")
+    match declared.text("type"):
         case "Constant":
-            end = declared["end"]
-            return {"start": declared["start"], "end": None if end >= _UNLIMITED else end}
+            end = declared.long("end", 0)
+            return {"start": _start(declared), "end": None if end >= _UNLIMITED else end}
         case "Variable":
-            return {"end_column": declared["endIndex"]}
+            return {"end_column": declared.column("endIndex", at.width())}
         case "ConstantWithoutEnd":
-            return {"start": declared["start"]}
+            return {"start": _start(declared)}
         case other:
             raise at.refuse(f"a range of type {other} cannot be run", "rankRange", "type")
+
+
+def _start(declared: JsonObject) -> int:
+    """The first rank; there is none before 1, which is what a missing 0 means, too."""
+    return max(1, declared.long("start", 0))

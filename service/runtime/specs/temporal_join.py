@@ -20,27 +20,27 @@ def temporal_join_spec(at: StatefulNode) -> TemporalJoinSpec:
     nothing comes for is kept.
 
     Raises:
+        PlanError: Its properties are none of such a node.
         UnsupportedNode: It is one in processing time, which Flink 2.3 does not run either; or its
-            join type, keys or condition are not run.
+            join type or condition is not run, or it compares columns of different types.
     """
-    raw = at.node.raw
-    join = raw["joinSpec"]
-    if raw["rightTimeAttributeIndex"] == _PROCESSING_TIME:
+    given = at.properties
+    join = given.object("joinSpec")
+    if given.integer("rightTimeAttributeIndex", default=0) == _PROCESSING_TIME:
         reason = "a processing-time temporal join has no versions to join with"
         raise at.refuse(reason, "rightTimeAttributeIndex")
-    if join["joinType"] not in ("INNER", "LEFT"):
-        raise at.refuse(f"a {join['joinType']} join", "joinSpec", "joinType")
+    join_type = join.text("joinType")
+    if join_type not in ("INNER", "LEFT"):
+        raise at.refuse(f"a {join_type} join", "joinSpec", "joinType")
     keys = JoinKeys.of(join)
-    if keys.equalities or keys.null_equalities:
-        raise at.refuse("a column is compared twice", "joinSpec", "leftKeys")
-    condition = condition_of(at, join.get("nonEquiCondition"), "joinSpec", "nonEquiCondition")
+    declared = join.value.get("nonEquiCondition")
     return TemporalJoinSpec.build(
         **{**at.common, "ttl_ms": ()},
-        inputs=joined_inputs(at, keys),
-        join_type=join["joinType"],
-        left_time=raw["leftTimeAttributeIndex"],
-        right_time=raw["rightTimeAttributeIndex"],
+        inputs=joined_inputs(at, keys, "joinSpec"),
+        join_type=join_type,
+        left_time=given.column("leftTimeAttributeIndex", at.width(0)),
+        right_time=given.column("rightTimeAttributeIndex", at.width(1)),
         filter_nulls=keys.filter_nulls,
-        condition=condition,
+        condition=condition_of(at, declared, "joinSpec", "nonEquiCondition"),
         retention_ms=at.ttl_ms[0],
     )

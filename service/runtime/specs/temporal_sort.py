@@ -16,6 +16,7 @@ def temporal_sort_spec(at: StatefulNode) -> OperatorSpec:
     """A TemporalSort node.
 
     Raises:
+        PlanError: Its properties are none of such a node.
         UnsupportedNode: The order does not begin with a time attribute, ascending.
     """
     row = at.input(0, ())

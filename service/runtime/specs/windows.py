@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from operators.spec import InputSpec, RowSpec
 from operators.windows.session_aggregate import SessionAggregateSpec
 from operators.windows.shapes import Cumulating, Hopping, Session, Tumbling
 from operators.windows.window_aggregate import SlicedAggregateSpec
@@ -16,12 +15,15 @@ from service.runtime.specs.aggregate_calls import aggregate_calls
 from state.types import TypeRoot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
+    from operators.windows.shapes import Shape
     from operators.windows.spec import Property, WindowAggregateSpec
     from service.plan import CompiledPlan
     from service.plan.nodes import ExecNode
+    from service.plan.properties import JsonObject
     from service.runtime.specs import StatefulNode
+    from state.types import LogicalType
 
 _LOCAL: Final = "stream-exec-local-window-aggregate"
 _GLOBAL: Final = "stream-exec-global-window-aggregate"
@@ -65,13 +67,18 @@ def window_aggregate_spec(at: StatefulNode) -> WindowAggregateSpec:
     Raises:
         UnsupportedNode: The window, or a function, is not run.
     """
-    first = _local_of(at) if at.node.type == _GLOBAL else at.node
-    windowing = first.raw["windowing"]
+    first = at.of(_local_of(at)) if at.node.type == _GLOBAL else at
+    windowing = first.properties.object("windowing")
+    shape = window_shape(first, windowing.object("window"))
+    if first is not at:
+        own = at.properties.object("windowing").object("window")
+        if window_shape(at, own) != shape:
+            raise at.refuse("phases of different windows", "windowing", "window")
     return _aggregate(
         at,
         first,
-        _shape(at, windowing["window"]),
-        {"zone": _zone(at, windowing), **_time(at, windowing)},
+        shape,
+        {"zone": _zone(at, windowing), **_time(first, windowing)},
     )
 
 
@@ -81,25 +88,28 @@ def group_window_aggregate_spec(at: StatefulNode) -> WindowAggregateSpec:
     Raises:
         UnsupportedNode: It is a window of so many rows, or a function is not run.
     """
-    window = at.node.raw["window"]
-    kind = str(window.get("kind"))
+    window = at.properties.object("window")
+    kind = window.text("kind")
     if kind not in _GROUP_WINDOWS:
         raise at.refuse(f"windows of kind {kind}", "window", "kind")
     # A session is always one of time, and does not say so.
-    if kind != "SESSION" and not window.get("isTimeWindow"):
+    if kind != "SESSION" and not window.flag("isTimeWindow"):
         raise at.refuse("windows of so many rows", "window", "isTimeWindow")
-    field = window["timeField"]
-    column = int(field["fieldIndex"])
+    field = window.object("timeField")
+    if "fieldIndex" not in field.value:
+        # Null is the first column, as in Flink; nothing is none.
+        raise field.fail("fieldIndex", "fieldIndex is missing", "it is required")
+    column = field.column("fieldIndex", at.width())
     attribute = at.inputs[0].output_type.children[column].time_attribute
-    shape = _shape(at, {**window, "type": _GROUP_WINDOWS[kind]})
+    shape = window_shape(at, window, _GROUP_WINDOWS[kind])
     if isinstance(shape, Hopping):
         shape = shape.model_copy(update={"has_panes": True})
     return _aggregate(
         at,
-        at.node,
+        at,
         shape,
         {
-            "zone": _zone(at, {"timeAttributeType": field["fieldType"]}),
+            "zone": _zone(at, field, "fieldType"),
             "time_column": None if attribute == "PROCTIME" else column,
         },
     )
@@ -107,18 +117,17 @@ def group_window_aggregate_spec(at: StatefulNode) -> WindowAggregateSpec:
 
 def _aggregate(
     at: StatefulNode,
-    first: ExecNode,
-    shape: Tumbling | Hopping | Cumulating | Session,
+    first: StatefulNode,
+    shape: Shape,
     time: Mapping[str, Any],
 ) -> WindowAggregateSpec:
     """The aggregates of a node over the input of its first phase."""
-    [source] = at.plan.inputs(first.id)
-    row = RowSpec.of(source.output_type)
+    row = first.input(0, first.properties.columns("grouping", first.width()))
     fields: dict[str, Any] = {
-        "inputs": (InputSpec(types=row.types, names=row.names, key=tuple(first.raw["grouping"])),),
+        "inputs": (row,),
         "shape": shape,
         "calls": aggregate_calls(
-            at.of(first), "aggCalls", row.types, bool(first.raw.get("needRetraction"))
+            first, "aggCalls", row.types, first.properties.flag("needRetraction")
         ),
         "properties": _properties(at),
         **time,
@@ -137,31 +146,35 @@ def window_table_function_spec(at: StatefulNode) -> WindowTableSpec:
     Raises:
         UnsupportedNode: The window is not run.
     """
-    windowing = at.node.raw["windowing"]
-    window = windowing["window"]
+    windowing = at.properties.object("windowing")
+    window = windowing.object("window")
+    is_session = window.text("type") == "SessionWindow"
     return WindowTableSpec.build(
-        inputs=(at.input(0, _partition(at, window)),),
-        shape=_shape(at, window),
+        # Only sessions are of a partition. The other windows need no key: all rows of one do.
+        inputs=(at.partitioned(window, "partition_key_indices", is_optional=not is_session),),
+        shape=window_shape(at, window),
         zone=_zone(at, windowing),
         **_time(at, windowing),
         **at.common,
     )
 
 
-def attached_window(at: StatefulNode, windowing: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a spec for rows that come with their windows.
+def attached_window(at: StatefulNode, windowing: JsonObject, width: int) -> dict[str, Any]:
+    """The fields of a spec for rows of so many columns that come with their windows.
 
     Raises:
-        UnsupportedNode: They do not, or the window is not run.
+        PlanError: It does not say where their ends are.
+        UnsupportedNode: They do not.
     """
-    fields: dict[str, Any] = {
-        "shape": _shape(at, windowing["window"]),
+    if windowing.text("strategy") != "WindowAttached":
+        raise at.refuse("rows without their windows", *_below(at, windowing), "strategy")
+    if windowing.has("window"):
+        # Whoever needs it reads it again.
+        window_shape(at, windowing.object("window"))
+    return {
         "zone": _zone(at, windowing),
-        **_time(at, windowing),
+        "end_column": windowing.column("windowEnd", width),
     }
-    if "end_column" not in fields:
-        raise at.refuse("rows without their windows", "windowing", "strategy")
-    return fields
 
 
 def _input_of(plan: CompiledPlan, node: ExecNode) -> ExecNode | None:
@@ -179,69 +192,103 @@ def _local_of(at: StatefulNode) -> ExecNode:
     return below
 
 
-def _partition(at: StatefulNode, window: Mapping[str, Any]) -> Sequence[int]:
-    """What sessions are of. The other windows need no key: all rows of one do."""
-    found: Sequence[int] = window.get("partition_key_indices") or ()
-    return found
-
-
-def _shape(
-    at: StatefulNode, window: Mapping[str, Any]
-) -> Tumbling | Hopping | Cumulating | Session:
+def window_shape(at: StatefulNode, window: JsonObject, kind: str | None = None) -> Shape:
     """The window of a plan.
+
+    Args:
+        at: The node.
+        window: What says it.
+        kind: Its type, where another property says that.
+
+    Raises:
+        PlanError: It is no window.
+        UnsupportedNode: It is not run.
 
     Source: Flink TumblingWindowSpec and its like.
     """
-
-    def ms(name: str) -> int:
-        try:
-            return parse_duration_ms(str(window[name]))
-        except (KeyError, DurationError) as error:
-            raise at.refuse(f"a window without its {name}", "windowing", "window") from error
-
-    offset = str(window.get("offset") or "0 ms")
-    # Java writes a minus before each part of a negative duration.
-    offset_ms = parse_duration_ms(offset.replace("-", "")) * (-1 if "-" in offset else 1)
-    match window.get("type"):
+    match kind or window.text("type"):
         case "TumblingWindow":
-            return Tumbling(size_ms=ms("size"), offset_ms=offset_ms)
+            return Tumbling(size_ms=_ms(window, "size"), offset_ms=_offset_ms(window))
         case "HoppingWindow":
-            return Hopping(size_ms=ms("size"), slide_ms=ms("slide"), offset_ms=offset_ms)
+            size_ms, slide_ms = _ms(window, "size"), _ms(window, "slide")
+            return Hopping(size_ms=size_ms, slide_ms=slide_ms, offset_ms=_offset_ms(window))
         case "CumulativeWindow":
-            size_ms, step_ms = ms("maxSize"), ms("step")
+            size_ms, step_ms = _ms(window, "maxSize"), _ms(window, "step")
             if size_ms % step_ms:
-                raise at.refuse("a size that is no multiple of the step", "windowing", "window")
-            return Cumulating(size_ms=size_ms, step_ms=step_ms, offset_ms=offset_ms)
+                raise at.refuse(
+                    "a size that is no multiple of the step", *_below(at, window), "maxSize"
+                )
+            return Cumulating(size_ms=size_ms, step_ms=step_ms, offset_ms=_offset_ms(window))
         case "SessionWindow":
-            return Session(gap_ms=ms("gap"))
+            if kind is None:
+                window.integers("partition_key_indices")
+            return Session(gap_ms=_ms(window, "gap"))
         case other:
-            raise at.refuse(f"windows of type {other}", "windowing", "window", "type")
+            raise at.refuse(f"windows of type {other}", *_below(at, window), "type")
 
 
-def _time(at: StatefulNode, windowing: Mapping[str, Any]) -> dict[str, int | None]:
-    """Where a row's window comes from."""
-    match windowing.get("strategy"):
+def _ms(window: JsonObject, name: str) -> int:
+    """A length of a window."""
+    text = window.text(name)
+    try:
+        found = parse_duration_ms(text)
+    except DurationError as error:
+        raise window.fail(name, f"the {name} of a window is no duration: {error}") from error
+    if not found:
+        raise window.fail(name, f"the {name} of a window must be a millisecond at least")
+    return found
+
+
+def _offset_ms(window: JsonObject) -> int:
+    if not window.has("offset"):
+        return 0
+    text = window.text("offset")
+    try:
+        # Java writes a minus before each part of a negative duration.
+        return parse_duration_ms(text.replace("-", "")) * (-1 if "-" in text else 1)
+    except DurationError as error:
+        raise window.fail("offset", f"the offset of a window is no duration: {error}") from error
+
+
+def _time(at: StatefulNode, windowing: JsonObject) -> dict[str, int | None]:
+    """Where a row's window comes from.
+
+    Source: Flink `TimeAttributeWindowingStrategy`, which tells the time by the attribute's type.
+    """
+    match windowing.text("strategy"):
         case "TimeAttribute":
-            column = int(windowing["timeAttributeIndex"])
-            return {"time_column": column if windowing["isRowtime"] else None}
+            column = windowing.column("timeAttributeIndex", at.width())
+            attribute = _time_type(windowing, "timeAttributeType").time_attribute
+            if attribute is None:
+                raise windowing.fail("timeAttributeType", "the type is that of no time attribute")
+            return {"time_column": column if attribute == "ROWTIME" else None}
         case "WindowAttached":
-            return {"end_column": int(windowing["windowEnd"])}
+            return {"end_column": windowing.column("windowEnd", at.width())}
         case other:
-            raise at.refuse(f"windowing by {other}", "windowing", "strategy")
+            raise at.refuse(f"windowing by {other}", *_below(at, windowing), "strategy")
 
 
-def _zone(at: StatefulNode, windowing: Mapping[str, Any]) -> str:
+def _zone(at: StatefulNode, owner: JsonObject, name: str = "timeAttributeType") -> str:
     """Whose local time windows are of: a time that is a TIMESTAMP is local already."""
-    path = f"{at.node.path}/windowing/timeAttributeType"
-    is_point = parse_type_json(windowing["timeAttributeType"], path).root is TypeRoot.TIMESTAMP_LTZ
+    is_point = _time_type(owner, name).root is TypeRoot.TIMESTAMP_LTZ
     return at.option(_ZONE) or "UTC" if is_point else "UTC"
+
+
+def _time_type(owner: JsonObject, name: str) -> LogicalType:
+    return parse_type_json(owner.value.get(name), owner.at(name))
+
+
+def _below(at: StatefulNode, owner: JsonObject) -> list[str]:
+    """The properties that lead from the node to an object of it."""
+    return owner.path.removeprefix(f"{at.node.path}/").split("/")
 
 
 def _properties(at: StatefulNode) -> tuple[Property, ...]:
     """What is told of a window, in order."""
     found: list[Property] = []
-    for number, each in enumerate(at.node.raw.get("namedWindowProperties") or ()):
-        kind = str(each["property"]["kind"])
+    named = at.properties.objects("namedWindowProperties", "a window property")
+    for number, each in enumerate(named):
+        kind = each.object("property").text("kind")
         if kind not in _PROPERTIES:
             raise at.refuse(f"the window property {kind}", "namedWindowProperties", number)
         found.append(_PROPERTIES[kind])

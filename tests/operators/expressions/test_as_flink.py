@@ -248,7 +248,7 @@ def test_the_counts_that_documents_name() -> None:
         "edges-texts": 181,
         "edges-times": 357,
         "edges-clock": 24,
-        "random-numbers": 96,
+        "random-numbers": 106,
         "random-times": 49,
         "random-texts": 44,
     }

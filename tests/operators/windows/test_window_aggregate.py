@@ -29,6 +29,7 @@ from operators.windows.session_aggregate import SessionAggregateSpec
 from operators.windows.shapes import Cumulating, Hopping, Session, Tumbling
 from operators.windows.window_aggregate import SlicedAggregateSpec
 from service.plan import load_plan
+from service.plan.errors import InvalidProperty
 from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs import BUILDERS, StatefulNode
 from service.runtime.specs.windows import identity_nodes
@@ -233,7 +234,8 @@ def test_the_recorded_plan() -> None:
     ("change", "reason"),
     [
         (lambda it: it["window"].update(type="CountWindow"), "CountWindow"),
-        (lambda it: it["window"].pop("size"), "without its size"),
+        (lambda it: it["window"].pop("size"), "size is missing"),
+        (lambda it: it["window"].update(size="soon"), "size of a window is no duration"),
         (lambda it: it.update(strategy="SliceAttached"), "SliceAttached"),
     ],
 )
@@ -242,7 +244,7 @@ def test_what_is_not_run_is_refused(change: Callable[[Any], Any], reason: str) -
     [local] = [each for each in document["nodes"] if "local-window" in each["type"]]
     change(local["windowing"])
     plan = load_plan(document)
-    with pytest.raises(UnsupportedNode, match=reason):
+    with pytest.raises((UnsupportedNode, InvalidProperty), match=reason):
         BUILDERS["global-window-aggregate"](StatefulNode(plan.node(5), plan))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -30,6 +31,9 @@ from service.plan.errors import (
     UnknownNodeType,
 )
 from service.plan.nodes import Calc, Exchange, Sink, TableScan, Union, Values
+from service.runtime.admission import findings
+from service.runtime.records import PipelineOptions
+from tests.service.mutations import settings_of
 from tests.service.plan.builders import (
     INPUT,
     call,
@@ -374,6 +378,7 @@ _BASES = [
     recorded_plan("120_"),
     small(condition=call("=", ref(0), ref(1))),
 ]
+SETTINGS = settings_of(Path("/nowhere"))
 _PLACES = [(index, pointer) for index, base in enumerate(_BASES) for pointer in _pointers(base)]
 
 
@@ -392,3 +397,7 @@ def test_any_value_at_any_place_is_taken_or_refused(place: tuple[int, str], valu
     else:
         assert explain(plan, default_ttl_ms=5).text
         assert isinstance(unsupported(plan), list)
+        _, found = findings(document, PipelineOptions(), SETTINGS)
+        placed = [each.node_id is not None and each.type and each.path for each in found]
+        # A number that does not fit 64 bits, wherever it is, is of the document.
+        assert all(placed) or [each.code for each in found] == ["plan.syntax"]

@@ -266,7 +266,7 @@ def test_what_is_not_run_is_refused(fields: dict[str, Any], message: str, path: 
         ("aggCalls", {}),
         ("aggCallNeedRetractions", [True]),
         ("needRetraction", "yes"),
-        ("generateUpdateBefore", None),
+        ("generateUpdateBefore", []),
     ],
 )
 def test_malformed_properties_are_refused(name: str, value: object) -> None:
@@ -284,9 +284,11 @@ def test_old_plans_may_leave_properties_out() -> None:
     for node in changed["nodes"]:
         if "aggCalls" in node:
             del node["configuration"], node["state"], node["needRetraction"]
+            node["generateUpdateBefore"] = None
     (spec,) = specs(changed)
     assert spec.ttl_ms == (0,)
     assert not spec.bundles
+    assert not spec.generate_update_before
 
 
 def test_accumulators_of_nobody_are_refused() -> None:

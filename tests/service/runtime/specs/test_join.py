@@ -12,6 +12,7 @@ from operators.join.side_state import CountPerRow, OneRow, RowPerUniqueKey
 from operators.join.streaming import StreamingJoin, StreamingJoinSpec
 from operators.testing.operator_harness import OperatorHarness
 from service.plan import PlanError, load_plan
+from service.plan.properties import JsonObject
 from service.runtime.specs import StatefulNode
 from service.runtime.specs.join import join_spec
 from service.runtime.specs.join_spec import JoinKeys
@@ -139,14 +140,16 @@ def test_old_plans_say_unique_keys_and_no_state() -> None:
 
 
 def test_a_column_that_is_compared_twice() -> None:
-    keys = JoinKeys.of({"leftKeys": [1, 1], "rightKeys": [1, 2], "filterNulls": [True, True]})
-    assert keys == JoinKeys((1,), (1,), (True,), ((1, 2),))
+    """In the key once, and beside it row by row, with NULL equal to NULL or not."""
+    given = {"leftKeys": [1, 1], "rightKeys": [1, 2], "filterNulls": [True, True]}
+    keys = JoinKeys.of(JsonObject(given, "/joinSpec"))
+    assert keys == JoinKeys((1, 1), (1, 2), (True, True))
+    assert keys.each_once() == JoinKeys((1,), (1,), (True,), ((1, 2),))
 
+    spec = join_spec(changed("070_join_inner", joinSpec={**given, "filterNulls": [True, False]}))
 
-def test_a_column_that_is_compared_twice_with_null_equal_to_null() -> None:
-    twice = {"leftKeys": [1, 1], "rightKeys": [1, 2], "filterNulls": [True, False]}
-    spec = join_spec(changed("070_join_inner", joinSpec=twice))
     assert isinstance(spec, StreamingJoinSpec)
+    assert [each.key for each in spec.inputs] == [(1,), (1,)]
     assert (spec.equalities, spec.null_equalities) == ((), ((1, 2),))
 
 
