@@ -64,7 +64,8 @@ class RetractTopN(RankBuffer):
 
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """Process the changes of a key one by one; what they will look for is read at once."""
-        await self._foresee(changes)
+        if len(changes) > 1:
+            await self._foresee(changes)
         for change in changes:
             await self.process(change)
 
