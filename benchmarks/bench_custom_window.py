@@ -16,15 +16,12 @@ of the Redis server together; the first epochs, which fill the window, are not c
 from __future__ import annotations
 
 import argparse
-import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.bench_operators import Task
+from benchmarks.operator_task import Task, example_installed
 from benchmarks.state_epochs import Ground, ground, load_text
 from operators.aggregate.call import AggregateCall
 from operators.batch import ChangeBatch
@@ -36,7 +33,6 @@ from operators.spec import InputSpec, RowSpec
 if TYPE_CHECKING:
     from operators.spec import OperatorSpec
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "custom_window"
 GROUPS = 4
 KEYS = 100
 ROWS_OF_WINDOW = (3, 10, 30, 100)
@@ -102,16 +98,6 @@ def rate(spec: OperatorSpec, where: Ground, rows: int, changes: int, rounds: int
     return changes / min(run(task, changes) for _ in range(rounds))
 
 
-def install_example(folder: Path) -> None:
-    """Let the function be found as one of an installed package."""
-    metadata = folder / "custom_window-1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: custom-window\n")
-    functions = "[tailrace.functions]\nCustomWindow = custom_window:CustomWindow\n"
-    (metadata / "entry_points.txt").write_text(functions)
-    sys.path += [str(folder), str(EXAMPLE)]
-
-
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -121,8 +107,7 @@ def main() -> None:
     print(f"{options.changes} changes an epoch, {load_text()}\n")
     print("| backend | rows in a key's window | custom | built in | custom / built in |")
     print("|---|---:|---:|---:|---:|")
-    with tempfile.TemporaryDirectory() as name:
-        install_example(Path(name))
+    with example_installed():
         for backend in ("heap", "redis"):
             for rows in ROWS_OF_WINDOW:
                 with ground(backend) as where:

@@ -11,6 +11,8 @@ from operators.rank.ranking import removed
 from state.descriptors import JSON, MapDescriptor, ValueDescriptor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from operators.changelog import Row
     from operators.keyed import InputChange, OpenEpoch
     from operators.rank.spec import RankSpec
@@ -38,7 +40,8 @@ class RetractTopN(RankBuffer):
         state       all rows in order; nothing is left once all are retracted
         state cost  the rows of the range are read once an epoch (of more than 128: a count, and
                     the rows that shift), whatever the partition's size; a retraction reads the
-                    rows with its sort key, too; one row written or removed
+                    rows with its sort key, too, one round trip for all of a key and epoch; one row
+                    written or removed
         time        none
         unseen -D   an orphan
 
@@ -48,6 +51,8 @@ class RetractTopN(RankBuffer):
     here.
     """
 
+    takes_bundles = True
+
     def __init__(self, spec: RankSpec) -> None:
         super().__init__(spec)
         self._proctime = spec.proctime
@@ -56,6 +61,13 @@ class RetractTopN(RankBuffer):
         )
         # Of `AgingTopN`, which a change of the TTL makes of this one.
         self.descriptors = (*self.descriptors, self._counts)
+
+    async def process_bundle(self, changes: Sequence[InputChange]) -> None:
+        """Process the changes of a key one by one; what they will look for is read at once."""
+        if len(changes) > 1:
+            await self._foresee(changes)
+        for change in changes:
+            await self.process(change)
 
     async def process(self, change: InputChange) -> None:
         """Put a row into its place, or take one out."""
@@ -85,6 +97,11 @@ class RetractTopN(RankBuffer):
             await self._show_removed(change, taken, rank, end)
         if await self.rows.is_empty():
             await self.end.clear()
+
+    async def _foresee(self, changes: Sequence[InputChange]) -> None:
+        """Read the rows among which those are that these changes take back."""
+        rows = (each.row for each in changes if each.kind.is_retraction)
+        await self.rows.know_at(self.sort.of(blanked(row, self._proctime)) for row in rows)
 
     async def _new_key(self, row: Row) -> tuple[Any, ...]:
         """The sort key that a row gets."""
@@ -156,6 +173,9 @@ class NewestFirst(RetractTopN):
         if await self.rows.is_empty():
             await self._count.clear()
             await self._numbers.clear()
+
+    async def _foresee(self, changes: Sequence[InputChange]) -> None:
+        """Nothing: which numbers rows have is known one by one."""
 
     async def _new_key(self, row: Row) -> tuple[Any, ...]:
         number = (await self._count.value() or 0) + 1

@@ -115,6 +115,19 @@ class SortedMapHandle(PackedTexts, Generic[K, T]):
         found = await self._shown(cell, low, high)
         return found[0][1] if found else None
 
+    async def know_at(self, user_keys: Iterable[K]) -> None:
+        """See that the values of some user keys are known, so that no access must ask for them.
+
+        Args:
+            user_keys: May repeat; not looked at where all of the map is known.
+
+        Cost: one round trip, with one command for each user key that is not known.
+        """
+        cell = await self.loaded()
+        if not cell.is_complete:
+            ordered = dict.fromkeys(map(self._ordered, user_keys))
+            await cell.know_each(map(cuts_of, ordered))
+
     async def add(self, user_key: K, value: T) -> None:
         """Append a value to those of a user key.
 

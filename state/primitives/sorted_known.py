@@ -285,6 +285,14 @@ class KnownOrder(KnownCollection):
         if gaps:
             await self._handle.answered(Gaps(self, gaps))
 
+    async def know_each(self, intervals: Iterable[tuple[Cut, Cut]]) -> None:
+        """The same of several intervals that have nothing in common, in one request."""
+        if self._known.is_all:
+            return
+        gaps = [gap for each in intervals for gap in self._known.gaps(*each)]
+        if gaps:
+            await self._handle.answered(Gaps(self, gaps))
+
     async def count_unseen(self, low: Cut, high: Cut) -> int:
         """How many elements of an interval are not known; one command for each gap in it."""
         gaps = list(self._known.gaps(low, high))

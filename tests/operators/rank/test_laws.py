@@ -257,3 +257,20 @@ def test_a_change_costs_the_same_however_many_rows_there_are(redis_client: redis
 
     assert costs == [(3, 17), (3, 17), (5, 19), (4, 18)]
     remote.close()
+
+
+def test_what_an_epoch_takes_back_is_looked_for_in_one_round_trip(
+    redis_client: redis.Redis,
+) -> None:
+    spec = rank_spec(end=10)
+    remote = OperatorHarness.on_redis(spec, redis_client)
+    remote.run([Change(RowKind.INSERT, (at, "a", at)) for at in range(2_000)])
+
+    trips = []
+    for taken in (range(100, 101), range(200, 300)):
+        remote.run([Change(RowKind.DELETE, (at, "a", at)) for at in taken])
+        trips.append(remote.statistics[-1]["round_trips"])
+
+    # The header, the rows with these sort keys, the first rows; and the commit.
+    assert trips == [4, 4]
+    remote.close()

@@ -108,6 +108,22 @@ def test_expired_values_are_neither_counted_nor_found(
     epochs.end()
 
 
+def test_the_values_of_many_user_keys_are_known_at_once(
+    epochs: Epochs, rows: SortedMapDescriptor[Any, Any]
+) -> None:
+    with epochs.epoch(rows) as state:
+        for at in range(50):
+            state.add((at // 2,), at)
+    with epochs.epoch(rows) as state:
+        state.take((7,), 14)
+        state.add((7,), "new")
+        state.know_at([(5,), (7,), (5,), (99,)])
+        assert state.values_at((5,)) == [10, 11]
+        assert state.values_at((7,)) == [15, "new"]
+        assert state.values_at((99,)) is None
+        assert state.count_until((99,)) == 50
+
+
 @pytest.mark.parametrize("at_most", [None, 1_000, 20])
 def test_what_is_known_in_many_parts_is_counted_right(epochs: Epochs, at_most: int | None) -> None:
     rows = described(thresholds=SPREAD)
@@ -136,7 +152,9 @@ operations = st.lists(
         st.tuples(st.just("take"), st.integers(0, 4), st.integers(0, 2)),
         st.tuples(st.just("replace"), st.integers(0, 4), st.integers(0, 2)),
         st.tuples(st.sampled_from(["pop", "last", "next"]), st.just(0), st.just(0)),
-        st.tuples(st.sampled_from(["count", "from", "at"]), st.integers(0, 4), st.integers(0, 5)),
+        st.tuples(
+            st.sampled_from(["count", "from", "at", "know"]), st.integers(0, 4), st.integers(0, 5)
+        ),
     ),
     max_size=20,
 )
@@ -192,6 +210,8 @@ def test_places_are_those_of_a_list(
                 place = epochs.session.sorted_map(rows).behind((key,))
                 expected = behind[number] if number < len(behind) else None
                 assert state.value_from(place, number) == expected
+            case "know":
+                state.know_at([(key,), (number,)])
             case "next":
                 epochs.end()
                 state = epochs.begin(rows)
