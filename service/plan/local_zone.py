@@ -30,6 +30,8 @@ ZONE_OPTION = "table.local-time-zone"
 UNSAID = "default"
 """The zone of the machine that compiled the plan, which the plan does not name."""
 _KINDS = ("CALL", "LITERAL", "FIELD_ACCESS")
+_COMPUTED = "COMPUTED"
+"""A column of a table's schema: what it says is evaluated by other nodes, if at all."""
 
 
 def is_utc(zone: str) -> bool:
@@ -102,7 +104,8 @@ def refused_readers(
     """What reads the zone in a node's properties and is not computed but in UTC, with its place.
 
     Args:
-        properties: JSON that is not marked; expressions are found wherever they stand in it.
+        properties: JSON that is not marked; expressions are found wherever they stand in it, but
+            for those of computed columns.
         path: Its place in the document.
         literals: Whether a literal of TIMESTAMP_LTZ is one, too: it was a text in SQL.
     """
@@ -133,6 +136,8 @@ def _expressions(properties: Any, path: str) -> Iterator[Rex]:
     if isinstance(properties, dict):
         if properties.get("kind") in _KINDS:
             yield from walk(parse_rex(properties, path))
+            return
+        if properties.get("kind") == _COMPUTED:
             return
         for key, value in properties.items():
             yield from _expressions(value, f"{path}/{pointer_token(key)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from operators.join.multi import Attribute, MultiInput, MultiJoinSpec
 from service.plan.properties import JsonObject
-from service.plan.rex import parse_rex
+from service.plan.rex import ZONE_MARK, parse_rex
 from service.runtime.specs.join_spec import compared_type, condition_of, keys_of, unique_key
 
 if TYPE_CHECKING:
@@ -152,6 +152,9 @@ def _split(
             rest.append(part)
     if len(rest) > 1:
         return equal, {**condition, "operands": rest}
+    if rest and ZONE_MARK in condition:
+        # Only the whole condition says its zone.
+        return equal, {**rest[0], ZONE_MARK: condition[ZONE_MARK]}
     return equal, rest[0] if rest else None
 
 

@@ -137,6 +137,26 @@ def test_expressions_are_found_wherever_they_stand_in_a_node() -> None:
     assert found == [("UNIX_TIMESTAMP", "/nodes/0/a/0/b")]
 
 
+def test_a_computed_column_is_of_the_nodes_that_evaluate_it() -> None:
+    """So a sink's, which nobody evaluates, and an unused one of a source name no zone."""
+    column = {"name": "c", "kind": "COMPUTED", "expression": {"rexNode": CALL}}
+
+    assert list(zone_readers({"schema": {"columns": [column]}}, "/nodes/0")) == []
+
+
+def test_a_sink_with_a_computed_column_runs_in_any_zone() -> None:
+    script = TABLES + (
+        "CREATE TABLE c (z TIMESTAMP_LTZ(3), d AS CAST(z AS DATE))"
+        " WITH ('connector' = 'print');"
+        "SET 'table.local-time-zone' = 'Europe/Berlin';"
+        "COMPILE PLAN 'plan.json' FOR INSERT INTO c SELECT CAST(ts AS TIMESTAMP_LTZ(3)) FROM t;"
+    )
+    (planned,) = compile_script(script)
+
+    assert said(planned.document) == ["Europe/Berlin"]
+    assert ZONE_OPTION not in planned.document["nodes"][-1]["configuration"]
+
+
 def test_a_plan_that_names_the_zone_anyway_is_refused_where_it_is_evaluated() -> None:
     rex = parse_rex({**CALL, ZONE_MARK: "Asia/Tokyo"}, "/at")
 

@@ -55,6 +55,21 @@ def test_what_a_chain_compares_beside_its_attributes() -> None:
     assert harness.run([*steps, Of(2, insert(1, "y"))]) == [insert(1, "x", 1, "b", 1, "y")]
 
 
+def test_what_is_left_of_a_condition_is_of_the_nodes_zone() -> None:
+    seconds = ref(0, "INT NOT NULL")
+    text = call("$FROM_UNIXTIME$1", seconds, logical="VARCHAR(2147483647)")
+    later = call("$<>$1", text, ref(1, "VARCHAR(2147483647)"))
+    zone = {"table.local-time-zone": "Asia/Tokyo"}
+
+    def condition(*parts: dict[str, Any]) -> str:
+        given = [None, equal(0, 2), call("$AND$1", equal(0, 4), *parts)]
+        return str(multi_join_spec(changed(joinConditions=given, configuration=zone)).joins[2])
+
+    changed = test_multi_join.changed
+    assert condition(later).count("CLOCK_OF_SECONDS") == 1
+    assert condition(later, later).count("CLOCK_OF_SECONDS") == 2
+
+
 def test_what_all_inputs_share_is_the_key_and_the_rest_a_part_of_it() -> None:
     both = {
         "kind": "CALL",
