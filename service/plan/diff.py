@@ -40,9 +40,11 @@ _OF_STATE = (
     "partialOriginalAggCalls", "partialAggCallNeedRetractions", "partialAggNeedRetraction",
     "rankType", "partition", "orderBy", "rankRange", "rankStrategy", "leftUpsertKeys",
     "rightUpsertKeys", "joinTypes", "inputUniqueKeys", "lookupKeys", "inputUpsertKey",
-    "requireUpsertMaterialize", "conflictStrategy",
+    "requireUpsertMaterialize", "conflictStrategy", "overSpec",
 )  # fmt: skip  # a list of names, several a line
 """Properties that settle what is stored, besides the input types, join keys and a sink's key."""
+_UNNAMED = frozenset({"over-aggregate"})
+"""Types of nodes whose state a plan has no name and no time to live for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def diff(
     fates += [
         StateFate(node.id, node.type_text, "new", _names(node, after), "it begins empty")
         for node in added
-        if node.has_state
+        if _has_state(node)
     ]
     fates.sort(key=lambda each: (each.node_id, each.fate))
     return PlanDifference(added, removed, tuple(changed), renumbered, tuple(fates), tuple(ttls))
@@ -173,8 +175,8 @@ def _fates(
     entries: tuple[Sequence[StateTtl], Sequence[StateTtl]],
 ) -> Iterable[StateFate]:
     names = tuple(each.name for each in entries[0]) or tuple(each.name for each in entries[1])
-    if not first.has_state:
-        if second.has_state:
+    if not _has_state(first):
+        if _has_state(second):
             yield StateFate(second.id, second.type_text, "new", names, "it begins empty")
         return
     fate, reason = _fate(first, second, plans, entries)
@@ -187,7 +189,7 @@ def _fate(
     plans: tuple[CompiledPlan, CompiledPlan],
     entries: tuple[Sequence[StateTtl], Sequence[StateTtl]],
 ) -> tuple[Fate, str]:
-    if not second.has_state:
+    if not _has_state(second):
         return "dropped", "the node keeps no state any more"
     olds, news = _stored(first, plans[0]), _stored(second, plans[1])
     different = [name for name in (olds | news) if olds.get(name) != news.get(name)]
@@ -260,11 +262,15 @@ def _lost(
 ) -> Iterable[StateFate]:
     moved = dict(renumbered)
     for node in removed:
-        if node.has_state:
+        if _has_state(node):
             reason = "no node has its id and type"
             if node.id in moved:
                 reason += f"; node {moved[node.id]} looks the same, but state is found by the id"
             yield StateFate(node.id, node.type_text, "dropped", _names(node, before), reason)
+
+
+def _has_state(node: ExecNode) -> bool:
+    return node.has_state or node.node_type.short in _UNNAMED
 
 
 def _names(node: ExecNode, plan: CompiledPlan) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from tests.service.plan.builders import recorded, recorded_plan
 JOIN = "007_flip292_example2_ttl_right"
 AGGREGATE = "005_flip292_example1_ttl_agg"
 MATERIALIZER = "100_sink_materialize_legacy"
+OVER = "131_over_agg"
 
 
 def difference(before: dict[str, Any], after: dict[str, Any], **more: int) -> Any:
@@ -144,6 +145,19 @@ def test_another_kind_of_join_reads_other_state() -> None:
         each for each in difference(recorded_plan(JOIN), after).states if each.fate == "dropped"
     ]
     assert lost.reason.endswith("join keys differs")
+
+
+def test_over_in_another_order_would_read_state_of_the_old_one() -> None:
+    """Nothing in the form of what is stored tells two columns of one type apart."""
+    after = recorded_plan(OVER)
+    [group] = node(after, "over-aggregate")["overSpec"]["groups"]
+    group["orderBy"]["fields"][0]["index"] += 1
+
+    found = difference(recorded_plan(OVER), after)
+
+    assert fates(found)["over-aggregate_1"] == "dropped"
+    assert not found.keeps_state
+    assert fates(difference(recorded_plan(OVER), recorded_plan(OVER)))["over-aggregate_1"] == "kept"
 
 
 def test_a_condition_beside_the_keys_keeps_state() -> None:
