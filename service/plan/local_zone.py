@@ -30,6 +30,8 @@ ZONE_OPTION = "table.local-time-zone"
 UNSAID = "default"
 """The zone of the machine that compiled the plan, which the plan does not name."""
 _KINDS = ("CALL", "LITERAL", "FIELD_ACCESS")
+_WINDOW = "window"
+"""In the type of every node of windows, which are of a zone if their time is a TIMESTAMP_LTZ."""
 _COMPUTED = "COMPUTED"
 """A column of a table's schema: what it says is evaluated by other nodes, if at all."""
 
@@ -93,7 +95,8 @@ def with_zone(document: Mapping[str, Any], zone: str) -> dict[str, Any]:
 def with_node_zone(node: Mapping[str, Any], path: str, zone: str) -> dict[str, Any]:
     """A node that names the zone if it depends on it."""
     configuration = node.get("configuration") or {}
-    if ZONE_OPTION not in configuration and not any(_zone_readers(node, path)):
+    is_window = _WINDOW in str(node.get("type"))
+    if not (ZONE_OPTION in configuration or is_window or any(_zone_readers(node, path))):
         return dict(node)
     return {**node, "configuration": {**configuration, ZONE_OPTION: zone}}
 

@@ -10,6 +10,7 @@ from operators.windows.window_aggregate import SlicedAggregateSpec
 from operators.windows.window_table_function import WindowTableSpec
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import DurationError
+from service.plan.local_zone import common_zone, said_zone
 from service.plan.type_json import parse_type_json
 from service.runtime.specs.aggregate_calls import aggregate_calls
 from state.types import TypeRoot
@@ -34,7 +35,6 @@ _PROPERTIES: Final[dict[str, Property]] = {
     "Rowtime": "rowtime",
     "Proctime": "proctime",
 }
-_ZONE: Final = "table.local-time-zone"
 _GROUP_WINDOWS: Final = {
     "TUMBLING": "TumblingWindow",
     "SLIDING": "HoppingWindow",
@@ -269,9 +269,13 @@ def _time(at: StatefulNode, windowing: JsonObject) -> dict[str, int | None]:
 
 
 def _zone(at: StatefulNode, owner: JsonObject, name: str = "timeAttributeType") -> str:
-    """Whose local time windows are of: a time that is a TIMESTAMP is local already."""
-    is_point = _time_type(owner, name).root is TypeRoot.TIMESTAMP_LTZ
-    return at.option(_ZONE) or "UTC" if is_point else "UTC"
+    """Whose local time windows are of: a time that is a TIMESTAMP is local already.
+
+    A node that names no zone takes that of the others, as its expressions do.
+    """
+    if _time_type(owner, name).root is not TypeRoot.TIMESTAMP_LTZ:
+        return "UTC"
+    return said_zone(at.node.raw) or common_zone(at.plan.document["nodes"]) or "UTC"
 
 
 def _time_type(owner: JsonObject, name: str) -> LogicalType:

@@ -8,11 +8,13 @@ import pytest
 
 from operators.expressions import compile_rex
 from operators.expressions.rex import Call, walk
+from operators.windows.spec import WindowAggregateSpec
 from service.plan import load_plan
 from service.plan.errors import InvalidProperty
 from service.plan.local_zone import ZONE_OPTION, common_zone, is_utc, with_zone, zone_readers
 from service.plan.nodes import Calc
 from service.plan.rex import ZONE_MARK, parse_rex
+from service.runtime.operators import stateful_nodes
 from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.session import compile_script
 
@@ -173,6 +175,36 @@ def test_the_zone_of_a_request_is_written_into_the_plan() -> None:
     assert zoned == compiled("CAST(z AS STRING)", "Europe/Berlin")
     assert with_zone(zoned, "Europe/Berlin") == zoned
     assert said(document) == []
+
+
+def windows() -> dict[str, Any]:
+    """A plan of windows of a TIMESTAMP_LTZ, whose nodes say no zone."""
+    script = (
+        "CREATE TABLE w (z TIMESTAMP_LTZ(3), WATERMARK FOR z AS z)"
+        " WITH ('connector' = 'ingress', 'format' = 'changelog-json', 'changelog-mode' = 'I');"
+        "CREATE TABLE c (n BIGINT) WITH ('connector' = 'print');"
+        "COMPILE PLAN 'plan.json' FOR INSERT INTO c SELECT COUNT(*)"
+        " FROM TABLE(TUMBLE(TABLE w, DESCRIPTOR(z), INTERVAL '1' DAY))"
+        " GROUP BY window_start, window_end;"
+    )
+    (planned,) = compile_script(script)
+    for node in planned.document["nodes"]:
+        node.get("configuration", {}).pop(ZONE_OPTION, None)
+    return planned.document
+
+
+def zones_of_windows(document: dict[str, Any]) -> set[str]:
+    found = stateful_nodes(load_plan(document))
+    return {each.spec.zone for each in found if isinstance(each.spec, WindowAggregateSpec)}
+
+
+def test_windows_that_say_no_zone_are_of_that_of_the_request_or_of_other_nodes() -> None:
+    assert zones_of_windows(windows()) == {"UTC"}
+    assert zones_of_windows(with_zone(windows(), "Europe/Berlin")) == {"Europe/Berlin"}
+
+    document = windows()
+    document["nodes"][0]["configuration"] = {ZONE_OPTION: "Asia/Tokyo"}
+    assert zones_of_windows(document) == {"Asia/Tokyo"}
 
 
 def test_the_plan_and_the_request_must_agree() -> None:
