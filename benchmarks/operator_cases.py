@@ -49,6 +49,7 @@ from operators.join.streaming import StreamingJoinSpec
 from operators.join.temporal import TemporalJoinSpec
 from operators.lag_lead import LagLeadSpec, Neighbour
 from operators.ordering import SortColumn
+from operators.over.ordered_over import OrderedOverSpec
 from operators.over.over_aggregate import OverSpec
 from operators.process_function import ProcessFunctionSpec
 from operators.rank.spec import RankSpec
@@ -372,6 +373,16 @@ CASES: dict[str, Callable[[], Case]] = {
     "normalize": lambda: Case(
         ChangelogNormalizeSpec.build(inputs=(ROWS,), output=_plain(ROWS)),
         *(upserting, UPSERTS, "+I +I | -D -U +U"),
+    ),
+    "over values": lambda: Case(
+        OrderedOverSpec.build(
+            inputs=(ROWS,),
+            output=_row(*ROWS.names, "total"),
+            calls=(_call("$SUM0", "total", "v"),),
+            order=(SortColumn(column=2),),
+            is_rows=True,
+        ),
+        *(retracting, TAKES_BACK, "+I +I +I | -D +I -D"),
     ),
     "over RANGE": lambda: Case(_over(is_rows=False, preceding=FRAME_MS), growing, GROWS, EACH),
     "over ROWS": lambda: Case(_over(is_rows=True, preceding=10), growing, GROWS, EACH),

@@ -61,7 +61,7 @@ TASKS = ([[0, 1, 2, 3]], [[0, 1], [2, 3]], [[3], [0, 2], [1]], [[2], [3], [0], [
 
 
 @pytest.fixture(scope="module", autouse=True)
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def installed(tmp_path_factory: pytest.TempPathFactory, custom_window: Path) -> Any:
     """The functions of users that the table names, as an installer would have left them."""
     folder = tmp_path_factory.mktemp("installed")
     metadata = folder / "functions_of_users-1.0.dist-info"
@@ -71,7 +71,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     (metadata / "entry_points.txt").write_text(f"[tailrace.functions]\n{named}\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        patch.syspath_prepend(str(functions.EXAMPLE))
+        patch.syspath_prepend(str(custom_window))
         yield
 
 

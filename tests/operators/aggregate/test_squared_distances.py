@@ -47,9 +47,16 @@ def defined(values: list[float]) -> float | None:
     return float(statistics.pvariance(exact) * len(exact))
 
 
+def same(found: float | None, expected: float | None) -> bool:
+    """Whether these are equal but for digits beyond the hundredth of what was added up."""
+    if found is None or expected is None:
+        return found is expected
+    return math.isclose(found, expected, rel_tol=1e-15, abs_tol=1e-60)
+
+
 @given(NUMBERS)
 def test_it_is_the_sum_of_squared_distances_from_the_mean(values: list[float]) -> None:
-    assert function().value(taken(values)) == defined(values)
+    assert same(function().value(taken(values)), defined(values))
 
 
 @given(NUMBERS, NUMBERS)
@@ -59,7 +66,7 @@ def test_rows_that_are_taken_back_leave_nothing(kept: list[float], gone: list[fl
     for each in gone:
         held = made.retract(held, (each,))
 
-    assert made.value(held) == defined(kept)
+    assert same(made.value(held), defined(kept))
 
 
 @given(NUMBERS, NUMBERS)
@@ -70,7 +77,7 @@ def test_rows_may_be_taken_back_before_they_come(kept: list[float], early: list[
     for each in early:
         part = made.retract(part, (each,))
 
-    assert made.value(made.merge(taken([*kept, *early]), part)) == defined(kept)
+    assert same(made.value(made.merge(taken([*kept, *early]), part)), defined(kept))
 
 
 @pytest.mark.parametrize("strange", [math.nan, math.inf])
