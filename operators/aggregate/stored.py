@@ -220,14 +220,30 @@ class StoredAggregates:
                 arguments = columns.codec.decode(text)
                 await self._distinct(accumulators, columns, handle, arguments, counts)
 
+    async def moved(self, other: Accumulators) -> Accumulators:
+        """Accumulators in memory as those of the current key, which has none; use them no more.
+
+        Unlike in a merge, distinct values stay in the order in which they came.
+        """
+        await self._known_of(other)
+        moved = Accumulators([*other.own], [])
+        moved.rows = other.rows
+        for at, stored in enumerate(self._stored):
+            if stored is not None:
+                moved.own[at] = await stored.moved(other.own[at])
+        for (columns, handle), others in zip(self._maps, other.distinct, strict=True):
+            for text, counts in others.items():
+                await handle.put(columns.codec.decode(text), counts)
+        return moved
+
     async def _known_of(self, other: Accumulators) -> None:
         """Read at once what merging these would read one after the other."""
         reads: list[Coroutine[Any, None, Any]] = []
         for (columns, handle), others in zip(self._maps, other.distinct, strict=True):
             if others:
                 reads.append(handle.get_all([columns.codec.decode(text) for text in others]))
-        for call, stored in self._remembering:
-            if arguments := stored.arguments_of(other.own[call.at]):
+        for stored, own in zip(self._stored, other.own, strict=True):
+            if stored is not None and (arguments := stored.arguments_of(own)):
                 reads.append(stored.known(arguments))
         await combine_all(*reads)
 

@@ -103,6 +103,10 @@ class StoredFunction(ABC):
     async def merge(self, own: Any, other: Any) -> Any:
         """Take in an accumulator in memory (`operators.aggregate.remembering`)."""
 
+    async def moved(self, other: Any) -> Any:
+        """`own` of an accumulator in memory, all of which a key takes that has nothing."""
+        return await self.merge(self.create(), other)
+
     @abstractmethod
     async def whole(self, own: Any) -> Any:
         """All of it as an accumulator in memory, the counterpart of `merge`."""

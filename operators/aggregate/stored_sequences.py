@@ -86,6 +86,16 @@ class StoredSequence(StoredFunction):
             own = await self.retract(own, (*value, other.separator))
         return own
 
+    async def moved(self, other: Remembered) -> Any:
+        """All values, and what was taken back as it is: only a merge cancels one by the other."""
+        own = self.create()
+        for text in other.values:
+            own = await self.accumulate(own, (*self._decode(text), other.separator))
+        if self._missing is not None:
+            for text in other.missing:
+                await self._missing.add(self._decode(text))
+        return own
+
     async def whole(self, own: Any) -> Remembered:
         """All values, oldest first, and those that are missing."""
         found = Remembered()

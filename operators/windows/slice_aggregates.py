@@ -122,9 +122,8 @@ class SliceAggregates:
         """Accumulators that can be written; of whole ones the rest moves into states."""
         if self._stored is None or not isinstance(held, WholeAccumulators):
             return held
-        small = self._stored.create()
         self._session.set_namespace(b"%d" % at)
-        await self._stored.merge(small, held)
+        small = await self._stored.moved(held)
         self._session.set_namespace(b"")
         return small
 
@@ -154,9 +153,12 @@ class SliceAggregates:
         stored = self._stored
         if stored is None:
             return self.gathered(held, more)
-        held = await self.apart(held or stored.create(), at)
+        if held is not None:
+            held = await self.apart(held, at)
         moved = await self.whole(more, more_at)
         await self.clear(more_at)
+        if held is None:
+            return await self.apart(moved, at)
         self._session.set_namespace(b"%d" % at)
         await stored.merge(held, moved)
         self._session.set_namespace(b"")

@@ -18,7 +18,7 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from service.runtime.sources.spec import SourceSpec
 
 Offset = dict[str, Any]
+_SET_BACK_MS: Final = 3_600_000
+"""Ticks further ahead of the clock than this are not of a clock that was set back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +248,12 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
 
     def _tick(self, start: Offset) -> int:
         interval = self.spec.tick_interval_ms
-        # A clock that was set back must not take an offset back.
-        return max(int(start["tick"]), int(time.time() * 1000) // interval) if interval else 0
+        if not interval:
+            return 0
+        known, now = int(start["tick"]), int(time.time() * 1000) // interval
+        # A clock that was set back a little does not take an offset back. Much further on is the
+        # number of a shorter interval, which the clock would not reach for years.
+        return now if known - now > max(1, _SET_BACK_MS // interval) else max(known, now)
 
     def _ticks(self, task: Task, rows: int) -> list[ControlRow]:
         end = None if task.part else task.end

@@ -155,6 +155,28 @@ def test_state_of_the_version_before_is_read_on(name: str, steps: list[Any], cut
     assert bool(left(older)) == bool(left(reference))
 
 
+@pytest.mark.parametrize("name", SHAPES)
+def test_distinct_values_stay_in_the_order_in_which_they_came(name: str) -> None:
+    """Also where the first slice of a cumulating window is empty, and out of older state."""
+    functions = ("FIRST_VALUE", "LAST_VALUE", "LISTAGG", "ARRAY_AGG")
+    distinct = [call(each, is_distinct=True, needs_retraction=True) for each in functions]
+    calls = (call("COUNT", [], needs_retraction=True), *distinct)
+    built = spec(SHAPES[name], calls)
+    rows = [insert(*row("a", value, 3)) for value in (2, 1, 2, 3)]
+    end = [Watermark(WATERMARK_MAX)]
+    held, older = OperatorHarness.on_heap(built), before(built)
+
+    emitted = held.run([*rows, *end], epoch_changes=1)
+    carried_on = older.run(rows[:3], epoch_changes=1)
+    older.restart(built)
+    carried_on += older.run([rows[3], *end], epoch_changes=1)
+
+    assert emitted == carried_on
+    assert emitted
+    for each in emitted:
+        assert each.row[2:6] == ("2", "3", "2,1,3", ["2", "1", "3"])
+
+
 @pytest.mark.parametrize("name", ["tumble", "session"])
 def test_the_version_before_refuses_what_it_cannot_read(name: str) -> None:
     built = spec(SHAPES[name])

@@ -65,6 +65,49 @@ def test_the_clock_alone_begins_no_epoch_and_a_tick_does(
     assert ticked["tick"] == first["tick"] + 1
 
 
+@pytest.mark.parametrize("connector", ["filesystem", "ticks"])
+@pytest.mark.parametrize("longer_ms", [1_001, 2_000, 86_400_000])
+def test_ticks_go_on_at_an_interval_that_was_made_longer(
+    redis_client: redis.Redis,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    connector: str,
+    longer_ms: int,
+) -> None:
+    """Its numbers are smaller than the one that is held."""
+    options = JSON if connector == "filesystem" else {}
+    shorter, longer = (
+        make_reader(
+            redis_client, tmp_path, connector=connector, options=options, tick_interval_ms=each
+        )
+        for each in (1_000, longer_ms)
+    )
+    clock_s = [1_800_000_000.0]
+    monkeypatch.setattr(base.time, "time", lambda: clock_s[0])
+    held = shorter.latestOffset(shorter.initialOffset(), LIMIT)
+
+    ticks = []
+    for _ in range(3):
+        held = longer.latestOffset(held, LIMIT)
+        ticks.append(held["tick"])
+        clock_s[0] += longer_ms / 1_000
+
+    first = 1_800_000_000_000 // longer_ms
+    assert ticks == [first, first + 1, first + 2]
+
+
+def test_a_clock_that_was_set_back_a_little_takes_no_tick_back(
+    redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = make_reader(redis_client, tmp_path, options=JSON, tick_interval_ms=1_000)
+    monkeypatch.setattr(base.time, "time", lambda: 10_000_000.0)
+    held = reader.latestOffset(reader.initialOffset(), LIMIT)
+
+    monkeypatch.setattr(base.time, "time", lambda: 10_000_000.0 - 3_599)
+
+    assert reader.latestOffset(held, LIMIT) == held
+
+
 def test_the_first_offset_has_a_time_though_nothing_is_there(
     redis_client: redis.Redis, tmp_path: Path
 ) -> None:
