@@ -50,6 +50,7 @@ CHOSEN = (
     "plans-more/B94_group_window_session",
     "plans-more/C05_window_aggregate_topn",
     "plans-more/D16_union_values",
+    "plans-more/H20_over_by_value_range",
     # What nodes without state make of a row, in columns.
     "plans-more/U02_unnest_left_condition",
     "plans-more/U03_unnest_rows_ordinality",

@@ -31,6 +31,7 @@ from tests.operators.join import test_lookup as lookup
 from tests.operators.join import test_multi as multi
 from tests.operators.join import test_streaming as streaming
 from tests.operators.join import test_temporal as temporal
+from tests.operators.over import test_ordered_over as ordered_over
 from tests.operators.over import test_over_aggregate as over
 from tests.operators.rank import test_laws as ranks
 from tests.operators.rank.ranks import rank_spec
@@ -291,9 +292,17 @@ def _lag_lead() -> list[Entry]:
     entry = _of("lag-lead", anything(rows(KEYS, (1, 2, 3))), "changelog", "rows")
     return [
         entry("", lag_lead.spec),
-        entry("upserts", _with(lag_lead.spec, generate_update_before=False), output="bag",
-              sums_up=False),
-    ]  # fmt: skip
+        entry("by value", _with(lag_lead.spec, order=(SortColumn(column=1),))),
+    ]
+
+
+def _ordered_over() -> list[Entry]:
+    changes = anything(rows(KEYS, (None, 1, 2), (1, 2, 3)))
+    entry = _of("ordered-over", changes, "bag", "rows", has_ttl=False)
+    return [
+        entry("range", _with(ordered_over.spec, ordered_over.CALLS)),
+        entry("rows", _with(ordered_over.spec, ordered_over.CALLS, is_rows=True)),
+    ]
 
 
 def _joins() -> list[Entry]:
@@ -456,6 +465,7 @@ def _functions() -> list[Entry]:
 
 TABLE: tuple[Entry, ...] = (
     *_materializers(), *_compacting(), *_normalize(), *_deduplicate(), *_ranks(),
-    *_group_aggregates(), *_split_aggregates(), *_lag_lead(), *_joins(), *_multi_joins(),
+    *_group_aggregates(), *_split_aggregates(), *_lag_lead(), *_ordered_over(), *_joins(),
+    *_multi_joins(),
     *_timed_joins(), *_by_time(), *_windows(), *_functions(),
 )  # fmt: skip
