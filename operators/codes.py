@@ -53,17 +53,6 @@ def dense(codes: Codes) -> Codes:
     return Codes(result, int(ranks[-1]) + 1 if ranks.size else 1)
 
 
-def stable_order(values: NDArray[np.int64], bound: int) -> NDArray[np.int64]:
-    """A stable argsort of values in [0, bound)."""
-    bits = max(values.size - 1, 1).bit_length()
-    if bound < 1 << (62 - bits):
-        # One integer holds value and position: sorting it is stable and vectorised by numpy.
-        packed = (values << bits) | np.arange(values.size)
-        packed.sort()
-        return packed & ((1 << bits) - 1)
-    return np.argsort(values, kind="stable")
-
-
 def is_ascending(values: NDArray[np.int64]) -> bool:
     """Whether no value is below the one before it."""
     return bool((values[1:] >= values[:-1]).all())

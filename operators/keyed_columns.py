@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from operators.batch import ChangeBatch
-from operators.codes import dense, is_ascending, stable_order
+from operators.codes import dense, is_ascending
 from operators.columnar import Columns
+from state.orders import stable_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
