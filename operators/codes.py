@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from operators.arrow_columns import plain_numbers
 from state.codec import RowCodec
+from state.orders import stable_order
 from state.types import TIMESTAMP_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def dense(codes: Codes) -> Codes:
         present[values] = True
         rank = np.cumsum(present) - 1
         return Codes(rank[values], int(rank[-1]) + 1)
-    by_value = np.argsort(values)
+    by_value = stable_order(values, bound)
     ordered = values[by_value]
     border = np.empty(values.size, np.bool_)
     border[:1] = True

@@ -109,7 +109,9 @@ class KeyedColumns:
 
     def rows_of(self, keys: Flags) -> Integers:
         """The rows of all changes of some keys, in order."""
-        return np.sort(self.row_of[keys[self.key_of]])
+        is_one = np.zeros(len(self.batch), np.bool_)
+        is_one[self.row_of[keys[self.key_of]]] = True
+        return is_one.nonzero()[0]
 
     def growing(self) -> tuple[KeyedColumns, Integers]:
         """The changes of those keys of which no row is taken back, and the rows of the others'."""
