@@ -13,7 +13,8 @@ Ratios in one run on one Spark Connect server with two cores:
 Input is Parquet (so that reading text does not hide the operator): insertions, each upsert key many
 times, so histories stay at 10 entries a key (1,000 for the single key). Times are Spark's own
 `triggerExecution`; the first epochs are left out, and so is a first round of all, in which the JVM
-compiles what it runs often. Each figure is the better one of two rounds that take turns.
+compiles what it runs often. Each figure is the best of four rounds that take turns: the machine
+is a guest, whose speed changes from minute to minute.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ ROWS_PER_EPOCH = 200_000
 EPOCHS = 12
 WARM_UP = 4
 EMPTY_EPOCHS = 40
+ROUNDS = 5
 COLUMNS = {"id": "BIGINT NOT NULL", "k": "INT NOT NULL", "v": "VARCHAR(2147483647)"}
 
 _EMPTY_ROWS = (
@@ -80,13 +82,13 @@ def main() -> None:
             input_folder = _write_input(folder, keys)
             rounds = [
                 [_rate(spark, client, folder, input_folder, what, turn) for what in Plan]
-                for turn in range(3)
+                for turn in range(ROUNDS)
             ]
             rates = [max(each) for each in zip(*rounds[1:], strict=True)]
             others = [f"{each:,.0f} | {rates[0] / each:.2f}" for each in rates[1:]]
             print(f"| {keys:,} | {rates[0]:,.0f} | {' | '.join(others)} |")
         plain = _plain_session(connect.remote)
-        rounds = [_empty_round(spark, plain, client, folder, turn) for turn in range(3)]
+        rounds = [_empty_round(spark, plain, client, folder, turn) for turn in range(ROUNDS)]
         times = [min(each) for each in zip(*rounds[1:], strict=True)]
         print("\n| epoch without data | ms | against the bare query |")
         print("|---|---:|---:|")

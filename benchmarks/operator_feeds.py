@@ -125,10 +125,13 @@ def growing_sides(feed: Feed, key: int) -> Changes:
 
 
 def retracting(feed: Feed, key: int, number: int = 0) -> Changes:
-    """+I of new rows; from the third touch of a key on, every other one is -D of an old row."""
+    """+I of new rows; behind two, every other touch of a key is -D of an old row.
+
+    Of odd keys and even ones in turns, so that keys that are touched once give both.
+    """
     rows = feed.rows.setdefault((number, key), [])
     feed.touches[number, key] += 1
-    if len(rows) > 1 and feed.touches[number, key] % 2:
+    if len(rows) > 1 and (feed.touches[number, key] + key) % 2:
         return [(number, 3, key, *rows.pop(0))]
     rows.append(feed.some_row())
     return [(number, 0, key, *rows[-1])]

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from operators.arrow_columns import plain_numbers
 from state.codec import RowCodec
+from state.orders import stable_order
 from state.types import TIMESTAMP_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def dense(codes: Codes) -> Codes:
         present[values] = True
         rank = np.cumsum(present) - 1
         return Codes(rank[values], int(rank[-1]) + 1)
-    by_value = np.argsort(values)
+    by_value = stable_order(values, bound)
     ordered = values[by_value]
     border = np.empty(values.size, np.bool_)
     border[:1] = True
@@ -51,17 +52,6 @@ def dense(codes: Codes) -> Codes:
     result = np.empty_like(values)
     result[by_value] = ranks
     return Codes(result, int(ranks[-1]) + 1 if ranks.size else 1)
-
-
-def stable_order(values: NDArray[np.int64], bound: int) -> NDArray[np.int64]:
-    """A stable argsort of values in [0, bound)."""
-    bits = max(values.size - 1, 1).bit_length()
-    if bound < 1 << (62 - bits):
-        # One integer holds value and position: sorting it is stable and vectorised by numpy.
-        packed = (values << bits) | np.arange(values.size)
-        packed.sort()
-        return packed & ((1 << bits) - 1)
-    return np.argsort(values, kind="stable")
 
 
 def is_ascending(values: NDArray[np.int64]) -> bool:

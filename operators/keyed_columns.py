@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from operators.batch import ChangeBatch
-from operators.codes import dense, is_ascending, stable_order
+from operators.codes import dense, is_ascending
 from operators.columnar import Columns
+from state.orders import stable_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +109,9 @@ class KeyedColumns:
 
     def rows_of(self, keys: Flags) -> Integers:
         """The rows of all changes of some keys, in order."""
-        return np.sort(self.row_of[keys[self.key_of]])
+        is_one = np.zeros(len(self.batch), np.bool_)
+        is_one[self.row_of[keys[self.key_of]]] = True
+        return is_one.nonzero()[0]
 
     def growing(self) -> tuple[KeyedColumns, Integers]:
         """The changes of those keys of which no row is taken back, and the rows of the others'."""

@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.batch import ChangeBatch
-from operators.codes import Codes, dense, stable_order
+from operators.codes import Codes, dense
 from operators.columnar import Columns
 from state.codec import RowCodec
 from state.columns import leading_integers
 from state.multiset.kernel import Groups, KeyedChanges, group_changes
 from state.multiset.numbered import Numbered
 from state.multiset.touched import Touched
+from state.orders import stable_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

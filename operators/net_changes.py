@@ -23,8 +23,9 @@ import pyarrow as pa
 
 from operators.batch import ChangeBatch
 from operators.changelog import RowKind
-from operators.codes import dense, stable_order
+from operators.codes import dense
 from operators.columnar import Columns
+from state.orders import stable_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

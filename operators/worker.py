@@ -27,7 +27,6 @@ import orjson
 import pyarrow as pa
 
 from operators.batch import ChangeBatch
-from operators.codes import is_ascending
 from operators.errors import OperatorError
 from operators.gathering import Gathered, gather
 from operators.keyed import WATERMARK_MIN, EpochTimes, held_back
@@ -305,7 +304,7 @@ class Places:
     """Where changes stand in their epoch: by order number, then by sequence."""
 
     ranks: NDArray[np.int64]
-    """Of each row: its place among the rows; equal where both numbers are."""
+    """Of each row: its place among the rows; rows of equal numbers as they came."""
     orders: NDArray[np.int64]
     """Order number by rank."""
     sequences: NDArray[np.int64]
@@ -316,7 +315,8 @@ class Places:
         """The places of a partition's changes."""
         order = np.asarray(changes[ORDER], np.int64)
         sequence = np.asarray(pa.compute.fill_null(changes[SEQUENCE], 0), np.int64)
-        if not len(order) or (not sequence.any() and is_ascending(order)):
+        rises, stays = order[1:] > order[:-1], order[1:] == order[:-1]
+        if (rises | stays & (sequence[1:] >= sequence[:-1])).all():
             return cls(np.arange(len(order)), order, sequence)
         by_place = np.lexsort((sequence, order))
         ranks = np.empty(len(order), np.int64)

@@ -24,6 +24,7 @@ from operators.batch import ChangeBatch
 from operators.changelog import RowKind
 from operators.keyed_columns import DoneOnColumns
 from operators.spec import unique
+from state.orders import stable_order
 from state.types import arrow_type
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class ColumnarAggregate:
             for old, new in zip(before, after, strict=True):
                 emits |= _differ(old, new)
         with_before = emits & ~is_new & self._spec.generate_update_before
-        by_rank = np.argsort(changes.row_of[places], kind="stable")
+        by_rank = stable_order(changes.row_of[places], len(changes.batch))
         times = emits.astype(np.int64) + with_before
         at = np.repeat(by_rank, times[by_rank])
         is_before = np.zeros(at.size, np.bool_)

@@ -12,6 +12,7 @@ import numpy as np
 
 from operators.changelog import RowKind
 from operators.codes import is_ascending
+from state.orders import stable_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +79,7 @@ def associations_before(side: OuterSide, section: Section) -> Integers:
     source = met.source[pairs.place]
     side.is_met[source] = True
     steps = 1 - 2 * section.is_retraction.astype(np.int64)
-    order = np.argsort(source, kind="stable")
+    order = stable_order(source, side.associations.size)
     ordered, steps = source[order], steps[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: ordered.size])
     moved = np.cumsum(steps) - steps
@@ -166,7 +167,7 @@ def by_rank(emitted: Sequence[Emitted]) -> Emitted:
     """
     ranks, kinds, left, right = together(emitted)
     if not is_ascending(ranks):
-        order = np.argsort(ranks, kind="stable")
+        order = stable_order(ranks, int(ranks.max()) + 1)
         ranks, kinds, left, right = ranks[order], kinds[order], left[order], right[order]
     return Emitted(ranks, kinds.astype(np.int8), left.astype(np.int32), right.astype(np.int32))
 

@@ -16,6 +16,7 @@ from operators.arrow_columns import of_types
 from operators.batch import ChangeBatch
 from operators.changelog import RowKind
 from operators.keyed_columns import DoneOnColumns
+from state.orders import stable_order
 from state.types import arrow_type
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class ColumnarFirstN:
         return None
 
     def _emitted(self, changes: KeyedColumns, rows: Integers, ranks: Integers) -> ChangeBatch:
-        by_row = np.argsort(rows, kind="stable")
+        by_row = stable_order(rows, len(changes.batch))
         columns = changes.columns.take(rows[by_row])
         if self._with_number:
             columns.append(pa.array(ranks[by_row]))

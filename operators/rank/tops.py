@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from operators.codes import stable_order
 from operators.sort_codes import CODE_MAX
+from state.orders import stable_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

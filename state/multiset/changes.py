@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from state.orders import stable_order
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -133,30 +135,20 @@ class Outcome:
 
 
 def group_changes(changes: KeyedChanges) -> Groups:
-    """Order changes by key and match code, keeping time: one sort."""
+    """Order changes by key and match code, keeping time."""
     count = changes.key.size
     if not count:
         return Groups(np.zeros(0, np.int64), changes.accumulates, changes.accumulates)
     keys, bound = int(changes.key[-1]) + 1, int(changes.match.max()) + 1
-    bits = count.bit_length() + 1
-    if keys * bound < 1 << (63 - bits):
-        # Sorting (code, position, kind) as one integer is stable, an order of magnitude faster
-        # than a stable argsort, and leaves nothing to be gathered.
-        packed = changes.match if keys == 1 else changes.key * bound + changes.match
-        packed = packed << bits
-        packed |= np.arange(0, 2 * count, 2)
-        packed |= changes.accumulates
-        packed.sort()
-        event = (packed >> 1) & ((1 << (bits - 1)) - 1)
-        accumulates = (packed & 1).astype(np.bool_)
-        packed >>= bits
-        border = differs(packed)
+    if keys * bound < 1 << 63:
+        pairs = changes.match if keys == 1 else changes.key * bound + changes.match
+        event = stable_order(pairs, keys * bound)
+        border = differs(pairs[event])
     else:
         event = np.lexsort((changes.match, changes.key))
-        accumulates = changes.accumulates[event]
-        # Compare pairs: products may overflow here.
+        # Products may overflow here.
         border = differs(changes.match[event]) | differs(changes.key[event])
-    return Groups(event, accumulates, border)
+    return Groups(event, changes.accumulates[event], border)
 
 
 def differs(codes: Integers) -> Flags:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators import codes as codes_module
-from operators.codes import dense, is_ascending, stable_order
+from operators.codes import dense, is_ascending
 from operators.columnar import Columns
 from state.arrow_values import to_column
 from state.codec import RowCodec
@@ -132,13 +132,6 @@ def test_rows_are_written_as_the_codec_writes_them(data: st.DataObject):
     assert plain == [codec.encode(rows[at]) for at in chosen]
     assert columns.encoded(codec, chosen, range(3)) == plain
     assert marked == [b"<%d> %b" % (at, text) for at, text in zip(chosen, plain, strict=True)]
-
-
-@pytest.mark.parametrize("bound", [10, 2**62])
-def test_the_order_is_stable_however_wide_the_codes(bound: int):
-    values = np.array([3, 1, 3, 1, 2])
-
-    assert stable_order(values, bound).tolist() == [1, 3, 4, 0, 2]
 
 
 def test_codes_too_wide_to_combine_are_made_dense(monkeypatch: pytest.MonkeyPatch):
