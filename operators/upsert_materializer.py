@@ -88,6 +88,8 @@ class MaterializerSpec:
     """By how much all lives were extended: the time of TTL stands that far behind the epoch's."""
     ttl_enabled_ms: int | None = None
     """When TTL was switched on for state that was there already: `state.registry` knows."""
+    is_stamped: bool = False
+    """Whether some run had a TTL: `state.registry` knows this, too."""
     due_keys_max: int = 1000
     """Keys of one key group that an epoch cleans beside those that it touches."""
     emit_expired: bool = False
@@ -131,6 +133,7 @@ class MaterializerSpec:
             self.due_keys_max,
             self.ttl_enabled_ms,
             self.emit_expired,
+            self.is_stamped,
         )
 
     @property
@@ -164,6 +167,7 @@ class MaterializerSpec:
                 "ttl_ms": self.ttl_ms,
                 "ttl_extension_ms": self.ttl_extension_ms,
                 "ttl_enabled_ms": self.ttl_enabled_ms,
+                "is_stamped": self.is_stamped,
                 "due_keys_max": self.due_keys_max,
                 "emit_expired": self.emit_expired,
                 "net_changes": self.net_changes,
@@ -188,6 +192,7 @@ class MaterializerSpec:
             ttl_ms=fields["ttl_ms"],
             ttl_extension_ms=fields["ttl_extension_ms"],
             ttl_enabled_ms=fields["ttl_enabled_ms"],
+            is_stamped=fields["is_stamped"],
             due_keys_max=fields["due_keys_max"],
             emit_expired=fields["emit_expired"],
             net_changes=fields["net_changes"],

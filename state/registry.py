@@ -190,7 +190,7 @@ def with_ttl(state: RegisteredState, ttl: TtlConfig, clock: TtlClock) -> Registe
     return replace(
         state,
         ttl=ttl,
-        enabled_ms=clock.now(ttl) if is_switched_on else state.enabled_ms,
+        enabled_ms=clock.stamp(ttl) if is_switched_on else state.enabled_ms,
         is_stamped=state.is_stamped or ttl.is_enabled,
     )
 

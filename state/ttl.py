@@ -192,10 +192,12 @@ class TtlClock:
         Args:
             config: TTL of the state that is accessed.
             event_ms: Event time of the current record, where it has one. Without one, an access
-                in event time is as old as `now`.
+                in event time is as old as `now`; before the first watermark, whose time nobody
+                knows, it is of the epoch's time, so that it does not expire with that watermark.
         """
         if config.time is TimeCharacteristic.PROCESSING or event_ms is None:
-            return self.now(config)
+            now_ms = self.now(config)
+            return self.processing_ms if now_ms == TIME_MIN else now_ms
         if config.time is TimeCharacteristic.EVENT_BY_PROCESSING:
             # It is compared with a processing time that stood still.
             return event_ms - self.extension_ms
@@ -237,6 +239,17 @@ class TtlRules:
         since = self.enabled_ms if stamp_ms is None else stamp_ms
         return since is not None and self.config.is_expired(since, clock.now(self.config))
 
+    def expires_ms(self, stamp_ms: int | None) -> int | None:
+        """When an element is past its life if nothing touches it; None: never.
+
+        Args:
+            stamp_ms: Its stamp; None if it has none.
+        """
+        since = self.enabled_ms if stamp_ms is None else stamp_ms
+        if not self.is_enabled or since is None:
+            return None
+        return min(since + self.config.ttl_ms, TIME_MAX)
+
     def expired_until_ms(self, clock: TtlClock) -> float:
         """The newest stamp that is expired at these times; minus infinity where none can be."""
         if not self.is_enabled:
@@ -268,8 +281,11 @@ class TtlRules:
 
     def refreshed(self, old_ms: int | None, clock: TtlClock, event_ms: int | None) -> int | None:
         """The stamp that a read gives a live element, where reads count: never an older one."""
-        stamp = clock.stamp(self.config, event_ms)
-        return stamp if old_ms is None else max(old_ms, stamp)
+        if old_ms is None:
+            return clock.stamp(self.config, event_ms)
+        if event_ms is None:
+            return max(old_ms, clock.now(self.config))
+        return max(old_ms, clock.stamp(self.config, event_ms))
 
 
 def stamped(json: bytes, stamp_ms: int | None) -> bytes:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from operators.keyed import InputChange, OpenEpoch
     from operators.rank.spec import RankSpec
     from state.primitives.maps import MapHandle
-    from state.primitives.sorted import Taken
+    from state.primitives.sorted_places import Taken
     from state.primitives.value import ValueHandle
 
 

@@ -55,8 +55,10 @@ class OperatorInfo:
     def with_past(self, states: Sequence[StateDescriptor]) -> OperatorInfo:
         """The operator, told what is known of its states' past (`state.registry`)."""
         if isinstance(self.spec, MaterializerSpec):
-            enabled_ms = states[0].enabled_ms if states else None
-            return replace(self, spec=replace(self.spec, ttl_enabled_ms=enabled_ms))
+            spec = self.spec
+            for each in states:
+                spec = replace(spec, ttl_enabled_ms=each.enabled_ms, is_stamped=each.is_stamped)
+            return replace(self, spec=spec)
         return replace(self, spec=self.spec.with_past(states))
 
 

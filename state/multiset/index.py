@@ -155,9 +155,10 @@ def parse_bucket(text: bytes | None) -> list[tuple[bytes, int]]:
     Raises:
         StateCorrupt: It is no bucket.
     """
-    text = text or b""
+    if text is None:
+        return []
     lines = _LINE.findall(text)
-    if len(lines) * LINE_BYTES != len(text):
+    if not lines or len(lines) * LINE_BYTES != len(text):
         raise StateCorrupt("the index of a history is not as we write it")
     return [(digest, int(number)) for digest, number in lines]
 
@@ -174,7 +175,11 @@ def parse_lines(texts: Sequence[bytes]) -> Characters:
         StateCorrupt: One is no bucket.
     """
     content = np.frombuffer(b"".join(texts), np.uint8)
-    if content.size % LINE_BYTES or (content[LINE_BYTES - 1 :: LINE_BYTES] != _NEWLINE).any():
+    if (
+        b"" in texts
+        or content.size % LINE_BYTES
+        or (content[LINE_BYTES - 1 :: LINE_BYTES] != _NEWLINE).any()
+    ):
         raise StateCorrupt("the index of a history is not as we write it")
     return content.reshape(-1, LINE_BYTES)
 

@@ -41,8 +41,8 @@ class KnownIndex:
     @classmethod
     def of(cls, read: list[int], texts: Sequence[bytes | None]) -> KnownIndex:
         """From the texts of buckets."""
-        known = [text or b"" for text in texts]
-        counts = [len(text) // LINE_BYTES for text in known]
+        known = [text for text in texts if text is not None]
+        counts = [0 if text is None else len(text) // LINE_BYTES for text in texts]
         lines = parse_lines(known)
         return cls(read, lines, np.repeat(np.array(read, np.int64), counts), numbers_in(lines))
 

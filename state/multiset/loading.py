@@ -24,29 +24,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from state.backends.interface import HashGet, SortedRange
-from state.multiset.changes import LoadedEntries, differs
-from state.multiset.histories import (
-    Histories,
-    no_histories,
-    sorted_entries,
-    unread_entries_of,
-    whole_written_ms,
-    windows_of,
-)
-from state.multiset.matching import EntriesToMatch, groups_of_entries
+from state.multiset.assembling import ReadHistories
+from state.multiset.changes import differs
+from state.multiset.histories import Histories, no_histories
 from state.multiset.memory import HistoryMemory
 from state.multiset.probing import EVER, SpreadHistory, SpreadProber
 from state.multiset.recalling import Recalled, recallable, remembered_by_group
 from state.multiset.spread import EXPIRY, STATE
-from state.multiset.strategy import HistoryPolicy, Strategy
-from state.multiset.text import (
-    GONE,
-    NEWEST,
-    NO_HISTORIES,
-    PackedHistories,
-    are_spread,
-    parse_packed,
-)
+from state.multiset.text import are_spread, parse_packed
 from state.multiset.walk import IndexWalk
 
 if TYPE_CHECKING:
@@ -58,6 +43,7 @@ if TYPE_CHECKING:
     from state.backends.interface import EpochTransaction, Read
     from state.multiset.changes import Outcome
     from state.multiset.memory import Remembered
+    from state.multiset.strategy import HistoryPolicy
     from state.multiset.touched import Matching, Touched
 
     Integers = NDArray[np.int64]
@@ -85,6 +71,7 @@ class HistoryLoader:
         self._keys = list(touched.keys)
         self._key_groups = touched.key_groups
         self._memory = HistoryMemory() if memory is None else memory
+        self._read = ReadHistories(policy, touched, matching, self._until_ms)
         self._responsible: Sequence[int] = ()
         self._recalled: Recalled | None = None
         """What is remembered, until it is settled whether it will do."""
@@ -129,9 +116,9 @@ class HistoryLoader:
                     self._prober().take_blocks(recalled.histories, blocks)
             if will_do:
                 parsed = recalled.keep_needed(outcome, self._touched.changes.key[outcome.born])
-            self._parse(parsed)
-            self._histories.packed = self._packed
-            self._histories.packed_entry = recalled.packed_entries(self._packed.sequence)
+            self._read.parse(parsed)
+            self._histories.packed = self._read.packed
+            self._histories.packed_entry = recalled.packed_entries(self._read.packed.sequence)
         return self._deepen(outcome.sunk) if outcome.sunk.any() else None
 
     def confirm(self) -> Histories | None:
@@ -167,26 +154,22 @@ class HistoryLoader:
     def _recall(self, remembered: Mapping[int, Remembered]) -> Histories:
         """Histories as they are remembered, while their blocks are under way."""
         recalled = self._recalled = Recalled.of(remembered, self._prober(), self._transaction)
-        self._spread = {history.key: history for history in recalled.histories}
-        self._packed_keys = np.zeros(0, np.int64)
-        self._values: list[bytes | None] = [b""] * len(self._keys)
+        self._read.take_spread(recalled.histories)
         self._histories = recalled.loaded(self._keys, self._key_groups)
         return self._histories
 
     def _load(self) -> Histories:
         """Histories as they are stored."""
-        self._values, self._spread = self._load_values(self._responsible)
-        values = self._values
-        if not any(values) and not self._spread:
+        values, spread = self._load_values(self._responsible)
+        if values.count(None) == len(values) and not spread:
             due_from, notes = len(self._touched.keys), list(self._walk.notes())
             return no_histories(self._keys, self._key_groups, due_from, notes)
-        is_stored = np.fromiter((value is not None for value in values), np.bool_, len(values))
-        self._packed_keys = (is_stored & ~are_spread(values)).nonzero()[0]
-        self._parse()
-        blind = [each for each in self._spread.values() if not self._has_live_window(each)]
+        self._read.take(values, spread)
+        self._read.parse()
+        blind = [each for each in spread.values() if not self._has_live_window(each)]
         if blind:
             self._read_deeper(blind)
-        return self._assemble()
+        return self._assembled()
 
     def _deepen(self, sunk: NDArray[np.bool_]) -> Histories:
         """Load a deeper window of the newest entries of these keys: two round trips.
@@ -194,22 +177,25 @@ class HistoryLoader:
         Raises:
             StateCorrupt: The window was sure to do, so what is stored is wrong.
         """
-        self._read_deeper([self._spread[key] for key in sunk.nonzero()[0].tolist()])
-        return self._assemble()
+        self._read_deeper([self._read.spread[key] for key in sunk.nonzero()[0].tolist()])
+        return self._assembled()
 
     def _read_deeper(self, histories: Sequence[SpreadHistory]) -> None:
         prober, fetch = self._prober(), self._transaction.fetch
         prober.take_deeper(histories, fetch(prober.deeper_reads(histories)))
         if reads := prober.block_reads(histories):
             prober.take_blocks(histories, fetch(reads))
-        self._parse()
+        self._read.parse()
+
+    def _assembled(self) -> Histories:
+        return self._read.assemble(self._keys, self._key_groups, list(self._walk.notes()))
 
     def _has_live_window(self, history: SpreadHistory) -> bool:
         """Whether one of the newest blocks holds something that is not past its time."""
         if not history.due.size or history.expired.size >= history.size:
             return True
         newest = [history.blocks[block] for block in history.top.tolist()]
-        return bool(self._live(parse_packed(newest), None).any())
+        return bool(self._read.live(parse_packed(newest), None).any())
 
     def _prober(self) -> SpreadProber:
         return SpreadProber(self._touched, self._matching, self._keys, self._key_groups)
@@ -223,12 +209,13 @@ class HistoryLoader:
         by_group = self._by_key_group(range(len(self._keys)))
         reads = self._value_reads(by_group)
         first_due = len(reads)
+        limit: int | None = None
         if self._until_ms is not None:
             limit = self._policy.due_keys_max
             reads += [
                 SortedRange(each, EXPIRY, -EVER, self._until_ms, limit) for each in key_groups
             ]
-            self._walk = IndexWalk(key_groups, self._policy.enabled_ms, limit)
+        self._walk = IndexWalk(key_groups, self._policy.enabled_ms, limit)
         first_walk = len(reads)
         reads += self._walk.reads()
         first_likely = len(reads)
@@ -336,115 +323,6 @@ class HistoryLoader:
 
     def _key_group(self, key: int) -> int:
         return int(self._key_groups[key])
-
-    # Putting it together.
-
-    def _parse(self, chosen: Mapping[int, Sequence[int]] | None = None) -> None:
-        """Parse what was read: packed values, then blocks, in the order of their histories.
-
-        Args:
-            chosen: Which blocks, by key; None: all that were read.
-        """
-        texts = [value for i in self._packed_keys if (value := self._values[i]) is not None]
-        keys = [self._packed_keys]
-        for key, history in self._spread.items():
-            numbers = sorted(history.blocks) if chosen is None else chosen[key]
-            texts += [history.blocks[number] for number in numbers]
-            keys.append(np.full(len(numbers), key, np.int64))
-        self._packed = parse_packed(texts) if texts else NO_HISTORIES
-        self._owner = np.concatenate(keys)[self._packed.owner]
-        """Per parsed entry: its key."""
-        self._alive = self._live(self._packed, self._packed_keys.size)
-        for key, history in self._spread.items():
-            if history.due.size:
-                history.expired_place = ((self._owner == key) & ~self._alive).nonzero()[0]
-                history.expired = self._packed.sequence[history.expired_place]
-
-    def _assemble(self) -> Histories:
-        values, packed_keys, packed = self._values, self._packed_keys, self._packed
-        owner, spread = self._owner, self._spread
-        count = len(values)
-        following, shown = np.ones(count, np.int64), np.full(count, GONE, np.int64)
-        following[packed_keys] = packed.following[: packed_keys.size]
-        shown[packed_keys] = packed.shown[: packed_keys.size]
-        # An assignment with repeated indices keeps the last one: the newest entry.
-        newest = np.zeros(count, np.int64)
-        newest[owner] = packed.sequence
-        written_ms = np.full(count, -1, np.int64)
-        if self._policy.strategy is Strategy.LEGACY:
-            written_ms[packed_keys] = whole_written_ms(packed)[: packed_keys.size]
-        kept = self._alive.nonzero()[0]
-        expired = np.bincount(owner[~self._alive], minlength=count)
-        size = np.bincount(owner[kept], minlength=count)
-        for key, history in spread.items():
-            size[key] = history.size - history.expired.size
-            following[key], shown[key] = history.header.following, history.header.shown
-        shown = np.where(shown == NEWEST, newest, shown)
-        vanished, vanished_place = self._vanished(size, shown)
-        shown[vanished] = GONE
-        following[size == 0] = 1
-        parts = [(owner[kept], packed.sequence[kept], kept)]
-        parts += [unread_entries_of(history) for history in spread.values()]
-        entry_key, sequence, packed_entry = sorted_entries(parts, is_sorted=not spread)
-        if self._policy.emit_expired:
-            remains = vanished[size[vanished] > 0]
-            shown[remains] = sequence[entry_key.searchsorted(remains, side="right") - 1]
-        entries = LoadedEntries(
-            key=entry_key,
-            group=groups_of_entries(
-                self._touched,
-                self._matching,
-                EntriesToMatch(count, entry_key, sequence, packed, packed_entry, spread),
-            ),
-            sequence=sequence,
-            size=size,
-            following=following,
-            shown=np.where(size == 0, GONE, shown),
-            window=windows_of(entry_key, sequence, count, spread),
-        )
-        return Histories(
-            keys=self._keys,
-            key_groups=self._key_groups,
-            entries=entries,
-            packed=packed,
-            packed_entry=packed_entry,
-            spread=spread,
-            was_stored=np.fromiter((value is not None for value in values), np.bool_, count),
-            expired=expired,
-            written_ms=written_ms,
-            due_from=len(self._touched.keys),
-            vanished=vanished,
-            vanished_place=vanished_place,
-            notes=list(self._walk.notes()),
-        )
-
-    def _vanished(self, size: Integers, shown: Integers) -> tuple[Integers, Integers]:
-        """See `Histories.vanished`; sizes and what is shown per key, the latter as stored."""
-        expired = (~self._alive).nonzero()[0]
-        key = self._owner[expired]
-        is_shown = self._packed.sequence[expired] == shown[key]
-        # Of repeated indices the last one counts: what is shown, else the newest of what expired.
-        place = np.full(size.size, -1, np.int64)
-        place[key[size[key] == 0]] = expired[size[key] == 0]
-        place[key[is_shown]] = expired[is_shown]
-        vanished = (place >= 0).nonzero()[0]
-        return vanished, place[vanished]
-
-    def _live(self, packed: PackedHistories, whole_count: int | None) -> NDArray[np.bool_]:
-        """Which entries are not past their time.
-
-        Args:
-            packed: Parsed values and blocks.
-            whole_count: The first so many are histories, the others blocks: for those, LEGACY's
-                time to live of the whole does not count. None: there are blocks only.
-        """
-        if self._until_ms is None:
-            return np.ones(packed.owner.size, np.bool_)
-        written_ms = packed.written_ms
-        if self._policy.strategy is Strategy.LEGACY and whole_count:
-            is_whole = packed.owner < whole_count
-            written_ms = np.where(is_whole, whole_written_ms(packed)[packed.owner], written_ms)
-        return written_ms > self._until_ms
 
 
 def _take_values(

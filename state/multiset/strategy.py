@@ -88,6 +88,8 @@ class HistoryPolicy:
     """When TTL was switched on for histories that were there already; None: it always was."""
     emit_expired: bool = False
     """What the sink shows changes when it expires; else expiry emits nothing, as in Flink."""
+    is_stamped: bool = False
+    """Whether some run had a TTL, so that keys may be in the index of expiry."""
 
     def spread_after(
         self, size: NDArray[np.int64], is_spread: NDArray[np.bool_]

@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from state.columns import decimals_in
+from state.errors import StateCorrupt
 from state.multiset.vectors import bytes_of, content_of
 from state.row_pieces import RowPieces, integer_texts
 
@@ -54,7 +55,8 @@ FEW = 64
 _SHORT_BYTES = 16 * 1024
 """Text below this is parsed line by line: starting Arrow's kernels would take longer."""
 _SPREAD = b"spread\t"
-_NEWLINE, _TAB, _ZERO = 10, 9, 48
+_NEWLINE, _TAB, _END = 10, 9, ord("]")
+"""`]` ends every row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,18 @@ def are_spread(values: Sequence[bytes | None]) -> NDArray[np.bool_]:
 
 
 def parse_header(value: bytes) -> Header:
-    """The header of a value; of a packed one only the first line is looked at."""
+    """The header of a value; of a packed one only the first line is looked at.
+
+    Raises:
+        StateCorrupt: It is none.
+    """
+    try:
+        return _parse_header(value)
+    except (ValueError, IndexError):
+        raise _corrupt() from None
+
+
+def _parse_header(value: bytes) -> Header:
     fields = value.split(b"\n", 1)[0].split(b"\t")
     size, buckets = None, 0
     if fields[0] == b"spread":
@@ -179,7 +192,11 @@ class PackedHistories:
 
 
 def parse_packed(values: Sequence[bytes]) -> PackedHistories:
-    """Parse values of the packed layout."""
+    """Parse values of the packed layout.
+
+    Raises:
+        StateCorrupt: One has no entry, or a line that is none.
+    """
     if sum(map(len, values)) <= _SHORT_BYTES:
         return _parse_short(values)
     lengths = np.fromiter(map(len, values), np.int64, len(values))
@@ -200,6 +217,13 @@ def parse_packed(values: Sequence[bytes]) -> PackedHistories:
     tabs = np.append(tabs, [content.size, content.size])
     tab = tabs.searchsorted(low)
     first_tab, second_tab = tabs[tab], tabs[tab + 1]
+    ends = newlines[entry_lines]
+    if (
+        (np.diff(header_lines, append=starts.size) < 2).any()
+        or ((first_tab == low) | (first_tab + 1 == second_tab) | (second_tab > ends)).any()
+        or (content[ends - 1] != _END).any()
+    ):
+        raise _corrupt()
     heads = _parse_headers(content, tabs, value_starts, newlines[header_lines])
     return PackedHistories(
         owner=owner,
@@ -215,14 +239,23 @@ def parse_packed(values: Sequence[bytes]) -> PackedHistories:
 
 def _parse_short(values: Sequence[bytes]) -> PackedHistories:
     """The same line by line: for little text, starting Arrow's kernels would take longer."""
+    try:
+        return _parse_lines(values)
+    except (ValueError, IndexError):
+        raise _corrupt() from None
+
+
+def _parse_lines(values: Sequence[bytes]) -> PackedHistories:
     heads: list[Header] = []
     owner: list[int] = []
     lines: list[bytes] = []
     fields: list[list[bytes]] = []
     for value in values:
         head, *entries = value.split(b"\n")
+        if not entries or value.count(b"]\n") + value.endswith(b"]") < len(entries):
+            raise ValueError("a history without entries, or with one that was cut off")
         owner += [len(heads)] * len(entries)
-        heads.append(parse_header(head))
+        heads.append(_parse_header(head))
         lines += entries
         fields += [entry.split(b"\t", 2) for entry in entries]
     written = [-1 if head.written_ms is None else head.written_ms for head in heads]
@@ -292,6 +325,10 @@ def _parse_headers(
     timed = longer[(mark != ord("=")) & (mark != ord("!"))]
     written_ms[timed] = decimals_in(content, first[timed] + 1, second[timed])
     return following, written_ms, shown
+
+
+def _corrupt() -> StateCorrupt:
+    return StateCorrupt("a stored history is not as we write it")
 
 
 def _segments(text: bytes, newlines: Integers) -> pa.BinaryArray:

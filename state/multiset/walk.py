@@ -34,10 +34,13 @@ class IndexWalk:
         key_groups: Those of the epoch.
         enabled_ms: When TTL was switched on for histories that were there; None: it was on when
             the first one was written, and there is nothing to walk.
-        keys_max: So many keys may be walked, or those of one key group if it has more.
+        keys_max: So many keys may be walked, or those of one key group if it has more. None: the
+            TTL is off again, so none is, and what remembers a walk is of no use any more.
     """
 
-    def __init__(self, key_groups: Sequence[int], enabled_ms: int | None, keys_max: int) -> None:
+    def __init__(
+        self, key_groups: Sequence[int], enabled_ms: int | None, keys_max: int | None
+    ) -> None:
         self._key_groups = () if enabled_ms is None else tuple(key_groups)
         self._enabled = b"%d" % (enabled_ms or 0)
         self._keys_max = keys_max
@@ -59,7 +62,9 @@ class IndexWalk:
         for key_group, (noted,), keys in pairs:
             if not keys:
                 self._left += [key_group] if noted is not None else []
-            elif noted != self._enabled and (not count or count + keys <= self._keys_max):
+            elif noted == self._enabled or self._keys_max is None:
+                continue
+            elif not count or count + keys <= self._keys_max:
                 self._walked.append(key_group)
                 count += keys
         return [HashScan(each, STATE) for each in self._walked]

@@ -277,8 +277,11 @@ class HistoryWriter:
             fields.setdefault(self._key_group(key), []).append(self._epoch.histories.keys[key])
             if self._was_spread[key]:
                 self._drop_spread(key)
+        policy = self._epoch.policy
         for key_group, keys in fields.items():
             self._add(key_group, HashDelete(STATE, keys))
+            if policy.is_stamped and not policy.ttl_ms:
+                self._add(key_group, SortedRemove(EXPIRY, keys))
 
     def _drop_spread(self, key: int) -> None:
         names = self._names(key)

@@ -164,8 +164,7 @@ def read_state(
         stamp_ms, json = unstamped(element)
         if rules.is_enabled and rules.is_expired(stamp_ms, clock):
             continue
-        since = state.enabled_ms if stamp_ms is None else stamp_ms
-        expires = since + state.ttl.ttl_ms if rules.is_enabled and since is not None else None
+        expires = rules.expires_ms(stamp_ms)
         if len(live) == limit:
             following = live[-1].place
             break

@@ -256,8 +256,12 @@ class SortedCell(KnownOrder):
         if not self._handle.may_have_stamps:
             return
         scores: list[float | bytes] = []
+        unscored: list[bytes] = []
         for key, number, text in added:
             stamp_ms = stamp_of(text)
             if stamp_ms is not None:
                 scores += (stamp_ms, b"%b\t%b" % (key, number))
+            elif rewritten.get((key, number), text)[:1] == b"@":
+                unscored.append(b"%b\t%b" % (key, number))
+        batch.unscore_all(self.key_group, self.stamps, unscored)
         batch.score_all(self.key_group, self.stamps, scores)

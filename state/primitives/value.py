@@ -227,7 +227,7 @@ class FieldHandle(StateHandle[FieldCell]):
         gone = {
             key: text
             for key, text in zip(keys, texts, strict=True)
-            if text is not None and b"@" < text < end and text[14:15] == b" "
+            if text is not None and b"@0" <= text < end and text[14:15] == b" "
         }
         if len(gone) < len(keys) or not elements_max:
             return super().settle(key_group, keys, texts, elements_max)

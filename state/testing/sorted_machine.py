@@ -89,6 +89,45 @@ class Model:
                 return each, values
         return None
 
+    def take(self, user_key: tuple[str], value: Any) -> Any:
+        """Remove the first that is this value of those that a read shows."""
+        held = self.held.get(user_key, [])
+        live = [each for each in held if not self.ttl.is_expired(each)]
+        shown = held if self.ttl.shows_expired else live
+        found = next((each for each in shown if each.value == value), None)
+        at = next((at for at, each in enumerate(live) if each is found), None)
+        self.read_at(user_key)
+        if at is not None:
+            self.drop(user_key, at)
+        return None if found is None else found.value
+
+    def pop_last(self) -> Any:
+        """Remove the last value, as a read of it alone shows it."""
+        while self.held:
+            user_key = max(self.held)
+            last = self.drop(user_key, -1)
+            if self.ttl.shows_expired or not self.ttl.is_expired(last):
+                return last.value
+        return None
+
+    def replace(self, user_key: tuple[str], value: Any, by: Any) -> Any:
+        """Write another value in the place of the first live one that is this."""
+        held = self.held.get(user_key, [])
+        was_live = any(each.value == value and not self.ttl.is_expired(each) for each in held)
+        self.read_at(user_key)
+        for at, each in enumerate(self.held.get(user_key, [])):
+            if was_live and each.value == value:
+                self.held[user_key][at] = self.ttl.write(by, each)
+                return value
+        return None
+
+    def drop(self, user_key: tuple[str], at: int) -> Stamped:
+        held = self.held[user_key]
+        dropped = held.pop(at)
+        if not held:
+            del self.held[user_key]
+        return dropped
+
     def clear(self, wanted: Callable[[tuple[str]], bool]) -> None:
         self.held = {each: held for each, held in self.held.items() if not wanted(each)}
 
@@ -228,6 +267,24 @@ class SortedMachine(RuleBasedStateMachine):
     def last_entry_until(self, high: tuple[str], inclusive: bool) -> None:
         expected = self.model.nearest(bounds(None, high, inclusive=inclusive), reverse=True)
         self.agree("last_entry_until", expected, high, inclusive_to=inclusive)
+
+    @rule(user_key=_user_keys, value=_values)
+    def take(self, user_key: tuple[str], value: Any) -> None:
+        expected = self.model.take(user_key, value)
+        for each in self.all:
+            taken = each.state.take(user_key, value)
+            assert (None if taken is None else taken.value) == expected
+
+    @rule(user_key=_user_keys, value=_values, by=_values)
+    def replace_where(self, user_key: tuple[str], value: Any, by: Any) -> None:
+        expected = self.model.replace(user_key, value, by)
+        for each in self.all:
+            taken = each.state.replace_where(user_key, value.__eq__, by)
+            assert (None if taken is None else taken.value) == expected
+
+    @rule()
+    def pop_last(self) -> None:
+        self.agree("pop_last", self.model.pop_last())
 
     @rule(low=_user_keys, high=_user_keys, inclusive=st.booleans())
     def clear_range(self, low: tuple[str], high: tuple[str], inclusive: bool) -> None:

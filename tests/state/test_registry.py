@@ -114,6 +114,20 @@ def test_the_time_is_that_which_the_ttl_counts(stand: Stand) -> None:
     assert [each.enabled_ms for each in states] == [950, 600]
 
 
+def test_switched_on_before_the_first_watermark_it_counts_from_the_epochs_time(
+    stand: Stand,
+) -> None:
+    """Else all that was there would expire with the first watermark."""
+    register_states(stand.ledger, NODE, [VALUE], TtlClock(0))
+    by_watermark = TtlConfig(100, time=TimeCharacteristic.EVENT_BY_WATERMARK)
+
+    (state,) = register_states(
+        stand.ledger, NODE, [replace(VALUE, ttl=by_watermark)], TtlClock(1000, extension_ms=50)
+    )
+
+    assert state.enabled_ms == 1000
+
+
 def test_how_it_is_cleaned_up_is_not_remembered(stand: Stand) -> None:
     cleanup = Cleanup(by_timer=True)
     (state,) = register_states(

@@ -166,3 +166,24 @@ class TestRules:
 
         assert TtlRules(ttl).refreshed(140, self.CLOCK, 120) == 140
         assert TtlRules(ttl).refreshed(140, self.CLOCK, 145) == 145
+
+
+def test_before_the_first_watermark_what_has_no_time_is_of_the_epochs() -> None:
+    """It must not expire with the first watermark, whose time nobody knows yet."""
+    ttl = TtlConfig(100, UpdateType.ON_READ_AND_WRITE, time=TimeCharacteristic.EVENT_BY_WATERMARK)
+    rules, clock = TtlRules(ttl), TtlClock(1_000, TIME_MIN, extension_ms=50)
+
+    assert rules.written(None, replaces=False, clock=clock, event_ms=None) == 1_000
+    assert rules.written(None, replaces=False, clock=clock, event_ms=7) == 7
+    assert rules.refreshed(None, clock, None) == 1_000
+    assert rules.refreshed(7, clock, None) == 7
+    assert rules.refreshed(7, TtlClock(1_000, 600), None) == 600
+    assert not rules.is_expired(1_000, TtlClock(2_000, 900))
+
+
+def test_an_end_that_no_time_can_say_is_the_last_time() -> None:
+    assert TtlRules(TtlConfig(100)).expires_ms(50) == 150
+    assert TtlRules(TtlConfig(TIME_MAX)).expires_ms(1) == TIME_MAX
+    assert TtlRules(TtlConfig(100), enabled_ms=7).expires_ms(None) == 107
+    assert TtlRules(TtlConfig(100)).expires_ms(None) is None
+    assert TtlRules(DISABLED).expires_ms(50) is None

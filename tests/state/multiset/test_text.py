@@ -24,7 +24,7 @@ from state.multiset.text import (
 )
 from state.row_pieces import RowPieces
 
-rows = st.binary(max_size=12).map(lambda row: b"[" + row.replace(b"\n", b"").replace(b"\t", b""))
+rows = st.binary(max_size=12).map(lambda row: b"[%b]" % row.replace(b"\n", b"").replace(b"\t", b""))
 numbers = st.integers(1, 2**50)
 histories = st.lists(
     st.tuples(

@@ -244,3 +244,25 @@ def test_a_space_in_a_value_ends_no_stamp(stand: Stand, kind: str) -> None:
     state.store(HashPut(b"state", [b'["k"]', text]))
 
     assert state.at(TODAY_MS, READ[kind]) is None
+
+
+def test_what_is_older_than_1970_lives_until_its_time(stand: Stand) -> None:
+    """A minus sign is below all digits, and a stamp with one may be as long as those of today."""
+    state = driver(stand, "value", time=TimeCharacteristic.EVENT_BY_WATERMARK)
+    for event_ms in (-300_000_000_000, -123_456_789_012):
+        session = state.sessions.begin(TtlClock(TODAY_MS, -400_000_000_000))
+        session.set_key(b'["k"]', 0, event_ms=event_ms)
+        run_now(PUT["value"](state.handle(session)), session)
+        state.sessions.end(session)
+
+    def clean(watermark_ms: int) -> int:
+        session = state.sessions.begin(TtlClock(TODAY_MS, watermark_ms))
+        state.handle(session)
+        session.clean_up((0,))
+        state.sessions.end(session)
+        return session.statistics().cleaned
+
+    assert clean(-250_000_000_000) == 0
+    assert clean(-123_456_788_913) == 0
+    assert clean(-123_456_788_912) == 1
+    assert state.names() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from state.multiset.strategy import Thresholds
 from state.testing.sessions import PACKED, SPREAD
 from state.testing.sorted_epochs import Epochs
 from state.testing.stand import heap_stand
-from state.ttl import TtlConfig
+from state.ttl import DISABLED, TtlConfig, Visibility
 from state.types import parse_type
 
 if TYPE_CHECKING:
@@ -105,6 +106,48 @@ def test_expired_values_are_neither_counted_nor_found(
     assert (taken.value, taken.before) == ("v3", 0)
     assert state.pop_last() == "v4"
     assert state.values_from((), None) == ["v2"]
+    epochs.end()
+
+
+@pytest.mark.parametrize("thresholds", [PACKED, SPREAD])
+def test_a_value_replaced_without_a_ttl_has_no_stamp_left(
+    epochs: Epochs, thresholds: Thresholds
+) -> None:
+    """Else it would expire by the time of what it replaced, once there is a TTL again."""
+    rows = described(thresholds=thresholds, ttl=TtlConfig(10))
+    (rows,) = epochs.register(rows, 0)
+    with epochs.epoch(rows, 0) as state:
+        state.add((1,), "old")
+    (rows,) = epochs.register(replace(rows, ttl=DISABLED), 5)
+    with epochs.epoch(rows, 5) as state:
+        state.replace_where((1,), lambda value: value == "old", "new")
+    assert not any(each.endswith(b":stamps") for each in epochs.stored())
+    (rows,) = epochs.register(replace(rows, ttl=TtlConfig(10)), 100)
+    with epochs.epoch(rows, 109):
+        pass
+    with epochs.epoch(rows, 109) as state:
+        assert state.values_at((1,)) == ["new"]
+    with epochs.epoch(rows, 110):
+        pass
+    assert epochs.stored() <= {b"rows:swept"}
+
+
+@pytest.mark.parametrize("thresholds", [PACKED, SPREAD])
+def test_an_expired_value_is_not_replaced_though_reads_show_it(
+    epochs: Epochs, thresholds: Thresholds
+) -> None:
+    """What was told to be replaced is there."""
+    ttl = TtlConfig(10, visibility=Visibility.RETURN_EXPIRED_IF_NOT_CLEANED_UP)
+    rows = described(thresholds=thresholds, ttl=ttl)
+    with epochs.epoch(rows, 0) as state:
+        state.add((1,), "old")
+        state.add((2,), "old")
+    with epochs.epoch(rows, 5) as state:
+        state.add((1,), "old")
+    state = epochs.begin(rows, 10)
+    assert state.replace_where((2,), lambda value: value == "old", "new") is None
+    assert state.replace_where((1,), lambda value: value == "old", "new").value == "old"
+    assert state.entries() == [((1,), ["new"])]
     epochs.end()
 
 
