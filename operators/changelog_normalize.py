@@ -70,7 +70,9 @@ class ChangelogNormalize(KeyedOperator):
         self._has_ttl = spec.ttl_of(0).is_enabled
         codec = row.codec()
         self._decode = codec.decode
-        self._satisfies = _predicate(spec)
+        self._now_ms = 0
+        condition = compile_condition(spec.condition, len(row.types), lambda: self._now_ms)
+        self._satisfies: Callable[[Row], bool] = condition or (lambda _: True)
         self._rows: ValueDescriptor[bytes] = ValueDescriptor(
             name="row", codec=CanonicalText(row), ttl=spec.ttl_of(0), **spec.past_of("row")
         )
@@ -80,7 +82,8 @@ class ChangelogNormalize(KeyedOperator):
         )
 
     def open(self, epoch: OpenEpoch) -> None:
-        """Take the handle."""
+        """Take the handle, and the epoch's time."""
+        self._now_ms = epoch.times.time_ms
         self._row: ValueHandle[bytes] = epoch.session.value(self._rows)
         if self._on_columns is not None:
             self._on_columns.open(self._row)
@@ -120,8 +123,3 @@ class ChangelogNormalize(KeyedOperator):
                 change.emit(RowKind.UPDATE_BEFORE, self._decode(old))
             change.emit(RowKind.UPDATE_AFTER, row)
         await self._row.update(text)
-
-
-def _predicate(spec: ChangelogNormalizeSpec) -> Callable[[Row], bool]:
-    compiled = compile_condition(spec.condition, len(spec.inputs[0].types))
-    return compiled or (lambda _: True)

@@ -51,8 +51,8 @@ class StoredAggregates:
         state: What names of states begin with.
         stores_values: False: what functions remember is in their accumulators, in memory; only
             distinct sets are states.
-        of_windows: What is kept is a window's, in a namespace of its own: no TTL counts, and what
-            is taken back before it came is kept, since the windows that have it may be merged.
+        ages: Whether the node's TTL counts, for each entry; False: they go with the whole.
+        keeps_missing: What is taken back before it came is kept, since it may come by a merge.
     """
 
     def __init__(
@@ -63,26 +63,27 @@ class StoredAggregates:
         counts_rows: bool,
         state: str,
         stores_values: bool = True,
-        of_windows: bool = False,
+        ages: bool = True,
+        keeps_missing: bool = False,
     ) -> None:
         self.memory = Aggregates(calls, counts_rows=counts_rows)
         """The same calls, all in memory."""
         self._counts_rows = counts_rows
-        self._of_windows = of_windows
+        self._ages = ages
         self._stored: list[StoredFunction | None] = []
         for at, call in enumerate(calls):
             made: StoredFunction | None = None
             if stores_values and remembers(call):
                 name = f"{state}_values_{at}"
-                life = {} if of_windows else _life(spec, name)
-                made = _STORED[call.function](call, name, life, keeps_missing=of_windows)
+                life = _life(spec, name) if ages else {}
+                made = _STORED[call.function](call, name, life, keeps_missing=keeps_missing)
             self._stored.append(made)
         self._sets: list[tuple[DistinctColumns, MapDescriptor[Row, list[int]]]] = []
         for at, columns in enumerate(self.memory.distinct):
             name = f"{state}_distinct_{at}"
             types = calls[columns.calls[0].at].argument_types
             counts = _Counts([calls[each.at].name for each in columns.calls])
-            life = {} if of_windows else _life(spec, name)
+            life = _life(spec, name) if ages else {}
             descriptor: MapDescriptor[Row, list[int]] = MapDescriptor(
                 name=name, key_codec=StoredValues(types), codec=counts, **life
             )
@@ -209,7 +210,8 @@ class StoredAggregates:
         rows = accumulators.rows
         accumulators.rows = rows + other.rows if self._counts_rows else max(rows, other.rows)
         own = accumulators.own
-        if self._of_windows:
+        if not self._ages:
+            # Else the states are prefetched.
             await self._known_of(other)
         for call in self._plain:
             own[call.at] = call.function.merge(own[call.at], other.own[call.at])

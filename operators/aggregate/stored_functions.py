@@ -30,7 +30,6 @@ from operators.aggregate.functions import JsonValue
 from operators.aggregate.remembering import Counts, RetractableExtreme, value_codec
 from operators.stored_rows import StoredValues
 from state.descriptors import JSON, MapDescriptor, SortedMapDescriptor
-from state.execution.combined import combine_all
 from state.lexicographic import LexicographicCodec
 
 if TYPE_CHECKING:
@@ -202,10 +201,7 @@ class StoredExtreme(StoredFunction):
 
     async def known(self, arguments: Sequence[Row]) -> None:
         """Read the counts of these values."""
-        handle = self._handle
-        first, *others = {handle.ordered_key(each): each for each in arguments}.values()
-        await handle.values_at(first)
-        await combine_all(*(handle.values_at(each) for each in others))
+        await self._handle.know_at(arguments)
 
     async def value(self, own: tuple[Any, int]) -> Any:
         """The extreme."""

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pydantic import BaseModel, ConfigDict
 
-from operators.aggregate import AccumulatorCodec, Accumulators, AggregateCall, Aggregates
+from operators.aggregate import AccumulatorCodec, AggregateCall, Aggregates
+from operators.aggregate.beside import shown_accumulators
 from operators.over.positions import POSITIONS, PositionCall
 from operators.spec import Logical, RowSpec
+from state.descriptors import JSON
 from state.errors import StateCorrupt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from operators.aggregate import Accumulators
     from operators.changelog import Row
+    from state.descriptors import Codec
 
 
 class Constant(BaseModel):
@@ -43,76 +47,89 @@ class OverAccumulators:
         self.positions = positions
 
 
-class OverCalls:
-    """The calls of an OVER node, in the order of its output.
+class CallOrder:
+    """The calls of an OVER node by what computes them: aggregate functions, and positions.
 
     Args:
-        calls: What to compute.
+        calls: In the order of the output.
         constants: Behind the columns of a row.
-        takes_back: Whether rows leave the window.
     """
 
     def __init__(
-        self,
-        calls: Sequence[AggregateCall | PositionCall],
-        constants: Sequence[Constant],
-        *,
-        takes_back: bool,
+        self, calls: Sequence[AggregateCall | PositionCall], constants: Sequence[Constant]
     ) -> None:
-        aggregates = [each for each in calls if isinstance(each, AggregateCall)]
-        self._position_calls = [each for each in calls if isinstance(each, PositionCall)]
-        self._positions = [POSITIONS[each.function](each) for each in self._position_calls]
-        self._aggregates = Aggregates(aggregates, counts_rows=takes_back)
-        places: dict[bool, int] = {True: 0, False: len(aggregates)}
+        self.aggregates = [each for each in calls if isinstance(each, AggregateCall)]
+        self.position_calls = [each for each in calls if isinstance(each, PositionCall)]
+        self._positions = [POSITIONS[each.function](each) for each in self.position_calls]
+        places: dict[bool, int] = {True: 0, False: len(self.aggregates)}
         self._order = []
         for each in calls:
             is_aggregate = isinstance(each, AggregateCall)
             self._order.append(places[is_aggregate])
             places[is_aggregate] += 1
-        self._constants = tuple(each.value() for each in constants)
-        self.codec = _Codec(self._aggregates, self._position_calls)
+        self.constants: Row = tuple([each.value() for each in constants])
+
+    def create(self) -> list[Any]:
+        """The positions' accumulators of no rows."""
+        return [each.create() for each in self._positions]
+
+    def accumulate(self, held: list[Any], whole: Row, at: int | str) -> None:
+        """Let positions know of a row with its constants; `at` is its time or sort key."""
+        pairs = zip(self.position_calls, self._positions, strict=True)
+        for place, (call, position) in enumerate(pairs):
+            if call.filter is None or whole[call.filter] is True:
+                held[place] = position.accumulate(held[place], whole, at)
+
+    def values(self, of_aggregates: Row, held: Sequence[Any]) -> Row:
+        """The value of each call."""
+        pairs = zip(self._positions, held, strict=True)
+        found = [*of_aggregates, *(position.value(each) for position, each in pairs)]
+        return tuple([found[at] for at in self._order])
+
+
+class OverCalls:
+    """The calls of an OVER node, with accumulators in memory, over rows that stay.
+
+    Args:
+        calls: What to compute.
+        constants: Behind the columns of a row.
+    """
+
+    def __init__(
+        self, calls: Sequence[AggregateCall | PositionCall], constants: Sequence[Constant]
+    ) -> None:
+        self._order = CallOrder(calls, constants)
+        self._aggregates = Aggregates(self._order.aggregates, counts_rows=False)
+        memory = self._aggregates
+        codec = AccumulatorCodec(memory.calls, memory.functions, len(memory.distinct))
+        self.codec = OverCodec(codec, self._order)
         """Of the accumulators, in state."""
 
     def create(self) -> OverAccumulators:
         """Of no rows."""
-        positions = [each.create() for each in self._positions]
-        return OverAccumulators(self._aggregates.create(), positions)
+        return OverAccumulators(self._aggregates.create(), self._order.create())
 
     def accumulate(self, accumulators: OverAccumulators, row: Row, at: int | str) -> None:
         """Take a row in; `at` is its time or sort key, equal for equal ones only."""
-        whole = row + self._constants
+        whole = row + self._order.constants
         self._aggregates.accumulate(accumulators.aggregates, whole)
-        pairs = zip(self._position_calls, self._positions, strict=True)
-        for place, (call, position) in enumerate(pairs):
-            if call.filter is None or whole[call.filter] is True:
-                held = accumulators.positions[place]
-                accumulators.positions[place] = position.accumulate(held, whole, at)
-
-    def retract(self, accumulators: OverAccumulators, row: Row) -> None:
-        """Take a row back."""
-        self._aggregates.retract(accumulators.aggregates, row + self._constants)
+        self._order.accumulate(accumulators.positions, whole, at)
 
     def values(self, accumulators: OverAccumulators) -> Row:
         """The value of each call."""
-        pairs = zip(self._positions, accumulators.positions, strict=True)
-        found = [
-            *self._aggregates.values(accumulators.aggregates),
-            *(position.value(held) for position, held in pairs),
-        ]
-        return tuple([found[at] for at in self._order])
+        values = self._aggregates.values(accumulators.aggregates)
+        return self._order.values(values, accumulators.positions)
 
 
-class _Codec:
+class OverCodec:
     """Accumulators as JSON: those of the functions, then those of the positions."""
 
     __slots__ = ("_aggregates", "name")
 
-    def __init__(self, aggregates: Aggregates, positions: Sequence[PositionCall]) -> None:
-        self._aggregates = AccumulatorCodec(
-            aggregates.calls, aggregates.functions, len(aggregates.distinct)
-        )
-        described = ", ".join(each.function for each in positions)
-        self.name = f"over/1 {self._aggregates.name}; {described}"
+    def __init__(self, aggregates: Codec[Accumulators], order: CallOrder) -> None:
+        self._aggregates = aggregates
+        described = ", ".join(each.function for each in order.position_calls)
+        self.name = f"over/1 {aggregates.name}; {described}"
 
     def encode(self, value: OverAccumulators) -> bytes:
         """The JSON object."""
@@ -132,3 +149,8 @@ class _Codec:
             return OverAccumulators(own, stored["positions"])
         except (ValueError, TypeError, KeyError) as error:
             raise StateCorrupt("stored accumulators are not what the plan needs") from error
+
+    def shown(self, data: bytes) -> Any:
+        """The object, with the functions' accumulators as people see them."""
+        stored = JSON.decode(data)
+        return stored | {"functions": shown_accumulators(stored["functions"])}

@@ -24,13 +24,14 @@ class IdleRows:
 
     def __init__(self, ttl: TtlConfig, extension_ms: int) -> None:
         self._idle = IdleCleanup(ttl.ttl_ms if ttl.is_enabled else 0, extension_ms)
-        self._planned: ValueDescriptor[Any] = ValueDescriptor(name="cleanup_at", codec=JSON)
-        self.descriptors = (self._planned,)
+        self.planned: ValueDescriptor[Any] = ValueDescriptor(name="cleanup_at", codec=JSON)
+        """The state that has when the current key's rows go."""
+        self.descriptors = (self.planned,)
         self.timers = TimersDescriptor(name="processing_timers") if self._idle.is_active else None
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles for an epoch."""
-        self._cleanup_at = epoch.session.value(self._planned)
+        self._cleanup_at = epoch.session.value(self.planned)
         if self.timers is not None:
             self._idle.open(epoch.timers(self.timers), epoch.times.time_ms)
 

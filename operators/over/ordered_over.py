@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from operators.aggregate import AggregateCall
 from operators.changelog import RowKind
 from operators.keyed import KeyedOperator
 from operators.ordering import SortColumn
-from operators.over.calls import Constant, OverCalls
+from operators.over.calls import OverCalls
 from operators.over.idle_rows import IdleRows
 from operators.over.positions import PositionCall
 from operators.over.sort_places import SortPlaces
+from operators.over.spec import OverCallsSpec
 from operators.processing_time import blanked
-from operators.spec import OperatorSpec
 from operators.stored_rows import StoredRows
 from state.descriptors import SortedMapDescriptor
 
@@ -46,30 +45,17 @@ _GROUPS_FIRST = 16
 _GROUPS_MAX = 1024
 
 
-class OrderedOverSpec(OperatorSpec):
-    """What an OVER aggregation in an order that is no time is to do.
-
-    The output has the input's columns, then one for each call.
-    """
+class OrderedOverSpec(OverCallsSpec):
+    """What an OVER aggregation in an order that is no time is to do."""
 
     kind: Literal["ordered-over"] = "ordered-over"
-    calls: tuple[AggregateCall | PositionCall, ...]
-    constants: tuple[Constant, ...] = ()
-    """Behind the columns of a row, where calls may name them as arguments."""
     order: tuple[SortColumn, ...] = Field(min_length=1)
-    is_rows: bool
-    """ROWS; else RANGE."""
-
     proctime: tuple[NonNegativeInt, ...] = ()
     """Columns of processing time, which are null in state and output."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if len(self.inputs) != 1:
-            raise ValueError("OVER has one input")
+    def _order(self) -> Self:
         width = len(self.inputs[0].types)
-        if len(self.output.types) != width + len(self.calls):
-            raise ValueError("the output has the input's columns and one for each call")
         if any(each.column >= width for each in self.order):
             raise ValueError("the order is by no column of the input")
         if any(isinstance(each, PositionCall) and each.function == "LAG" for each in self.calls):
@@ -104,7 +90,7 @@ class OrderedOver(KeyedOperator):
 
     def __init__(self, spec: OrderedOverSpec) -> None:
         self._spec = spec
-        self._calls = OverCalls(spec.calls, spec.constants, takes_back=False)
+        self._calls = OverCalls(spec.calls, spec.constants)
         self._places = SortPlaces(spec.inputs[0], spec.order, is_numbered=spec.is_rows)
         self._encode_row = StoredRows(spec.inputs[0]).encode
         self._encode = spec.output.codec().encode

@@ -27,17 +27,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import NonNegativeInt, model_validator
 
-from operators.aggregate import AggregateCall
 from operators.changelog import RowKind
-from operators.idle_cleanup import IdleCleanup
 from operators.keyed import KeyedOperator
-from operators.over.calls import Constant, OverCalls
+from operators.over.frame_calls import FrameCalls
+from operators.over.idle_rows import IdleRows
 from operators.over.positions import PositionCall
-from operators.spec import OperatorSpec
+from operators.over.spec import OverCallsSpec
 from operators.stored_rows import StoredRows
 from operators.windows.spec import time_of
 from state.descriptors import JSON, SortedMapDescriptor, TimersDescriptor, ValueDescriptor
 from state.lexicographic import lexicographic_codec
+from state.ttl import DISABLED
 from state.types import parse_type
 
 if TYPE_CHECKING:
@@ -52,33 +52,20 @@ if TYPE_CHECKING:
 _BIGINT = parse_type("BIGINT NOT NULL")
 
 
-class OverSpec(OperatorSpec):
-    """What an OVER aggregation is to do.
-
-    Its input has no retractions. The output has the input's columns, then one for each call.
-    """
+class OverSpec(OverCallsSpec):
+    """What an OVER aggregation is to do; its input has no retractions."""
 
     kind: Literal["over-aggregate"] = "over-aggregate"
     bundles: bool = True
     """What a key keeps is read and written once an epoch."""
-    calls: tuple[AggregateCall | PositionCall, ...]
-    constants: tuple[Constant, ...] = ()
-    """Behind the columns of a row, where calls may name them as arguments."""
     time_column: NonNegativeInt | None
     """The row time that rows are ordered by; None: the time of the epoch that brings them."""
-    is_rows: bool
-    """ROWS; else RANGE."""
     preceding: NonNegativeInt | None
     """How many rows, or ms, before the current row the frame begins; None: it has no beginning."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if len(self.inputs) != 1:
-            raise ValueError("OVER has one input")
-        width = len(self.inputs[0].types)
-        if len(self.output.types) != width + len(self.calls):
-            raise ValueError("the output has the input's columns and one for each call")
-        if self.time_column is not None and self.time_column >= width:
+        if self.time_column is not None and self.time_column >= len(self.inputs[0].types):
             raise ValueError("the row time is no column of the input")
         if self.preceding is not None and any(isinstance(x, PositionCall) for x in self.calls):
             raise ValueError("positions count all rows before the current one")
@@ -96,16 +83,16 @@ class OverAggregate(KeyedOperator):
         input       +I, keyed by partition
         output      +I, in order of time within a partition; each row once
         state       `rows`: what waits for the watermark, and of a RANGE what is in the frame;
-                    `window`: the rows of a ROWS frame by number; `accumulators`; `triggered` and
-                    `row_count`: how far the partition has come; `cleanup_at`
+                    `window`: the rows of a ROWS frame by number; `accumulators`, and beside them
+                    what of them grows (`operators.over.frame_calls`); `triggered` and `row_count`:
+                    how far the partition has come; `cleanup_at`
         state cost  a row is stored once, and read again when it comes out and when it leaves the
-                    frame: a range of sorted state for each once a key and epoch
+                    frame: a range of sorted state for each once a key and epoch; of DISTINCT and
+                    of functions that remember values (MIN of a bounded frame) the entries of rows
+                    that come and leave, whatever the frame holds
         time        event-time timers at the rows' times. The state of a partition goes when no row
                     has come for 1.5 frames (RANGE), or for 1 to 1.5 TTLs in processing time
         unseen -D   there are none
-
-    Functions that remember every value (MIN of a bounded frame) keep those of the frame in one
-    value of state, which is read and written as a whole once a key and epoch.
 
     Source: Flink RowTime- and ProcTime- -RangeBoundedPrecedingFunction,
     -RowsBoundedPrecedingFunction and -UnboundedPrecedingFunction; a first row at or before 1970 is
@@ -114,15 +101,13 @@ class OverAggregate(KeyedOperator):
 
     def __init__(self, spec: OverSpec) -> None:
         self._spec = spec
-        self._calls = OverCalls(spec.calls, spec.constants, takes_back=spec.preceding is not None)
+        self._calls = FrameCalls(spec)
         self._is_range = spec.preceding is not None and not spec.is_rows
         self._is_window = spec.preceding is not None and spec.is_rows
         self._waits = spec.time_column is not None or self._is_range
         self._delay_ms = int(spec.time_column is None)
         """Rows of processing time come out when the next millisecond has begun."""
-        ttl = spec.ttl_of(0)
-        ttl_ms = ttl.ttl_ms if ttl.is_enabled and not self._is_range else 0
-        self._idle = IdleCleanup(ttl_ms, spec.ttl_extension_ms)
+        self._idle = IdleRows(DISABLED if self._is_range else spec.ttl_of(0), spec.ttl_extension_ms)
         rows, key_codec = StoredRows(spec.inputs[0]), lexicographic_codec([_BIGINT])
         self._row_lists: SortedMapDescriptor[tuple[int], Row] = SortedMapDescriptor(
             name="rows", key_codec=key_codec, codec=rows
@@ -135,16 +120,17 @@ class OverAggregate(KeyedOperator):
         )
         self._triggers: ValueDescriptor[Any] = ValueDescriptor(name="triggered", codec=JSON)
         self._counts: ValueDescriptor[Any] = ValueDescriptor(name="row_count", codec=JSON)
-        self._cleanups: ValueDescriptor[Any] = ValueDescriptor(name="cleanup_at", codec=JSON)
-        used: list[StateDescriptor] = [self._accumulator]
+        used: list[StateDescriptor] = [self._accumulator, *self._idle.descriptors]
         used += [self._row_lists] * self._waits
         used += [self._windows, self._counts] * self._is_window
         used += [self._triggers] * (self._is_range or self._is_window)
-        used.append(self._cleanups)
-        self.descriptors = self.prefetched = used
+        self.descriptors = [*used, *self._calls.descriptors]
+        # What rows that wait are to read is read when they come out.
+        self.prefetched = used if self._waits else [*used, *self._calls.prefetched]
+        self.processing_timers = self._idle.timers
         if spec.time_column is not None:
             self.event_timers = TimersDescriptor(name="event_timers")
-        if spec.time_column is None or self._idle.is_active:
+        elif self._is_range:
             self.processing_timers = TimersDescriptor(name="processing_timers")
 
     def open(self, epoch: OpenEpoch) -> None:
@@ -155,14 +141,13 @@ class OverAggregate(KeyedOperator):
         self._accumulators = session.value(self._accumulator)
         self._triggered = session.value(self._triggers)
         self._count = session.value(self._counts)
-        self._cleanup_at = session.value(self._cleanups)
-        if self.event_timers is not None:
-            self._event = epoch.timers(self.event_timers)
-        if self.processing_timers is not None:
-            self._processing = epoch.timers(self.processing_timers)
-            self._idle.open(self._processing, epoch.times.time_ms)
-        if self._waits:
-            self._timers = self._processing if self._spec.time_column is None else self._event
+        # Of a RANGE, when its last frame is over: `IdleRows` does nothing with it but forget it.
+        self._cleanup_at = session.value(self._idle.planned)
+        self._calls.open(epoch)
+        self._idle.open(epoch)
+        waits_for = self.event_timers or self.processing_timers
+        if self._waits and waits_for is not None:
+            self._timers = epoch.timers(waits_for)
         self._now_ms = epoch.times.time_ms
         self._watermark_ms = epoch.times.watermark_ms
         self._next_ms = epoch.times.next_watermark_ms
@@ -173,7 +158,8 @@ class OverAggregate(KeyedOperator):
 
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """Take the rows of a key in, in order."""
-        await self._keep()
+        if not self._is_range:
+            await self._idle.keep()
         if not self._waits:
             rows = [(each.row, each.emit) for each in changes]
             await self._advance([(self._now_ms, rows)])
@@ -181,7 +167,7 @@ class OverAggregate(KeyedOperator):
         last_ms = await self._last_ms()
         times: list[int] = []
         for change in changes:
-            at_ms = self._time_of(change)
+            at_ms = self._time_of(change, last_ms)
             if at_ms is None or (last_ms is not None and at_ms <= last_ms):
                 change.late()
                 continue
@@ -193,9 +179,11 @@ class OverAggregate(KeyedOperator):
 
     async def on_event_timer(self, timer: FiredTimer) -> None:
         """The watermark has reached a time of which rows wait: all that wait come out."""
-        if not await self._cleans_up(timer.time_ms):
+        if not self._is_range:
             await self._come_out(timer, self._next_ms)
-            await self._keep()
+            await self._idle.keep()
+        elif not await self._cleans_up(timer.time_ms):
+            await self._come_out(timer, self._next_ms)
 
     async def on_processing_timer(self, timer: FiredTimer) -> None:
         """Rows of the epoch before come out; or a key was idle for long."""
@@ -203,19 +191,22 @@ class OverAggregate(KeyedOperator):
             if not await self._cleans_up(timer.time_ms):
                 await self._come_out(timer, self._now_ms - self._delay_ms)
         elif self._waits and await self._rows.first_entry() is not None:
-            await self._keep()
-        elif self._idle.is_due(await self._cleanup_at.value()):
+            await self._idle.keep()
+        elif await self._idle.is_due():
             await self._forget()
 
-    def _time_of(self, change: InputChange) -> int | None:
-        """The time of a row; None if it has none."""
-        column = self._spec.time_column
-        return self._now_ms if column is None else time_of(change.row, column)
+    def _time_of(self, change: InputChange, last_ms: int | None) -> int | None:
+        """The time of a row; None if it has none.
+
+        That of an epoch may be before the one that the epoch before had, where a clock was set
+        back; what comes to a partition is never before what came out of it.
+        """
+        if self._spec.time_column is not None:
+            return time_of(change.row, self._spec.time_column)
+        return self._now_ms if last_ms is None else max(self._now_ms, last_ms + 1)
 
     async def _last_ms(self) -> int | None:
         """Rows up to here are late; None: none is."""
-        if self._spec.time_column is None:
-            return None
         is_bounded = self._is_range or self._is_window
         return await self._triggered.value() if is_bounded else self._watermark_ms
 
@@ -242,20 +233,21 @@ class OverAggregate(KeyedOperator):
     async def _advance(self, batches: Sequence[tuple[int, Sequence[Emitted]]]) -> None:
         """Let the rows of some times into the frame, and emit them."""
         calls = self._calls
-        held = await self._accumulators.value() or calls.create()
         leaving = await self._leaving(batches)
+        coming = [row for _, rows in batches for row, _ in rows]
+        held = await calls.begin(await self._accumulators.value(), [*coming, *leaving.rows])
         one_by_one = self._spec.is_rows or not self._waits
         for at_ms, rows in batches:
             for gone in leaving.before(at_ms):
-                calls.retract(held, gone)
+                await calls.retract(held, gone)
             for row, emit in rows:
                 for gone in leaving.for_one_more():
-                    calls.retract(held, gone)
-                calls.accumulate(held, row, at_ms)
+                    await calls.retract(held, gone)
+                await calls.accumulate(held, row, at_ms)
                 if one_by_one:
-                    emit(RowKind.INSERT, (*row, *calls.values(held)))
+                    emit(RowKind.INSERT, (*row, *await calls.values(held)))
             if not one_by_one:
-                values = calls.values(held)
+                values = await calls.values(held)
                 for row, emit in rows:
                     emit(RowKind.INSERT, (*row, *values))
         await self._accumulators.update(held)
@@ -287,34 +279,28 @@ class OverAggregate(KeyedOperator):
         preceding = self._spec.preceding or 0
         stored_ms = planned_ms = await self._cleanup_at.value()
         for at_ms in times:
-            if planned_ms is None or planned_ms < at_ms + preceding + 1:
-                planned_ms = at_ms + preceding * 3 // 2 + 1
+            out_ms = at_ms + self._delay_ms + 1
+            if planned_ms is None or planned_ms < out_ms + preceding:
+                planned_ms = out_ms + preceding * 3 // 2
                 self._timers.register(planned_ms)
         if planned_ms != stored_ms:
             await self._cleanup_at.update(planned_ms)
 
     async def _cleans_up(self, time_ms: int) -> bool:
         """Let the state of a RANGE go if it is time for that."""
-        planned_ms = await self._cleanup_at.value() if self._is_range else None
+        planned_ms = await self._cleanup_at.value()
         if planned_ms is None or planned_ms > time_ms:
             return False
         await self._forget()
         return True
 
-    async def _keep(self) -> None:
-        """Let the key's state go if nothing comes for 1 to 1.5 TTLs."""
-        if self._is_range:
-            return
-        planned = await self._cleanup_at.value()
-        later = self._idle.put_off(planned)
-        if later is not planned:
-            await self._cleanup_at.update(later)
-
     async def _forget(self) -> None:
         for each in (self._rows, self._window):
             await each.clear()
-        for value in (self._accumulators, self._triggered, self._count, self._cleanup_at):
+        for value in (self._accumulators, self._triggered, self._count):
             await value.clear()
+        await self._calls.clear()
+        await self._idle.forget()
 
 
 class _Leaving:
@@ -329,14 +315,19 @@ class _Leaving:
     def __init__(
         self, rows: Sequence[tuple[int, Row]], preceding: int, room: int | None = None
     ) -> None:
-        self._rows = deque(rows)
+        self._left = deque(rows)
         self._preceding = preceding
         self._room = room
 
+    @property
+    def rows(self) -> list[Row]:
+        """All that are left; not each of them need leave."""
+        return [row for _, row in self._left]
+
     def before(self, at_ms: int) -> Iterator[Row]:
         """RANGE: those that are too old for rows of this time."""
-        while self._room is None and self._rows and self._rows[0][0] < at_ms - self._preceding:
-            yield self._rows.popleft()[1]
+        while self._room is None and self._left and self._left[0][0] < at_ms - self._preceding:
+            yield self._left.popleft()[1]
 
     def for_one_more(self) -> Iterator[Row]:
         """ROWS: the one that a row pushes out, if there is no room for it."""
@@ -345,4 +336,4 @@ class _Leaving:
         if self._room > 0:
             self._room -= 1
         else:
-            yield self._rows.popleft()[1]
+            yield self._left.popleft()[1]

@@ -4,7 +4,8 @@ spec        what is ranked, by what, which ranks are shown
 ranking     which changes follow when ranks shift; no state
 buffer      what the operators share: the rows in order, the end of the range
 retract     any input: all rows are kept
-aging       the same with a TTL: expired rows keep their ranks for a while
+arrival     the same by arrival: LIMIT
+aging       any input with a TTL: expired rows keep their ranks for a while
 append      input that only grows: what is shown is kept
 update      input whose rows only rise: what is shown is kept, with an index by unique key
 first       the first rows by arrival (a counter), and top-1 (one row)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from operators.changelog import RowKind
 from operators.processing_time import blanked
+from operators.rank.arrival import Arrivals
 from operators.rank.ranking import inserted, removed
 from operators.rank.retract import RetractTopN
 
@@ -54,11 +55,17 @@ class AgingTopN(RetractTopN):
 
     def __init__(self, spec: RankSpec) -> None:
         super().__init__(spec)
+        self._arrivals = None if spec.order else Arrivals(spec, self.rows_codec)
         self.prefetched = self.descriptors
+        if self._arrivals is not None:
+            self.prefetched = (*self.prefetched, self._arrivals.count)
+            self.descriptors = (*self.descriptors, *self._arrivals.descriptors)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles."""
         super().open(epoch)
+        if self._arrivals is not None:
+            self._arrivals.open(epoch)
         self._counted: ValueHandle[list[tuple[str, int]]] = epoch.session.value(self._counts)
 
     async def process(self, change: InputChange) -> None:
@@ -67,6 +74,7 @@ class AgingTopN(RetractTopN):
 
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """Put rows into their places, or take them out, one after the other."""
+        await self._gather()
         stored = await self._counted.value()
         held = _Held(self)
         counts = _Counts(await self._alive() if stored is None else stored, held)
@@ -85,6 +93,15 @@ class AgingTopN(RetractTopN):
         else:
             await self._counted.clear()
             await self.end.clear()
+
+    async def _gather(self) -> None:
+        """Give the rows that `ArrivalTopN` kept one sort key: with a TTL they live together."""
+        if self._arrivals is None or not await self._arrivals.are_there():
+            return
+        found = await self.rows.entries()
+        await self.rows.clear()
+        await self.rows.put(self.sort.of(()), [row for _, rows in found for row in rows])
+        await self._arrivals.clear()
 
     async def _alive(self) -> Iterable[tuple[str, int]]:
         """What is counted of a partition that was not, yet: there was no TTL, or all expired."""

@@ -8,17 +8,15 @@ from operators.changelog import RowKind
 from operators.processing_time import blanked
 from operators.rank.buffer import RankBuffer
 from operators.rank.ranking import removed
-from state.descriptors import JSON, MapDescriptor, ValueDescriptor
+from state.descriptors import JSON, ValueDescriptor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from operators.changelog import Row
-    from operators.keyed import InputChange, OpenEpoch
+    from operators.keyed import InputChange
     from operators.rank.spec import RankSpec
-    from state.primitives.maps import MapHandle
     from state.primitives.sorted_places import Taken
-    from state.primitives.value import ValueHandle
 
 
 class RetractTopN(RankBuffer):
@@ -45,10 +43,10 @@ class RetractTopN(RankBuffer):
         time        none
         unseen -D   an orphan
 
-    Of equal rows the first is retracted. With a TTL it is `AgingTopN`. Source: Flink's
-    RetractableTopNFunction. There a walk over all keys finds a rank, and retractions behind an
-    OFFSET are lost, since it writes kinds of change into the rows that it keeps; neither is so
-    here.
+    Of equal rows the first is retracted. With a TTL it is `AgingTopN`, without an order
+    `ArrivalTopN`. Source: Flink's RetractableTopNFunction. There a walk over all keys finds a
+    rank, and retractions behind an OFFSET are lost, since it writes kinds of change into the rows
+    that it keeps; neither is so here.
     """
 
     takes_bundles = True
@@ -123,73 +121,3 @@ class RetractTopN(RankBuffer):
         entering = None if end is None else await self.rows.value_from(taken.place, end - rank)
         if entering is not None:
             change.emit(RowKind.INSERT, entering)
-
-
-class NewestFirst(RetractTopN):
-    """Show the rows of a range of ranks by arrival, the newest first, of input with retractions.
-
-    ORDER BY processing time DESC: with rank 1 alone, the last row of each key that was not taken
-    back, which is deduplication of a changelog (FLIP-544's open case).
-
-        change     rows, newest first   emitted for rank 1
-        +I a       a                    +I a
-        +I b       b a                  -D a  +I b
-        -D b       a                    -D b  +I a
-
-    Characteristics:
-        as RetractTopN, but
-        state       the rows in order of arrival; by row, the numbers of its arrivals
-        state cost  an entry by row; none grows with how many rows there are
-        unseen -D   an orphan; of equal rows the newest is retracted
-
-    Source: Flink plans a RetractableTopNFunction, whose rows have no processing time yet: it keeps
-    the oldest row instead.
-    """
-
-    def __init__(self, spec: RankSpec) -> None:
-        super().__init__(spec)
-        ttl = spec.ttl_of(0)
-        self._arrived: ValueDescriptor[int] = ValueDescriptor(
-            name="arrivals", codec=JSON, ttl=ttl, **spec.past_of("arrivals")
-        )
-        self._arrivals: MapDescriptor[Row, list[int]] = MapDescriptor(
-            name="numbers",
-            key_codec=self.rows_codec,
-            codec=JSON,
-            ttl=ttl,
-            **spec.past_of("numbers"),
-        )
-        self.descriptors = self.prefetched = (*self.prefetched, self._arrived, self._arrivals)
-
-    def open(self, epoch: OpenEpoch) -> None:
-        """Take the handles."""
-        super().open(epoch)
-        self._count: ValueHandle[int] = epoch.session.value(self._arrived)
-        self._numbers: MapHandle[Row, list[int]] = epoch.session.map(self._arrivals)
-
-    async def process(self, change: InputChange) -> None:
-        """Put a row before all others, or take one out."""
-        await super().process(change)
-        if await self.rows.is_empty():
-            await self._count.clear()
-            await self._numbers.clear()
-
-    async def _foresee(self, changes: Sequence[InputChange]) -> None:
-        """Nothing: which numbers rows have is known one by one."""
-
-    async def _new_key(self, row: Row) -> tuple[Any, ...]:
-        number = (await self._count.value() or 0) + 1
-        await self._count.update(number)
-        await self._numbers.put(row, [*(await self._numbers.get(row) or ()), number])
-        return (number,)
-
-    async def _old_key(self, row: Row) -> tuple[Any, ...] | None:
-        numbers = await self._numbers.get(row)
-        if not numbers:
-            return None
-        *rest, newest = numbers
-        if rest:
-            await self._numbers.put(row, rest)
-        else:
-            await self._numbers.remove(row)
-        return (newest,)

@@ -9,8 +9,9 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 from operators.ordering import SortColumn
 from operators.rank.aging import AgingTopN
 from operators.rank.append import AppendTopN
+from operators.rank.arrival import ArrivalTopN
 from operators.rank.first import FirstN, Top1
-from operators.rank.retract import NewestFirst, RetractTopN
+from operators.rank.retract import RetractTopN
 from operators.rank.update import UpdateTopN
 from operators.spec import OperatorSpec
 from state.types import TypeRoot
@@ -86,8 +87,8 @@ class RankSpec(OperatorSpec):
         return AppendTopN(self) if self.strategy == "append" else UpdateTopN(self)
 
     def _retracting(self) -> KeyedOperator:
-        if self.newest_first:
-            return NewestFirst(self)
         # What was ever counted must be counted on: a TTL may be switched off, and on again.
         ages = self.ttl_of(0).is_enabled or "rows" in self.is_stamped
-        return AgingTopN(self) if ages else RetractTopN(self)
+        if ages and not self.newest_first:
+            return AgingTopN(self)
+        return RetractTopN(self) if self.order else ArrivalTopN(self)

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
+from operators.aggregate.beside import shown_accumulators
 from operators.changelog import RowKind
 from operators.windows.shapes import Session, Span
-from operators.windows.slice_aggregates import SliceAggregates, shown_accumulators
+from operators.windows.slice_aggregates import SliceAggregates
 from operators.windows.spec import PropertyColumns, WindowAggregateSpec, time_of
 from operators.windows.window_aggregate import END_CODEC
 from operators.windows.windowed import WindowedOperator

@@ -10,20 +10,17 @@ its own entries. Where windows come out of several slices, these are read whole,
     slices_values_<n>      the same: what a function remembers
     slices_values_<n>_missing      what was taken back before it came: a merge may bring it
 
-Calls that need no such state have none, and accumulators as they are in memory.
-
-Accumulators are written as `{"beside":{...}}` where something lies beside them. What versions
-before wrote is whole: it is read, and moves when its slice is changed or merged. Those versions
-refuse what is written here: it is no accumulator of theirs.
+Calls that need no such state have none, and accumulators as they are in memory. How they are
+written, and that versions before had them whole: `operators.aggregate.beside`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from operators.aggregate.aggregates import AccumulatorCodec, Accumulators, Aggregates
+from operators.aggregate.aggregates import Accumulators, Aggregates
+from operators.aggregate.beside import WholeAccumulators, beside_codec
 from operators.aggregate.stored import StoredAggregates
-from state.descriptors import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,22 +28,7 @@ if TYPE_CHECKING:
     from operators.changelog import Row
     from operators.keyed import InputChange, OpenEpoch
     from operators.windows.spec import WindowAggregateSpec
-    from state.descriptors import Codec, StateDescriptor
-
-_HEAD: Final = b'{"beside":'
-
-
-class WholeAccumulators(Accumulators):
-    """Accumulators with everything in memory, of calls that keep some of it in states."""
-
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, held: Accumulators) -> WholeAccumulators:
-        """The same, marked as whole."""
-        whole = cls(held.own, held.distinct)
-        whole.rows = held.rows
-        return whole
+    from state.descriptors import StateDescriptor
 
 
 class SliceAggregates:
@@ -62,15 +44,12 @@ class SliceAggregates:
 
     def __init__(self, spec: WindowAggregateSpec, state: str) -> None:
         self._memory = Aggregates(spec.calls)
-        stored = StoredAggregates(spec, spec.calls, counts_rows=True, state=state, of_windows=True)
-        self._stored = stored if stored.has_states else None
-        whole = AccumulatorCodec(
-            self._memory.calls, self._memory.functions, len(self._memory.distinct)
+        stored = StoredAggregates(
+            spec, spec.calls, counts_rows=True, state=state, ages=False, keeps_missing=True
         )
-        self.codec: Codec[Accumulators] = whole
+        self._stored = stored if stored.has_states else None
+        self.codec = beside_codec(stored)
         """Of what the operator keeps of a slice."""
-        if self._stored is not None:
-            self.codec = _BesideCodec(stored.codec, whole)
 
     @property
     def descriptors(self) -> Sequence[StateDescriptor]:
@@ -181,38 +160,3 @@ class SliceAggregates:
         self._session.set_namespace(b"%d" % at)
         await self._stored.clear()
         self._session.set_namespace(b"")
-
-
-class _BesideCodec:
-    """Small accumulators with a mark; whole ones, of versions before, have none."""
-
-    __slots__ = ("_small", "_whole", "name")
-
-    def __init__(self, small: AccumulatorCodec, whole: AccumulatorCodec) -> None:
-        self._small = small
-        self._whole = whole
-        self.name = whole.name
-
-    def encode(self, value: Accumulators) -> bytes:
-        """The JSON object."""
-        assert not isinstance(value, WholeAccumulators)
-        return b"%b%b}" % (_HEAD, self._small.encode(value))
-
-    def decode(self, data: bytes) -> Accumulators:
-        """The accumulators of such bytes.
-
-        Raises:
-            StateCorrupt: They are none.
-        """
-        if data.startswith(_HEAD):
-            return self._small.decode(data[len(_HEAD) : -1])
-        return WholeAccumulators.of(self._whole.decode(data))
-
-    def shown(self, data: bytes) -> Any:
-        """The accumulators, without the mark."""
-        return shown_accumulators(JSON.decode(data))
-
-
-def shown_accumulators(stored: Any) -> Any:
-    """Stored accumulators as people see them."""
-    return stored["beside"] if isinstance(stored, dict) and "beside" in stored else stored

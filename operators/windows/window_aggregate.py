@@ -154,19 +154,23 @@ class WindowAggregate(WindowedOperator):
         """Emit a window, and let go of the slice that no later window has."""
         self._session.set_namespace(b"")
         window_end = int(timer.namespace)
-        held = await self._merged(window_end)
         start = self._shape.window_start(window_end)
-        is_empty = held is None or not held.rows
-        if held is not None and not is_empty:
+        found = await self._found(window_end) if self._gathers else []
+        held = await (self._gathered(found) if self._gathers else self._merged(window_end))
+        if held is not None and held.rows:
             properties = self._properties.of(Span(start=start, end=window_end))
             values = await self._aggregates.values(held, self._kept_at(window_end))
             timer.emit(RowKind.INSERT, (*timer.key, *values, *properties))
-        await self._let_go(window_end, held)
-        if self._attached:
-            return
-        if isinstance(self._shape, Hopping) and not is_empty:
-            self._wake_at(self._shape.next_window_end(window_end))
-        if isinstance(self._shape, Cumulating) and window_end < start + self._shape.size_ms:
+        if self._gathers:
+            last = [end for end, _ in found if self._shape.last_window_end(end) == window_end]
+            for slice_end in last:
+                await self._remove(slice_end)
+            has_more = len(last) < len(found)
+        else:
+            await self._let_go(window_end, held)
+            is_growing = not self._attached and isinstance(self._shape, Cumulating)
+            has_more = is_growing and window_end < start + self._shape.size_ms
+        if has_more:
             self._wake_at(self._shape.next_window_end(window_end))
 
     @property
@@ -180,10 +184,21 @@ class WindowAggregate(WindowedOperator):
             return self._shape.first_slice_end(window_end)
         return window_end
 
+    async def _found(self, window_end: int) -> list[tuple[int, Accumulators]]:
+        """The slices of a window that there are, in the order in which they are merged."""
+        ends = self._shape.slices(window_end)
+        return [(end, each) for end in ends if (each := await self._slices.get((end,)))]
+
+    async def _gathered(self, found: Sequence[tuple[int, Accumulators]]) -> Accumulators | None:
+        """Slices in one; they stay what they are. None of none."""
+        await self._aggregates.load([end for end, _ in found])
+        held = None
+        for end, each in found:
+            held = self._aggregates.gathered(held, await self._aggregates.whole(each, end))
+        return held
+
     async def _merged(self, window_end: int) -> Accumulators | None:
-        """The accumulators of a window; None if it has no row."""
-        if self._gathers:
-            return await self._gathered(self._shape.slices(window_end))
+        """The accumulators of a window whose slices are no other's; None if it has no row."""
         at, slices = self._kept_at(window_end), self._slices
         held = await slices.get((at,))
         if at == window_end:
@@ -194,29 +209,15 @@ class WindowAggregate(WindowedOperator):
             held = await self._aggregates.merge(held, at, more, window_end)
         return held
 
-    async def _gathered(self, ends: Sequence[int]) -> Accumulators | None:
-        """Slices in one; they stay what they are."""
-        found = [(end, each) for end in ends if (each := await self._slices.get((end,)))]
-        await self._aggregates.load([end for end, _ in found])
-        held = None
-        for end, each in found:
-            held = self._aggregates.gathered(held, await self._aggregates.whole(each, end))
-        return held
-
     async def _let_go(self, window_end: int, held: Accumulators | None) -> None:
-        """Remove what no later window has, and keep what has come out of a cumulating one."""
-        shape = self._shape
-        if self._gathers:
-            for slice_end in shape.slices(window_end):
-                is_last = shape.last_window_end(slice_end) == window_end
-                if is_last and await self._slices.contains((slice_end,)):
-                    await self._remove(slice_end)
-        elif held is not None:
-            at = self._kept_at(window_end)
-            if not self._attached and window_end < shape.last_window_end(window_end):
-                await self._slices.put((at,), await self._aggregates.apart(held, at))
-            else:
-                await self._remove(at)
+        """Remove what has come out, but of a cumulating window, which has later ones."""
+        if held is None:
+            return
+        at = self._kept_at(window_end)
+        if not self._attached and window_end < self._shape.last_window_end(window_end):
+            await self._slices.put((at,), await self._aggregates.apart(held, at))
+        else:
+            await self._remove(at)
 
     async def _remove(self, slice_end: int) -> None:
         await self._slices.remove((slice_end,))

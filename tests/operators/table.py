@@ -216,6 +216,8 @@ def _ranks() -> list[Entry]:
         entry("retract, end in a column", _with(rank_spec, end=None, end_column=0)),
         entry("retract, no end", _with(rank_spec, end=None)),
         entry("newest first", _with(rank_spec, newest_first=True, end=1, **any_order)),
+        entry("oldest first", _with(rank_spec, **any_order)),
+        entry("oldest first, numbers", _with(rank_spec, with_number=True, **any_order)),
         entry("append", _with(rank_spec, "append"), **grows),
         entry("append, numbers", _with(rank_spec, "append", with_number=True), **grows),
         entry("append, first", _with(rank_spec, "append", end=1), **grows),

@@ -11,9 +11,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from operators import process_function
 from operators.changelog import RowKind
-from operators.process_function import ProcessFunction, ProcessFunctionSpec
+from operators.process_function import ProcessFunction, ProcessFunctionSpec, process_operator
 from operators.spec import InputSpec, RowSpec
 from operators.upsert_materializer import MaterializerSpec
 from operators.wire import KEY_GROUP, KIND, ORDER, SEQUENCE, TICK, WorkerError, wire_schema
@@ -229,7 +228,7 @@ class Careless(ProcessFunction):
 def test_values_of_rows_stay_out_of_what_spark_is_told(
     redis_client: redis.Redis, ledger: EpochLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_function, "find_function", lambda _: Careless)
+    monkeypatch.setattr(process_operator, "find_function", lambda _: Careless)
     function = ProcessFunctionSpec.build(
         function="Careless",
         inputs=(InputSpec(types=TYPES, names=("k", "v"), key=(0,)),),
@@ -270,7 +269,7 @@ class Counting(ProcessFunction):
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> ProcessFunctionSpec:
     """A keyed operator, which the controller runs."""
-    monkeypatch.setattr(process_function, "find_function", lambda _: Counting)
+    monkeypatch.setattr(process_operator, "find_function", lambda _: Counting)
     return ProcessFunctionSpec.build(
         function="Counting",
         inputs=(InputSpec(types=TYPES, names=("k", "v"), key=(0,)),),

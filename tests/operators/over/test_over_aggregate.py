@@ -123,6 +123,26 @@ def test_rows_of_processing_time_come_out_at_once_and_ranges_with_the_next_epoch
     assert by_range.stored_names() == set()
 
 
+def test_a_range_of_no_length_in_processing_time_has_the_rows_of_its_epoch() -> None:
+    """Their timer is not that of the clean-up, which would have them forgotten."""
+    harness = OperatorHarness.on_heap(spec(time_column=None, preceding=0))
+    assert harness.run([At(5), insert("a", 1, None), insert("a", 2, None)]) == []
+    assert values(harness.run([At(6)])) == [3, 3]
+    assert values(harness.run([insert("a", 4, None), At(9)])) == [4]
+    assert harness.stored_names() == set()
+
+
+def test_no_row_is_lost_where_a_clock_was_set_back() -> None:
+    """What comes to a partition is never before what came out of it."""
+    harness = OperatorHarness.on_heap(spec(time_column=None, preceding=3))
+    assert values(harness.run([At(10), insert("a", 1, None), At(12)])) == [1]
+    assert harness.run([insert("a", 2, None), At(8), insert("a", 4, None)]) == []
+    assert values(harness.run([At(13)])) == [5, 7]
+    assert values(harness.run([insert("a", 8, None), At(14)])) == [15]
+    assert harness.run([At(40)]) == []
+    assert harness.stored_names() == set()
+
+
 def test_rows_of_many_times_come_out_together() -> None:
     """What leaves the frame was there before, or came with them."""
     for is_rows, preceding, sums in [(True, 1, [24, 48, 96]), (False, 15, [30, 56, 112])]:

@@ -17,6 +17,8 @@ from operators.changelog import (
     materialize,
     materialize_upserts,
 )
+from operators.rank import spec as rank_specs
+from operators.rank.retract import RetractTopN
 from operators.spec import InputSpec
 from operators.testing.batch_rank import by_columns, live_rows, newest_versions, ranked
 from operators.testing.operator_harness import OperatorHarness
@@ -191,6 +193,17 @@ def test_nothing_is_left_of_what_was_taken_back(
     assert harness.stored_names() == set()
 
 
+def matched(given: list[Change]) -> list[Change]:
+    """The changes without retractions that match nothing."""
+    live: Counter[Any] = Counter()
+    found = []
+    for change in given:
+        if not change.kind.is_retraction or live[change.row]:
+            live[change.row] += change.kind.weight
+            found.append(change)
+    return found
+
+
 @given(
     given=anything,
     fields=st.sampled_from([{}, {"with_number": True}, {"start": 2, "end": 3}]),
@@ -199,16 +212,10 @@ def test_a_ttl_that_never_strikes_changes_nothing(
     given: list[Change], fields: dict[str, Any]
 ) -> None:
     """But for retractions that match nothing: with a TTL they are of rows that have expired."""
-    live: Counter[Any] = Counter()
-    matched = []
-    for change in given:
-        if change.kind.is_retraction and not live[change.row]:
-            continue
-        live[change.row] += change.kind.weight
-        matched.append(change)
+    matching = matched(given)
     plain = OperatorHarness.on_heap(rank_spec(**fields))
     timed = OperatorHarness.on_heap(rank_spec(ttl_ms=(1_000,), **fields))
-    assert timed.run(matched, epoch_changes=2) == plain.run(matched)
+    assert timed.run(matching, epoch_changes=2) == plain.run(matching)
 
 
 @pytest.mark.parametrize("with_number", [True, False])
@@ -274,3 +281,84 @@ def test_what_an_epoch_takes_back_is_looked_for_in_one_round_trip(
     # The header, the rows with these sort keys, the first rows; and the commit.
     assert trips == [4, 4]
     remote.close()
+
+
+def arrived(count: int, **fields: Any) -> RankSpec:
+    """The first rows of `a` by arrival."""
+    return rank_spec(order=(), end=count, **fields)
+
+
+@pytest.mark.parametrize("fields", [{}, {"start": 3}, {"with_number": True}])
+def test_a_limit_of_many_rows_on_redis_is_that_on_heap(
+    redis_client: redis.Redis, fields: dict[str, Any]
+) -> None:
+    """More rows than a packed map holds, many of them equal, in epochs of 40."""
+    chance = random.Random(7)
+    live: list[Any] = []
+    given = []
+    for _ in range(600):
+        if live and chance.random() < 0.4:
+            row = live.pop(chance.randrange(len(live)))
+            given.append(Change(RowKind.DELETE, row))
+        else:
+            live.append((chance.randrange(90), "a", 1))
+            given.append(Change(RowKind.INSERT, live[-1]))
+    spec = arrived(5, **fields)
+    heap, remote = OperatorHarness.on_heap(spec), OperatorHarness.on_redis(spec, redis_client)
+
+    emitted = remote.run(given, epoch_changes=40)
+
+    assert emitted == heap.run(given, epoch_changes=40)
+    assert materialize(emitted) == shown(spec, live_rows(given, (1,)))
+    back = [Change(RowKind.DELETE, row) for row in live]
+    assert not materialize([*emitted, *heap.run(back, epoch_changes=40)])
+    assert heap.stored_names() == set()
+    remote.close()
+
+
+def test_a_change_of_a_limit_costs_the_same_however_many_rows_there_are(
+    redis_client: redis.Redis,
+) -> None:
+    costs = []
+    for count in (300, 3_000):
+        remote = OperatorHarness.on_redis(arrived(10), redis_client)
+        remote.run([Change(RowKind.INSERT, (at, "a", 1)) for at in range(count)])
+        for change in (
+            Change(RowKind.INSERT, (9_000, "a", 1)),
+            Change(RowKind.DELETE, (count - 2, "a", 1)),
+            Change(RowKind.DELETE, (3, "a", 1)),
+        ):
+            remote.run([change])
+        kinds = ("round_trips", "reads", "writes")
+        costs.append([[each[kind] for kind in kinds] for each in remote.statistics[1:]])
+        remote.close()
+    assert costs[0] == costs[1]
+
+
+class _WithoutNumbers(RetractTopN):
+    """LIMIT as versions before kept its rows: all under one sort key."""
+
+
+@pytest.mark.parametrize("ttl_ms", [(), (1_000,)])
+@given(given=anything, cut=st.integers(0, 14))
+def test_rows_of_a_limit_of_the_version_before_are_read_on(
+    ttl_ms: tuple[int, ...], given: list[Change], cut: int
+) -> None:
+    """And those that have numbers are, where a TTL is switched on."""
+    given = matched(given)
+    with pytest.MonkeyPatch.context() as patch:
+        if not ttl_ms:
+            patch.setattr(rank_specs, "ArrivalTopN", _WithoutNumbers)
+        harness = OperatorHarness.on_heap(arrived(2))
+    emitted = harness.run(given[:cut], epoch_changes=3)
+    harness.restart(arrived(2, **({"ttl_ms": ttl_ms} if ttl_ms else {})))
+    for count, change in enumerate(given[cut:], cut + 1):
+        emitted += harness.run([change])
+        kept = live_rows(given[:count], (1,))
+        table = materialize(emitted)
+        assert sum(table.values()) == sum(min(2, len(rows)) for rows in kept)
+        assert table <= Counter(row for rows in kept for row in rows)
+    back = [Change(RowKind.DELETE, row) for rows in live_rows(given, (1,)) for row in rows]
+    emitted += harness.run(back, epoch_changes=3)
+    assert not materialize(emitted)
+    assert harness.stored_names() == set()

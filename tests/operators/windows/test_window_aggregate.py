@@ -111,6 +111,16 @@ def test_hopping_windows_share_slices() -> None:
     assert harness.stored_names() == {b"counters"}
 
 
+@pytest.mark.parametrize("has_panes", [False, True])
+def test_rows_of_hopping_windows_that_add_up_to_none_leave_nothing(has_panes: bool) -> None:
+    """A row that was never there is taken back: of one window no row is left, of the next some."""
+    harness = OperatorHarness.on_heap(spec(Hopping(size_ms=10, slide_ms=5, has_panes=has_panes)))
+    harness.run([insert("a", 1, at(3)), delete("a", 2, at(8))])
+    emitted = seen(harness.run([Watermark(40)]))
+    assert emitted == [("a", 1, 1, -5, 5), ("a", -2, -1, 5, 15)]
+    assert harness.stored_names() == set()
+
+
 def test_hopping_windows_in_panes() -> None:
     """Ten long, every four: the panes are two long, and a row's windows are not its pane's end."""
     harness = OperatorHarness.on_heap(spec(Hopping(size_ms=10, slide_ms=4, has_panes=True)))
