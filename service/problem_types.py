@@ -291,10 +291,10 @@ SAVEPOINT_UNUSABLE = ProblemType(
     409,
     "the savepoint cannot be used here",
     "Its files are not what was written, it is of another format version, or it does not fit the "
-    "plan: it has state that no operator keeps, or keeps in another form, or it was taken of other "
-    "sources. `detail` says which. Nothing was restored.",
+    "plan: it has state that no operator keeps, or keeps in another form or of other columns, or "
+    "it was taken of other sources. `detail` says which. Nothing was restored.",
     "Use another savepoint or correct the plan; `allow_non_restored_state` drops state that no "
-    "operator keeps.",
+    "operator keeps, or would read as something else.",
 )
 SAVEPOINT_LIMIT = _retry(
     "savepoint-limit",

@@ -29,7 +29,9 @@ class RestoreBody(RequestBody):
         examples=["latest-flight/latest"],
     )
     allow_non_restored_state: bool = Field(
-        default=False, description="Whether state that no operator of the plan keeps is dropped."
+        default=False,
+        description="Whether state that no operator of the plan keeps, or that one would read as "
+        "something else, is dropped.",
     )
 
 

@@ -90,7 +90,7 @@ async def create(
         if body.sql is None:
             document = await document_of(body, services.settings)
         else:
-            planned = await compiled_whole(body.sql, planning)
+            planned = await compiled_whole(body.sql, planning, options.local_time_zone)
             document = planned.document
             with placed(planned.position):
                 options = with_session(options, planned.said)

@@ -85,21 +85,23 @@ class ScriptPlan(NamedTuple):
     """What the script has SET when it ends."""
 
 
-async def compiled(script: str, planning: Planning) -> dict[str, Any]:
+async def compiled(script: str, planning: Planning, zone: str | None = None) -> dict[str, Any]:
     """The one plan that a script of SQL asks for, as Flink writes it.
 
     Args:
         script: The SQL.
         planning: The time that the request has for it.
+        zone: The time zone where the script names none.
 
     Raises:
         SqlError: A statement is wrong, or not one of them asks for a plan, or several do.
         PlannerBusy: Other scripts are being planned.
     """
-    return (await planning.run(_only_plan, NamedSession(), script, planning.limits)).document
+    session = NamedSession(zone=zone)
+    return (await planning.run(_only_plan, session, script, planning.limits)).document
 
 
-async def compiled_whole(script: str, planning: Planning) -> ScriptPlan:
+async def compiled_whole(script: str, planning: Planning, zone: str | None = None) -> ScriptPlan:
     """The same with all tables described, also temporary ones, of which a plan has the names only.
 
     Raises:
@@ -108,7 +110,7 @@ async def compiled_whole(script: str, planning: Planning) -> ScriptPlan:
     """
 
     def whole() -> ScriptPlan:
-        session = NamedSession()
+        session = NamedSession(zone=zone)
         planned = _only_plan(session, script, planning.limits)
         plan = restored(planned.document, session.tables())
         return planned._replace(document=dict(plan.document))

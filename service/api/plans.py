@@ -150,7 +150,7 @@ async def _document_of(
         given = {name: value for name, value in asdict(options).items() if value is not None}
         options = replace(record.options, **given)
     elif source.sql is not None:
-        document = await compiled(source.sql, planning)
+        document = await compiled(source.sql, planning, options.local_time_zone)
     else:
         document = await document_of(source, services.settings)
     return document, options.resolved(services.settings.execution).default_ttl_ms

@@ -80,9 +80,10 @@ async def run(
             else:
                 before = kept
         planning = Planning(services.settings.limits)
-        session = await planning.run(NamedSession, before)
+        options = options_of(body.options)
+        session = await planning.run(NamedSession, before, zone=options.local_time_zone)
         kept_in = None if body.session is None else sessions
-        runner = StatementRunner(services, session, options_of(body.options), planning, kept_in)
+        runner = StatementRunner(services, session, options, planning, kept_in)
         try:
             results = await runner.run(body.sql)
         finally:

@@ -7,7 +7,7 @@ more, and the difference says that they look the same.
     fate        of a node's state
     kept        the same node keeps it; its time to live may differ
     migrated    kept, and rewritten as it is used: TTL switched on or off, another layout
-    dropped     no node finds it, or the one that does reads something else
+    dropped     no node finds it, or the one that does reads something else (`state_meaning`)
     new         begins empty
 """
 
@@ -15,36 +15,26 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import orjson
 
 from service.plan.deadline import check_time
+from service.plan.state_meaning import differences, keeps_state, state_meanings
 from service.plan.state_ttl import state_ttls
-from state.types import format_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from service.plan.document import CompiledPlan
     from service.plan.nodes import ExecNode
+    from service.plan.state_meaning import Meaning
     from service.plan.state_ttl import StateTtl
 
 Fate = Literal["kept", "migrated", "dropped", "new"]
 
 _IGNORED = frozenset({"id", "type", "description", "inputProperties"})
 """What makes no difference: the rest of it follows from these, or they from the rest."""
-_OF_STATE = (
-    "uniqueKeys", "isRowtime", "keepLastRow", "grouping", "aggCalls", "aggCallNeedRetractions",
-    "needRetraction", "indexOfCountStar", "partialAggGrouping", "finalAggGrouping",
-    "partialOriginalAggCalls", "partialAggCallNeedRetractions", "partialAggNeedRetraction",
-    "rankType", "partition", "orderBy", "rankRange", "rankStrategy", "leftUpsertKeys",
-    "rightUpsertKeys", "joinTypes", "inputUniqueKeys", "lookupKeys", "inputUpsertKey",
-    "requireUpsertMaterialize", "conflictStrategy", "overSpec",
-)  # fmt: skip  # a list of names, several a line
-"""Properties that settle what is stored, besides the input types, join keys and a sink's key."""
-_UNNAMED = frozenset({"over-aggregate"})
-"""Types of nodes whose state a plan has no name and no time to live for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +119,7 @@ def diff(
         for first, second in both
         if (properties := _properties(first, second, before, after))
     ]
+    meant = state_meanings(before), state_meanings(after)
     fates: list[StateFate] = []
     ttls: list[TtlChange] = []
     for first, second in both:
@@ -137,14 +128,15 @@ def diff(
             state_ttls(first, len(before.input_edges(first.id)), default_ttl_ms=before_ttl_ms),
             state_ttls(second, len(after.input_edges(second.id)), default_ttl_ms=after_ttl_ms),
         )
-        fates += _fates(first, second, (before, after), entries)
+        meanings = meant[0].get(first.id, {}), meant[1].get(second.id, {})
+        fates += _fates(first, second, meanings, entries)
         ttls += _ttl_changes(first, *entries)
     renumbered = _renumbered(removed, added)
     fates += _lost(removed, renumbered, before)
     fates += [
         StateFate(node.id, node.type_text, "new", _names(node, after), "it begins empty")
         for node in added
-        if _has_state(node)
+        if keeps_state(node)
     ]
     fates.sort(key=lambda each: (each.node_id, each.fate))
     return PlanDifference(added, removed, tuple(changed), renumbered, tuple(fates), tuple(ttls))
@@ -171,28 +163,27 @@ def _properties(
 def _fates(
     first: ExecNode,
     second: ExecNode,
-    plans: tuple[CompiledPlan, CompiledPlan],
+    meanings: tuple[Meaning, Meaning],
     entries: tuple[Sequence[StateTtl], Sequence[StateTtl]],
 ) -> Iterable[StateFate]:
     names = tuple(each.name for each in entries[0]) or tuple(each.name for each in entries[1])
-    if not _has_state(first):
-        if _has_state(second):
+    if not keeps_state(first):
+        if keeps_state(second):
             yield StateFate(second.id, second.type_text, "new", names, "it begins empty")
         return
-    fate, reason = _fate(first, second, plans, entries)
+    fate, reason = _fate(first, second, meanings, entries)
     yield StateFate(first.id, first.type_text, fate, names, reason)
 
 
 def _fate(
     first: ExecNode,
     second: ExecNode,
-    plans: tuple[CompiledPlan, CompiledPlan],
+    meanings: tuple[Meaning, Meaning],
     entries: tuple[Sequence[StateTtl], Sequence[StateTtl]],
 ) -> tuple[Fate, str]:
-    if not _has_state(second):
+    if not keeps_state(second):
         return "dropped", "the node keeps no state any more"
-    olds, news = _stored(first, plans[0]), _stored(second, plans[1])
-    different = [name for name in (olds | news) if olds.get(name) != news.get(name)]
+    different = differences(*meanings)
     if different:
         return "dropped", f"what is stored cannot be read as the new state: {different[0]} differs"
     switched = [
@@ -206,25 +197,6 @@ def _fate(
     if layouts[0] != layouts[1]:
         return "migrated", f"histories are kept as {layouts[1]} instead of {layouts[0]}"
     return "kept", "the same node reads it"
-
-
-def _stored(node: ExecNode, plan: CompiledPlan) -> dict[str, Any]:
-    """What settles the form of what a node stores."""
-    found: dict[str, Any] = {
-        "input types": [
-            [format_type(column) for column in source.output_type.children]
-            for source in plan.inputs(node.id)
-        ]
-    }
-    found |= {name: node.raw[name] for name in _OF_STATE if node.raw.get(name) is not None}
-    spec = node.raw.get("joinSpec")
-    if isinstance(spec, dict):
-        found["join keys"] = [spec.get(name) for name in ("joinType", "leftKeys", "rightKeys")]
-    sink = node.raw.get("dynamicTableSink")
-    if isinstance(sink, dict):
-        resolved = sink.get("table", {}).get("resolvedTable") or {}
-        found["primary key"] = (resolved.get("schema", {}).get("primaryKey") or {}).get("columns")
-    return found
 
 
 def _strategy(node: ExecNode) -> str:
@@ -262,15 +234,11 @@ def _lost(
 ) -> Iterable[StateFate]:
     moved = dict(renumbered)
     for node in removed:
-        if _has_state(node):
+        if keeps_state(node):
             reason = "no node has its id and type"
             if node.id in moved:
                 reason += f"; node {moved[node.id]} looks the same, but state is found by the id"
             yield StateFate(node.id, node.type_text, "dropped", _names(node, before), reason)
-
-
-def _has_state(node: ExecNode) -> bool:
-    return node.has_state or node.node_type.short in _UNNAMED
 
 
 def _names(node: ExecNode, plan: CompiledPlan) -> tuple[str, ...]:

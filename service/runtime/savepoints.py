@@ -28,6 +28,7 @@ from operators.upsert_materializer import MaterializerSpec
 from service.plan import load_plan
 from service.plan.errors import PlanError
 from service.plan.nodes import Sink, TableScan, Values
+from service.plan.state_meaning import VERSION, differences, state_meanings
 from service.runtime.checkpoints import FOLDER, restore_checkpoint, save_checkpoint
 from service.runtime.connectors import table_names
 from service.runtime.databases import adopt_databases
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from service.plan import CompiledPlan
+    from service.plan.state_meaning import Meaning
     from service.runtime.operators import OperatorInfo
     from service.runtime.query_starter import DataflowStarter
     from service.runtime.records import PipelineRecord, RestoreOrder, RunOptions, SavepointOrder
@@ -150,7 +152,10 @@ class Savepoints:
         wanted = self._starter.states_of(plan, options).descriptors
         with _as_mismatch():
             restored_states(
-                manifest, wanted, allow_non_restored_state=order.allow_non_restored_state
+                manifest,
+                wanted,
+                allow_non_restored_state=order.allow_non_restored_state,
+                changed=_changed(manifest, plan, options),
             )
 
     def manifest(self, order: RestoreOrder) -> Manifest:
@@ -199,6 +204,7 @@ class Savepoints:
                 max_parallelism=options.max_parallelism,
                 place=_place(stateful_nodes(plan, options), options.max_parallelism),
                 allow_non_restored_state=order.allow_non_restored_state,
+                changed=_changed(manifest, plan, options),
                 before_end=before_end,
             )
 
@@ -228,6 +234,7 @@ class Savepoints:
                 "flink_version": plan.document.get("flinkVersion"),
                 "version": package_version(),
                 "sources": _sources(plan),
+                "meanings": {"version": VERSION, "operators": _meanings(plan, operators)},
             }
             attachments = [saved_file(hidden, each) for each in files]
             saver.save(order.id, hidden, save_options, attachments=attachments, about=about)
@@ -310,6 +317,28 @@ def _check_sources(manifest: Manifest, plan: CompiledPlan) -> None:
             f"{_named(saved)}, this one reads {_named(_sources(plan))}",
             hint="a changed plan must read the same tables in the same order",
         )
+
+
+def _meanings(plan: CompiledPlan, operators: list[OperatorInfo]) -> dict[str, Meaning]:
+    """By operator: what gives its state a meaning."""
+    by_node = state_meanings(plan)
+    return {each.id: by_node[each.node_id] for each in operators if each.node_id in by_node}
+
+
+def _changed(manifest: Manifest, plan: CompiledPlan, options: RunOptions) -> dict[str, str]:
+    """The operators that would read saved state as something else, and what makes it so.
+
+    A savepoint of a version that did not tell is taken as it is.
+    """
+    saved = manifest.about.get("meanings", {})
+    if saved.get("version") != VERSION:
+        return {}
+    found = {}
+    for operator, now in _meanings(plan, stateful_nodes(plan, options)).items():
+        before = saved["operators"].get(operator)
+        if before is not None and (different := differences(before, now)):
+            found[operator] = f"{', '.join(different)} differ"
+    return found
 
 
 def _named(sources: list[list[str]]) -> str:

@@ -6,10 +6,11 @@ dialect, grammar, foreign, sql_text Flink's grammar on sqlglot; expressions writ
 catalogue, ddl                      tables and views; CREATE TABLE
 types, literals, functions          what expressions are made of; type_names
 expressions, scope                  names and expressions bound to typed ones
+deviations                          STDDEV and VAR of sums and counts
 collections                         ARRAY[..], MAP[..], ROW(..), elements
 coercion, rex                       casts that nobody wrote; expressions made and rewritten
 binder/                             queries to the algebra: FROM, WHERE, GROUP BY, OVER, hints
-algebra, terms                      relational operators, and what they are described with
+algebra, window_relations, terms    relational operators, and what they are described with
 rules/                              one rewriting a file, in the order of `RULES`
 join_keys, logical_keys, intervals, window_columns     what rules ask about relations
 physical/                           nodes for relations; changes, phases, sinks; their JSON

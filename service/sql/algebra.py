@@ -1,17 +1,15 @@
 """A query as a tree of relational operators: immutable, typed, without a way to be run.
 
 The binder makes it, rules rewrite it, `service.sql.physical` chooses nodes for it. Columns are
-known by position; names are kept because a plan shows them.
+known by position; names are kept because a plan shows them. `window_relations` has those of
+windows.
 
     Scan          a table's source                    Aggregate    GROUP BY, DISTINCT
     Values        rows that stand in the statement    Sort         ORDER BY, LIMIT, OFFSET
     Watermark     declares event time                 Union        UNION ALL
-    Project       computes columns; OVER functions    WindowTable  TUMBLE, HOP, CUMULATE, SESSION
-                  stand here until a rule takes them  Over         OVER functions, taken out
-    Filter        keeps rows                          Rank         the first rows of each partition
-    Expand        repeats rows for grouping sets      Correlate    UNNEST, repeated rows
-    KeepAll       INTERSECT ALL, EXCEPT ALL
-    GroupWindows  GROUP BY TUMBLE(ts, ..), HOP, SESSION
+    Project       computes columns; OVER functions    Correlate    UNNEST, repeated rows
+                  stand here until a rule takes them  KeepAll      INTERSECT ALL, EXCEPT ALL
+    Filter        keeps rows                          Expand       repeats rows for grouping sets
     Join          regular, semi and anti joins
     VersionJoin   FOR SYSTEM_TIME AS OF: temporal and lookup joins
     MultiJoin     a chain of joins on one key
@@ -27,14 +25,13 @@ from service.plan.rex import Call, InputRef
 from service.sql.deadline import check_time
 from service.sql.rex import Expression, OverCall, conjuncts, literal, ref, type_of
 from service.sql.terms import Row, aggregate_row, join_row
-from service.sql.types import BIGINT, PROCTIME
-from state.types import LogicalType, TypeRoot
+from service.sql.types import BIGINT
 
 if TYPE_CHECKING:
     from service.plan.rex import Literal, Rex
     from service.sql.catalogue import CatalogTable
-    from service.sql.rex import Frame
-    from service.sql.terms import AggregateCall, JoinKind, Ordering, RankRange, WindowSpec
+    from service.sql.terms import AggregateCall, JoinKind, Ordering
+    from service.sql.window_relations import GroupWindows, Over, Rank, WindowTable
 
 
 @dataclass(frozen=True)
@@ -224,8 +221,19 @@ class Aggregate:
 
     @cached_property
     def row(self) -> Row:
-        """The grouping columns, then the calls, named as Flink names them."""
-        return aggregate_row(self.input.row, self.grouping, self.calls)
+        """The grouping columns, then the calls, named as Flink names them.
+
+        What a set lacks is NULL in its rows.
+        """
+        row = aggregate_row(self.input.row, self.grouping, self.calls)
+        if not self.sets:
+            return row
+        always = frozenset.intersection(*self.sets)
+        groups = (
+            kind.with_nullable(kind.nullable or column not in always)
+            for column, kind in zip(self.grouping, row.types, strict=False)
+        )
+        return Row(row.names, (*groups, *row.types[len(self.grouping) :]))
 
 
 @dataclass(frozen=True)
@@ -257,63 +265,6 @@ class Union:
             for column in zip(*(each.row.types for each in self.inputs), strict=True)
         )
         return Row(self.inputs[0].row.names, types)
-
-
-@dataclass(frozen=True)
-class Over:
-    """Appends functions over windows of rows: all with the same partition, order and frame."""
-
-    input: Relation
-    calls: tuple[OverCall, ...]
-    """Their expressions are columns of the input."""
-    partition: tuple[int, ...]
-    order: tuple[Ordering, ...]
-    frame: Frame
-
-    @cached_property
-    def row(self) -> Row:
-        """The input's, then the calls."""
-        names = tuple(f"w0$o{position}" for position in range(len(self.calls)))
-        types = tuple(each.type for each in self.calls)
-        return Row(self.input.row.names + names, self.input.row.types + types)
-
-
-@dataclass(frozen=True)
-class Rank:
-    """The first rows of each partition by an order."""
-
-    input: Relation
-    partition: tuple[int, ...]
-    order: tuple[Ordering, ...]
-    range: RankRange
-    number_name: str | None
-    """Name of the column with the rank, which comes last; None: there is none."""
-
-    @cached_property
-    def row(self) -> Row:
-        """The input's, and the rank if it is asked for."""
-        row = self.input.row
-        if self.number_name is None:
-            return row
-        number = BIGINT.with_nullable(False)
-        return Row((*row.names, self.number_name), (*row.types, number))
-
-
-@dataclass(frozen=True)
-class WindowTable:
-    """Appends window_start, window_end and window_time."""
-
-    input: Relation
-    spec: WindowSpec
-
-    @cached_property
-    def row(self) -> Row:
-        """The input's, then the window's columns."""
-        time = self.input.row.types[self.spec.time_column].with_nullable(False)
-        edge = LogicalType(TypeRoot.TIMESTAMP, nullable=False, precision=3)
-        row = self.input.row
-        names = (*row.names, "window_start", "window_end", "window_time")
-        return Row(names, (*row.types, edge, edge, time))
 
 
 @dataclass(frozen=True)
@@ -414,52 +365,9 @@ def set_number(groups: tuple[int, ...], chosen: frozenset[int]) -> int:
     return sum(1 << (count - 1 - at) for at, column in enumerate(groups) if column not in chosen)
 
 
-@dataclass(frozen=True)
-class GroupWindows:
-    """A row for each group and window that it cuts itself: GROUP BY TUMBLE(ts, ..) and its like."""
-
-    input: Relation
-    grouping: tuple[int, ...]
-    calls: tuple[AggregateCall, ...]
-    spec: WindowSpec
-    tells: bool
-    """Whether the row tells of the window: its start and end, and its time."""
-
-    @cached_property
-    def row(self) -> Row:
-        """The grouping columns, the calls, and what is told of the window."""
-        row = aggregate_row(self.input.row, self.grouping, self.calls)
-        if not self.tells:
-            return row
-        time = self.input.row.types[self.spec.time_column]
-        edge = LogicalType(TypeRoot.TIMESTAMP, nullable=False, precision=3)
-        told = [("w$start", edge), ("w$end", edge)]
-        if time.time_attribute == "ROWTIME":
-            told.append(("w$rowtime", time))
-        told.append(("w$proctime", PROCTIME.with_nullable(True)))
-        names, kinds = zip(*told, strict=True)
-        return Row((*row.names, *names), (*row.types, *kinds))
-
-
 Relation: TypeAlias = (
-    Scan
-    | Values
-    | Watermark
-    | Project
-    | Filter
-    | Join
-    | VersionJoin
-    | MultiJoin
-    | Aggregate
-    | Sort
-    | Union
-    | Over
-    | Rank
-    | WindowTable
-    | GroupWindows
-    | Expand
-    | Correlate
-    | KeepAll
+    "Scan | Values | Watermark | Project | Filter | Join | VersionJoin | MultiJoin | Aggregate "
+    "| Sort | Union | Over | Rank | WindowTable | GroupWindows | Expand | Correlate | KeepAll"
 )
 
 

@@ -59,6 +59,8 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
     class Parser(parser.Parser):  # type: ignore[misc]  # sqlglot has no types
         """Keeps calls as they were written."""
 
+        # IS NULL and its like bind looser than comparisons: `a = b IS NULL` is `(a = b) IS NULL`.
+        IS_PREDICATE_PRECEDENCE = parser.IsPredicatePrecedence.EQUALITY
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         LAMBDAS: ClassVar[dict[TokenType, Any]] = {
             **parser.Parser.LAMBDAS,
@@ -73,6 +75,18 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
             "JSON_OBJECTAGG": lambda self: self._parse_json_objectagg(),
             "JSON_ARRAYAGG": lambda self: self._parse_json_arrayagg(),
         }
+
+        def _is_predicate_ahead(self) -> bool:
+            found: bool = super()._is_predicate_ahead()
+            return found and not self._is_distinct_ahead()
+
+        def _is_distinct_ahead(self) -> bool:
+            """Whether IS [NOT] DISTINCT FROM follows, which binds tighter than comparisons."""
+            words = [token.text.upper() for token in self._tokens[self._index :][:3]]
+            return words[:2] == ["IS", "DISTINCT"] or words == ["IS", "NOT", "DISTINCT"]
+
+        def _parse_is_rhs(self, distinct: bool = False) -> exp.Expression | None:
+            return self._parse_null() or self._parse_bitwise()
 
         def _parse_json_objectagg(self) -> exp.Expression:
             """`JSON_OBJECTAGG([KEY] k VALUE v [NULL | ABSENT ON NULL])`."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from service.plan.trees import draw_trees
 from service.sql.errors import placed
 from service.sql.logical_text import logical_tree
-from service.sql.options import Options
 from service.sql.physical.descriptions import describe_physical
 from service.sql.statements import Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from service.sql.options import Options
     from service.sql.session import Session
     from service.sql.statements import ExplainDetail, Insert
 
@@ -63,7 +63,7 @@ def explain_statement(
     title = "== Optimized Physical Plan =="
     if "PLAN_ADVICE" in details:
         title = "== Optimized Physical Plan With Advice =="
-        advised = set(_advised(nodes, Options(dict(session.catalogue.options))))
+        advised = set(_advised(nodes, session.options))
     marks: dict[int, list[str]] = {node["id"]: [] for node in nodes}
     for node_id in advised:
         marks[node_id].append("advice=[1]")

@@ -231,6 +231,8 @@ _AGGREGATES = [
     ),
 ]
 AGGREGATE_FUNCTIONS = {function.name: function for function in _AGGREGATES}
+OF_NUMBERS = frozenset({"sum", "average", "deviation"})
+"""Kinds of aggregate functions that take numbers only."""
 SYNONYMS = {"STDDEV": "STDDEV_SAMP", "VARIANCE": "VAR_SAMP"}
 SQUARES = "$WELFORD_M2$1"
 """The sum of squared distances from the mean, of which deviations and variances are computed."""

@@ -6,20 +6,10 @@ Source: Flink `FlinkRelMdUniqueKeys` (2.3), for what rules ask before nodes are 
 from __future__ import annotations
 
 from service.plan.rex import InputRef
-from service.sql.algebra import (
-    Aggregate,
-    Filter,
-    GroupWindows,
-    Join,
-    Project,
-    Rank,
-    Relation,
-    Scan,
-    Sort,
-    Watermark,
-)
+from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, Scan, Sort, Watermark
 from service.sql.join_keys import equal_columns
 from service.sql.rex import conjuncts
+from service.sql.window_relations import GroupWindows, Rank
 
 Keys = frozenset[frozenset[int]]
 

@@ -14,6 +14,7 @@ from service.plan.rex import Call, InputRef, Literal, SargLiteral, SymbolLiteral
 from service.sql import algebra
 from service.sql.physical.expression_text import character_text, literal_text, type_text
 from service.sql.rex import OverCall
+from service.sql.window_relations import WindowTable
 from state.types import INTERVAL_ROOTS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _line(relation: Relation) -> tuple[str, _Branches]:
         case algebra.Values(rows, _):
             tuples = ", ".join("{ " + ", ".join(map(expression_text, row)) + " }" for row in rows)
             return f"LogicalValues(tuples=[[{tuples}]])", inputs
-        case algebra.WindowTable(below, spec):
+        case WindowTable(below, spec):
             return f"LogicalTableFunctionScan(invocation=[{_window(spec, below.row)}])", inputs
         case _:
             return (

@@ -46,10 +46,15 @@ def text_size_bytes(text: str) -> int:
 
 
 class NamedSession:
-    """A planning session, and the texts of what is declared in it."""
+    """A planning session, and the texts of what is declared in it.
 
-    def __init__(self, saved: SavedSession | None = None) -> None:
-        self.session = Session()
+    Args:
+        saved: What is there already.
+        zone: The time zone of plans where SET names none; it is not kept.
+    """
+
+    def __init__(self, saved: SavedSession | None = None, *, zone: str | None = None) -> None:
+        self.session = Session(zone=zone)
         self._texts: dict[Names, str] = {}
         self._restore(saved or SavedSession())
 

@@ -70,6 +70,8 @@ class Session:
     """Tables, views and options; statements change them one after the other."""
 
     catalogue: Catalogue = field(default_factory=Catalogue)
+    zone: str | None = None
+    """The time zone of plans where SET names none."""
 
     def run_script(self, text: str) -> list[PlannedStatement]:
         """Run every statement of a script; what asks for a plan gives one.
@@ -121,13 +123,21 @@ class Session:
                 )
         return None
 
+    @property
+    def options(self) -> Options:
+        """What plans are made by: what SET says, and the session's time zone where it says none."""
+        said = self.catalogue.options
+        is_unsaid = said.get(ZONE_OPTION, UNSAID) == UNSAID
+        zone = {ZONE_OPTION: self.zone} if self.zone is not None and is_unsaid else {}
+        return Options({**said, **zone})
+
     def plan(self, inserts: Sequence[Insert | Query]) -> PlannedNodes:
         """The plan of INSERT statements that run together; of a query: with a sink that is none.
 
         Raises:
             SqlError: There is none.
         """
-        options = Options(dict(self.catalogue.options))
+        options = self.options
         bound = []
         for insert in inserts:
             with placed(insert.position):

@@ -13,20 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import InputRef
-from service.sql.algebra import (
-    Aggregate,
-    Correlate,
-    Expand,
-    Filter,
-    Join,
-    Project,
-    Rank,
-    Relation,
-    Union,
-    WindowTable,
-)
+from service.sql.algebra import Aggregate, Correlate, Expand, Filter, Join, Project, Relation, Union
 from service.sql.join_keys import equal_columns
 from service.sql.rex import conjuncts
+from service.sql.window_relations import Rank, WindowTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

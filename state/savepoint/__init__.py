@@ -5,6 +5,7 @@ pages       structures of Redis read in pieces of bounded size
 expired     what is left out of a savepoint because it is past its life
 saving      `StateSaver`: from Redis into a folder; spread_keys: of keys that are spread
 restoring   `restore_state`: from a folder into a pipeline that has nothing
+fitting     `restored_states`: what of it such a pipeline takes
 
 What is hard is that all of it must be of one epoch, though state is far too large to read at once.
 So a savepoint is taken between two runs: its first act is to open a run of its own, which fences
@@ -29,7 +30,8 @@ from state.savepoint.files import (
     saved_file,
     sync_folder,
 )
-from state.savepoint.restoring import restore_state, restored_states
+from state.savepoint.fitting import restored_states
+from state.savepoint.restoring import restore_state
 from state.savepoint.saving import SaveOptions, StateSaver
 
 __all__ = [

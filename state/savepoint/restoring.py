@@ -17,13 +17,13 @@ from state.backends.names import (
 )
 from state.backends.transport import as_one, checked
 from state.errors import (
-    CodecMismatch,
     SavepointCorrupt,
     SavepointMismatch,
     SavepointTargetInUse,
 )
-from state.registry import EXTENSION, form_of, read_registered
+from state.registry import EXTENSION
 from state.savepoint.files import SWEPT, Record, bytes_of, check_files, read_records
+from state.savepoint.fitting import restored_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,49 +42,6 @@ _GROUPS_PER_TRIP: Final = 500
 _NONE: Final = "0-0"
 
 
-def restored_states(
-    manifest: Manifest,
-    wanted: Mapping[str, Sequence[StateDescriptor]],
-    *,
-    allow_non_restored_state: bool,
-) -> list[SavedState]:
-    """The states of a savepoint that a pipeline takes.
-
-    Args:
-        manifest: The savepoint's.
-        wanted: What the pipeline's operators will keep.
-        allow_non_restored_state: Whether state that none of them will keep may be left behind.
-
-    Raises:
-        SavepointMismatch: Some would be left behind, and that is not allowed.
-        CodecMismatch: A state is asked for in another form.
-        FormatVersionMismatch, StateCorrupt: An entry of the registry cannot be read.
-    """
-    asked = {f"{node}/{each.name}": each for node, several in wanted.items() for each in several}
-    # What was registered once and holds nothing can be neither lost nor misread.
-    left = [each.field for each in manifest.states if each.keys and each.field not in asked]
-    if left and not allow_non_restored_state:
-        raise SavepointMismatch(
-            f"the savepoint has state that no operator of the plan keeps: {', '.join(left)}",
-            hint="give the operators the ids that they had, or allow_non_restored_state to drop it",
-        )
-    taken = []
-    for each in manifest.states:
-        descriptor = asked.get(each.field)
-        if descriptor is None:
-            continue
-        saved = read_registered(each.field.encode(), each.registered.encode())
-        if (saved.kind, saved.codecs) == (descriptor.kind, descriptor.codecs):
-            taken.append(each)
-        elif each.keys:
-            raise CodecMismatch(
-                f"state {each.name!r} of {each.node} was saved as {form_of(saved)}, "
-                f"it is asked for as {form_of(descriptor)}",
-                hint="give the state another name, and allow_non_restored_state",
-            )
-    return taken
-
-
 def restore_state(
     transport: Transport,
     pipeline: str,
@@ -95,6 +52,7 @@ def restore_state(
     max_parallelism: int,
     place: Place | None = None,
     allow_non_restored_state: bool = False,
+    changed: Mapping[str, str] | None = None,
     before_end: Callable[[], None] = lambda: None,
 ) -> None:
     """Let a pipeline without state have that of a savepoint.
@@ -111,6 +69,7 @@ def restore_state(
         max_parallelism: Its key groups.
         place: Tells the key group of a key; needed where the savepoint has another number of them.
         allow_non_restored_state: Whether state of no operator is dropped.
+        changed: See `restored_states`.
         before_end: Called when everything is there but the marker.
 
     Raises:
@@ -119,7 +78,12 @@ def restore_state(
         SavepointCorrupt, FormatVersionMismatch: A file cannot be used; nothing was written.
         StateUnavailable, StateAccessDenied, IncarnationChanged: It stopped half-way: restore again.
     """
-    taken = restored_states(manifest, wanted, allow_non_restored_state=allow_non_restored_state)
+    taken = restored_states(
+        manifest,
+        wanted,
+        allow_non_restored_state=allow_non_restored_state,
+        changed=changed,
+    )
     if manifest.max_parallelism != max_parallelism and place is None:
         raise SavepointMismatch(
             f"the savepoint has {manifest.max_parallelism} key groups, the pipeline "

@@ -10,8 +10,9 @@ from operators.windows.window_aggregate import SlicedAggregateSpec
 from operators.windows.window_table_function import WindowTableSpec
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import DurationError
-from service.plan.local_zone import common_zone, said_zone
+from service.plan.local_zone import ZONE_OPTION, common_zone, said_zone
 from service.plan.type_json import parse_type_json
+from service.runtime.dataflow_errors import UnsupportedNode
 from service.runtime.specs.aggregate_calls import aggregate_calls
 from state.types import TypeRoot
 
@@ -272,10 +273,22 @@ def _zone(at: StatefulNode, owner: JsonObject, name: str = "timeAttributeType") 
     """Whose local time windows are of: a time that is a TIMESTAMP is local already.
 
     A node that names no zone takes that of the others, as its expressions do.
+
+    Raises:
+        UnsupportedNode: It names none, and the others name several.
     """
     if _time_type(owner, name).root is not TypeRoot.TIMESTAMP_LTZ:
         return "UTC"
-    return said_zone(at.node.raw) or common_zone(at.plan.document["nodes"]) or "UTC"
+    nodes = at.plan.document["nodes"]
+    zone = said_zone(at.node.raw) or common_zone(nodes)
+    if zone is None and any(map(said_zone, nodes)):
+        raise UnsupportedNode(
+            "windows read the time zone, and nodes of the plan name several",
+            hint=f"name one in this node's configuration: {ZONE_OPTION}",
+            node_id=at.node.id,
+            path=at.node.path,
+        )
+    return zone or "UTC"
 
 
 def _time_type(owner: JsonObject, name: str) -> LogicalType:

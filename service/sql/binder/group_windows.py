@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 
 from service.plan.rex import InputRef, Literal, Rex
-from service.sql.algebra import Filter, GroupWindows, Project
+from service.sql.algebra import Filter, Project
 from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.literals import interval_ms, window_length_ms
 from service.sql.terms import WindowSpec
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from service.sql.errors import Position
     from service.sql.expressions import ExpressionBinder
     from service.sql.terms import WindowKind
+    from service.sql.window_relations import GroupWindows
 
 _KINDS: Final[dict[str, WindowKind]] = {"TUMBLE": "TUMBLE", "HOP": "HOP", "SESSION": "SESSION"}
 PROPERTIES: Final = ("START", "END", "ROWTIME", "PROCTIME")

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from service.plan.rex import InputRef, Rex
 from service.sql import types
-from service.sql.algebra import Aggregate, Filter, GroupWindows, Project, Relation
+from service.sql.algebra import Aggregate, Filter, Project, Relation
 from service.sql.binder.group_windows import (
     GroupWindow,
     auxiliary,
@@ -28,9 +28,10 @@ from service.sql.binder.group_windows import (
 from service.sql.binder.grouping_sets import grouping_sets
 from service.sql.dialect import JsonAggregate, position_of
 from service.sql.errors import UnsupportedSql, ValidationError
-from service.sql.functions import AGGREGATE_FUNCTIONS, SYNONYMS, aggregate_type
+from service.sql.functions import AGGREGATE_FUNCTIONS, OF_NUMBERS, SYNONYMS, aggregate_type
 from service.sql.rex import call, cast, inputs_of, literal, ref, type_of
 from service.sql.terms import GROUPING, AggregateCall
+from service.sql.window_relations import GroupWindows
 from state.types import NUMBER_ROOTS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ class Grouping:
                 f"{name} does not take {len(arguments)} arguments", self._at(node)
             )
         kind = AGGREGATE_FUNCTIONS[name].kind
-        if kind in _OF_NUMBERS and given[0].root not in NUMBER_ROOTS:
+        if kind in OF_NUMBERS and given[0].root not in NUMBER_ROOTS:
             raise ValidationError(f"{name} needs a number", self._at(node))
         if kind == "json" and condition is not None:
             raise UnsupportedSql("FILTER of an aggregate to JSON is not supported", self._at(node))
@@ -335,7 +336,6 @@ class Grouping:
 
 
 _NULLS = (exp.IgnoreNulls, exp.RespectNulls)
-_OF_NUMBERS = frozenset({"sum", "average", "deviation"})
 GROUPING_FUNCTIONS = ("GROUPING", "GROUPING_ID")
 _FOUR_BYTES = frozenset(
     {

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from service.plan.rex import InputRef
 from service.sql import types
-from service.sql.algebra import Aggregate, Filter, Join, Project, Rank, Relation, Sort
+from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, Sort
 from service.sql.binder.correlated import correlated_keys
 from service.sql.binder.merging import Bound
 from service.sql.binder.subqueries import correlates, has_outer
@@ -28,6 +28,7 @@ from service.sql.expressions import ExpressionBinder
 from service.sql.rex import call, conjunction, conjuncts, inputs_of, literal, ref, remap, type_of
 from service.sql.scope import Scope, Source
 from service.sql.terms import RankRange, Row, unique_names
+from service.sql.window_relations import Rank
 
 if TYPE_CHECKING:
     from service.plan.rex import Rex
@@ -40,12 +41,8 @@ _HINT = "compare columns for equality in its WHERE, without outer columns elsewh
 
 def lateral_query(node: exp.Expression) -> exp.Expression | None:
     """The query of LATERAL (SELECT ..); None of anything else."""
-    if not isinstance(node, exp.Lateral) or not isinstance(node.this, exp.Subquery):
-        return None
-    query = node.this
-    while isinstance(query, (exp.Subquery, exp.Paren)):
-        query = query.this
-    return query
+    is_query = isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery)
+    return node.this if is_query else None
 
 
 @dataclass(frozen=True, slots=True)

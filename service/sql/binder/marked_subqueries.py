@@ -97,8 +97,6 @@ class MarkedSubqueries:
             UnsupportedSql: The query depends on the row in another way than by equal columns.
         """
         query = node.this if isinstance(node, exp.Exists) else node.args["query"]
-        while isinstance(query, (exp.Subquery, exp.Paren)):
-            query = query.this
         right = self._queries.correlated(query, self._scope)
         if is_grouped and correlates(right):
             raise UnsupportedSql(

@@ -1,23 +1,32 @@
 """OVER: functions over windows of rows.
 
 SUM gives NULL for a window without values, which Flink writes as a CASE over COUNT and $SUM0,
-unless its argument is never null; AVG is a quotient of these.
+unless its argument is never null; AVG is a quotient of these. Deviations and variances are computed
+of the sums of values and of squares, in the type of the values, as Flink does.
 
-Source: Calcite `RexBuilder.makeOver`, `SqlToRelConverter.convertOver`.
+Source: Calcite `RexBuilder.makeOver`, `SqlToRelConverter.convertOver`,
+`StandardConvertletTable.AvgVarianceConvertlet`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from service.plan.rex import Literal, Rex
 from service.sql import types
+from service.sql.deviations import computed, deviation_of
 from service.sql.dialect import position_of
 from service.sql.errors import PlanningError, UnsupportedSql, ValidationError
-from service.sql.functions import AGGREGATE_FUNCTIONS, RANK_FUNCTIONS, aggregate_type
+from service.sql.functions import (
+    AGGREGATE_FUNCTIONS,
+    OF_NUMBERS,
+    RANK_FUNCTIONS,
+    SYNONYMS,
+    aggregate_type,
+)
 from service.sql.rex import (
     Expression,
     Frame,
@@ -29,6 +38,7 @@ from service.sql.rex import (
     literal,
     type_of,
 )
+from state.types import NUMBER_ROOTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +55,9 @@ _RUNNING = {
 }
 
 
+_COUNT = types.BIGINT.with_nullable(False)
+_PARTS = ("partition_by", "order", "spec")
+"""What a window says."""
 _NEED_THE_REST = ("PERCENT_RANK", "CUME_DIST")
 """What needs rows that are still to come."""
 
@@ -68,12 +81,10 @@ class OverBinder:
         position = position_of(node, self._fragment)
         if not isinstance(function, exp.Anonymous):
             raise UnsupportedSql(f"{function.key.upper()} .. OVER is not supported", position)
-        name = function.name.upper()
-        partition = tuple(binder.rex(each) for each in window.args.get("partition_by") or ())
-        order = tuple(
-            self._key(each, binder)
-            for each in (window.args["order"].expressions if window.args.get("order") else ())
-        )
+        name = SYNONYMS.get(function.name.upper(), function.name.upper())
+        partition = tuple(binder.rex(each) for each in window.get("partition_by", ()))
+        keys = window["order"].expressions if "order" in window else ()
+        order = tuple(self._key(each, binder) for each in keys)
         if name in RANK_FUNCTIONS:
             made = types.BIGINT.with_nullable(False)
             frame = _RUNNING[name == "ROW_NUMBER"]
@@ -83,7 +94,7 @@ class OverBinder:
         if name in ("LAG", "LEAD"):
             lagged = self._neighbour(function, binder)
             return OverCall(name, lagged[0], partition, order, _RUNNING[False], lagged[1])
-        if name not in AGGREGATE_FUNCTIONS or AGGREGATE_FUNCTIONS[name].kind in _GROUPS_ONLY:
+        if name not in AGGREGATE_FUNCTIONS or AGGREGATE_FUNCTIONS[name].kind == "json":
             raise UnsupportedSql(f"{name} .. OVER is not supported", position)
         given = list(function.expressions)
         is_distinct = bool(given) and isinstance(given[0], exp.Distinct)
@@ -93,7 +104,12 @@ class OverBinder:
         least, most = AGGREGATE_FUNCTIONS[name].arguments
         if not least <= len(operands) <= most:
             raise ValidationError(f"{name} does not take {len(operands)} arguments", position)
-        frame = self._frame(window, binder)
+        kind = AGGREGATE_FUNCTIONS[name].kind
+        if kind in OF_NUMBERS and type_of(operands[0]).root not in NUMBER_ROOTS:
+            raise ValidationError(f"{name} needs a number", position)
+        if kind == "deviation" and is_distinct:
+            raise UnsupportedSql(f"{name} of DISTINCT .. OVER is not supported", position)
+        frame = self._frame(window.get("spec"), binder)
         base = OverCall(name, operands, partition, order, frame, types.BIGINT, is_distinct)
         return _aggregate(base)
 
@@ -110,26 +126,39 @@ class OverBinder:
         may_be_null = len(operands) < 3 or type_of(operands[2]).nullable
         return operands, types.regular(type_of(operands[0])).with_nullable(may_be_null)
 
-    def _window(self, node: exp.Expression) -> exp.Expression:
+    def _window(self, node: exp.Expression, inside: tuple[str, ...] = ()) -> dict[str, Any]:
+        """What a window says, and the one that it names: `OVER w`, `OVER (w ROWS ..)`."""
+        own = {part: node.args[part] for part in _PARTS if node.args.get(part)}
         alias = node.args.get("alias")
         if alias is None:
-            return node
+            return own
         found = self._named.get(alias.name)
-        if found is None:
+        if found is None or alias.name in inside:
             raise ValidationError(f"no window {alias.name!r}", position_of(node, self._fragment))
-        return found
+        base = self._window(found, (*inside, alias.name))
+        # Behind a frame nothing may follow, and nobody divides what is divided.
+        taken = set(_PARTS) if "spec" in base else base.keys() | {"partition_by"}
+        if taken & own.keys():
+            raise ValidationError(
+                f"window {alias.name!r} cannot be changed so", position_of(node, self._fragment)
+            )
+        return base | own
 
     def _key(self, node: exp.Expression, binder: ExpressionBinder) -> SortKey:
         is_ascending = not node.args.get("desc")
         return SortKey(binder.rex(node.this), is_ascending, not node.args.get("nulls_first"))
 
-    def _frame(self, window: exp.Expression, binder: ExpressionBinder) -> Frame:
-        spec = window.args.get("spec")
+    def _frame(self, spec: exp.Expression | None, binder: ExpressionBinder) -> Frame:
         if spec is None:
             return _RUNNING[False]
         lower = self._bound(spec, "start", binder)
         upper = self._bound(spec, "end", binder) if spec.args.get("end") else CURRENT_ROW
-        return Frame(spec.args["kind"] == "ROWS", lower, upper)
+        kind = str(spec.args["kind"]).upper()
+        if kind not in ("ROWS", "RANGE"):
+            raise UnsupportedSql(
+                f"{kind} of OVER is not supported", position_of(spec, self._fragment)
+            )
+        return Frame(kind == "ROWS", lower, upper)
 
     def _bound(self, spec: exp.Expression, which: str, binder: ExpressionBinder) -> FrameBound:
         value = spec.args.get(which)
@@ -146,9 +175,6 @@ class OverBinder:
         return FrameBound("BOUNDED", is_preceding, offset)
 
 
-_GROUPS_ONLY = frozenset({"deviation", "json"})
-
-
 def _aggregate(base: OverCall) -> Expression:
     """An aggregate function over a window: the call, or what it is computed from."""
 
@@ -158,15 +184,28 @@ def _aggregate(base: OverCall) -> Expression:
     name = base.name
     given = [type_of(each) for each in base.operands]
     made = aggregate_type(name, given, may_be_empty=True)
+    if AGGREGATE_FUNCTIONS[name].kind == "deviation":
+        return _deviation(base, made)
     if name not in ("SUM", "AVG"):
         return over(name, made)
-    count = over("COUNT", types.BIGINT.with_nullable(False))
+    count = over("COUNT", _COUNT)
     summed = _sum(base, given, count)
     if name == "SUM":
         return summed
-    quotient = types.arithmetic_type("/", type_of(summed), count.type)
-    assert quotient is not None, "a sum and a count are numbers"
-    return cast(call("/", [summed, count], quotient), made)
+    return cast(computed("/", summed, count), made)
+
+
+def _deviation(base: OverCall, made: LogicalType) -> Expression:
+    """(SUM(x * x) - SUM(x) * SUM(x) / COUNT(x)) / COUNT(x), or by one less; its root."""
+    value = cast(base.operands[0], made.with_nullable(type_of(base.operands[0]).nullable))
+    squared = computed("*", value, value)
+    count = replace(base, name="COUNT", operands=(value,), type=_COUNT)
+    total, squares = (
+        _sum(replace(base, operands=(each,)), [type_of(each)], replace(count, operands=(each,)))
+        for each in (value, squared)
+    )
+    mean_squared = computed("/", computed("*", total, total), count)
+    return deviation_of(base.name, computed("-", squares, mean_squared), count, made)
 
 
 def _sum(base: OverCall, given: list[LogicalType], count: OverCall) -> Expression:

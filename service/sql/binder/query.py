@@ -55,12 +55,10 @@ class QueryBinder:
 
     def query(self, node: exp.Expression) -> Relation:
         """The relation that a query describes, ORDER BY and LIMIT included."""
-        while isinstance(node, (exp.Subquery, exp.Paren)) and not node.args.get("joins"):
-            node = node.this
-        added = self._with(node)
+        around = self._common
+        self._with(node)
         relation = self._body(node)
-        for name in added:
-            del self._common[name]
+        self._common = around
         return relation
 
     def correlated(self, node: exp.Expression, outer: Scope) -> Relation:
@@ -86,21 +84,26 @@ class QueryBinder:
         relation = QueryBinder(self._catalogue, found.query, self._depth + 1).bind()
         return renamed(relation, found.column_names, position)
 
-    def _with(self, node: exp.Expression) -> list[str]:
+    def _with(self, node: exp.Expression) -> None:
+        """Take over what WITH names: in this query, and in those inside of it."""
         clause = node.args.get("with_")
         if clause is None:
-            return []
+            return
         if clause.args.get("recursive"):
             raise UnsupportedSql("WITH RECURSIVE is not supported", self._at(clause))
         for entry in clause.expressions:
             relation = self.query(entry.this)
             names = tuple(column.name for column in entry.args["alias"].columns)
-            self._common[entry.alias] = renamed(relation, names, self._at(entry))
-        return [entry.alias for entry in clause.expressions]
+            named = renamed(relation, names, self._at(entry))
+            self._common = {**self._common, entry.alias: named}
 
     def _body(self, node: exp.Expression) -> Relation:
         if isinstance(node, exp.Select):
             return self._select(node)
+        if isinstance(node, (exp.Subquery, exp.Paren)) and not node.args.get("joins"):
+            # ORDER BY and LIMIT may stand behind brackets, too.
+            relation = self.query(node.this)
+            return self._ordered(relation, node, Scope((Source("", relation.row, 0),)), relation)
         if isinstance(node, exp.Values):
             return bind_values(node, self._fragment)
         if isinstance(node, exp.Table) and not node.args.get("joins"):

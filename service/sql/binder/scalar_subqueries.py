@@ -105,10 +105,7 @@ class ScalarSubqueries:
         return self._values.get(id(node))
 
     def _joined(self, left: Relation, node: exp.Expression, *, is_grouped: bool) -> Relation:
-        query: exp.Expression = node
-        while isinstance(query, (exp.Subquery, exp.Paren)):
-            query = query.this
-        right = self._queries.correlated(query, self._scope)
+        right = self._queries.correlated(node, self._scope)
         if len(right.row) != 1:
             raise ValidationError(
                 f"a subquery as a value has one column, not {len(right.row)}", self._at(node)

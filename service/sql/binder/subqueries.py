@@ -63,8 +63,6 @@ class SubqueryBinder:
             is_negated ^= isinstance(node, exp.Not)
             node = node.this
         query = node.this if isinstance(node, exp.Exists) else node.args["query"]
-        while isinstance(query, (exp.Subquery, exp.Paren)):
-            query = query.this
         right = self._queries.correlated(query, self._scope)
         if isinstance(node, exp.In):
             self._check_width(node, len(right.row))

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from service.plan.rex import InputRef, Rex
-from service.sql.algebra import (
-    Join,
-    Project,
-    Relation,
-    Scan,
-    Values,
-    VersionJoin,
-    Watermark,
-    WindowTable,
-)
+from service.sql.algebra import Join, Project, Relation, Scan, Values, VersionJoin, Watermark
 from service.sql.binder.lateral import join_lateral, lateral_query
 from service.sql.binder.merging import Bound, merge
 from service.sql.binder.unnest import bind_unnest, join_unnest, unnest_of
@@ -30,8 +21,11 @@ from service.sql.rex import ref, remap, type_of
 from service.sql.scope import Scope, Source
 from service.sql.sql_text import to_sql
 from service.sql.terms import JoinKind, Row, WindowSpec
+from service.sql.window_relations import WindowTable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from service.sql.binder.hints import Hints
     from service.sql.binder.query import QueryBinder
     from service.sql.catalogue import CatalogTable
@@ -89,9 +83,10 @@ class TableBinder:
         Raises:
             SqlError: A table or condition means nothing, or is none that we plan.
         """
-        bound = self._item(select.args["from_"].this, 0)
-        for join in select.args.get("joins") or ():
-            bound = self._join(bound, join)
+        first, *others = _entries(select.args.get("joins") or [])
+        bound = self._joined(self._item(select.args["from_"].this, 0), first)
+        for comma, *behind in others:
+            bound = self._join(bound, comma, behind)
         if select.args.get("laterals"):
             raise UnsupportedSql("LATERAL is not supported", position_of(select, self._fragment))
         return bound
@@ -104,10 +99,13 @@ class TableBinder:
                 "FOR SYSTEM_TIME AS OF is supported for the right side of a join only",
                 position_of(version, self._fragment),
             )
-        bound = self._single(node)
-        for join in node.args.get("joins") or ():
-            bound = self._join(bound, join)
+        bound = self._joined(self._single(node), node.args.get("joins") or ())
         return _moved(bound, offset)
+
+    def _joined(self, bound: Bound, joins: Sequence[exp.Expression]) -> Bound:
+        for join in joins:
+            bound = self._join(bound, join)
+        return bound
 
     def _single(self, node: exp.Expression) -> Bound:
         position = position_of(node, self._fragment)
@@ -148,7 +146,10 @@ class TableBinder:
             if node.args.get(clause):
                 raise UnsupportedSql(f"{clause.upper()} is not supported", position)
 
-    def _join(self, left: Bound, join: exp.Expression) -> Bound:
+    def _join(
+        self, left: Bound, join: exp.Expression, behind: Sequence[exp.Expression] = ()
+    ) -> Bound:
+        """A join; what it joins is first joined with what stands behind it."""
         position = position_of(join, self._fragment)
         width = len(left.relation.row)
         method = str(join.args.get("method") or "").upper()
@@ -163,7 +164,8 @@ class TableBinder:
             raise UnsupportedSql(
                 f"{method or join.this.key.upper()} JOIN is not supported", position
             )
-        right = self._item(join.this, width, is_joined=True)
+        right = self._joined(self._item(join.this, 0, is_joined=True), behind)
+        right = _moved(right, width)
         sources, merged = left.sources + right.sources, left.merged + right.merged
         kind = _join_kind(join, position)
         condition = None
@@ -270,6 +272,35 @@ class TableBinder:
             offset,
             columns,
         )
+
+
+def _entries(joins: list[exp.Expression]) -> list[list[exp.Expression]]:
+    """The entries of FROM: what is joined to the first one, then each with its comma before it.
+
+    JOIN binds tighter than a comma: `a, b RIGHT JOIN c` is each row of a with those of b and c.
+    What reads columns before it may read them beyond the comma, where that makes no difference.
+    """
+    found: list[list[exp.Expression]] = [[]]
+    for join in joins:
+        if any(join.args.get(part) for part in ("side", "kind", "method", "on", "using")):
+            found[-1].append(join)
+        else:
+            found.append([join])
+    made = found[:1]
+    for entry in found[1:]:
+        is_flat = any(map(_reads_before, entry)) and not any(map(_binds, entry))
+        made += [[join] for join in entry] if is_flat else [entry]
+    return made
+
+
+def _reads_before(join: exp.Expression) -> bool:
+    return isinstance(join.this, (exp.Lateral, exp.Unnest)) or bool(join.this.args.get("version"))
+
+
+def _binds(join: exp.Expression) -> bool:
+    """Whether it matters what stands on the left of a join, beyond its condition."""
+    is_outer = str(join.args.get("side") or "").upper() in ("RIGHT", "FULL")
+    return is_outer or bool(join.args.get("method") or join.args.get("using"))
 
 
 def _in_order(

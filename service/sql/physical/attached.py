@@ -29,10 +29,11 @@ from service.sql.window_columns import joined_windows, window_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from service.sql.algebra import Aggregate, Join, Rank, Relation
+    from service.sql.algebra import Aggregate, Join, Relation
     from service.sql.options import Options
     from service.sql.physical.nodes import JoinKeys
     from service.sql.window_columns import WindowColumns
+    from service.sql.window_relations import Rank
 
     Convert = Callable[[Relation], Node]
 

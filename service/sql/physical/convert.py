@@ -15,12 +15,9 @@ from service.sql.algebra import (
     Correlate,
     Expand,
     Filter,
-    GroupWindows,
     Join,
     MultiJoin,
-    Over,
     Project,
-    Rank,
     Relation,
     Scan,
     Sort,
@@ -28,7 +25,6 @@ from service.sql.algebra import (
     Values,
     VersionJoin,
     Watermark,
-    WindowTable,
     inputs,
 )
 from service.sql.errors import PlanningError, ValidationError
@@ -64,6 +60,7 @@ from service.sql.physical.over import check_over
 from service.sql.physical.windows import window_aggregate
 from service.sql.rex import conjunction, conjuncts, inputs_of, ref, substitute, type_of
 from service.sql.terms import JoinKind, RankRange, Row, join_row
+from service.sql.window_relations import GroupWindows, Over, Rank, WindowTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,10 +19,10 @@ from service.sql.errors import PlanningError, UnsupportedSql
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from service.sql.algebra import Over
     from service.sql.physical.nodes import Node, OverSpec
     from service.sql.rex import OverCall
     from service.sql.terms import Ordering
+    from service.sql.window_relations import Over
     from state.types import LogicalType
 
 _NEIGHBOURS: Final = frozenset({"LAG", "LEAD"})

@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import InputRef, Rex
-from service.sql.algebra import Aggregate, Filter, Project, Relation, WindowTable
+from service.sql.algebra import Aggregate, Filter, Project, Relation
 from service.sql.physical.accumulators import check_phases, is_mergeable, local_columns
 from service.sql.physical.calc import calc
 from service.sql.physical.nodes import ExchangeSpec, Node, WindowAggregateSpec, rebuilt
 from service.sql.rex import column_of, conjunction, conjuncts, inputs_of_all, ref, substitute
 from service.sql.terms import Row
 from service.sql.types import BIGINT
+from service.sql.window_relations import WindowTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

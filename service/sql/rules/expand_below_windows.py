@@ -16,19 +16,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from service.plan.rex import InputRef, Rex
-from service.sql.algebra import (
-    Aggregate,
-    Expand,
-    Filter,
-    Project,
-    Relation,
-    WindowTable,
-    inputs,
-    with_inputs,
-)
+from service.sql.algebra import Aggregate, Expand, Filter, Project, Relation, inputs, with_inputs
 from service.sql.errors import UnsupportedSql
 from service.sql.rex import inputs_of, inputs_of_all, ref
 from service.sql.window_columns import window_columns
+from service.sql.window_relations import WindowTable
 
 
 def expand_below_windows(relation: Relation) -> Relation:

@@ -9,10 +9,11 @@ Source: Calcite `ProjectToWindowRule`; Flink `FlinkLogicalOverAggregate`.
 from __future__ import annotations
 
 from service.plan.rex import InputRef
-from service.sql.algebra import Over, Project, Relation, inputs, with_inputs
+from service.sql.algebra import Project, Relation, inputs, with_inputs
 from service.sql.errors import UnsupportedSql
 from service.sql.rex import has_over
 from service.sql.rules.window_input import split_over
+from service.sql.window_relations import Over
 
 
 def extract_over(relation: Relation) -> Relation:

@@ -15,20 +15,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Rex
-from service.sql.algebra import (
-    Aggregate,
-    Filter,
-    GroupWindows,
-    Join,
-    Project,
-    Relation,
-    inputs,
-    with_inputs,
-)
+from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, inputs, with_inputs
 from service.sql.intervals import window_bounds
 from service.sql.rex import call, cast, ref, rewrite, type_of
 from service.sql.types import regular
 from service.sql.window_columns import joined_windows, window_columns
+from service.sql.window_relations import GroupWindows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

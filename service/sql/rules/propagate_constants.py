@@ -19,7 +19,6 @@ from service.sql.algebra import (
     Filter,
     Join,
     Project,
-    Rank,
     Relation,
     Sort,
     VersionJoin,
@@ -28,6 +27,7 @@ from service.sql.algebra import (
 )
 from service.sql.rex import Expression, cast, conjuncts, has_over, literal, ref, rewrite
 from service.sql.rules.push_filters import constant_of
+from service.sql.window_relations import Rank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

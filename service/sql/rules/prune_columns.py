@@ -22,15 +22,12 @@ from service.sql.algebra import (
     Filter,
     Join,
     MultiJoin,
-    Over,
     Project,
-    Rank,
     Relation,
     Sort,
     Union,
     VersionJoin,
     Watermark,
-    WindowTable,
     inputs,
     with_inputs,
 )
@@ -38,6 +35,7 @@ from service.sql.logical_keys import unique_keys
 from service.sql.rex import column_of, inputs_of, inputs_of_all, ref, remap, type_of
 from service.sql.terms import RankRange
 from service.sql.types import PROCTIME
+from service.sql.window_relations import Over, Rank, WindowTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

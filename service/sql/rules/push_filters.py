@@ -33,6 +33,7 @@ from service.sql.algebra import (
     with_inputs,
 )
 from service.sql.rex import (
+    call,
     cast,
     conjunction,
     conjuncts,
@@ -189,13 +190,17 @@ def _with_constants(own: list[Rex], width: int) -> list[Rex]:
     made: list[Rex] = []
     for part in own:
         sides = _equal_columns(part)
-        known = [side for side in sides or () if side.index in constants]
-        if sides is None or not known or not _crosses(sides, width):
+        if sides is None or not _crosses(sides, width):
             made.append(part)
             continue
-        other = sides[1] if sides[0] is known[0] else sides[0]
-        if other.index not in constants and isinstance(part, Call):
-            made.append(replace(part, operands=(other, constants[known[0].index])))
+        first, second = (constants.get(side.index) for side in sides)
+        known = first or second
+        if known is None or (first is not None and second is not None and first != second):
+            # Of two constants: they are spelt differently, or nothing meets all three conditions.
+            made.append(part)
+        elif first is None or second is None:
+            other = sides[0] if first is None else sides[1]
+            made.append(call("=", [other, known], type_of(part)))
     return made
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Literal, Rex, SargLiteral
-from service.sql.algebra import Filter, Project, Rank, Relation, inputs, with_inputs
+from service.sql.algebra import Filter, Project, Relation, inputs, with_inputs
 from service.sql.rex import (
     OverCall,
     call,
@@ -26,6 +26,7 @@ from service.sql.rex import (
 )
 from service.sql.rules.window_input import split_over
 from service.sql.terms import RankRange
+from service.sql.window_relations import Rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,13 +14,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.sql import types
-from service.sql.algebra import Aggregate, GroupWindows, Project, Relation, inputs, with_inputs
+from service.sql.algebra import Aggregate, Project, Relation, inputs, with_inputs
 from service.sql.functions import aggregate_type
 from service.sql.rex import call, literal, ref, type_of
 from service.sql.terms import AggregateCall
 
 if TYPE_CHECKING:
     from service.plan.rex import Rex
+    from service.sql.window_relations import GroupWindows
     from state.types import LogicalType
 
 

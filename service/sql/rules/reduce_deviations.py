@@ -15,18 +15,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from service.sql import types
-from service.sql.algebra import Aggregate, GroupWindows, Project, Relation, inputs, with_inputs
+from service.sql.algebra import Aggregate, Project, Relation, inputs, with_inputs
+from service.sql.deviations import computed, deviation_of
 from service.sql.functions import AGGREGATE_FUNCTIONS, SQUARES, aggregate_type
-from service.sql.rex import call, cast, literal, ref, type_of
+from service.sql.rex import cast, ref
 from service.sql.rules.reduce_averages import count_call, sum_call, value_of
+from service.sql.window_relations import GroupWindows
 
 if TYPE_CHECKING:
     from service.plan.rex import Rex
     from service.sql.terms import AggregateCall
 
-_BIGINT = types.BIGINT.with_nullable(False)
-_ONE = literal(1, types.INT.with_nullable(False))
-_HALF = literal("0.5", types.decimal(2, 1).with_nullable(False))
 Sums = Literal["SUM", "$SUM0"]
 
 
@@ -104,26 +103,8 @@ class _Reduction:
     def _value(self, old: AggregateCall, value: Rex, count: Rex | None) -> Rex:
         if _is_deviation(old):
             assert count is not None, "a deviation has a count"
-            return _deviation(old, value, count)
+            return deviation_of(old.function, value, count, old.type)
         if old.function == "AVG" and self._sums == "SUM":
             assert count is not None, "an average has a count"
-            return cast(_quotient(value, count), old.type)
+            return cast(computed("/", value, count), old.type)
         return value_of(old, value, count) if old.function in ("AVG", "SUM") else value
-
-
-def _deviation(old: AggregateCall, squares: Rex, count: Rex) -> Rex:
-    divisor = count
-    if old.function.endswith("_SAMP"):
-        is_one = call("=", [count, _ONE], types.BOOLEAN.with_nullable(False))
-        less = call("-", [count, _ONE], _BIGINT)
-        divisor = call("CASE", [is_one, literal(None, types.BIGINT), less], types.BIGINT)
-    made = _quotient(squares, divisor)
-    if old.function.startswith("STDDEV"):
-        made = call("POWER", [made, _HALF], types.DOUBLE)
-    return cast(made, old.type)
-
-
-def _quotient(value: Rex, count: Rex) -> Rex:
-    made = types.arithmetic_type("/", type_of(value), type_of(count))
-    assert made is not None, "a sum and a count are numbers"
-    return call("/", [value, count], made)

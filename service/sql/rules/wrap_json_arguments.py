@@ -14,9 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.sql import types
-from service.sql.algebra import Aggregate, GroupWindows, Project, Relation, inputs, with_inputs
+from service.sql.algebra import Aggregate, Project, Relation, inputs, with_inputs
 from service.sql.functions import AGGREGATE_FUNCTIONS
 from service.sql.rex import call, ref
+from service.sql.window_relations import GroupWindows
 
 if TYPE_CHECKING:
     from service.sql.terms import AggregateCall

@@ -223,6 +223,24 @@ def test_a_savepoint_that_does_not_fit_is_refused(app: AppClient, flights: Fligh
     assert_problem(app.get("/v1/pipelines/r"), 404, "pipeline-not-found")
 
 
+def test_state_of_other_columns_is_refused_unless_it_may_be_dropped(
+    app: AppClient, flights: Flights
+) -> None:
+    """Its form does not tell: the same columns, of another table of that name."""
+    made = taken(app)
+    text = orjson.dumps(flights_plan(source=INGRESS)).replace(b"default_database", b"other")
+    changed = orjson.loads(text)
+    place = {"savepoint": f"p/{made['id']}"}
+
+    answer = app.post("/v1/pipelines", {"name": "q", "plan": changed, "restore": place})
+
+    assert_problem(answer, 409, "savepoint-unusable")
+    assert f"read as something else: {OPERATOR} (input columns" in answer.json()["detail"]
+    assert "allow_non_restored_state" in answer.json()["hint"]
+    restored(app, "q", f"p/{made['id']}", plan=changed, allow_non_restored_state=True)
+    assert app.get(f"/v1/pipelines/q/{HISTORY}").status_code == 404
+
+
 TABLES = """
 CREATE TABLE s (id INT, v STRING) WITH ('connector' = 'ingress', 'format' = 'changelog-json');
 CREATE TABLE t (id INT, v STRING) WITH ('connector' = 'print');

@@ -107,6 +107,37 @@ def test_an_option_says_the_zone_of_a_plan_that_names_none(app: AppClient) -> No
     assert changed.json()["options"]["local_time_zone"] == "GMT+08:00"
 
 
+WINDOWS = """
+CREATE TABLE t (k INT, z TIMESTAMP_LTZ(3), WATERMARK FOR z AS z)
+  WITH ('connector' = 'ingress', 'format' = 'changelog-json', 'changelog-mode' = 'I');
+CREATE TABLE snk (d TIMESTAMP(3), c BIGINT)
+  WITH ('connector' = 'filesystem', 'format' = 'changelog-json', 'path' = 'out');
+INSERT INTO snk SELECT window_start, COUNT(*)
+  FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(z), INTERVAL '1' DAY)) GROUP BY window_start, window_end;
+"""
+
+
+def test_an_option_says_the_zone_of_a_script_that_names_none(app: AppClient) -> None:
+    """Windows always name one, so the script must know it when it is planned."""
+    options = {"local_time_zone": "Europe/Berlin"}
+
+    made = app.post(PATH, {"name": "p", "sql": WINDOWS, "options": options})
+    run = app.post(
+        "/v1/statements", {"sql": f"SET 'pipeline.name' = 'q'; {WINDOWS}", "options": options}
+    )
+
+    assert made.status_code == 201, made.text
+    assert run.status_code == 200, run.text
+    for name in ("p", "q"):
+        assert set(zones_of(app.json(f"{PATH}/{name}/plan"))) == {"Europe/Berlin"}
+    default = f"SET '{ZONE}' = 'default'; {WINDOWS}"
+    assert app.post(PATH, {"name": "r", "sql": default, "options": options}).status_code == 201
+    own = f"SET '{ZONE}' = 'Asia/Tokyo'; {WINDOWS}"
+    answer = app.post(PATH, {"name": "s", "sql": own, "options": options})
+    assert_problem(answer, 422, "plan-invalid")
+    assert "Asia/Tokyo" in answer.json()["detail"]
+
+
 def test_a_plan_of_another_zone_than_the_option_is_refused(app: AppClient) -> None:
     plan = app.post(COMPILE, {"sql": f"SET '{ZONE}' = 'Europe/Berlin'; {ZONED}"}).json()
     body = {"name": "p", "plan": plan, "options": {"local_time_zone": "Asia/Tokyo"}}

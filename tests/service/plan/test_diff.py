@@ -144,7 +144,7 @@ def test_another_kind_of_join_reads_other_state() -> None:
     [lost] = [
         each for each in difference(recorded_plan(JOIN), after).states if each.fate == "dropped"
     ]
-    assert lost.reason.endswith("join keys differs")
+    assert lost.reason.endswith("joinSpec differs")
 
 
 def test_over_in_another_order_would_read_state_of_the_old_one() -> None:

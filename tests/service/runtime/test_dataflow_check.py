@@ -300,6 +300,23 @@ def test_an_expression_whose_zone_is_in_doubt_is_refused(tmp_path: Path) -> None
         check(tmp_path, in_zones(document, "Europe/Berlin", "Asia/Tokyo"))
 
 
+def test_windows_whose_zone_is_in_doubt_are_refused(tmp_path: Path) -> None:
+    """They took UTC, though no node says it."""
+    document = windows_of("CAST(k AS STRING)")
+    local, final = (node for node in document["nodes"] if ZONE in node.get("configuration", {}))
+    del final["configuration"]
+    calc = document["nodes"][-2]
+    local["configuration"], calc["configuration"] = {ZONE: "Asia/Tokyo"}, {ZONE: "Europe/Berlin"}
+
+    with pytest.raises(UnsupportedNode, match="windows read the time zone") as refused:
+        check(tmp_path, document)
+
+    assert refused.value.node_id == final["id"]
+    assert refused.value.path == f"/nodes/{document['nodes'].index(final)}"
+    calc["configuration"] = {ZONE: "Asia/Tokyo"}
+    check(tmp_path, document)
+
+
 @pytest.mark.parametrize("zone", ["Nowhere/At_All", "GMT+99:00", "", "Europe", "\x00"])
 def test_a_zone_that_there_is_not_is_refused(tmp_path: Path, zone: str) -> None:
     document = windows_of("FROM_UNIXTIME(k)")

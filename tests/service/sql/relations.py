@@ -10,22 +10,19 @@ from service.sql.algebra import (
     Correlate,
     Expand,
     Filter,
-    GroupWindows,
     Join,
     KeepAll,
     MultiJoin,
-    Over,
     Project,
-    Rank,
     Relation,
     Scan,
     Sort,
     VersionJoin,
     Watermark,
-    WindowTable,
     inputs,
 )
 from service.sql.rex import OverCall
+from service.sql.window_relations import GroupWindows, Over, Rank, WindowTable
 
 if TYPE_CHECKING:
     from service.sql.rex import Expression

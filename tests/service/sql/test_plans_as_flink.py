@@ -48,7 +48,6 @@ DIFFERENT = {
     "by-value lag by two columns": "Flink plans LAG by one column, and cannot run it",
     "by-value lead": "LEAD: Flink refuses it over streams",
     "json json array order": "ORDER BY in it is refused: Flink drops it",
-    "statistics dev over": "VAR_SAMP .. OVER is refused by name",
     "two-phase array two phase of row": "ARRAY_AGG of a row in two phases is refused by name",
     "merged-columns natural key column": "a plain name of NATURAL JOIN: Flink calls it ambiguous",
     "merged-columns natural where key": "as the one before",

@@ -1,0 +1,178 @@
+"""What gives the state of a node its meaning: by it one tells whether another plan may read it.
+
+The form of what is stored does not tell a sum of one column from that of another. So each node
+that keeps state has a fingerprint: its own properties, but for those that only say what it emits,
+and what the columns of its inputs are. What a column is follows from the table that it comes from
+and all that is computed on the way, whatever it is called and wherever it stands; a condition on
+the way says which rows come, not what they mean.
+
+    SELECT k, SUM(x) ..    `x` of table `t`
+    SELECT k, SUM(y) ..    `y` of table `t`: the node's own properties are the same
+
+Nodes are told by id, and ids are no part of a fingerprint: nodes may be numbered anew above it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from service.plan.deadline import check_time
+from service.plan.local_zone import is_utc, said_zone
+from service.plan.nodes import Sink
+from state.types import format_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from service.plan.document import CompiledPlan
+    from service.plan.nodes import ExecNode
+
+Meaning = dict[str, str]
+"""By property: a digest of its value."""
+VERSION: Final = 1
+"""Of the way to take fingerprints: those of two versions are not compared."""
+_UNNAMED: Final = frozenset(
+    {
+        "global-window-aggregate", "group-window-aggregate", "interval-join", "over-aggregate",
+        "process-table-function", "temporal-join", "temporal-sort", "window-aggregate",
+        "window-deduplicate", "window-join", "window-rank",
+    }
+)  # fmt: skip  # a list of names, several a line
+"""Types of nodes whose state a plan has no name and no time to live for."""
+_EMITTED: Final = frozenset(
+    {
+        "asyncOptions", "condition", "configuration", "description", "filterCondition",
+        "filterOnTemporalTable", "generateUpdateBefore", "id", "inputChangelogMode",
+        "inputChangelogModes", "inputProperties", "joinCondition", "joinConditions",
+        "multiJoinCondition", "namedWindowProperties", "nonEquiCondition", "outputChangelogMode",
+        "outputRowNumber", "outputType", "retryOptions", "state", "type",
+        "upsertMaterializeStrategy",
+    }
+)  # fmt: skip  # a list of names, several a line
+"""Properties that say what a node emits, for how long or in which layout it keeps what it does, or
+that follow from others."""
+_OF_SINKS: Final = ("inputUpsertKey", "requireUpsertMaterialize", "conflictStrategy")
+
+
+def keeps_state(node: ExecNode) -> bool:
+    """Whether a node keeps state, named in the plan or not."""
+    if node.node_type.short == "window-table-function":
+        window = node.raw.get("windowing", {}).get("window", {})
+        return isinstance(window, dict) and window.get("type") == "SessionWindow"
+    return node.has_state or node.node_type.short in _UNNAMED
+
+
+def state_meanings(plan: CompiledPlan) -> dict[int, Meaning]:
+    """By id of each node that keeps state: what gives it its meaning."""
+    columns: dict[int, list[str]] = {}
+    found: dict[int, Meaning] = {}
+    for node in plan.nodes:
+        check_time()
+        inputs = plan.inputs(node.id)
+        given = [columns[each.id] for each in inputs]
+        columns[node.id] = _columns(node, given)
+        if keeps_state(node):
+            types = [[format_type(each) for each in of.output_type.children] for of in inputs]
+            found[node.id] = {
+                **_own(node),
+                "input types": _digest(types),
+                "input columns": _digest(given),
+            }
+    return found
+
+
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """The properties in which two fingerprints differ."""
+    names = dict.fromkeys((*before, *after))
+    return [name for name in names if before.get(name) != after.get(name)]
+
+
+def _own(node: ExecNode) -> Meaning:
+    """Of the properties of a node itself."""
+    if isinstance(node.view, Sink):
+        named = {name: node.raw[name] for name in _OF_SINKS if node.raw.get(name) is not None}
+        named["primary key"] = list(node.view.primary_key)
+    else:
+        named = {name: value for name, value in node.raw.items() if name not in _EMITTED}
+    found = {name: _digest(_plain(value)) for name, value in named.items() if value is not None}
+    zone = said_zone(node.raw)
+    if zone is not None and not is_utc(zone):
+        found["time zone"] = _digest(zone)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A property without the names of calls, the options of tables, and what is only emitted."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(value.get("identifier"), str):
+        return value["identifier"]
+    hidden = _EMITTED - {"type", "description"}
+    named = {"name"} if "argList" in value else set()
+    return {name: _plain(each) for name, each in value.items() if name not in hidden | named}
+
+
+def _columns(node: ExecNode, given: Sequence[Sequence[str]]) -> list[str]:
+    """What each column of a node's output is."""
+    width = len(node.output_type.children)
+    raw = node.raw
+    kind = node.node_type.short
+    if kind == "table-source-scan":
+        table = _plain(raw["scanTableSource"]["table"])
+        return [_digest([table, name]) for name in node.output_type.field_names]
+    if kind == "calc":
+        return [_expression(each, node, given[0]) for each in raw["projection"]]
+    if kind == "expand":
+        rows = [[_expression(each, node, given[0]) for each in row] for row in raw["projects"]]
+        return [_one_of(column) for column in zip(*rows, strict=False)]
+    if kind == "union":
+        return [_one_of(column) for column in zip(*given, strict=False)]
+    groups = raw.get("finalAggGrouping", raw.get("grouping"))
+    if isinstance(groups, list):
+        passed = [_at(given[0], each) for each in groups]
+    else:
+        passed = [column for side in given for column in side][:width]
+    read: Any = given
+    if kind == "window-table-function":
+        # Windows are of a time, whatever else stands beside it.
+        read = _at(given[0], raw.get("windowing", {}).get("timeAttributeIndex", 0))
+    made = _digest([kind, _own(node), read])
+    return [*passed, *(_digest([made, at]) for at in range(width - len(passed)))]
+
+
+def _one_of(column: tuple[str, ...]) -> str:
+    return column[0] if len(set(column)) == 1 else _digest(sorted(column))
+
+
+def _at(given: Sequence[str], index: Any) -> str:
+    """A column; of a plan that names one that is not there, something of its own."""
+    known = isinstance(index, int) and 0 <= index < len(given)
+    return given[index] if known else _digest(index)
+
+
+def _expression(value: Any, node: ExecNode, given: Sequence[str]) -> str:
+    """What an expression gives: of a column alone what the column is."""
+    if isinstance(value, dict) and value.get("kind") == "INPUT_REF":
+        return _at(given, value.get("inputIndex"))
+    return _digest([said_zone(node.raw), _over(value, given)])
+
+
+def _over(value: Any, given: Sequence[str]) -> Any:
+    """An expression with what its columns are in their place."""
+    if isinstance(value, list):
+        return [_over(each, given) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("kind") == "INPUT_REF":
+        return {"column": _at(given, value.get("inputIndex"))}
+    return {name: _over(each, given) for name, each in value.items()}
+
+
+def _digest(value: Any) -> str:
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(text, digest_size=8).hexdigest()

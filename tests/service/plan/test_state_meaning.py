@@ -1,0 +1,113 @@
+"""What gives state its meaning, and what does not."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from service.plan import PlanError, diff, load_plan
+from service.plan.state_meaning import keeps_state
+from service.runtime.dataflow_errors import DataflowError
+from service.runtime.operators import stateful_nodes
+from service.sql import compile_script
+from tests.service.plan.builders import recorded
+
+SOURCE = "'connector' = 'ingress', 'format' = 'changelog-json'"
+SCRIPT = f"""
+CREATE TABLE t (k STRING, x INT, y INT, ts TIMESTAMP(3), us TIMESTAMP(3), WATERMARK FOR ts AS ts)
+  WITH ({SOURCE}, 'changelog-mode' = 'I');
+CREATE TABLE u (k STRING, y INT, z INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+  WITH ({SOURCE}, 'changelog-mode' = 'I');
+CREATE TABLE v (k STRING, y INT, z INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts,
+  PRIMARY KEY (k) NOT ENFORCED) WITH ({SOURCE}, 'changelog-mode' = 'I,UB,UA,D');
+CREATE TABLE snk (k STRING, n INT) WITH ('connector' = 'filesystem', 'path' = 'snk',
+  'format' = 'changelog-json', 'changelog-mode' = 'retract');
+COMPILE PLAN 'p' FOR INSERT INTO snk {{}};
+"""
+WINDOWS = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '{}' MINUTE))"
+WINDOW_SUM = "SELECT k, SUM({}) FROM " + WINDOWS + " GROUP BY k, window_start, window_end"
+NEAR = (
+    "SELECT t.k, {} FROM t JOIN u ON t.k = u.k AND t.ts BETWEEN u.ts AND u.ts + INTERVAL '{}' HOUR"
+)
+SESSIONS = (
+    "SELECT k, x FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE))"
+)
+VERSION = "SELECT t.k, v.{} FROM t JOIN v FOR SYSTEM_TIME AS OF t.ts ON t.k = v.k"
+TOP = (
+    "SELECT k, x FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {} DESC) AS r FROM t) "
+    "WHERE r <= 3"
+)
+
+
+def planned(query: str) -> Any:
+    return load_plan(compile_script(SCRIPT.format(query))[-1].document)
+
+
+def fates(before: str, after: str) -> set[str]:
+    return {each.fate for each in diff(planned(before), planned(after)).states}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("SELECT k, SUM(x) FROM t GROUP BY k", "SELECT k, SUM(y) FROM t GROUP BY k"),
+        ("SELECT k, SUM(x) FROM t GROUP BY k", "SELECT k, SUM(x * 2) FROM t GROUP BY k"),
+        (
+            "SELECT k, SUM(x) FROM (SELECT k, x + 1 AS x FROM t) GROUP BY k",
+            "SELECT k, SUM(x) FROM (SELECT k, x + 2 AS x FROM t) GROUP BY k",
+        ),
+        ("SELECT k, SUM(y) FROM t GROUP BY k", "SELECT k, SUM(y) FROM u GROUP BY k"),
+        (TOP.format("x"), TOP.format("y")),
+        (WINDOW_SUM.format("x", 5), WINDOW_SUM.format("y", 5)),
+        (WINDOW_SUM.format("x", 5), WINDOW_SUM.format("x", 6)),
+        (NEAR.format("u.y", 1), NEAR.format("u.z", 1)),
+        (NEAR.format("u.y", 1), NEAR.format("u.y", 2)),
+        (VERSION.format("y"), VERSION.format("z")),
+        ("SELECT k, x FROM t ORDER BY ts, x", "SELECT k, x FROM t ORDER BY ts, y"),
+        ("SELECT k, x FROM t ORDER BY x LIMIT 2", "SELECT k, x FROM t ORDER BY y LIMIT 2"),
+    ],
+)
+def test_state_of_other_columns_is_not_read(before: str, after: str) -> None:
+    assert "dropped" in fates(before, after)
+    assert fates(before, before) == fates(after, after) == {"kept"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("SELECT k, SUM(x) FROM t GROUP BY k", "SELECT k, SUM(x) AS total FROM t GROUP BY k"),
+        (
+            "SELECT k, SUM(x) FROM t GROUP BY k",
+            "SELECT l, SUM(m) FROM (SELECT k AS l, x AS m FROM t) GROUP BY l",
+        ),
+        (
+            "SELECT k, SUM(x) FROM t WHERE y > 1 GROUP BY k",
+            "SELECT k, SUM(x) FROM t WHERE y > 2 GROUP BY k",
+        ),
+        (WINDOW_SUM.format("x", 5), WINDOW_SUM.format("x", 5).replace("SELECT k", "SELECT 'a'")),
+    ],
+)
+def test_names_and_what_is_let_through_make_no_difference(before: str, after: str) -> None:
+    assert fates(before, after) == {"kept"}
+
+
+def test_the_nodes_that_keep_state_are_those_whose_operators_do() -> None:
+    """Also where the plan has no name for it: a difference would pass over the node."""
+    queries = (NEAR.format("u.y", 1), SESSIONS, f"SELECT k, x FROM {WINDOWS.format(5)}")
+    plans = [*map(planned, queries)]
+    for entry in recorded():
+        # The others name their tables only, or are refused.
+        with contextlib.suppress(PlanError, DataflowError):
+            plan = load_plan(entry["plan"])
+            stateful_nodes(plan)
+            plans.append(plan)
+
+    seen: set[str] = set()
+    for plan in plans:
+        keeping = {each.node_id for each in stateful_nodes(plan) if each.states}
+        assert {each.id for each in plan.nodes if keeps_state(each)} == keeping
+        seen |= {plan.node(each).node_type.short for each in keeping}
+    assert len(plans) > 50
+    assert {"interval-join", "temporal-join", "window-table-function", "over-aggregate"} <= seen
