@@ -35,6 +35,9 @@ NOTE = "_note"
 TIME = "_time"
 SEQUENCE = "_seq"
 KEY_GROUP = "_kg"
+PLACE_BITS = 62
+"""Of `_seq`. The bit above them says that it tells no place behind a cause, but one in a
+partition: then it comes behind all that do."""
 INPUT = "_input"
 """Which input of an operator a row belongs to, where there are several: its columns are then in
 a struct, see `input_column`."""

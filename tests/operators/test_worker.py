@@ -13,10 +13,19 @@ import pytest
 
 from operators import process_function
 from operators.changelog import RowKind
+from operators.errors import NoRoom
 from operators.process_function import ProcessFunction, ProcessFunctionSpec
 from operators.spec import InputSpec, RowSpec
 from operators.upsert_materializer import MaterializerSpec
-from operators.wire import KEY_GROUP, KIND, ORDER, SEQUENCE, TICK, WorkerError, wire_schema
+from operators.wire import (
+    KEY_GROUP,
+    KIND,
+    ORDER,
+    SEQUENCE,
+    TICK,
+    WorkerError,
+    wire_schema,
+)
 from operators.worker import OperatorTask, Places, TaskSettings, installed_version
 from state.backends.interface import EpochStamp
 from state.descriptors import JSON
@@ -372,3 +381,22 @@ def test_many_emissions_of_one_change_still_have_places_of_their_own() -> None:
 
     assert set(order.tolist()) == {5}
     assert (np.diff(sequence) > 0).all()
+
+
+@pytest.mark.parametrize("bits", [26, 42, 62])
+def test_places_leave_the_bits_that_others_need(bits: int) -> None:
+    """However deep a chain of operators is, and however many come of one change."""
+    place = np.array([0, 1, 1 << 30, 1 << 60, (1 << 62) + 5])
+    for _ in range(8):
+        columns = {ORDER: pa.array(np.full(len(place), 5)), SEQUENCE: pa.array(place)}
+        causes = np.repeat(np.arange(len(place)), 2)
+        _, place = Places.of(pa.table(columns)).of_emissions(causes, 1, 2, bits)
+        assert (np.diff(place) > 0).all()
+        assert ((place & ((1 << 62) - 1)) < 1 << bits).all()
+
+
+def test_more_emissions_than_places_are_told_as_that() -> None:
+    columns = {ORDER: pa.array([5], pa.int64()), SEQUENCE: pa.array([1], pa.int64())}
+
+    with pytest.raises(NoRoom, match="1025 changes of an epoch in one of 64 partitions"):
+        Places.of(pa.table(columns)).of_emissions(np.zeros(1_025, np.int64), 1, 64, 16)
