@@ -50,6 +50,7 @@ from operators.wire import (
     control_batch,
     field_name,
     input_column,
+    time_behind,
     to_note,
     wire_schema,
 )
@@ -234,7 +235,7 @@ class _PartitionEpoch:
             # Every sink has this epoch's rows; Spark only missed the note of it.
             return
         times = (pa.compute.max(each[TIME]).as_py() for each in (changes, self._control))
-        time_ms = max(each for each in times if each is not None)
+        time_ms = time_behind(marker.offsets, max(each for each in times if each is not None))
         stamp = EpochStamp(epoch=self._epoch, run=settings.run, time_ms=time_ms)
         places = Places.of(changes)
         output = self._operator.run_epoch(

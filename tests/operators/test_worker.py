@@ -18,6 +18,7 @@ from operators.process_function import ProcessFunction, ProcessFunctionSpec
 from operators.spec import InputSpec, RowSpec
 from operators.upsert_materializer import MaterializerSpec
 from operators.wire import (
+    EPOCH_TIME,
     KEY_GROUP,
     KIND,
     ORDER,
@@ -400,3 +401,21 @@ def test_more_emissions_than_places_are_told_as_that() -> None:
 
     with pytest.raises(NoRoom, match="1025 changes of an epoch in one of 64 partitions"):
         Places.of(pa.table(columns)).of_emissions(np.zeros(1_025, np.int64), 1, 64, 16)
+
+
+def test_a_clock_that_was_set_back_takes_no_epoch_back(
+    redis_client: redis.Redis, ledger: EpochLedger
+) -> None:
+    """Whatever source told the earlier time: rows that have expired stay so."""
+    what = spec(ttl_ms=100)
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+    run(task, what, 1, batch([("+I", "a", 1)], time_ms=1_000))
+    ledger.close_epoch(EpochStamp(1, task.run, 1_000), {EPOCH_TIME: 1_000}, [])
+    run(task, what, 2, batch([], time_ms=2_000))
+    ledger.close_epoch(EpochStamp(2, task.run, 2_000), {EPOCH_TIME: 2_000}, [])
+
+    rows = batch([("+I", "a", 2)], time_ms=1_010)
+    emitted = next(iter(OperatorTask(task, what.to_json()).run(3, iter([rows]))))
+
+    assert emitted.column("_time").to_pylist() == [2_000]
+    assert emitted.column(KIND).to_pylist() == [int(RowKind.INSERT)]

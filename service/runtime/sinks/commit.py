@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from operators.keyed import WATERMARK_MAX, WATERMARK_MIN
-from operators.wire import ENDED, WATERMARKS, NoteSum, WorkerError, merged_offsets
+from operators.wire import (
+    ENDED,
+    EPOCH_TIME,
+    WATERMARKS,
+    NoteSum,
+    WorkerError,
+    merged_offsets,
+    time_behind,
+)
 from service.runtime.errors import with_hint
 from service.runtime.ledgers import ledger_of, transport_of
 from service.runtime.sinks.filesystem import FileSink
@@ -111,6 +119,7 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
         if isinstance(sink := open_sink(spec, number), FileSink)
     }
     marker = ledger.marker()
+    parts.time_ms = time_behind(marker.offsets, parts.time_ms)
     stamp = EpochStamp(epoch=epoch, run=spec.run, time_ms=parts.time_ms)
     proceeds = check_epoch(marker, epoch) is EpochCheck.PROCEED
     if proceeds:
@@ -129,8 +138,10 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
     # A source, or a partition of it, without news takes no part: its offset is the marker's.
     known = orjson.loads(marker.offsets)
     offsets = merged_offsets(known, parts.notes.offsets)
-    if spec.assigners and proceeds:
-        offsets |= reached(spec.assigners, known, parts.notes)
+    if proceeds:
+        offsets[EPOCH_TIME] = parts.time_ms
+        if spec.assigners:
+            offsets |= reached(spec.assigners, known, parts.notes)
     ledger.close_epoch(stamp, offsets, _effects(spec, epoch, parts))
     if proceeds:
         _note_close(spec, epoch, (time.perf_counter_ns() - started_ns) / 1e6)
