@@ -278,12 +278,11 @@ async def restart(
 
     async def act() -> Response:
         changed = await in_thread(
-            services.registry.update,
+            services.registry.order_restart,
             record.name,
             expected_version=expected_version(request),
-            desired="RUNNING",
         )
-        await services.supervisor.restart(record.name)
+        await services.supervisor.apply(record.name)
         return pipeline_reply(request, services, changed, status=202)
 
     return await idempotency.run(act)

@@ -240,10 +240,27 @@ class Registry:
             record = _read(transaction, name, expected_version)
             _check_settled(record)
             wanted = replace(record, savepoint=order)
-            if stop and record.desired is not Desired.STOPPED:
-                now = self._clock()
-                version = record.version + 1
-                wanted = replace(wanted, desired=Desired.STOPPED, version=version, updated_ms=now)
+            if stop:
+                wanted = self._desiring(wanted, Desired.STOPPED)
+            transaction.multi()
+            transaction.hset(pipeline_key(name), mapping=to_hash(wanted))
+            return wanted
+
+        return transact(self._redis, change, pipeline_key(name))
+
+    def order_restart(self, name: str, *, expected_version: int | None = None) -> PipelineRecord:
+        """Ask for a new run, in the place of the one that there may be.
+
+        Raises:
+            PipelineNotFound: no pipeline has this name.
+            VersionConflict: its version is not `expected_version`.
+            RegistryUnavailable: Redis does not answer.
+        """
+
+        def change(transaction: Pipeline) -> PipelineRecord:
+            record = _read(transaction, name, expected_version)
+            wanted = self._desiring(record, Desired.RUNNING)
+            wanted = replace(wanted, restart_ms=self._clock())
             transaction.multi()
             transaction.hset(pipeline_key(name), mapping=to_hash(wanted))
             return wanted
@@ -344,6 +361,17 @@ class Registry:
 
         transact(self._redis, write, pipeline_key(name))
 
+    def note_restarted(self, name: str, ordered_ms: int) -> None:
+        """Forget a restart that is being made, unless another one was asked for since."""
+
+        def write(transaction: Pipeline) -> None:
+            held = transaction.hget(pipeline_key(name), "restart_ms")
+            transaction.multi()
+            if held is not None and orjson.loads(held) == ordered_ms:
+                transaction.hdel(pipeline_key(name), "restart_ms")
+
+        transact(self._redis, write, pipeline_key(name))
+
     def note_kept(self, name: str) -> None:
         """Forget the order of a savepoint that a pipeline which is being deleted left behind."""
         with translated():
@@ -371,6 +399,13 @@ class Registry:
         """Keep which Spark Connect session the service uses."""
         with translated():
             self._redis.set(SESSION, session_id)
+
+    def _desiring(self, record: PipelineRecord, desired: Desired) -> PipelineRecord:
+        """The record that wants this of its pipeline: a new version, if it did not before."""
+        if record.desired is desired:
+            return record
+        now = self._clock()
+        return replace(record, desired=desired, version=record.version + 1, updated_ms=now)
 
     def _note(self, name: str, **noted: QueryHandle | Failure | RunOptions | None) -> None:
         def write(transaction: Pipeline) -> None:
