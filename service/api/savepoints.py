@@ -22,7 +22,7 @@ from service.api.deps import (
     describe,
     in_thread,
 )
-from service.api.etags import expected_version, reply
+from service.api.etags import expected_edition, reply
 from service.api.paging import cursor_text, page_body, text
 from service.api.savepoint_models import Savepoint, SavepointBody, SavepointList
 from service.api.times import iso
@@ -79,7 +79,7 @@ async def take(
             pipeline,
             order,
             stop=body.stop,
-            expected_version=expected_version(request),
+            expected=expected_edition(request),
         )
         await services.supervisor.wake(record.name)
         return savepoint_reply(request, ordered(record.name, order), status=202)
