@@ -7,6 +7,7 @@ OperatorError                       code operator-*
 │   └── FunctionUnavailable         a function of a user is not installed, or is none
 ├── LookupFailed                    a table that a look-up join asks does not answer
 ├── MissingRowTime                  a row's time is null where it decides
+├── NoRoom                          an epoch emits more than its places can tell apart
 ├── NoWatermark                     a function of a user waits for event time, and none comes
 └── PrimaryKeyConflict              distinct records with one primary key, and that is an error
 
@@ -68,6 +69,12 @@ class MissingRowTime(OperatorError):
     """A row's time is null where it decides; Flink ends the job, too."""
 
     code = "operator-missing-row-time"
+
+
+class NoRoom(OperatorError):
+    """An epoch emits more than its places can tell apart, as functions of tables need room, too."""
+
+    code = "operator-no-room"
 
 
 class NoWatermark(OperatorError):

@@ -35,6 +35,9 @@ NOTE = "_note"
 TIME = "_time"
 SEQUENCE = "_seq"
 KEY_GROUP = "_kg"
+PLACE_BITS = 62
+"""Of `_seq`. The bit above them says that it tells no place behind a cause, but one in a
+partition: then it comes behind all that do."""
 INPUT = "_input"
 """Which input of an operator a row belongs to, where there are several: its columns are then in
 a struct, see `input_column`."""
@@ -44,6 +47,8 @@ WATERMARKS = "@watermarks"
 next epoch's changes are processed, `next` comes after them."""
 ENDED = "@ended"
 """Among the offsets of an epoch's close: the sources that bring nothing any more."""
+EPOCH_TIME = "@time"
+"""Among the offsets of an epoch's close: its processing time."""
 
 TICK = 4
 DEAD_LETTER = 5
@@ -160,6 +165,22 @@ def merged_offsets(known: Mapping[str, Any], news: Mapping[str, Any]) -> dict[st
         for name, value in news.items()
     }
     return {**known, **moved}
+
+
+def time_behind(marker_offsets: str, time_ms: int) -> int:
+    """The time of an epoch, in ms since 1970: what its sources say, or that of the epoch before.
+
+    Sources have clocks of their own, and one that was set back may be read where the one that
+    noticed nothing is not. An epoch's time is never before that of the one before.
+
+    Args:
+        marker_offsets: What the epoch before left.
+        time_ms: The latest that a source of the epoch says.
+
+    >>> time_behind('{"@time":5}', 3), time_behind('{"@time":5}', 7), time_behind("{}", 3)
+    (5, 7, 3)
+    """
+    return max(time_ms, int(orjson.loads(marker_offsets or "{}").get(EPOCH_TIME, 0)))
 
 
 class NoteSum:

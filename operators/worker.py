@@ -27,7 +27,7 @@ import orjson
 import pyarrow as pa
 
 from operators.batch import ChangeBatch
-from operators.errors import OperatorError
+from operators.errors import NoRoom, OperatorError
 from operators.gathering import Gathered, gather
 from operators.keyed import WATERMARK_MIN, EpochTimes, held_back
 from operators.kinds import epoch_operator
@@ -38,6 +38,7 @@ from operators.wire import (
     KIND,
     NOTE,
     ORDER,
+    PLACE_BITS,
     SEQUENCE,
     TICK,
     TIME,
@@ -48,6 +49,7 @@ from operators.wire import (
     control_batch,
     field_name,
     input_column,
+    time_behind,
     to_note,
     wire_schema,
 )
@@ -70,9 +72,7 @@ if TYPE_CHECKING:
 
 _PER_CAUSE = 1 << 12
 """Emissions of one change that have sequence numbers by their cause."""
-_SEQUENCE_MAX = 1 << 61
-_UNPLACED = 1 << 62
-"""From here on sequence numbers tell places in a partition."""
+_UNPLACED = 1 << PLACE_BITS
 _CACHED_MAX = 64
 """Pipelines whose operators and connections a worker process keeps."""
 
@@ -116,6 +116,8 @@ class OperatorTask:
     assigners: tuple[tuple[tuple[str, int], ...], ...] = ()
     """By input: the watermark assigners that its event time comes from, each with how far its
     watermark is held back, in ms; none: it has no event time."""
+    place_bits: int = PLACE_BITS
+    """Of the places of what it emits; what correlates put behind them needs the others."""
 
     def run(self, epoch: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run an epoch of one partition; Spark's part is left out.
@@ -176,7 +178,8 @@ class OperatorTask:
         assigners = tuple(
             tuple((name, held_ms) for name, held_ms in each) for each in values["assigners"]
         )
-        return cls(TaskSettings(**values["settings"]), values["spec"], assigners)
+        settings = TaskSettings(**values["settings"])
+        return cls(settings, values["spec"], assigners, values["place_bits"])
 
 
 def _hinted(error: Exception, where: str) -> str:
@@ -231,7 +234,7 @@ class _PartitionEpoch:
             # Every sink has this epoch's rows; Spark only missed the note of it.
             return
         times = (pa.compute.max(each[TIME]).as_py() for each in (changes, self._control))
-        time_ms = max(each for each in times if each is not None)
+        time_ms = time_behind(marker.offsets, max(each for each in times if each is not None))
         stamp = EpochStamp(epoch=self._epoch, run=settings.run, time_ms=time_ms)
         places = Places.of(changes)
         output = self._operator.run_epoch(
@@ -243,7 +246,9 @@ class _PartitionEpoch:
         )
         part = key_groups[0] % settings.partitions
         if len(output.batch):
-            order, sequence = places.of_emissions(output.batch.order, part, settings.partitions)
+            order, sequence = places.of_emissions(
+                output.batch.order, part, settings.partitions, self._task.place_bits
+            )
             yield self._output(output.batch, order, sequence, time_ms)
         statistics = {"rows_in": len(changes), "rows_out": len(output.batch), **output.statistics}
         note = to_note(OperatorNote(settings.operator, part, statistics))
@@ -324,7 +329,7 @@ class Places:
         return cls(ranks, order[by_place], sequence[by_place])
 
     def of_emissions(
-        self, causes: NDArray[np.int64], part: int, partitions: int
+        self, causes: NDArray[np.int64], part: int, partitions: int, bits: int = PLACE_BITS
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Order and sequence numbers of what was emitted, by order.
 
@@ -333,6 +338,10 @@ class Places:
                 timer, or what expired.
             part: The partition: sequence numbers of two never meet.
             partitions: How many there are.
+            bits: Of the sequence numbers, without the one that says that there is no cause.
+
+        Raises:
+            NoRoom: There are not as many numbers.
 
         A sequence number is that of the cause, and which of its emissions this is: so the order of
         what comes of one change does not depend on where its parts were processed. Only where a
@@ -343,6 +352,11 @@ class Places:
         if len(causes) == count and not self.sequences.any() and np.array_equal(causes, at):
             # Each change emitted once, which is what most epochs of a sink's operator are.
             return self.orders, self.sequences
+        if len(at) * partitions > 1 << bits:
+            raise NoRoom(
+                f"{len(at)} changes of an epoch in one of {partitions} partitions are more than "
+                "can be told apart behind UNNEST; lower rows_per_epoch_max"
+            )
         unplaced = _UNPLACED | (at * partitions + part)
         if not count:
             return causes.astype(np.int64), unplaced
@@ -352,7 +366,7 @@ class Places:
         number = at - np.searchsorted(causes, causes)
         before = self.sequences[cause]
         is_placed = (causes >= 0) & (causes < count)
-        is_placed &= (number < _PER_CAUSE) & (before < _SEQUENCE_MAX // _PER_CAUSE)
+        is_placed &= (number < _PER_CAUSE) & (before < (1 << bits - 1) // _PER_CAUSE)
         return order, np.where(is_placed, before * _PER_CAUSE + number, unplaced)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 import structlog
@@ -23,9 +23,11 @@ from prometheus_client import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from service.settings import LoggingSettings
+
+Metric = TypeVar("Metric", Counter, Gauge, Histogram)
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _UNMATCHED = "unmatched"
@@ -51,6 +53,9 @@ class Telemetry:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._of_pipelines: list[Counter | Gauge | Histogram] = []
+        self._known: set[str] = set()
+        """Pipelines that a metric may have values of."""
         self._requests = self._counter(
             "http_requests", "Requests answered.", "method", "route", "status"
         )
@@ -112,11 +117,16 @@ class Telemetry:
 
     def ingress(self, pipeline: str, table: str, accepted: int, rejected: int) -> None:
         """Count the lines of an ingress request."""
+        self._known.add(pipeline)
         self._ingress.labels(pipeline, table, "accepted").inc(accepted)
         self._ingress.labels(pipeline, table, "rejected").inc(rejected)
 
     def pipelines(self, states: Mapping[str, str], restarts: Mapping[str, int]) -> None:
-        """Take in the present state and the restarts of every pipeline."""
+        """Take in the present state and the restarts of every pipeline; forget all others."""
+        for gone in self._known - states.keys():
+            for metric in self._of_pipelines:
+                metric.remove_by_labels({"pipeline": gone})
+        self._known = {*states}
         self._pipelines.clear()
         self._restarts.clear()
         for state in states.values():
@@ -154,15 +164,23 @@ class Telemetry:
         return generate_latest(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, namespace=_NAMESPACE, registry=self.registry)
+        made = Counter(name, text, labels, namespace=_NAMESPACE, registry=self.registry)
+        return self._added(made, labels)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(name, text, labels, namespace=_NAMESPACE, registry=self.registry)
+        made = Gauge(name, text, labels, namespace=_NAMESPACE, registry=self.registry)
+        return self._added(made, labels)
 
     def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        return Histogram(
+        made = Histogram(
             name, text, labels, namespace=_NAMESPACE, registry=self.registry, buckets=_SECONDS
         )
+        return self._added(made, labels)
+
+    def _added(self, metric: Metric, labels: Sequence[str]) -> Metric:
+        if "pipeline" in labels:
+            self._of_pipelines.append(metric)
+        return metric
 
 
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

@@ -49,9 +49,6 @@ class PipelineSupervisor(Protocol):
     async def wake(self, name: str) -> None:
         """Look at what is wanted now, without another attempt of one that failed."""
 
-    async def restart(self, name: str) -> None:
-        """Stop the query and start it again from its checkpoint."""
-
     async def forget(self, name: str) -> None:
         """Stop the query for good."""
 

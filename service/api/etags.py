@@ -1,13 +1,15 @@
 """Answers as JSON with an entity tag, and the two conditions on it.
 
 The tag of a reply is a digest of its bytes, so `If-None-Match` gives 304 exactly when nothing that
-the client could see has changed. A pipeline's tag starts with the version of its definition,
-`"7.9f0c…"`. `If-Match` compares this version only: status and epoch move all the time and must not
-make every update fail, while two updates of the definition must not overwrite each other.
+the client could see has changed. A pipeline's tag starts with the version of its definition and the
+beginning of its id, `"7.1f3a2b4c.9f0c…"`. `If-Match` compares these only: status and epoch move all
+the time and must not make every update fail, while two updates of the definition must not overwrite
+each other, nor one be of a pipeline that was made anew under the name.
 """
 
 from __future__ import annotations
 
+import re
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ import orjson
 from starlette.responses import Response
 
 from service.api.errors import InvalidParameter, PreconditionFailed
+from service.runtime.records import Edition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 JSON = "application/json"
+_OF_PIPELINE = re.compile(r'"([0-9]{1,18})\.([0-9a-f]{8})\.[0-9a-f]+"')
 
 
 def reply(
@@ -29,7 +33,7 @@ def reply(
     body: Any,
     *,
     status: int = 200,
-    version: int | None = None,
+    edition: Edition | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """A JSON answer with its tag; 304 without a body where the client has it already."""
@@ -38,7 +42,7 @@ def reply(
         orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS),
         media_type=JSON,
         status=status,
-        version=version,
+        edition=edition,
         headers=headers,
     )
 
@@ -49,12 +53,14 @@ def tagged(
     *,
     media_type: str,
     status: int = 200,
-    version: int | None = None,
+    edition: Edition | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """As `reply`, for bytes of any media type."""
     digest = blake2b(content, digest_size=12).hexdigest()
-    tag = f'"{digest}"' if version is None else f'"{version}.{digest}"'
+    tag = f'"{digest}"'
+    if edition is not None:
+        tag = f'"{edition.version}.{edition.pipeline}.{digest}"'
     known = request.headers.get("if-none-match")
     if request.method == "GET" and status == 200 and known is not None and _lists(known, tag):
         return Response(status_code=304, headers={"ETag": tag})
@@ -67,8 +73,8 @@ def _lists(header: str, tag: str) -> bool:
     return "*" in listed or tag in listed
 
 
-def expected_version(request: Request) -> int | None:
-    """The version that `If-Match` names; None without the header or for `*`.
+def expected_edition(request: Request) -> Edition | None:
+    """What `If-Match` says that a pipeline is; None without the header or for `*`.
 
     Raises:
         InvalidParameter: the header is not one tag as we give them.
@@ -80,9 +86,9 @@ def expected_version(request: Request) -> int | None:
     tag = header.strip()
     if "," in tag:
         raise InvalidParameter("If-Match takes one entity tag", hint="send the ETag as it was")
-    number = tag.removeprefix('"').partition(".")[0].removesuffix('"')
-    if not tag.startswith('"') or not number.isascii() or not number.isdigit():
+    found = _OF_PIPELINE.fullmatch(tag)
+    if found is None:
         raise PreconditionFailed(
             "If-Match does not hold an entity tag of a pipeline", hint="send the ETag as it was"
         )
-    return int(number[:18])
+    return Edition(int(found[1]), found[2])

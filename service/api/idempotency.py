@@ -75,7 +75,8 @@ class Idempotency:
         self._request_id = request_id
         self.record_key = record_key if key is not None else None
         """The Redis key of the record; None without an Idempotency-Key."""
-        self._lock = orjson.dumps({"fingerprint": fingerprint, "owner": uuid.uuid4().hex})
+        self.lock = orjson.dumps({"fingerprint": fingerprint, "owner": uuid.uuid4().hex})
+        """What lies there from the begin of this request until its answer, or its end."""
 
     async def run(self, action: Callable[[], Awaitable[Response]]) -> Response:
         """Answer as the first request with this key was, or be the first.
@@ -125,7 +126,7 @@ class Idempotency:
     def _begin(self) -> dict[str, Any] | None:
         assert self.record_key is not None
         lock_ms = self._limits.idempotency_lock_ms
-        if self._client.set(self.record_key, self._lock, nx=True, px=lock_ms):
+        if self._client.set(self.record_key, self.lock, nx=True, px=lock_ms):
             return None
         found = self._client.get(self.record_key)
         # Gone between the two commands: as good as still running, and the client will ask again.
@@ -144,7 +145,7 @@ class Idempotency:
     def _end(self, kept: bytes) -> None:
         assert self.record_key is not None
         self._client.eval(
-            _FINISH, 1, self.record_key, self._lock, kept, self._limits.idempotency_ttl_ms
+            _FINISH, 1, self.record_key, self.lock, kept, self._limits.idempotency_ttl_ms
         )
 
     @property

@@ -24,6 +24,7 @@ from service.api.deps import (
 from service.api.errors import (
     BacklogFull,
     BodyTooLarge,
+    IdempotencyInProgress,
     MalformedChanges,
     NotIngress,
     TokenGone,
@@ -114,7 +115,10 @@ async def take_in(
             *told,
             idempotency.record_key,
             lambda entry: idempotency.record(answer(entry)),
+            idempotency.lock,
         )
+        if not taken.has_key:
+            raise IdempotencyInProgress("the request was sent again, and that one was taken")
         if taken.entry is None:
             raise BacklogFull(
                 f"{taken.backlog} changes of the table wait and {lines.rows} came, "

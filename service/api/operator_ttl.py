@@ -23,7 +23,7 @@ from service.api.deps import (
     in_thread,
 )
 from service.api.errors import InvalidParameter, PreconditionFailed
-from service.api.etags import expected_version, reply
+from service.api.etags import expected_edition, reply
 from service.api.plan_models import OperatorTtl, OperatorTtlPatch
 from service.api.planning import Planning
 from service.plan import edited_plan, format_duration_ms, load_plan
@@ -50,7 +50,7 @@ async def get(
     """How long an operator's states live: as the plan says, and in the run that was last."""
     node_id = (await contents_of(services, record)).operator(operator).node_id
     shown = await in_thread(_shown, services, record, operator, node_id)
-    return reply(request, shown, version=record.version)
+    return reply(request, shown, edition=record.edition)
 
 
 @router.patch(
@@ -77,10 +77,10 @@ async def patch(
     """Change how long states live, from the next start of the query on; others stay as they are."""
 
     async def act() -> Response:
-        expected = expected_version(request)
-        if expected not in (None, record.version):
+        expected = expected_edition(request)
+        if expected not in (None, record.edition):
             raise PreconditionFailed(
-                f"the pipeline has version {record.version}, not {expected}",
+                f"the pipeline has version {record.version}, or is not the one that had its name",
                 hint="read it again and repeat the change",
             )
         node_id = (await contents_of(services, record)).operator(operator).node_id
@@ -93,11 +93,11 @@ async def patch(
             services.registry.update,
             record.name,
             # The plan was made of the one that was read, so nobody may have written in between.
-            expected_version=record.version,
+            expected=record.edition,
             plan=plan,
         )
         shown = await in_thread(_shown, services, changed, operator, node_id)
-        return reply(request, shown, version=changed.version)
+        return reply(request, shown, edition=changed.edition)
 
     return await idempotency.run(act)
 

@@ -23,7 +23,7 @@ from service.api.deps import (
     in_thread,
 )
 from service.api.errors import InvalidParameter
-from service.api.etags import expected_version, reply
+from service.api.etags import expected_edition, reply
 from service.api.models import PipelineState
 from service.api.paging import cursor_text, page_body, text
 from service.api.pipeline_models import Pipeline, PipelineBody, PipelineList, PipelinePatch
@@ -174,11 +174,11 @@ async def patch(
         planning = Planning(services.settings.limits)
         await planning.run(_check_options, record, changes["options"], services)
     # Labels and options were merged with what was read, so nobody may have written in between.
-    expected = expected_version(request)
+    expected = expected_edition(request)
     changed = await in_thread(
         services.registry.update,
         record.name,
-        expected_version=record.version if expected is None else expected,
+        expected=expected or record.edition,
         **changes,
     )
     return pipeline_reply(request, services, changed)
@@ -221,7 +221,7 @@ async def delete(
     record = await in_thread(
         services.registry.delete,
         pipeline,
-        expected_version=expected_version(request),
+        expected=expected_edition(request),
         keep=order,
     )
     await services.supervisor.forget(record.name)
@@ -278,12 +278,11 @@ async def restart(
 
     async def act() -> Response:
         changed = await in_thread(
-            services.registry.update,
+            services.registry.order_restart,
             record.name,
-            expected_version=expected_version(request),
-            desired="RUNNING",
+            expected=expected_edition(request),
         )
-        await services.supervisor.restart(record.name)
+        await services.supervisor.apply(record.name)
         return pipeline_reply(request, services, changed, status=202)
 
     return await idempotency.run(act)
@@ -295,7 +294,7 @@ async def _wish(
     changed = await in_thread(
         services.registry.update,
         record.name,
-        expected_version=expected_version(request),
+        expected=expected_edition(request),
         desired=desired,
     )
     await services.supervisor.apply(record.name)

@@ -65,4 +65,4 @@ async def plan(request: Request, record: RecordDep) -> Response:
     Values of options that look like secrets are masked.
     """
     document: dict[str, Any] = without_secrets(record.plan)
-    return reply(request, document, version=record.version)
+    return reply(request, document, edition=record.edition)

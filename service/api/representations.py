@@ -27,7 +27,7 @@ def pipeline_reply(
 ) -> Response:
     """A pipeline as an answer with its entity tag."""
     body = represent(record, services)
-    return reply(request, body, status=status, version=record.version, headers=headers)
+    return reply(request, body, status=status, edition=record.edition, headers=headers)
 
 
 def represent(record: PipelineRecord, services: Services) -> dict[str, Any]:

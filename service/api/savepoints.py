@@ -22,7 +22,7 @@ from service.api.deps import (
     describe,
     in_thread,
 )
-from service.api.etags import expected_version, reply
+from service.api.etags import expected_edition, reply
 from service.api.paging import cursor_text, page_body, text
 from service.api.savepoint_models import Savepoint, SavepointBody, SavepointList
 from service.api.times import iso
@@ -79,7 +79,7 @@ async def take(
             pipeline,
             order,
             stop=body.stop,
-            expected_version=expected_version(request),
+            expected=expected_edition(request),
         )
         await services.supervisor.wake(record.name)
         return savepoint_reply(request, ordered(record.name, order), status=202)
@@ -94,8 +94,8 @@ async def list_all(
     """The savepoints of pipelines of this name, newest first; empty where there are none."""
     position = page.position(text)
     after = position[0] if position else None
-    found, more = await in_thread(_page, services, pipeline, after, page.limit)
-    following = cursor_text(found[-1]["id"]) if more else None
+    found, last = await in_thread(_page, services, pipeline, after, page.limit)
+    following = None if last is None else cursor_text(last)
     return reply(request, page_body(request, found, following))
 
 
@@ -168,8 +168,8 @@ def savepoint_reply(request: Request, shown: dict[str, Any], *, status: int) -> 
 
 def _page(
     services: Services, pipeline: str, after: str | None, limit: int
-) -> tuple[list[dict[str, Any]], bool]:
-    """Savepoints behind an id, and whether there are more."""
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Savepoints behind an id, and the id behind which there are more."""
     ids = set(services.savepoints.store.ids(pipeline))
     if order := _pending(services, pipeline):
         ids.add(order.id)
@@ -181,7 +181,7 @@ def _page(
         except SavepointNotFound:
             # It was deleted since it was listed.
             continue
-    return found, len(rest) > limit and bool(found)
+    return found, rest[limit - 1] if len(rest) > limit else None
 
 
 def _shown(services: Services, pipeline: str, savepoint: str) -> dict[str, Any]:

@@ -12,12 +12,13 @@ What is wanted, and what is done about it:
 A plan as a query:
     dataflow, lowering        checked, built, started; from nodes to one DataFrame
     operators, specs/         stateful nodes, and the specs of their operators
-    frames, expressions/      nodes without state, and expressions, as columns on the JVM; correlate
+    frames, expressions/      nodes without state, and expressions, as columns on the JVM;
+                              correlate, place_bits
     map_tasks, wire_columns   stages that run in Python; what crosses between them
     quiet_epochs              epochs in which nothing is read; ticks_apart, planned_offsets
     event_time                where operators have their event time from
     sources/, sinks/          tables read and written; kafka_stream, connectors,
-                              connections, ledgers
+                              connections, ledgers; databases, topics, folders: claimed
     table_options, node_options     options known by name; csv_dialect, constraints, files
 
 What is kept, for people:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.connect import functions as F
 
-from operators.wire import SEQUENCE
+from operators.wire import PLACE_BITS, SEQUENCE
 from service.plan.correlate import ORDINALITY, REPLICATE, element_types, type_of
 from service.runtime.expressions import check, to_column
 from service.runtime.frames import named
@@ -24,6 +24,7 @@ from service.runtime.wire_columns import (
     is_control,
     keep_changes_where,
     long_literal,
+    only_in_changes,
     spark_type,
 )
 from state.types import MAP_ROOTS, LogicalType, TypeRoot
@@ -36,10 +37,7 @@ if TYPE_CHECKING:
 
     from service.plan.nodes import Correlate
 
-ELEMENTS_MAX = 1 << 20
-"""Rows that may be made of one row."""
-_UNPLACED = 1 << 62
-"""From here on a place is one in a partition, see `operators.worker`."""
+_UNPLACED = 1 << PLACE_BITS
 _AT, _ELEMENT = "at", "element"
 _PLACE, _MADE = "_place", "_made"
 
@@ -56,13 +54,17 @@ def check_correlate(node: Correlate) -> None:
         check(node.condition)
 
 
-def correlated(frame: DataFrame, node: Correlate, types: Sequence[LogicalType]) -> DataFrame:
+def correlated(
+    frame: DataFrame, node: Correlate, types: Sequence[LogicalType], bits: int, followers: int
+) -> DataFrame:
     """Each row beside each row that is made of it; LEFT keeps one of which none is made.
 
     Args:
         frame: The input.
         node: Its function is one that `service.plan.correlate` knows.
         types: Of the columns of the output: those of the input, then those that are made.
+        bits: Of the numbers of rows that are made of one row, which so limit how many may be.
+        followers: How many correlates share the bits that there are, this one among them.
     """
     inputs = data_columns(len(frame.columns) - len(control_columns()))
     elements = _elements(node, inputs)
@@ -81,7 +83,10 @@ def correlated(frame: DataFrame, node: Correlate, types: Sequence[LogicalType]) 
         made = [F.when(F.col(_PLACE).isNotNull(), each) for each in made]
     kinds = [spark_type(each) for each in types[len(inputs) :]]
     columns = [each.cast(kind) for each, kind in zip(made, kinds, strict=True)]
-    spread = spread.withColumn(SEQUENCE, _place_behind(F.col(SEQUENCE), F.col(_PLACE)))
+    # A row of which none is made has its place among those of other rows, too.
+    number = F.coalesce(F.col(_PLACE), F.lit(0))
+    behind = _place_behind(F.col(SEQUENCE), number, bits, followers)
+    spread = spread.withColumn(SEQUENCE, only_in_changes(behind))
     return spread.select(*named([*inputs, *columns]), *control_columns())
 
 
@@ -160,14 +165,17 @@ def _columns(
     return [*made, place + F.lit(1)] if call.name == ORDINALITY else made
 
 
-def _place_behind(before: Column, place: Column) -> Column:
-    """The place of a row that is made: that of its cause, then its own."""
+def _place_behind(before: Column, number: Column, bits: int, followers: int) -> Column:
+    """The place of a row that is made: that of its cause, then its own number.
+
+    What gave the cause its place has left this room, see `service.runtime.place_bits`.
+    """
     first = long_literal(_UNPLACED)
     is_unplaced = before >= first
     known = F.when(is_unplaced, before - first).otherwise(F.coalesce(before, long_literal(0)))
-    fits = (place < F.lit(ELEMENTS_MAX)) & (known < long_literal(_UNPLACED // ELEMENTS_MAX))
-    made = F.shiftleft(known, ELEMENTS_MAX.bit_length() - 1) + place
+    made = F.shiftleft(known, bits) + number
     moved = F.when(is_unplaced, made + first).otherwise(made)
-    problem = F.lit(f"[tailrace:expression] more than {ELEMENTS_MAX} rows are made of one row")
-    checked = F.when(fits, moved).otherwise(F.raise_error(problem).cast("long"))
-    return F.when(place.isNull(), before).otherwise(checked)
+    why = f", all that is possible where {followers} such calls follow each other"
+    problem = f"[tailrace:expression] more than {1 << bits} rows are made of one row"
+    raised = F.raise_error(F.lit(problem + (why if followers > 1 else ""))).cast("long")
+    return F.when(number < F.lit(1 << bits), moved).otherwise(raised)

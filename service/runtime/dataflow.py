@@ -42,6 +42,7 @@ from service.runtime.expressions import check as check_expression
 from service.runtime.node_errors import at_node, in_plan
 from service.runtime.node_options import check_configuration
 from service.runtime.operators import OperatorInfo, stateful_nodes
+from service.runtime.place_bits import place_bits
 from service.runtime.spark_configuration import SPEC_OPTION
 from service.runtime.specs import identity_nodes, is_run
 from state.types import LogicalTypeError, arrow_type
@@ -142,6 +143,7 @@ def check_plan(plan: CompiledPlan, settings: Settings) -> None:
         _check_zone(plan)
         operators = stateful_nodes(plan)
         _check_operators(plan, operators)
+        place_bits(plan, {each.node_id for each in operators})
         times = event_times(plan, operators)
         _check_watermarks(plan, operators, times)
         _check_event_time(plan, times)

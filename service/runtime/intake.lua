@@ -6,12 +6,15 @@
 -- ARGV     rows, lines, most rows that may wait, most rejected lines kept, now in ms,
 --          the answer to record ('' for none), the text in it that the new entry's id takes the
 --          place of, how long it is kept in ms, how many lines were rejected, the pipeline's id as
---          the registry has it, then the lines to list, as JSON
+--          the registry has it, what KEYS[5] must hold, then the lines to list, as JSON
 -- Reply    {id of the new entry ('0-0' without rows), rows that wait}, or {'', rows that wait}
---          if too many wait, or nil if the pipeline is gone: then nothing was done
+--          if too many wait, or {'', -1} if KEYS[5] is another request's by now, or nil if the
+--          pipeline is gone: then nothing was done
 -- One call, so that a request repeated after a crash either finds its answer or has left nothing,
 -- and that no pipeline gets what another one of its name was sent before it was deleted.
 if redis.call('HGET', KEYS[4], 'id') ~= ARGV[10] then return false end
+-- A request that stood still for longer than its lock was sent again, and taken.
+if ARGV[6] ~= '' and redis.call('GET', KEYS[5]) ~= ARGV[11] then return {'', -1} end
 local rows, waiting, total = tonumber(ARGV[1]), 0, 0
 
 local function field(entry, name)
@@ -35,7 +38,7 @@ if rows > 0 then
   id = redis.call('XADD', KEYS[1], '*', 'n', rows, 'd', ARGV[2], 't', string.format('%.0f', total + rows))
 end
 if tonumber(ARGV[9]) > 0 then redis.call('INCRBY', KEYS[3], ARGV[9]) end
-for at = 11, #ARGV do
+for at = 12, #ARGV do
   redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'letter', ARGV[at], 'ms', ARGV[5])
 end
 if ARGV[6] ~= '' then

@@ -114,10 +114,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of a request; `entry` is None if too many rows wait and nothing was taken."""
+    """What became of a request."""
 
     entry: str | None
+    """None if nothing was taken: too many rows wait, or another request has the key."""
     backlog: int
+    has_key: bool = True
+    """Whether its Idempotency-Key was still its own."""
 
 
 def take(
@@ -129,6 +132,7 @@ def take(
     limits: Limits,
     record_key: str | None = None,
     record: Callable[[str], bytes] | None = None,
+    lock: bytes = b"",
 ) -> Taken:
     """Append accepted lines, list rejected ones, and record the answer, in one call.
 
@@ -141,6 +145,7 @@ def take(
         limits: What to keep to.
         record_key: Where the answer is recorded for the request's Idempotency-Key, if it has one.
         record: Makes the answer's record from the id of the new entry; given with a key.
+        lock: What lies at the key as long as it is this request's.
 
     Raises:
         PipelineNotFound: it was deleted since; nothing was taken, whoever has the name now.
@@ -156,15 +161,14 @@ def take(
     values: list[Any] = [
         *(lines.rows, lines.data, limits.backlog_max, limits.dead_letters_max),
         *(time.time_ns() // 1_000_000, answer, hole, limits.retention_ms, len(lines.rejected)),
-        orjson.dumps(pipeline.id),
-        *listed,
+        *(orjson.dumps(pipeline.id), lock, *listed),
     ]
     # Cluster mode wants every key named; without a record the stream's own name fills the place.
     keys.append(record_key or keys[0])
     reply: list[Any] | None = client.eval(_script(), len(keys), *keys, *values)
     if reply is None:
         raise not_found(name)
-    return Taken(reply[0].decode() or None, int(reply[1]))
+    return Taken(reply[0].decode() or None, int(reply[1]), has_key=int(reply[1]) >= 0)
 
 
 def refuse(

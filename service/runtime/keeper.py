@@ -86,12 +86,11 @@ class PipelineKeeper:
         self.status = PipelineStatus(since_ms=ports.clock.now_ms())
         self._ports = ports
         self._orders = asyncio.Event()
-        self._restart_ordered = False
         self._retry_ordered = False
         self._query: QueryHandle | None = None
+        self._unnoted: RunOptions | None = None  # of a run that was started
         self._settled_past = False
-        """Whether what may run without being noted was looked for: left by an earlier service, or
-        by a start that was not answered."""
+        """Whether what may run unnoted was looked for, of an earlier service or a lost reply."""
         self._not_before_ms = 0
         self._healthy_since_ms = 0
         self._away_count = 0
@@ -100,9 +99,8 @@ class PipelineKeeper:
         self._sink_away_since_ms: int | None = None
         self._log = log.bind(pipeline=name)
 
-    def order(self, *, restart: bool = False) -> None:
+    def order(self) -> None:
         """Look at the registry now; a failed pipeline is tried again."""
-        self._restart_ordered |= restart
         self._retry_ordered = True
         self._orders.set()
 
@@ -144,15 +142,17 @@ class PipelineKeeper:
             return await self._take_savepoint(record, record.savepoint)
         if record.desired is Desired.STOPPED:
             return await self._rest(record)
-        if self._retry_ordered:
+        if self._retry_ordered or record.restart_ms is not None:
             await self._forgive()
         if self.status.state is PipelineState.FAILED:
             return _UNTIL_ORDER
         if self._query is None:
             return await self._start(record)
-        if self._restart_ordered:
+        if record.restart_ms is not None:
             await self._stop()
             return _AT_ONCE
+        if self._unnoted is not None:
+            await self._note_query()
         return await self._watch(self._query)
 
     async def _settle_past(self, record: PipelineRecord) -> None:
@@ -174,14 +174,15 @@ class PipelineKeeper:
         else:
             # Its workers may have imported the old code.
             await self._of_spark(self._ports.queries.stop(noted, self._ports.stop_timeout_ms))
-            await self._note_query(None)
+            await self._note_query()
         self._settled_past = True
 
     async def _start(self, record: PipelineRecord) -> int:
         remaining = self._not_before_ms - self._ports.clock.elapsed_ms()
         if remaining > 0:
             return remaining
-        self._restart_ordered = False
+        if (ordered := record.restart_ms) is not None:
+            await self._blocking(self._ports.registry.note_restarted, self.name, ordered)
         self._become(PipelineState.STARTING, error=self.status.error)
         states = await self._blocking(self._ports.starter.states, record)
         key_groups = record.options.max_parallelism or self._ports.max_parallelism
@@ -202,7 +203,8 @@ class PipelineKeeper:
         self._settled_past = True
         self._log.info("query started", run=run.number, query_id=started.query_id)
         self._healthy_since_ms = self._ports.clock.elapsed_ms()
-        await self._note_query(self._query, self._ports.starter.options(record, run))
+        self._unnoted = self._ports.starter.options(record, run)
+        await self._note_query()
         self._become(PipelineState.RUNNING, run=run.number, query_id=started.query_id)
         return self._ports.look_interval_ms
 
@@ -213,7 +215,7 @@ class PipelineKeeper:
             self._alive(query, epoch)
             return self._ports.look_interval_ms
         self._query = None
-        await self._note_query(None)
+        await self._note_query()
         if self.status.state is PipelineState.STARTING and look.state is QueryState.GONE:
             # Noted by a service before us, and over with its server: no failure of the pipeline.
             return _AT_ONCE
@@ -240,7 +242,7 @@ class PipelineKeeper:
             await self._stop()
         if record.failure is not None:
             await self._blocking(self._ports.registry.note_failure, self.name, None)
-        self._restart_ordered = self._retry_ordered = False
+        self._retry_ordered = False
         self._not_before_ms = 0
         self._forget_sink()
         if self.status.state is not PipelineState.STOPPED:
@@ -256,7 +258,7 @@ class PipelineKeeper:
         await self._of_spark(self._ports.queries.stop(self._query, self._ports.stop_timeout_ms))
         self._log.info("query stopped", run=self._query.run)
         self._query = None
-        await self._note_query(None)
+        await self._note_query()
 
     async def _restore(self, record: PipelineRecord) -> int:
         """Give the pipeline what its savepoint has; until then it is not started."""
@@ -319,6 +321,7 @@ class PipelineKeeper:
         if self.status.state is PipelineState.STOPPING:
             # A query that does not end: the stop is tried again, nothing is started beside it.
             self.status = replace(self.status, error=error)
+            self._log.warning("pipeline not stopped", code=code, reason=message)
             return self._ports.limits.backoff_max_ms
         if code == SinkUnavailable.code:
             return self._sink_away(error)
@@ -431,10 +434,11 @@ class PipelineKeeper:
             waiting=kept.waiting,
         )
 
-    async def _note_query(
-        self, query: QueryHandle | None, options: RunOptions | None = None
-    ) -> None:
-        await self._blocking(self._ports.registry.note_query, self.name, query, options)
+    async def _note_query(self) -> None:
+        """Keep which query serves the pipeline, and the options of a run that began since."""
+        noted = (self.name, self._query, self._unnoted)
+        await self._blocking(self._ports.registry.note_query, *noted)
+        self._unnoted = None
 
     @staticmethod
     async def _blocking(call: Callable[..., Any], *arguments: Any) -> Any:

@@ -63,6 +63,7 @@ from service.runtime.frames import (
 )
 from service.runtime.kafka_stream import kafka_stream
 from service.runtime.map_tasks import OperatorStage, WatermarkStage
+from service.runtime.place_bits import place_bits
 from service.runtime.quiet_epochs import QuietSource
 from service.runtime.sources.data_source import TailraceSource
 from service.runtime.sources.spec import EPOCHS, SourceSpec
@@ -152,6 +153,7 @@ class _Lowering:
         self._operators = {each.node_id: each for each in job.operators()}
         self._identities = identity_nodes(job.plan)
         self._event_time = event_times(job.plan, self._operators.values())
+        self._bits = place_bits(job.plan, self._operators)
         self._quiet = self._quiet_source()
         self._ticks = chosen_ticks(
             job, self._operators, self._event_time, may_be_unread=self._quiet is not None
@@ -235,7 +237,9 @@ class _Lowering:
             case Expand(projections=projections):
                 return expanded(self._input(node), projections, node.output_type.children)
             case Correlate():
-                return correlated(self._input(node), view, node.output_type.children)
+                bits, followers = self._bits.correlates[node.id], self._bits.followers[node.id]
+                types = node.output_type.children
+                return correlated(self._input(node), view, types, bits, followers)
             case Union():
                 return union(self._inputs(node))
             case DropUpdateBefore():
@@ -419,7 +423,8 @@ class _Lowering:
             connect_timeout_ms=self._job.connect_timeout_ms,
             socket_timeout_ms=self._job.socket_timeout_ms,
         )
-        return OperatorTask(settings, spec.to_json(), assigners)
+        bits = self._bits.stages[operator.node_id]
+        return OperatorTask(settings, spec.to_json(), assigners, bits)
 
 
 def _key_of(operator: OperatorInfo) -> tuple[int, ...]:

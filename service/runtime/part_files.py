@@ -11,16 +11,16 @@ import re
 from pathlib import PurePath
 
 # Versions before this one wrote no run.
-_PART = re.compile(r"(?P<part>part-\d{10}-\d{5})(?:-(?P<run>\d{10}))?(?P<extension>\.\w+)")
+_PART = re.compile(r"(?P<part>part-\d{10}-\d{5,})(?:-(?P<run>\d{10}))?(?P<extension>\.\w+)")
 
 
-def part_name(epoch: int, partition: int, run: int, extension: str) -> str:
-    """The name of what a run writes of an epoch's partition.
+def part_name(epoch: int, part: int, run: int, extension: str) -> str:
+    """The name of what a run writes of a part of an epoch: of a partition for a sink.
 
     >>> part_name(7, 0, 2, "csv")
     'part-0000000007-00000-0000000002.csv'
     """
-    return f"part-{epoch:010}-{partition:05}-{run:010}.{extension}"
+    return f"part-{epoch:010}-{part:05}-{run:010}.{extension}"
 
 
 def without_run(path: str) -> str:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from service.runtime.errors import QueryFailed
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -45,9 +47,25 @@ def are_ticks_apart(ends: Sequence[dict[str, Any]]) -> bool:
 
 
 def last_ends(checkpoint: Path) -> list[dict[str, Any]] | None:
-    """The ends in the newest record of a checkpoint, as `recorded_ends`; None if there is none."""
+    """The ends in the newest record of a checkpoint, as `recorded_ends`; None if there is none.
+
+    Raises:
+        QueryFailed: It cannot be read.
+    """
     folder = checkpoint / "offsets"
-    batches = [int(each.name) for each in folder.glob("*") if each.name.isdecimal()]
-    if not batches:
-        return None
-    return recorded_ends((folder / str(max(batches))).read_text("utf-8"))
+    try:
+        if not folder.is_dir():
+            return None
+        batches = [int(each.name) for each in folder.iterdir() if each.name.isdecimal()]
+        return recorded_ends((folder / str(max(batches))).read_text("utf-8")) if batches else None
+    except OSError as error:
+        raise unusable_checkpoint("read", error) from error
+
+
+def unusable_checkpoint(use: str, error: OSError) -> QueryFailed:
+    """What becomes of a query whose checkpoint cannot be used so; its folder may be mended."""
+    return QueryFailed(
+        f"the checkpoint cannot be {use}: {error.strerror}",
+        code="checkpoint-unusable",
+        hint="see that the service may read and write the folder of checkpoints",
+    )

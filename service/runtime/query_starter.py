@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import orjson
 import redis
 
 from operators.errors import OperatorError
@@ -26,8 +27,11 @@ from service.runtime.dataflow import PipelineJob, start_query, stateful_nodes
 from service.runtime.dataflow_errors import DataflowError
 from service.runtime.errors import StartFailed
 from service.runtime.event_time import event_times, watermark
+from service.runtime.folders import claim_folders
 from service.runtime.keeper_ports import KeeperPorts, PlannedStates, Run
 from service.runtime.launcher import package_version
+from service.runtime.pipeline_names import pipeline_key
+from service.runtime.planned_offsets import unusable_checkpoint
 from service.runtime.savepoints import Savepoints
 from service.runtime.slot_keys import KAFKA_NAME, slot_key
 from service.runtime.status import RestartLimits
@@ -115,12 +119,13 @@ class DataflowStarter:
 
         Raises:
             StartFailed: the plan cannot run, or a table or topic elsewhere does not take its rows.
-            QueryFailed: a database or broker does not answer.
+            QueryFailed: a database or broker does not answer, or a folder is another pipeline's.
             Fenced, StateLost: such a table or topic is another run's, or of another epoch.
         """
         job = replace(self.job(record, run), workers_see_checkpoint=self._workers_see(spark))
         claim_databases(job, marker=run.epoch)
         claim_of_topics(job, marker=run.epoch, begun=partial(self._begun, record.name))
+        claim_folders(job, self._is_there)
         return _refused(partial(start_query, spark, job))
 
     def _workers_see(self, spark: Any) -> bool:
@@ -169,13 +174,31 @@ class DataflowStarter:
         return self._settings.spark.checkpoint_folder.absolute() / record.id
 
     def discard(self, record: PipelineRecord) -> None:
-        """Remove the record's checkpoint."""
-        # A pipeline that never ran has none.
-        with contextlib.suppress(FileNotFoundError):
+        """Remove the record's checkpoint.
+
+        Raises:
+            QueryFailed: it cannot be removed.
+        """
+        try:
             shutil.rmtree(self.checkpoint(record))
+        except FileNotFoundError:
+            return  # one that never ran has none
+        except OSError as error:
+            raise unusable_checkpoint("removed", error) from error
 
     def _begun(self, name: str) -> dict[str, int]:
         """By group: the last epoch for which a pipeline may have begun a Kafka transaction."""
+        found = self._asked("HGETALL", slot_key(name, KAFKA_NAME))
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return {group.decode(): int(epoch) for group, epoch in pairs}
+
+    def _is_there(self, name: str, pipeline_id: str) -> bool:
+        """Whether the pipeline of this name is the one with this id, and not deleted."""
+        found = self._asked("HGET", pipeline_key(name), "id")
+        return found is not None and orjson.loads(found) == pipeline_id
+
+    def _asked(self, *command: str) -> Any:
+        """Redis's reply to a command that changes nothing."""
         settings = self._settings.redis
         client = ClientSettings(
             settings.url,
@@ -183,10 +206,7 @@ class DataflowStarter:
             socket_timeout_ms=settings.socket_timeout_ms,
         )
         with contextlib.closing(RedisTransport(client)) as transport:
-            asked = ("HGETALL", slot_key(name, KAFKA_NAME))
-            (found,) = checked(transport.exchange([asked], is_repeatable=True))
-        pairs = zip(found[::2], found[1::2], strict=True)
-        return {group.decode(): int(epoch) for group, epoch in pairs}
+            return checked(transport.exchange([command], is_repeatable=True))[0]
 
     @staticmethod
     def _plan(record: PipelineRecord) -> CompiledPlan:

@@ -172,6 +172,15 @@ class RestoreOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class Edition:
+    """A version of what was asked of a pipeline, unlike any of another one that had its name."""
+
+    version: int
+    pipeline: str
+    """How the pipeline's id begins."""
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineRecord:
     """A pipeline as the registry has it."""
 
@@ -202,6 +211,13 @@ class PipelineRecord:
     """The savepoint that is to be taken next; does not count as a change."""
     restore: RestoreOrder | None = None
     """The savepoint that the pipeline begins with."""
+    restart_ms: int | None = None
+    """When the restart was asked for that is not made yet; does not count as a change."""
+
+    @property
+    def edition(self) -> Edition:
+        """What tells whether it is as it was."""
+        return Edition(self.version, self.id[:8])
 
     def in_force(self, execution: ExecutionSettings) -> RunOptions:
         """The options that count now: those of the last run, not those that wait for the next."""
@@ -233,8 +249,9 @@ def to_hash(record: PipelineRecord) -> dict[str, bytes]:
     for name in ("query", "failure", "run_options", "savepoint", "restore"):
         if (part := getattr(record, name)) is not None:
             values[name] = asdict(part)
-    if record.run_plan is not None:
-        values["run_plan"] = record.run_plan
+    for name in ("run_plan", "restart_ms"):
+        if (value := getattr(record, name)) is not None:
+            values[name] = value
     return {name: orjson.dumps(value) for name, value in values.items()}
 
 

@@ -32,6 +32,7 @@ from service.runtime.errors import (
 from service.runtime.pipeline_names import check_name, deleted_key, not_found, pipeline_key
 from service.runtime.records import (
     Desired,
+    Edition,
     Failure,
     PipelineOptions,
     PipelineRecord,
@@ -186,7 +187,7 @@ class Registry:
         self,
         name: str,
         *,
-        expected_version: int | None = None,
+        expected: Edition | None = None,
         options: PipelineOptions | None = None,
         labels: Mapping[str, str] | None = None,
         desired: Desired | str | None = None,
@@ -199,14 +200,14 @@ class Registry:
 
         Raises:
             PipelineNotFound: no pipeline has this name.
-            VersionConflict: its version is not `expected_version`.
+            VersionConflict: it is not `expected`.
             RegistryUnavailable: Redis does not answer.
         """
         given: dict[str, Any] = {"options": options, "labels": labels, "plan": plan}
         given["desired"] = None if desired is None else Desired(desired)
 
         def change(transaction: Pipeline) -> PipelineRecord:
-            record = _read(transaction, name, expected_version)
+            record = _read(transaction, name, expected)
             wanted = replace(record, **{k: v for k, v in given.items() if v is not None})
             if wanted == record:
                 return record
@@ -225,25 +226,42 @@ class Registry:
         order: SavepointOrder,
         *,
         stop: bool,
-        expected_version: int | None = None,
+        expected: Edition | None = None,
     ) -> PipelineRecord:
         """Ask for a savepoint; with `stop` the pipeline is not started again behind it.
 
         Raises:
             PipelineNotFound: no pipeline has this name.
-            VersionConflict: its version is not `expected_version`.
+            VersionConflict: it is not `expected`.
             SavepointPending: another one, or a restore, is not through yet.
             RegistryUnavailable: Redis does not answer.
         """
 
         def change(transaction: Pipeline) -> PipelineRecord:
-            record = _read(transaction, name, expected_version)
+            record = _read(transaction, name, expected)
             _check_settled(record)
             wanted = replace(record, savepoint=order)
-            if stop and record.desired is not Desired.STOPPED:
-                now = self._clock()
-                version = record.version + 1
-                wanted = replace(wanted, desired=Desired.STOPPED, version=version, updated_ms=now)
+            if stop:
+                wanted = self._desiring(wanted, Desired.STOPPED)
+            transaction.multi()
+            transaction.hset(pipeline_key(name), mapping=to_hash(wanted))
+            return wanted
+
+        return transact(self._redis, change, pipeline_key(name))
+
+    def order_restart(self, name: str, *, expected: Edition | None = None) -> PipelineRecord:
+        """Ask for a new run, in the place of the one that there may be.
+
+        Raises:
+            PipelineNotFound: no pipeline has this name.
+            VersionConflict: it is not `expected`.
+            RegistryUnavailable: Redis does not answer.
+        """
+
+        def change(transaction: Pipeline) -> PipelineRecord:
+            record = _read(transaction, name, expected)
+            wanted = self._desiring(record, Desired.RUNNING)
+            wanted = replace(wanted, restart_ms=self._clock())
             transaction.multi()
             transaction.hset(pipeline_key(name), mapping=to_hash(wanted))
             return wanted
@@ -253,7 +271,7 @@ class Registry:
     def delete(
         self,
         name: str,
-        expected_version: int | None = None,
+        expected: Edition | None = None,
         *,
         keep: SavepointOrder | None = None,
     ) -> PipelineRecord:
@@ -261,7 +279,7 @@ class Registry:
 
         Args:
             name: The pipeline's.
-            expected_version: What its version must be.
+            expected: What it must be.
             keep: The savepoint to take before anything of it is dropped. Without one, a pipeline
                 that is being deleted with one is dropped all the same.
 
@@ -270,7 +288,7 @@ class Registry:
 
         Raises:
             PipelineNotFound: no pipeline has this name.
-            VersionConflict: its version is not `expected_version`.
+            VersionConflict: it is not `expected`.
             SavepointPending: it is to be kept, and another savepoint, or a restore, is not through.
             RegistryUnavailable: Redis does not answer.
         """
@@ -281,7 +299,7 @@ class Registry:
                 transaction.multi()
                 transaction.hdel(deleted_key(name), "savepoint")
                 return from_hash(name, going)
-            record = _read(transaction, name, expected_version)
+            record = _read(transaction, name, expected)
             if keep is not None:
                 _check_settled(record)
             wanted = replace(record, savepoint=keep)
@@ -344,6 +362,17 @@ class Registry:
 
         transact(self._redis, write, pipeline_key(name))
 
+    def note_restarted(self, name: str, ordered_ms: int) -> None:
+        """Forget a restart that is being made, unless another one was asked for since."""
+
+        def write(transaction: Pipeline) -> None:
+            held = transaction.hget(pipeline_key(name), "restart_ms")
+            transaction.multi()
+            if held is not None and orjson.loads(held) == ordered_ms:
+                transaction.hdel(pipeline_key(name), "restart_ms")
+
+        transact(self._redis, write, pipeline_key(name))
+
     def note_kept(self, name: str) -> None:
         """Forget the order of a savepoint that a pipeline which is being deleted left behind."""
         with translated():
@@ -372,6 +401,13 @@ class Registry:
         with translated():
             self._redis.set(SESSION, session_id)
 
+    def _desiring(self, record: PipelineRecord, desired: Desired) -> PipelineRecord:
+        """The record that wants this of its pipeline: a new version, if it did not before."""
+        if record.desired is desired:
+            return record
+        now = self._clock()
+        return replace(record, desired=desired, version=record.version + 1, updated_ms=now)
+
     def _note(self, name: str, **noted: QueryHandle | Failure | RunOptions | None) -> None:
         def write(transaction: Pipeline) -> None:
             exists = transaction.exists(pipeline_key(name))
@@ -385,19 +421,18 @@ class Registry:
         transact(self._redis, write, pipeline_key(name))
 
 
-def _read(transaction: Pipeline, name: str, expected_version: int | None) -> PipelineRecord:
+def _read(transaction: Pipeline, name: str, expected: Edition | None) -> PipelineRecord:
     stored = transaction.hgetall(pipeline_key(name))
     if not stored:
         raise not_found(name)
     record = from_hash(name, stored)
-    if expected_version is not None and expected_version != record.version:
-        raise VersionConflict(
-            f'pipeline "{name}" has version {record.version}, not {expected_version}',
-            expected=expected_version,
-            found=record.version,
-            hint="read it again and repeat the change",
-        )
-    return record
+    if expected is None or expected == record.edition:
+        return record
+    is_other = expected.version == record.version
+    told = "is another one" if is_other else f"has version {record.version}, not {expected.version}"
+    versions = {"expected": expected.version, "found": record.version}
+    hint = "read it again and repeat the change"
+    raise VersionConflict(f'pipeline "{name}" {told}', **versions, hint=hint)
 
 
 def _check_settled(record: PipelineRecord) -> None:

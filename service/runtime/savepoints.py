@@ -34,6 +34,7 @@ from service.runtime.connectors import table_names
 from service.runtime.databases import adopt_databases
 from service.runtime.errors import LifecycleError, SavepointFailed, SavepointNotFound
 from service.runtime.event_time import watermark
+from service.runtime.folders import adopt_folders
 from service.runtime.launcher import package_version
 from service.runtime.operators import stateful_nodes
 from service.runtime.savepoint_store import SavepointStore, ordered_ms
@@ -192,6 +193,7 @@ class Savepoints:
         def before_end() -> None:
             adopt_databases(restored)
             adopt_of_topics(restored)
+            adopt_folders(restored)
             restore_checkpoint(folder, files, checkpoint)
 
         with self._transport() as transport:

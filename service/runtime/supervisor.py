@@ -101,14 +101,6 @@ class Supervisor:
         """
         self._keeper(name).wake()
 
-    async def restart(self, name: str) -> None:
-        """End the pipeline's query and start it again from its checkpoint.
-
-        Raises:
-            SupervisorClosed: the service is stopping.
-        """
-        self._keeper(name).order(restart=True)
-
     async def forget(self, name: str) -> None:
         """End and remove what a pipeline that was deleted from the registry has.
 

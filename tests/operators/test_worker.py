@@ -12,10 +12,20 @@ import pyarrow as pa
 import pytest
 
 from operators.changelog import RowKind
+from operators.errors import NoRoom
 from operators.process_function import ProcessFunction, ProcessFunctionSpec, process_operator
 from operators.spec import InputSpec, RowSpec
 from operators.upsert_materializer import MaterializerSpec
-from operators.wire import KEY_GROUP, KIND, ORDER, SEQUENCE, TICK, WorkerError, wire_schema
+from operators.wire import (
+    EPOCH_TIME,
+    KEY_GROUP,
+    KIND,
+    ORDER,
+    SEQUENCE,
+    TICK,
+    WorkerError,
+    wire_schema,
+)
 from operators.worker import OperatorTask, Places, TaskSettings, installed_version
 from state.backends.interface import EpochStamp
 from state.descriptors import JSON
@@ -371,3 +381,40 @@ def test_many_emissions_of_one_change_still_have_places_of_their_own() -> None:
 
     assert set(order.tolist()) == {5}
     assert (np.diff(sequence) > 0).all()
+
+
+@pytest.mark.parametrize("bits", [26, 42, 62])
+def test_places_leave_the_bits_that_others_need(bits: int) -> None:
+    """However deep a chain of operators is, and however many come of one change."""
+    place = np.array([0, 1, 1 << 30, 1 << 60, (1 << 62) + 5])
+    for _ in range(8):
+        columns = {ORDER: pa.array(np.full(len(place), 5)), SEQUENCE: pa.array(place)}
+        causes = np.repeat(np.arange(len(place)), 2)
+        _, place = Places.of(pa.table(columns)).of_emissions(causes, 1, 2, bits)
+        assert (np.diff(place) > 0).all()
+        assert ((place & ((1 << 62) - 1)) < 1 << bits).all()
+
+
+def test_more_emissions_than_places_are_told_as_that() -> None:
+    columns = {ORDER: pa.array([5], pa.int64()), SEQUENCE: pa.array([1], pa.int64())}
+
+    with pytest.raises(NoRoom, match="1025 changes of an epoch in one of 64 partitions"):
+        Places.of(pa.table(columns)).of_emissions(np.zeros(1_025, np.int64), 1, 64, 16)
+
+
+def test_a_clock_that_was_set_back_takes_no_epoch_back(
+    redis_client: redis.Redis, ledger: EpochLedger
+) -> None:
+    """Whatever source told the earlier time: rows that have expired stay so."""
+    what = spec(ttl_ms=100)
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+    run(task, what, 1, batch([("+I", "a", 1)], time_ms=1_000))
+    ledger.close_epoch(EpochStamp(1, task.run, 1_000), {EPOCH_TIME: 1_000}, [])
+    run(task, what, 2, batch([], time_ms=2_000))
+    ledger.close_epoch(EpochStamp(2, task.run, 2_000), {EPOCH_TIME: 2_000}, [])
+
+    rows = batch([("+I", "a", 2)], time_ms=1_010)
+    emitted = next(iter(OperatorTask(task, what.to_json()).run(3, iter([rows]))))
+
+    assert emitted.column("_time").to_pylist() == [2_000]
+    assert emitted.column(KIND).to_pylist() == [int(RowKind.INSERT)]

@@ -111,3 +111,20 @@ def test_late_rows_and_orphans_are_counted_by_operator() -> None:
     assert f"tailrace_operator_late_rows_total{{{of_operator}}} 4.0" in text
     assert f"tailrace_operator_orphans_total{{{of_operator}}} 2.0" in text
     assert 'tailrace_operator_late_rows_total{operator="3_join",pipeline="p"} 0.0' in text
+
+
+def test_metrics_of_a_pipeline_go_with_it() -> None:
+    telemetry = Telemetry()
+    epoch = {"epoch": 3, "rows_in": 5, "close_ms": 1, "nodes": {"3_join": {"in_flight_peak": 2}}}
+    telemetry.pipelines({"p": "RUNNING", "q": "RUNNING"}, {"p": 0, "q": 0})
+    for name in ("p", "q"):
+        telemetry.progress(name, [epoch])
+        telemetry.ingress(name, "flights", 2, 1)
+
+    telemetry.pipelines({"q": "RUNNING"}, {"q": 0})
+
+    shown = telemetry.exposition().decode()
+    assert 'pipeline="p"' not in shown
+    assert 'tailrace_pipeline_epoch{pipeline="q"} 3.0' in shown
+    telemetry.progress("p", [epoch])
+    assert 'tailrace_pipeline_epochs_total{pipeline="p"} 1.0' in telemetry.exposition().decode()

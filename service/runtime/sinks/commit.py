@@ -18,12 +18,20 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from operators.keyed import WATERMARK_MAX, WATERMARK_MIN
-from operators.wire import ENDED, WATERMARKS, NoteSum, WorkerError, merged_offsets
+from operators.wire import (
+    ENDED,
+    EPOCH_TIME,
+    WATERMARKS,
+    NoteSum,
+    WorkerError,
+    merged_offsets,
+    time_behind,
+)
 from service.runtime.errors import with_hint
 from service.runtime.ledgers import ledger_of, transport_of
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.kafka.options import CONNECTORS as KAFKA
-from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink
+from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink, sinks_by_folder
 from service.runtime.slot_keys import (
     CLOSES_NAME,
     DEAD_COUNT_NAME,
@@ -105,17 +113,14 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
         # Whatever came of it: its connection is free for this close.
         before.replies()
     ledger = ledger_of(spec)
-    files = {
-        number: sink
-        for number in range(len(spec.sinks))
-        if isinstance(sink := open_sink(spec, number), FileSink)
-    }
+    files = _folders(spec, parts)
     marker = ledger.marker()
+    parts.time_ms = time_behind(marker.offsets, parts.time_ms)
     stamp = EpochStamp(epoch=epoch, run=spec.run, time_ms=parts.time_ms)
     proceeds = check_epoch(marker, epoch) is EpochCheck.PROCEED
     if proceeds:
         if files:
-            _commit_files(ledger, stamp, files, parts)
+            _commit_files(ledger, stamp, files)
         if any(each.connector == "jdbc" for each in spec.sinks):
             # SQLAlchemy is imported where a database is written only.
             from service.runtime.sinks.database.commit import write_epoch
@@ -129,27 +134,41 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
     # A source, or a partition of it, without news takes no part: its offset is the marker's.
     known = orjson.loads(marker.offsets)
     offsets = merged_offsets(known, parts.notes.offsets)
-    if spec.assigners and proceeds:
-        offsets |= reached(spec.assigners, known, parts.notes)
+    if proceeds:
+        offsets[EPOCH_TIME] = parts.time_ms
+        if spec.assigners:
+            offsets |= reached(spec.assigners, known, parts.notes)
     ledger.close_epoch(stamp, offsets, _effects(spec, epoch, parts))
     if proceeds:
         _note_close(spec, epoch, (time.perf_counter_ns() - started_ns) / 1e6)
     if any(each.get("keys") for each in parts.notes.nodes().values()):
         ledger.promote_all(spec.operators, spec.max_parallelism)
-    for number, sink in files.items():
-        if number in parts.staged:
+    for sink, staged in files:
+        if staged:
             sink.discard(epoch)
 
 
+def _folders(spec: WriterSpec, parts: EpochParts) -> list[tuple[FileSink, list[dict[str, Any]]]]:
+    """A sink for each folder that is written, with what all sinks of the folder have staged."""
+    found = []
+    for numbers in sinks_by_folder(spec):
+        sink = open_sink(spec, numbers[0])
+        assert isinstance(sink, FileSink)
+        found.append((sink, [each for n in numbers for each in parts.staged.get(n, ())]))
+    return found
+
+
 def _commit_files(
-    ledger: Ledger, stamp: EpochStamp, files: Mapping[int, FileSink], parts: EpochParts
+    ledger: Ledger,
+    stamp: EpochStamp,
+    files: Sequence[tuple[FileSink, Sequence[dict[str, Any]]]],
 ) -> None:
     """Show the files of all sinks, if this run still owns the pipeline once they are prepared."""
-    for number, sink in files.items():
-        sink.prepare(stamp.epoch, parts.staged.get(number, []))
+    for sink, staged in files:
+        sink.prepare(stamp.epoch, staged)
     ledger.require_run(stamp)
-    for number, sink in files.items():
-        sink.commit(stamp.epoch, parts.staged.get(number, []))
+    for sink, staged in files:
+        sink.commit(stamp.epoch, staged)
 
 
 def reached(

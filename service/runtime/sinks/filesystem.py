@@ -1,9 +1,12 @@
 """`filesystem` sinks: one set of files an epoch, in place all at once or not at all.
 
-    <path>/part-<epoch>-<partition>-<run>.<ext>   rows of an epoch, once it is committed
-    <path>/_committed-<epoch>                     its manifest: JSON with the files, their row
-                                                  counts, and the names of those that are gone
-    <path>/.staging/                              files being written, and intents of commits
+    <path>/part-<epoch>-<part>-<run>.<ext>   rows of an epoch, once it is committed
+    <path>/_committed-<epoch>                its manifest: JSON with the files, their row counts,
+                                             and the names of those that are gone
+    <path>/.staging/                         files being written, and intents of commits
+
+Several sinks of a pipeline may write one folder: parts are numbered over all of them, and they
+are committed together, by one.
 
 A worker writes a hidden file of its own attempt. The commit writes down what it is about to put
 in place and to take away (the intent), renames, removes, and turns the intent into the manifest. A
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -53,20 +57,32 @@ _EXTENSIONS = {"changelog-json": "jsonl", "json": "jsonl", "csv": "csv", "parque
 _TEXT_ROOTS = BINARY_ROOTS | FLOAT_ROOTS | {TypeRoot.TIME}
 """Types whose texts Arrow does not write, or not as a csv source reads them (NaN)."""
 # Versions before this one wrote no run.
-_STAGED = re.compile(r"(?P<epoch>\d{10})-\d{5}(?:-(?P<run>\d{10}))?-[0-9a-f]+\.\w+")
+_STAGED = re.compile(r"(?P<epoch>\d{10})-\d{5,}(?:-(?P<run>\d{10}))?-[0-9a-f]+\.\w+")
 _INTENT = re.compile(r"commit-(?P<epoch>\d{10})(?:-(?P<run>\d{10})-(?P<owner>[\w-]*))?")
 _FRESH = ".new"
 """Behind the name of an intent that is being written."""
 
 
-class FileSink:
-    """Writes and commits the files of one sink in one run of its pipeline."""
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which of the sinks of a folder one is."""
 
-    def __init__(self, spec: SinkSpec, files_root: str, run: int, owner: str = "") -> None:
+    position: int = 0
+    """From 0, in the plan's order."""
+    count: int = 1
+
+
+class FileSink:
+    """Writes the files of one sink in one run of its pipeline, and commits those of its folder."""
+
+    def __init__(
+        self, spec: SinkSpec, files_root: str, run: int, owner: str = "", share: Share | None = None
+    ) -> None:
         """Make one for a run of the pipeline that has the id `owner`."""
         self._spec = spec
         self._run = run
         self._owner = owner
+        self._share = share or Share()
         self._folder = path_below(files_root, spec.options["path"])
         self._staging = self._folder / ".staging"
 
@@ -85,12 +101,13 @@ class FileSink:
         """
         self._staging.mkdir(parents=True, exist_ok=True)
         extension = _EXTENSIONS[self._spec.options["format"]]
-        staged = self._staging / f"{epoch:010}-{partition:05}-{self._run:010}-{attempt}.{extension}"
+        part = partition * self._share.count + self._share.position
+        staged = self._staging / f"{epoch:010}-{part:05}-{self._run:010}-{attempt}.{extension}"
         with open(staged, "wb") as file:
             self._write(file, columns, kinds)
             file.flush()
             os.fsync(file.fileno())
-        final = part_name(epoch, partition, self._run, extension)
+        final = part_name(epoch, part, self._run, extension)
         return {"staged": staged.name, "final": final, "rows": len(kinds)}
 
     def prepare(self, epoch: int, parts: Sequence[dict[str, Any]]) -> None:

@@ -16,9 +16,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from service.runtime.files import path_below
 from service.runtime.ledgers import ledger_of
 from service.runtime.sinks.database.sink import DatabaseSink
-from service.runtime.sinks.filesystem import FileSink
+from service.runtime.sinks.filesystem import FileSink, Share
 from service.runtime.sinks.kafka.options import CONNECTORS as KAFKA
 from service.runtime.sinks.kafka.sink import KafkaSink
 from service.runtime.sinks.rows import last_of_each, take
@@ -29,6 +30,7 @@ from state.types import parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import numpy as np
     import pyarrow as pa
@@ -120,6 +122,16 @@ class PrintSink(StagedSink):
         return [StreamAppend(print_name(self._spec.table).encode(), entries, most)]
 
 
+def sinks_by_folder(writer: WriterSpec) -> list[list[int]]:
+    """The numbers of the `filesystem` sinks that write one folder, for each folder."""
+    found: dict[Path, list[int]] = {}
+    for number, sink in enumerate(writer.sinks):
+        if sink.connector == "filesystem":
+            folder = path_below(writer.files_root, sink.options["path"])
+            found.setdefault(folder, []).append(number)
+    return list(found.values())
+
+
 def open_sink(
     writer: WriterSpec, number: int
 ) -> FileSink | StagedSink | DatabaseSink | KafkaSink | Blackhole:
@@ -127,7 +139,9 @@ def open_sink(
     spec = writer.sinks[number]
     match spec.connector:
         case "filesystem":
-            return FileSink(spec, writer.files_root, writer.run, writer.pipeline_id)
+            beside = next(each for each in sinks_by_folder(writer) if number in each)
+            share = Share(beside.index(number), len(beside))
+            return FileSink(spec, writer.files_root, writer.run, writer.pipeline_id, share)
         case "jdbc":
             return DatabaseSink(writer, spec)
         case "kafka" | "upsert-kafka":

@@ -2,8 +2,9 @@
 
 The API appends entries `{"n": row count, "d": NDJSON lines}`. An epoch takes whole entries, so one
 request's changes are never torn apart; an entry with more rows than the limit is an epoch by
-itself. Entries are deleted once Spark has recorded the epoch that read them. Offsets also count the
-rows, which shows on a replay whether the stream still holds what it held.
+itself. Entries are deleted once Spark has recorded the epoch that read them and the marker says
+that it is closed: a Redis that came back with less than Spark knows of needs them still. Offsets
+also count the rows, which shows on a replay whether the stream still holds what it held.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import orjson
 
 from service.runtime.connections import redis_of
 from service.runtime.dataflow_errors import SourceChanged
-from service.runtime.slot_keys import ingress_key
-from service.runtime.sources.base import ChangeReader, Chunk, Offset, Rejected
+from service.runtime.slot_keys import ingress_key, slot_key
+from service.runtime.sources.base import ChangeReader, Chunk, Offset, Rejected, redis_errors
 from state.backends.byte_client import byte_client
 
 if TYPE_CHECKING:
@@ -88,12 +90,18 @@ class IngressReader(ChangeReader):
             raise SourceChanged(f"{self.spec.table}: the stream holds {seen} of {cut.rows} rows")
 
     def commit(self, end: Offset) -> None:
-        """Delete what Spark has recorded as done."""
-        if end["id"] != _START:
-            milliseconds, sequence = end["id"].split("-")
-            minimum = f"{milliseconds}-{int(sequence) + 1}"
+        """Delete what Spark has recorded as done, and Redis as closed.
+
+        Raises:
+            SourceUnavailable: Redis does not answer.
+        """
+        client = byte_client(redis_of(self.spec))
+        with redis_errors():
+            held = client.hget(slot_key(self.spec.pipeline, "marker"), "offsets")
+            closed = orjson.loads(held or b"{}").get(self.spec.table, {}).get("id", _START)
+            milliseconds, sequence = min(_numbers(end["id"]), _numbers(closed))
             key = ingress_key(self.spec.pipeline, self.spec.table)
-            redis_of(self.spec).xtrim(key, minid=minimum, approximate=False)
+            client.xtrim(key, minid=f"{milliseconds}-{sequence + 1}", approximate=False)
 
     def _chunk(
         self,
@@ -119,6 +127,12 @@ class IngressReader(ChangeReader):
         client = redis_of(self.spec)
         reply = client.eval(_script(), 1, key, behind, last, rows_max, per_run)
         return [(reply[at].decode(), int(reply[at + 1])) for at in range(0, len(reply), 2)]
+
+
+def _numbers(entry: str) -> tuple[int, int]:
+    """The id of an entry as ids sort."""
+    milliseconds, _, sequence = entry.partition("-")
+    return int(milliseconds), int(sequence)
 
 
 @cache

@@ -271,6 +271,32 @@ def test_the_answer_is_recorded_with_the_effect(
     assert app.get(again.json()["completion"]).status_code == 202
 
 
+def test_a_request_that_stood_still_is_not_taken_beside_the_one_sent_in_its_place(
+    app: AppClient, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine slept for longer than its lock; the client has given up and asked again."""
+    key = {"Idempotency-Key": "k"}
+    check, again = intake.check_lines, []
+
+    def sleeps(*arguments: Any) -> Any:
+        monkeypatch.setattr(intake, "check_lines", check)
+        (lock,) = redis_client.keys("tailrace:{p}:idempotency:*")
+        redis_client.delete(lock)
+        again.append(send(app, good(), **key))
+        return check(*arguments)
+
+    monkeypatch.setattr(intake, "check_lines", sleeps)
+
+    late = send(app, good(), **key)
+
+    assert again[0].status_code == 202
+    assert len(entries(redis_client)) == 1
+    assert_problem(late, 409, "idempotency-in-progress")
+    replayed = send(app, good(), **key)
+    assert replayed.json() == again[0].json()
+    assert replayed.headers["idempotency-replayed"] == "true"
+
+
 def test_completion_follows_what_closed_epochs_have_read(
     make_app: Any, redis_client: redis.Redis
 ) -> None:

@@ -11,7 +11,7 @@ from service.plan.errors import PlanSyntaxError
 from service.runtime.admission import storable
 from service.settings import LimitSettings
 from tests.service.app_client import until
-from tests.service.plans import FLIGHTS, INGRESS, flights_plan
+from tests.service.plans import FLIGHTS, INGRESS, OPERATOR, flights_plan
 from tests.service.test_app import assert_problem
 
 if TYPE_CHECKING:
@@ -278,6 +278,26 @@ def test_of_two_changes_to_one_version_the_second_is_refused(app: AppClient) -> 
     assert_problem(foreign, 412, "precondition-failed")
     matching = first.headers["etag"]
     assert app.request("DELETE", f"{PATH}/p", headers={"If-Match": matching}).status_code == 204
+
+
+def test_what_was_read_of_a_pipeline_is_not_of_a_new_one_of_its_name(app: AppClient) -> None:
+    tag = app.post(PATH, body()).headers["etag"]
+    app.request("DELETE", f"{PATH}/p")
+    until(lambda: app.post(PATH, body()).status_code == 201)
+
+    for method, path, sent in (
+        ("DELETE", "", None),
+        ("PATCH", "", {"labels": {"a": "1"}}),
+        ("POST", "/restart", None),
+        ("POST", "/savepoints", {}),
+        ("PATCH", f"/operators/{OPERATOR}/ttl", {"states": {"sinkMaterializeState": "1 d"}}),
+    ):
+        answer = app.request(method, f"{PATH}/p{path}", json=sent, headers={"If-Match": tag})
+        assert_problem(answer, 412, "precondition-failed")
+    found = app.get(f"{PATH}/p")
+    assert (found.json()["version"], found.json()["labels"]) == (1, {})
+    gone = app.request("DELETE", f"{PATH}/p", headers={"If-Match": found.headers["etag"]})
+    assert gone.status_code == 204
 
 
 def test_a_changing_status_does_not_make_a_change_fail(app: AppClient) -> None:

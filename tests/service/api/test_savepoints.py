@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from service.runtime.errors import SavepointNotFound
+from service.runtime.savepoint_store import SavepointStore, StoredSavepoint
 from service.settings import SavepointSettings
 from state.backends.interface import EpochStamp
 from state.backends.transport import RedisTransport
@@ -390,3 +392,22 @@ def test_histories_of_every_strategy_go_on_as_if_they_had_never_stopped(
         assert after == before
         assert after["epoch"] == 4
         assert after["entries"] > 0
+
+
+def test_a_page_whose_savepoints_are_gone_meanwhile_is_not_the_last(
+    app: AppClient, flights: Flights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [taken(app)["id"] for _ in range(3)]
+    shown = SavepointStore.get
+
+    def get(store: SavepointStore, pipeline: str, savepoint: str) -> StoredSavepoint:
+        """Somebody deletes the newest between the listing and this."""
+        if savepoint == made[-1]:
+            raise SavepointNotFound("deleted")
+        return shown(store, pipeline, savepoint)
+
+    monkeypatch.setattr(SavepointStore, "get", get)
+
+    found = [each["id"] for each in app.pages(f"{P}/savepoints", limit=1)]
+
+    assert found == [made[1], made[0]]

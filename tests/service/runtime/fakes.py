@@ -146,6 +146,7 @@ class FakeStarter:
     def __init__(self) -> None:
         self.refused = False
         self.discarded: list[str] = []
+        self.discard_error: Exception | None = None
 
     def options(self, record: PipelineRecord, run: Run) -> RunOptions:
         return record.options.resolved(ExecutionSettings())
@@ -159,6 +160,8 @@ class FakeStarter:
         return f"{record.name} run {run.number}"
 
     def discard(self, record: PipelineRecord) -> None:
+        if self.discard_error is not None:
+            raise self.discard_error
         self.discarded.append(record.id)
 
 

@@ -73,6 +73,11 @@ class Rig:
         await self.supervisor.apply("p")
         await self.settle()
 
+    async def restart(self) -> None:
+        self.registry.order_restart("p")
+        await self.supervisor.apply("p")
+        await self.settle()
+
     async def running(self) -> None:
         self.registry.create("p", PLAN)
         await self.order("RUNNING")

@@ -117,8 +117,7 @@ async def test_restart_stops_the_query_before_the_next_one_starts(rig: Rig) -> N
     await rig.running()
     rig.queries.log.clear()
 
-    await rig.supervisor.restart("p")
-    await rig.settle()
+    await rig.restart()
 
     assert rig.queries.log == ["stop query-1", "start p run 2"]
     assert (rig.status.state, rig.status.run, rig.status.restarts) == ("RUNNING", 2, 0)
@@ -465,8 +464,7 @@ async def test_nothing_is_started_beside_a_query_that_does_not_end(rig: Rig) -> 
     await rig.running()
     rig.queries.stop_error = QueryStillRunning("the query has not ended")
 
-    await rig.supervisor.restart("p")
-    await rig.settle()
+    await rig.restart()
     await rig.clock.advance(LIMITS.backoff_max_ms)
 
     assert (rig.status.state, rig.error_code) == ("STOPPING", "query.still-running")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
+import pytest
+import structlog
+
+from service.runtime.errors import RegistryUnavailable
+from service.runtime.planned_offsets import unusable_checkpoint
 from service.runtime.supervisor import PipelineStatus, Supervisor
-from tests.service.runtime.rig import LIMITS, Rig, in_rig
+from tests.service.runtime.rig import LIMITS, PLAN, Rig, in_rig
 
 
 @in_rig
@@ -130,3 +136,81 @@ async def test_name_can_be_used_again_after_deletion(rig: Rig) -> None:
     await rig.running()
 
     assert rig.status.run == 2, "the run counter outlives the pipeline"
+
+
+@in_rig
+async def test_a_restart_outlives_the_service_that_was_asked_for_it(rig: Rig) -> None:
+    await rig.running()
+    await rig.supervisor.close()
+    rig.registry.order_restart("p")
+
+    await rig.replace_service()
+    await rig.settle()
+
+    assert rig.queries.log[-2:] == ["stop query-1", "start p run 2"]
+    assert rig.registry.get("p").restart_ms is None
+    await rig.replace_service()
+    assert rig.queries.started_count == 2
+
+
+@in_rig
+async def test_a_restart_that_is_asked_for_while_one_is_made_is_made_too(rig: Rig) -> None:
+    """Options that were changed in between count."""
+    await rig.running()
+    rig.queries.holds = asyncio.Event()
+    rig.registry.order_restart("p")
+    await rig.supervisor.apply("p")
+    await rig.queries.asked.wait()
+    rig.clock.ms += 1
+    rig.registry.order_restart("p")
+    await rig.supervisor.apply("p")
+
+    rig.queries.holds.set()
+    await rig.settle()
+
+    assert rig.registry.get("p").restart_ms is None
+    assert rig.queries.started_count >= 2
+    assert rig.status.state == "RUNNING"
+
+
+@in_rig
+async def test_a_query_is_noted_once_redis_is_back(rig: Rig) -> None:
+    """With its options: readers would take what it writes for that of the run before."""
+    rig.registry.create("p", PLAN)
+    note = rig.registry.note_query
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rig.registry, "note_query", _no_redis)
+        await rig.order("RUNNING")
+        assert rig.status.waiting is not None
+    assert rig.registry.get("p").run_options is None
+
+    assert rig.registry.note_query == note
+    await rig.clock.advance(LIMITS.backoff_max_ms)
+
+    found = rig.registry.get("p")
+    assert found.query is not None
+    assert (found.query.query_id, found.run_options is None) == ("query-1", False)
+    assert (rig.status.state, rig.queries.started_count) == ("RUNNING", 1)
+
+
+def _no_redis(*_: object) -> None:
+    raise RegistryUnavailable("Redis does not answer")
+
+
+@in_rig
+async def test_a_checkpoint_that_cannot_be_removed_is_told_and_tried_again(rig: Rig) -> None:
+    await rig.running()
+    rig.starter.discard_error = unusable_checkpoint(
+        "removed", PermissionError(13, "Permission denied")
+    )
+    rig.registry.delete("p")
+    with structlog.testing.capture_logs() as lines:
+        await rig.supervisor.forget("p")
+        await rig.settle()
+
+    assert (rig.status.state, rig.error_code) == ("STOPPING", "checkpoint-unusable")
+    assert "Permission denied" in str(rig.status.error)
+    assert [each["code"] for each in lines if each["event"] == "pipeline not stopped"]
+    rig.starter.discard_error = None
+    await rig.supervisor.forget("p")
+    await rig.forgotten()

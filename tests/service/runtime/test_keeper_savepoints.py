@@ -161,8 +161,7 @@ async def test_a_restored_pipeline_starts_when_all_is_there(rig: Rig) -> None:
     restored = rig.registry.get("p").restore
     assert restored is not None
     assert restored.done
-    await rig.supervisor.restart("p")
-    await rig.settle()
+    await rig.restart()
     assert rig.savepoints.log == ["restore s1"] * 2
 
 

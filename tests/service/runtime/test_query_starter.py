@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from operators.worker import OperatorTask
 from service.runtime.connections import redis_of
-from service.runtime.errors import StartFailed
+from service.runtime.errors import QueryFailed, StartFailed
 from service.runtime.keeper_ports import PlannedStates, Run
 from service.runtime.query_starter import DataflowStarter, RedisLedgers
 from service.runtime.records import PipelineOptions, PipelineRecord
@@ -137,6 +137,17 @@ def test_checkpoint_is_removed_also_when_there_is_none(tmp_path: Path) -> None:
     starter.discard(record({}))
 
     assert not folder.exists()
+
+
+def test_checkpoint_that_cannot_be_removed_is_told(tmp_path: Path) -> None:
+    starter = DataflowStarter(settings(tmp_path))
+    folder = starter.checkpoint(record({}))
+    folder.parent.mkdir(parents=True)
+    folder.write_text("a file, which no folder of a checkpoint is")
+
+    with pytest.raises(QueryFailed, match="cannot be removed: Not a directory") as told:
+        starter.discard(record({}))
+    assert told.value.code == "checkpoint-unusable"
 
 
 def test_runs_are_counted_and_know_their_redis(

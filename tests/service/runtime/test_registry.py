@@ -124,32 +124,32 @@ def test_change_raises_the_version(registry: Registry) -> None:
 
 
 def test_change_that_changes_nothing_keeps_the_version(registry: Registry) -> None:
-    registry.create("p", PLAN, desired="RUNNING")
+    made = registry.create("p", PLAN, desired="RUNNING")
 
-    assert registry.update("p", desired="RUNNING", expected_version=1).version == 1
+    assert registry.update("p", desired="RUNNING", expected=made.edition).version == 1
 
 
 @pytest.mark.parametrize("call", [Registry.update, Registry.delete])
 def test_stale_version_is_refused(registry: Registry, call: Callable[..., Any]) -> None:
-    registry.create("p", PLAN)
+    made = registry.create("p", PLAN)
     registry.update("p", desired="RUNNING")
 
     with pytest.raises(VersionConflict, match="has version 2, not 1") as refused:
-        call(registry, "p", expected_version=1)
+        call(registry, "p", expected=made.edition)
 
     assert (refused.value.expected, refused.value.found) == (1, 2)
     assert registry.get("p").version == 2
 
 
 def test_only_one_of_two_changes_of_the_same_version_is_made(registry: Registry) -> None:
-    registry.create("p", PLAN)
+    made = registry.create("p", PLAN)
     outcomes: list[str] = []
     barrier = threading.Barrier(2)
 
     def change(label: str) -> None:
         barrier.wait()
         try:
-            registry.update("p", expected_version=1, labels={"by": label})
+            registry.update("p", expected=made.edition, labels={"by": label})
         except VersionConflict:
             outcomes.append("refused")
         else:

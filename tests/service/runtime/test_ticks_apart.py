@@ -10,6 +10,7 @@ import pytest
 from service.plan import load_plan
 from service.runtime.dataflow import PipelineJob
 from service.runtime.dataflow_errors import UnsupportedNode
+from service.runtime.errors import QueryFailed
 from service.runtime.event_time import event_times
 from service.runtime.planned_offsets import are_ticks_apart, last_ends
 from service.runtime.records import RunOptions
@@ -172,3 +173,14 @@ def test_a_record_of_another_form_tells_no_ends(tmp_path: Path, text: str) -> No
     (tmp_path / "offsets/0").write_text(text)
 
     assert last_ends(tmp_path) == []
+
+
+def test_a_checkpoint_that_cannot_be_read_is_told_and_not_taken_for_a_new_one(
+    tmp_path: Path,
+) -> None:
+    begun(tmp_path, CHANGES, TICKS)
+    (tmp_path / "offsets/12").mkdir()
+
+    with pytest.raises(QueryFailed, match="the checkpoint cannot be read: Is a directory") as told:
+        chosen(tmp_path)
+    assert told.value.code == "checkpoint-unusable"

@@ -256,7 +256,8 @@ def test_offsets_of_a_source_that_rested_stay_in_the_marker(
     run(spec, 2, [tick(2)])
 
     marker = EpochLedger(redis_client, "p").marker()
-    assert orjson.loads(marker.offsets) == {"other": {"at": 9}, "s": {"at": 2}}
+    held = orjson.loads(marker.offsets)
+    assert {name: held[name] for name in ("other", "s")} == {"other": {"at": 9}, "s": {"at": 2}}
 
 
 def test_partitions_of_a_source_that_rested_stay_in_the_marker(

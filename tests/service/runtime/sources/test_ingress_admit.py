@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
+from service.runtime.dataflow_errors import SourceUnavailable
 from service.runtime.sources.ingress import IngressReader
 from service.runtime.sources.spec import SourceSpec
 from service.runtime.wire_columns import wire_struct
+from state.backends.interface import EpochStamp
+from state.epochs import EpochLedger
 from state.types import parse_type
+from tests.conftest import free_port
 
 if TYPE_CHECKING:
     import redis
@@ -76,8 +82,39 @@ def test_cuts_meet_and_number_rows_over_all_entries(redis_client: redis.Redis) -
 
 def test_commit_deletes_what_was_read_and_nothing_else(redis_client: redis.Redis) -> None:
     ids = fill(redis_client, [1, 1, 1])
+    close(redis_client, ids[2])
 
     reader(url_of(redis_client)).commit({"id": ids[1], "rows": 2})
 
-    left = redis_client.xrange("tailrace:{p}:ingress:t")
-    assert [identity.decode() for identity, _ in left] == ids[2:]
+    assert left(redis_client) == ids[2:]
+
+
+def test_what_redis_has_not_closed_stays_whatever_spark_has_recorded(
+    redis_client: redis.Redis,
+) -> None:
+    """A replica with less took over: the state is lost, and what could bring it back is not."""
+    ids = fill(redis_client, [1, 1, 1])
+    source = reader(url_of(redis_client))
+
+    source.commit({"id": ids[2], "rows": 3})
+    assert left(redis_client) == ids
+
+    close(redis_client, ids[0])
+    source.commit({"id": ids[2], "rows": 3})
+    assert left(redis_client) == ids[1:]
+
+
+def test_a_redis_that_is_away_is_told_as_that() -> None:
+    with pytest.raises(SourceUnavailable, match="redis: ConnectionError"):
+        reader(f"redis://127.0.0.1:{free_port()}/0").commit({"id": "1-0", "rows": 1})
+
+
+def close(client: redis.Redis, entry: str) -> None:
+    """Close an epoch that read up to this entry."""
+    run = EpochLedger(client, "p").open_run([], 1)
+    epoch = EpochLedger(client, "p").marker().epoch + 1
+    EpochLedger(client, "p").close_epoch(EpochStamp(epoch, run, 1), {"t": {"id": entry}}, [])
+
+
+def left(client: redis.Redis) -> list[str]:
+    return [identity.decode() for identity, _ in client.xrange("tailrace:{p}:ingress:t")]
