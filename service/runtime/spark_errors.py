@@ -56,7 +56,9 @@ _KNOWN = {
 """Texts of Spark's own that hold nothing else, and what they mean."""
 _OF_EVERY_QUERY = "org.apache.spark.sql.streaming.StreamingQueryException"
 """What Spark wraps all errors of queries in."""
-_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Failure)):", re.MULTILINE)
+_RAISED = re.compile(
+    r"^(?:Caused by: )?([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Failure)):", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
