@@ -22,8 +22,9 @@ import orjson
 import pyarrow as pa
 
 from state.columns import Texts, columns_of, join_rows, joined_bytes, leading_columns_of, texts_of
-from state.json_lines import KINDS, Decoded, LineDecoder, decode_object
+from state.json_lines import Decoded, LineDecoder, decode_object
 from state.json_values import json_decoder
+from state.line_shapes import CHANGES, KINDS, PLAIN
 from state.types import LogicalType, arrow_type
 from state.values import (
     CodecError,
@@ -165,7 +166,8 @@ class RowCodec:
         """
         decoder = self._lines.get(with_op)
         if decoder is None:
-            decoder = self._lines[with_op] = LineDecoder(self.types, self.names, with_op=with_op)
+            shape = CHANGES if with_op else PLAIN
+            decoder = self._lines[with_op] = LineDecoder(self.types, self.names, shape)
         return decoder.decode(lines)
 
     def to_json(self, values: Sequence[object]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Lines of outside JSON in blocks: changes (`{"op":"+I","data":{...}}`) or plain rows.
+"""Lines of outside JSON in blocks: changes or plain rows (`line_shapes`).
 
 A block takes one of two ways. The *fast* way lets Arrow parse it whole, for columns whose JSON
 Arrow reads as we do; times and decimals are read as strings and cast. Whatever it finds that is
@@ -25,6 +25,7 @@ import pyarrow.json as pa_json
 
 from state.arrow_values import to_column
 from state.json_values import InexactNumber, json_decoder
+from state.line_shapes import BadLine
 from state.text_columns import finite_floats, typed_column
 from state.types import (
     FLOAT_ROOTS,
@@ -42,26 +43,25 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-KINDS = ("+I", "-U", "+U", "-D")
-"""The `op` of a change, at the index that is its `RowKind`."""
+    from state.line_shapes import LineShape, ShapedRows
+
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """A longer line is refused: no row of a table is that long, and it would fill the memory."""
 
 _BLANK = b" \t\r\n"
 """JSON's own white space; other control characters make a line malformed."""
-_KIND_CODES = {name: code for code, name in enumerate(KINDS)}
 _NOT_JSON = "not valid JSON"
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a block of lines holds: its good lines in columns, and why the others are none."""
+    """What a block of lines holds: its rows in columns, and why other lines have none."""
 
     kinds: NDArray[np.int8]
-    """The `RowKind` of each good line."""
+    """The `RowKind` of each row."""
     columns: list[pa.Array]
     row_index: NDArray[np.int64]
-    """Of each good line, its number in the block from 0; blank lines count, too."""
+    """Of each row, the number of its line in the block from 0; blank lines count, too."""
     rejected: list[tuple[int, str]]
     """Line number and reason, without any value of the line."""
 
@@ -69,16 +69,16 @@ class Decoded:
 class LineDecoder:
     """Decodes blocks of lines for one table. Lines of white space only are passed over."""
 
-    __slots__ = ("_decoders", "_fast", "_names", "_types", "_with_op")
+    __slots__ = ("_decoders", "_fast", "_names", "_shape", "_types")
 
     def __init__(
-        self, types: Sequence[LogicalType], names: Sequence[str], *, with_op: bool
+        self, types: Sequence[LogicalType], names: Sequence[str], shape: LineShape
     ) -> None:
         self._types = tuple(types)
         self._names = tuple(names)
-        self._with_op = with_op
+        self._shape = shape
         self._decoders = [json_decoder(each, exact=True) for each in types]
-        self._fast = _FastReader.of(types, names, with_op=with_op)
+        self._fast = _FastReader.of(types, names, shape)
 
     def decode(self, lines: bytes | Sequence[bytes]) -> Decoded:
         """Decode a block: its bytes, or its lines."""
@@ -93,17 +93,12 @@ class LineDecoder:
         if found is None:
             return self.decode_exactly(filled)
         index = np.fromiter((at for at, _ in filled), np.int64, len(filled))
-        return dataclasses.replace(found, row_index=index)
+        return dataclasses.replace(found, row_index=index[found.row_index])
 
     def _decode_fast(self, block: bytes, count: int | None) -> Decoded | None:
         """All lines of a block, which may not be blank; as many as given, if some were joined."""
-        read = self._fast.read(block) if self._fast is not None and block else None
-        if read is None:
-            return None
-        kinds, columns = read
-        if count not in (None, kinds.size):
-            return None
-        return Decoded(kinds, columns, np.arange(kinds.size), [])
+        read = self._fast.read(block, count) if self._fast is not None and block else None
+        return None if read is None else Decoded(read.kinds, list(read.columns), read.lines, [])
 
     def decode_exactly(self, lines: Sequence[tuple[int, bytes]]) -> Decoded:
         """The exact way: numbered lines, one at a time."""
@@ -113,45 +108,40 @@ class LineDecoder:
         rejected: list[tuple[int, str]] = []
         for number, line in lines:
             try:
-                kind, row = self._decode_line(line)
+                changes = self._decode_line(line)
             except CodecError as error:
                 rejected.append((number, str(error)))
-            except _BadLine as error:
+            except BadLine as error:
                 rejected.append((number, error.reason))
             else:
-                kinds.append(kind)
-                rows.append(row)
-                index.append(number)
+                for kind, row in changes:
+                    kinds.append(kind)
+                    rows.append(row)
+                    index.append(number)
         values = zip(*rows, strict=True) if rows else [()] * len(self._types)
         columns = [to_column(t, list(v)) for t, v in zip(self._types, values, strict=True)]
         return Decoded(np.array(kinds, np.int8), columns, np.array(index, np.int64), rejected)
 
-    def _decode_line(self, line: bytes) -> tuple[int, tuple[Any, ...]]:
+    def _decode_line(self, line: bytes) -> list[tuple[int, tuple[Any, ...]]]:
         if len(line) > LINE_BYTES_MAX:
-            raise _BadLine(f"longer than {LINE_BYTES_MAX} bytes")
+            raise BadLine(f"longer than {LINE_BYTES_MAX} bytes")
         try:
             document = orjson.loads(line)
         except orjson.JSONDecodeError:
-            raise _BadLine(_NOT_JSON) from None
+            raise BadLine(_NOT_JSON) from None
         try:
             return self._decode_document(document)
         except InexactNumber:
             # A double stands for a decimal. Only the standard library keeps the digits.
             return self._decode_document(_parse_decimals(line))
 
-    def _decode_document(self, document: Any) -> tuple[int, tuple[Any, ...]]:
+    def _decode_document(self, document: Any) -> list[tuple[int, tuple[Any, ...]]]:
         if not isinstance(document, dict):
-            raise _BadLine(f"must be an object, found {kind_of(document)}")
-        if not self._with_op:
-            return 0, decode_object(self._names, self._decoders, document)
-        op = document.get("op")
-        kind = _KIND_CODES.get(op) if isinstance(op, str) else None
-        if kind is None:
-            raise _BadLine('"op" must be one of +I -U +U -D')
-        data = document.get("data")
-        if not isinstance(data, dict):
-            raise _BadLine(f'"data" must be an object, found {kind_of(data)}')
-        return kind, decode_object(self._names, self._decoders, data)
+            raise BadLine(f"must be an object, found {kind_of(document)}")
+        return [
+            (kind, decode_object(self._names, self._decoders, row))
+            for kind, row in self._shape.changes(document)
+        ]
 
 
 def decode_object(
@@ -173,14 +163,6 @@ def decode_object(
     return tuple(row)
 
 
-class _BadLine(Exception):
-    """A line that is no change at all, whatever the columns are."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
 def _strip(line: bytes) -> bytes:
     return line.strip(_BLANK)
 
@@ -190,7 +172,7 @@ def _parse_decimals(line: bytes) -> Any:
         return json.loads(line, parse_float=decimal.Decimal)
     except (ValueError, RecursionError, decimal.InvalidOperation):
         # Deeper, or with longer numbers, than the standard library takes.
-        raise _BadLine(_NOT_JSON) from None
+        raise BadLine(_NOT_JSON) from None
 
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -204,16 +186,15 @@ _FAST_ROOTS = _TEXT_ROOTS | FLOAT_ROOTS | STRING_ROOTS | {*INTEGER_BITS, TypeRoo
 class _FastReader:
     """Reads a block with Arrow, or says that it cannot."""
 
-    __slots__ = ("_lenient", "_strict", "_strict_fails", "_types", "_with_op")
+    __slots__ = ("_lenient", "_shape", "_strict", "_strict_fails", "_types")
 
     def __init__(
-        self, types: Sequence[LogicalType], names: Sequence[str], *, with_op: bool
+        self, types: Sequence[LogicalType], names: Sequence[str], shape: LineShape
     ) -> None:
         self._types = tuple(types)
-        self._with_op = with_op
-        fields = pa.schema([pa.field(n, _read_as(t)) for n, t in zip(names, types, strict=True)])
-        if with_op:
-            fields = pa.schema([("op", pa.string()), ("data", pa.struct(list(fields)))])
+        self._shape = shape
+        row = [pa.field(n, _read_as(t)) for n, t in zip(names, types, strict=True)]
+        fields = pa.schema(shape.fields(row))
         self._strict, self._lenient = (
             pa_json.ParseOptions(explicit_schema=fields, unexpected_field_behavior=each)
             for each in ("error", "ignore")
@@ -223,19 +204,21 @@ class _FastReader:
 
     @classmethod
     def of(
-        cls, types: Sequence[LogicalType], names: Sequence[str], *, with_op: bool
+        cls, types: Sequence[LogicalType], names: Sequence[str], shape: LineShape
     ) -> _FastReader | None:
         """A reader, if all columns have types that Arrow can read."""
         readable = all(each.root in _FAST_ROOTS for each in types)
         unique = len(set(names)) == len(names)
-        return cls(types, names, with_op=with_op) if types and readable and unique else None
+        return cls(types, names, shape) if types and readable and unique else None
 
-    def read(self, block: bytes) -> tuple[NDArray[np.int8], list[pa.Array]] | None:
-        """Kinds and columns of a block of lines, all of which must be good; else None."""
+    def read(self, block: bytes, lines: int | None) -> ShapedRows | None:
+        """The rows of a block of lines, so many if that is known, all of them good; else None."""
         lengths = _object_lengths(block)
         if lengths is None or int(lengths.max()) > LINE_BYTES_MAX or _has_bad_text(block):
             return None
         count = lengths.size
+        if lines not in (None, count):
+            return None
         found = None if self._strict_fails else self._read_block(block, count, self._strict)
         if found is None and not _is_odd(block, lengths):
             found = self._read_block(block, count, self._lenient)
@@ -244,7 +227,7 @@ class _FastReader:
 
     def _read_block(
         self, block: bytes, count: int, options: pa_json.ParseOptions
-    ) -> tuple[NDArray[np.int8], list[pa.Array]] | None:
+    ) -> ShapedRows | None:
         try:
             table = pa_json.read_json(
                 pa.BufferReader(block),
@@ -255,19 +238,14 @@ class _FastReader:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
 
-    def _columns(self, table: pa.Table) -> tuple[NDArray[np.int8], list[pa.Array]] | None:
-        kinds = np.zeros(table.num_rows, np.int8)
-        arrays = [each.combine_chunks() for each in table.columns]
-        if self._with_op:
-            codes = pc.index_in(arrays[0], pa.array(KINDS))
-            if codes.null_count or arrays[1].null_count:
-                return None
-            kinds = codes.to_numpy().astype(np.int8)
-            arrays = arrays[1].flatten()
-        columns = [_checked(t, a) for t, a in zip(self._types, arrays, strict=True)]
+    def _columns(self, table: pa.Table) -> ShapedRows | None:
+        found = self._shape.rows([each.combine_chunks() for each in table.columns])
+        if found is None:
+            return None
+        columns = [_checked(t, a) for t, a in zip(self._types, found.columns, strict=True)]
         if any(each is None for each in columns):
             return None
-        return kinds, columns
+        return dataclasses.replace(found, columns=columns)
 
 
 def _read_as(logical: LogicalType) -> pa.DataType:

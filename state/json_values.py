@@ -69,6 +69,7 @@ _SPECIAL = {
 }
 _OUT_OF_RANGE = "a number out of range"
 _OTHER_STRING = "a string of another form"
+_DATE_FORM = "DATE such as 2020-01-31"
 
 
 class InexactNumber(CodecError):
@@ -246,17 +247,18 @@ def _decimal_of_double(value: float, name: str) -> decimal.Decimal:
 
 def _date(value: Any) -> dt.date:
     if not isinstance(value, str):
-        raise CodecError(None, "DATE", kind_of(value))
+        raise CodecError(None, _DATE_FORM, kind_of(value))
     if _DATE.fullmatch(value):
         try:
             return dt.date.fromisoformat(value)
         except ValueError:
-            raise CodecError(None, "DATE", "a date that does not exist") from None
-    raise CodecError(None, "DATE", _OTHER_STRING)
+            raise CodecError(None, _DATE_FORM, "a date that does not exist") from None
+    raise CodecError(None, _DATE_FORM, _OTHER_STRING)
 
 
 def _time(logical: LogicalType) -> Convert:
-    name, unit = _name(logical), 10 ** (6 - (logical.precision or 0))
+    name = f"{_name(logical)} such as 10:00:00"
+    unit = 10 ** (6 - (logical.precision or 0))
 
     def decode(value: Any) -> dt.time:
         if not isinstance(value, str):
@@ -270,8 +272,9 @@ def _time(logical: LogicalType) -> Convert:
 
 
 def _timestamp(logical: LogicalType) -> Convert:
-    name, unit = _name(logical), 10 ** (6 - (logical.precision or 0))
+    unit = 10 ** (6 - (logical.precision or 0))
     zoned = logical.root is TypeRoot.TIMESTAMP_LTZ
+    name = f"{_name(logical)} such as 2020-01-31{'T10:00:00Z' if zoned else ' 10:00:00'}"
 
     def decode(value: Any) -> dt.datetime:
         if not isinstance(value, str):

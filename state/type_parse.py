@@ -10,6 +10,7 @@ refused, and nesting is limited.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import re
 from typing import NoReturn
@@ -200,7 +201,11 @@ class _Parser:
         kind, value, _ = self._tokens[self._at]
         word = value.upper()
         if kind == "name" or (kind == "word" and not self._is_keyword(word)):
-            return self._path()
+            path = self._path()
+            if self._tokens[self._at][:2] == ("sign", "("):
+                # Types of a catalogue have no brackets behind their names.
+                self._fail(f"unexpected '(', as no type is called {value}{_meant(word)},")
+            return path
         self._take("word")
         if word in _SIMPLE:
             return LogicalType(_SIMPLE[word])
@@ -382,6 +387,12 @@ _RULES = {
     "RAW": "_raw",
     "LEGACY": "_legacy",
 }
+
+
+def _meant(word: str) -> str:
+    known = [*_SIMPLE, *_LENGTHS, *_LONGEST, *_DECIMALS, *_RULES]
+    near = difflib.get_close_matches(word, known, 1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _unescape(kind: str, value: str) -> str:

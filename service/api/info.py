@@ -41,7 +41,7 @@ async def info(request: Request, services: ServicesDep) -> Response:
         "strategies": ("LEGACY", "VALUE", "MAP", "ADAPTIVE"),
         "sources": sorted(SOURCES),
         "sinks": sorted(SINKS),
-        "formats": ("changelog-json", "json", "csv", "parquet"),
+        "formats": ("changelog-json", "debezium-json", "json", "csv", "parquet"),
         "documents": {"api": "/docs", "openapi": "/v1/openapi.json"},
     }
     return reply(request, body)

@@ -21,7 +21,7 @@ from service.api.deps import (
 from service.api.etags import reply
 from service.api.paging import cursor_text, index, page_body, stream_id
 from service.api.state_models import Operator, OperatorList, Orphans
-from service.api.times import with_time
+from service.api.times import iso, with_time
 from state.types import format_type
 
 if TYPE_CHECKING:
@@ -78,12 +78,20 @@ async def orphans(request: Request, inspector: InspectorDep, page: PageDep) -> R
 
 def _shown(operator: OperatorContents) -> dict[str, Any]:
     counts = operator.inspector.counts()
+    spec = _spec(operator.spec)
+    watermarks = operator.watermarks() or [None] * len(spec["inputs"])
+    reached = [each for each in watermarks if each is not None]
     return {
         "id": operator.id,
         "node_id": operator.node_id,
         "kind": operator.kind,
         "epoch": counts.epoch,
-        **_spec(operator.spec),
+        **spec,
+        "inputs": [
+            {**each, "watermark": iso(at)}
+            for each, at in zip(spec["inputs"], watermarks, strict=True)
+        ],
+        "watermark": iso(min(reached)) if len(reached) == len(watermarks) else None,
         "keys": counts.keys,
         "orphans": counts.orphans,
         "late": counts.late,

@@ -15,6 +15,10 @@ class OperatorInput(BaseModel):
     columns: list[dict[str, str]]
     key_columns: list[dict[str, str]] = Field(description="State is kept by these.")
     ttl_ms: int | None
+    watermark: str | None = Field(
+        description="How far event time has come on this input, where the operator waits for it; "
+        "null before the first one."
+    )
 
 
 class Operator(BaseModel):
@@ -30,6 +34,10 @@ class Operator(BaseModel):
     inputs: list[OperatorInput]
     strategy: str | None
     ttl_ms: int | None = Field(description="The longest of its inputs.")
+    watermark: str | None = Field(
+        description="What the operator has come to: the least of its inputs. What it holds back "
+        "comes out once this has passed it."
+    )
     keys: int = Field(
         description="Of the state that has most of them; one with several namespaces counts for "
         "each."

@@ -5,6 +5,7 @@ Flink finds these when it translates a plan; we when we load it.
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING
 
 from service.plan.correlate import check_correlate, made_types
@@ -140,9 +141,12 @@ def _check_scan(node: ExecNode, scan: TableScan) -> Iterator[PlanError]:
 
 def _check_connector(options: object, identifier: str, path: str) -> Iterator[PlanError]:
     if isinstance(options, dict) and not options.get("connector"):
+        near = difflib.get_close_matches("connector", options, 1, cutoff=0.75)
         yield InvalidProperty(
             f"table {identifier} has no connector",
-            hint="its option 'connector' is in the plan if it was compiled with catalogue "
+            hint=f"did you mean 'connector' by '{near[0]}'?"
+            if near
+            else "its option 'connector' is in the plan if it was compiled with catalogue "
             "objects ALL, else in the catalogue",
             path=f"{path}/resolvedTable/options",
         )

@@ -45,7 +45,12 @@ from service.runtime.sinks.kafka.shape import RecordShape
 from service.runtime.sinks.spec import Mode, SinkSpec
 from service.runtime.sinks.tables import CONNECTORS as SINKS
 from service.runtime.sources.datagen import field_rules, rows_total
-from service.runtime.sources.formats import allowed_kinds, format_of
+from service.runtime.sources.formats import (
+    SINK_FORMATS,
+    allowed_kinds,
+    format_of,
+    ingress_format,
+)
 from service.runtime.sources.kafka_options import reader_options
 from service.runtime.sources.spec import SourceSpec
 from service.runtime.table_options import TESTING, check_options
@@ -68,7 +73,7 @@ _MODES: dict[str, Mode] = {"append": "append", "upsert": "upsert", "retract": "r
 _REASONS = {
     ("upsert-kafka", "source"): (
         "records' keys are not read, and its deletes are a key alone",
-        "connector kafka with format changelog-json takes -D with its row",
+        "connector kafka takes deletes with their rows, as changelog-json or debezium-json",
     ),
     ("jdbc", "source"): (
         "a table read by JDBC is no stream",
@@ -77,6 +82,8 @@ _REASONS = {
     ),
 }
 """Why a connector that Spark has is not one of ours, and what to do instead."""
+_CHANGE_DATA = "bring Debezium's events by kafka, ingress or files, with format debezium-json"
+"""What to do in place of Flink's connectors that read a database's log themselves."""
 
 
 def table_names(plan: CompiledPlan) -> dict[str, str]:
@@ -194,6 +201,8 @@ def _connector(table: Table, known: frozenset[str], what: str) -> str:
             f"table {table.name} has no connector", hint=hint, path=f"{table.path}/resolvedTable"
         )
     refused = f'connector "{name}" of table {table.name} is not a {what} here'
+    if name.endswith("-cdc"):
+        hint = f"{_CHANGE_DATA}; {hint}"
     if (name, what) in _REASONS:
         reason, hint = _REASONS[name, what]
         refused = f"{refused}: {reason}"
@@ -246,8 +255,7 @@ def _check_source(spec: SourceSpec) -> None:
             path_below(spec.files_root, _fixed_part(_required(spec.options, "path")))
             _duration(spec.options, "source.monitor-interval")
         case "ingress":
-            if spec.options.get("format", "changelog-json") != "changelog-json":
-                raise UnsupportedConnector("ingress takes changelog-json only")
+            ingress_format(spec.options)
             allowed_kinds(spec.options)
         case "kafka":
             reader_options(spec.options, spec.rows_per_epoch_max)
@@ -262,7 +270,7 @@ def _check_source(spec: SourceSpec) -> None:
 
 def _check_sink(spec: SinkSpec, files_root: str, changes: ChangelogMode) -> None:
     if spec.connector == "filesystem":
-        if format_of(spec.options) == "csv":
+        if format_of(spec.options, SINK_FORMATS) == "csv":
             CsvDialect.of_sink(spec.options)
         path_below(files_root, _required(spec.options, "path"))
     if spec.connector == "redis" and not spec.primary_key:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from service.plan import load_plan
 from service.plan.nodes import Sink, TableScan
 from service.runtime.connectors import table_names
-from service.runtime.event_time import event_times
+from service.runtime.event_time import event_times, input_watermarks
 from service.runtime.inspection import OperatorInspector
 from service.runtime.inspection_errors import OperatorNotFound, TableNotFound
 from service.runtime.key_text import KeyText
@@ -55,6 +55,11 @@ class OperatorContents:
     inspector: OperatorInspector
     states: StateInspector
     slot: SlotReader
+    assigners: Assigners
+
+    def watermarks(self) -> list[int | None]:
+        """How far event time has come on each input, where the operator waits for it."""
+        return input_watermarks(self.slot.marker_text()[1], self.assigners)
 
     def last_epoch(self) -> dict[str, float]:
         """What the operator did in the last closed epoch, as the progress record has it."""
@@ -277,6 +282,7 @@ def _operator(
             assigners=assigners,
         ),
         slot=slot,
+        assigners=assigners,
     )
 
 

@@ -22,7 +22,11 @@ from __future__ import annotations
 
 import re
 
-_CODE = re.compile(r"\[tailrace:([a-z0-9.-]+)\] ?([^\n]*)")
+_CODE = re.compile(
+    r"(?:^|[:\])] )\[tailrace:([a-z0-9.-]+)\] ?([^\n]*?)(?: SQLSTATE: \w{5})?$", re.MULTILINE
+)
+"""A mark at the beginning of a message. Any error of a query is told with its plan, where columns
+that raise errors stand with their marks, whether they have raised one or not."""
 
 
 class DataflowError(Exception):
@@ -130,10 +134,11 @@ class SinkUnavailable(TaskFailure):
 
 
 def code_in(text: str) -> tuple[str, str] | None:
-    """The code and message that a worker put into an error text, the first one found.
+    """The code and message that a worker or a column put into an error text, the first one found.
 
     >>> code_in("ValueError: [tailrace:state-lost] marker 3, checkpoint 5")
     ('state-lost', 'marker 3, checkpoint 5')
+    >>> code_in("raise_error(USER_RAISED_EXCEPTION, map(errorMessage, [tailrace:x] y), NullType)")
     """
     found = _CODE.search(text)
     return (found[1], found[2].strip()) if found else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from operators.join.interval import IntervalJoinSpec
+from operators.keyed import WATERMARK_MIN
 from operators.upsert_materializer import MaterializerSpec
 from operators.worker import epoch_times
 from service.plan.deadline import check_time
@@ -101,6 +102,17 @@ def watermark(offsets: str, assigners: Assigners) -> int:
         assigners: Where the operator's event time comes from.
     """
     return epoch_times(0, offsets, assigners).watermark_ms
+
+
+def input_watermarks(offsets: str, assigners: Assigners) -> list[int | None]:
+    """That of each input of an operator; None before there is one, and without event time.
+
+    Args:
+        offsets: The marker's.
+        assigners: Where the operator's event time comes from.
+    """
+    found = [watermark(offsets, (each,)) for each in assigners]
+    return [None if each == WATERMARK_MIN else each for each in found]
 
 
 def _together(inputs: Sequence[Mapping[str, int]], delay_ms: int) -> dict[str, int]:

@@ -29,6 +29,7 @@ from operators.wire import dead_letter_note
 from service.runtime.pipeline_names import not_found, pipeline_key
 from service.runtime.slot_keys import ingress_key
 from service.runtime.sources.decoding import LineDecoder
+from service.runtime.sources.formats import ingress_format
 from service.runtime.sources.spec import SourceSpec
 from service.runtime.table_reader import key_names
 
@@ -59,6 +60,7 @@ class CheckedLines:
     data: bytes
     """The accepted lines as they came, with a newline between."""
     rows: int
+    """How many they are."""
     rejected: tuple[Line, ...]
 
 
@@ -87,10 +89,12 @@ def check_lines(table: SourceTable, body: bytes, line_size_max_bytes: int) -> Ch
     if not block.strip():
         rejected = dict.fromkeys(sorted(too_long), "")
         return _checked([], lines, rejected, line_size_max_bytes)
-    decoded = LineDecoder(spec, with_op=True).decode(block)
+    decoded = LineDecoder(spec, ingress_format(spec.options)).decode(block)
     rejected = dict(decoded.rejected)
     rejected.update(dict.fromkeys(too_long, ""))
-    return _checked(decoded.lines.tolist(), lines, rejected, line_size_max_bytes)
+    return _checked(
+        list(dict.fromkeys(decoded.lines.tolist())), lines, rejected, line_size_max_bytes
+    )
 
 
 def _checked(

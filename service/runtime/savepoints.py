@@ -237,6 +237,7 @@ class Savepoints:
                 "version": package_version(),
                 "sources": _sources(plan),
                 "meanings": {"version": VERSION, "operators": _meanings(plan, operators)},
+                "reads": _reads(plan),
             }
             attachments = [saved_file(hidden, each) for each in files]
             saver.save(order.id, hidden, save_options, attachments=attachments, about=about)
@@ -319,6 +320,29 @@ def _check_sources(manifest: Manifest, plan: CompiledPlan) -> None:
             f"{_named(saved)}, this one reads {_named(_sources(plan))}",
             hint="a changed plan must read the same tables in the same order",
         )
+    reads = manifest.about.get("reads")
+    if reads not in (None, _reads(plan)) and manifest.epoch:
+        raise SavepointMismatch(
+            f"the savepoint was taken of a query that reads {', '.join(reads)}, this one would "
+            f"read {', '.join(_reads(plan))}",
+            hint="a query reads a table once for each way from it to a sink: keep the statements, "
+            "and give a sink that is not wanted any more the connector blackhole",
+        )
+
+
+def _reads(plan: CompiledPlan) -> list[str]:
+    """The tables as Spark's query reads them: once for each way from the table to a sink."""
+    names = table_names(plan)
+    found: dict[int, list[str]] = {}
+    for node in plan.nodes:
+        if isinstance(node.view, TableScan):
+            found[node.id] = [names[node.view.table.identifier]]
+        elif isinstance(node.view, Values):
+            found[node.id] = ["values"]
+        else:
+            inputs = plan.inputs(node.id)
+            found[node.id] = [each for source in inputs for each in found[source.id]]
+    return [each for sink in plan.sinks for each in found[sink.id]]
 
 
 def _meanings(plan: CompiledPlan, operators: list[OperatorInfo]) -> dict[str, Meaning]:

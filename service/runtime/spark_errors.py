@@ -50,9 +50,15 @@ _PLACE = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
 _KNOWN = {
     "Python worker failed to connect back": "no Python worker was up within Spark's 10 s: the "
     "machine of the Connect server has too much to do, or cannot start Python; its log says more",
+    "Python worker exited unexpectedly": "a Python worker ended in the midst of its work, as one "
+    "does that is killed where memory is short; the log of the Connect server says more",
 }
 """Texts of Spark's own that hold nothing else, and what they mean."""
-_RAISED = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Failure)):", re.MULTILINE)
+_OF_EVERY_QUERY = "org.apache.spark.sql.streaming.StreamingQueryException"
+"""What Spark wraps all errors of queries in."""
+_RAISED = re.compile(
+    r"^(?:Caused by: )?([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Failure)):", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,8 @@ def query_error(text: str) -> QueryError:
         if known in text:
             return QueryError("query.failed", f"Spark ended the query: {meaning}", evidence)
     found = _ERROR_CLASS.search(text)
-    kind = raised[-1] if raised else (found[1] if found else "an unknown error")
+    telling = [each for each in raised if each != _OF_EVERY_QUERY]
+    kind = telling[-1] if telling else (found[1] if found else "an unknown error")
     return QueryError("query.failed", f"Spark ended the query: {kind[:_MESSAGE_MAX]}", evidence)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from service.plan.properties import pointer_token
 from service.runtime.dataflow_errors import InvalidTableOption
+from service.runtime.sources.formats import DEBEZIUM, SCHEMA_INCLUDE
 from service.runtime.sources.spec import EPOCHS, TIME_FIELD
 
 if TYPE_CHECKING:
@@ -92,6 +93,12 @@ _CONNECTORS: Mapping[str, Mapping[str, Values]] = {
 }
 _FORMATS: Mapping[str, Mapping[str, Values]] = {
     "changelog-json": {},
+    DEBEZIUM: {
+        SCHEMA_INCLUDE: frozenset({"true", "false"}),
+        # As those of json.
+        f"{DEBEZIUM}.ignore-parse-errors": _FALSE,
+        f"{DEBEZIUM}.timestamp-format.standard": frozenset({"sql"}),
+    },
     "json": {
         # A missing field is null, and a line that is no row is a dead letter: `on_malformed`.
         "json.fail-on-missing-field": _FALSE,
@@ -118,6 +125,7 @@ _FORMATS: Mapping[str, Mapping[str, Values]] = {
     },
     "parquet": {},
 }
+_WITH_FORMATS = ("filesystem", "ingress")
 _DATAGEN_RULES = ("kind", "start", "end", "min", "max", "length", "null-rate", "max-past")
 
 
@@ -137,8 +145,8 @@ def check_options(
     """
     connector = options["connector"]
     known = {**_ANY_TABLE, **_CONNECTORS[connector]}
-    if connector == "filesystem":
-        known |= _FORMATS[options["format"]]
+    if connector in _WITH_FORMATS:
+        known |= _FORMATS[options.get("format", "changelog-json")]
     if connector == "datagen":
         known |= {f"fields.{name}.{rule}": None for name in columns for rule in _DATAGEN_RULES}
     for name, value in options.items():
@@ -164,7 +172,7 @@ def check_options(
 
 def _words(options: Mapping[str, str]) -> str:
     connector, form = options["connector"], options.get("format")
-    with_format = f' with format "{form}"' if form and connector == "filesystem" else ""
+    with_format = f' with format "{form}"' if form and connector in _WITH_FORMATS else ""
     return f'connector "{connector}"{with_format}'
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from state.arrow_values import python_values, to_column
 from state.codec import RowCodec
 from state.json_lines import Decoded, LineDecoder
+from state.line_shapes import CHANGES, PLAIN, DebeziumLines, LineShape
 from state.types import LogicalType, parse_type
 from tests.state.codec_strategies import present, types, values
 
@@ -42,8 +43,17 @@ ODD = [
 ]
 
 
+SHAPES: dict[str, LineShape] = {
+    "plain": PLAIN,
+    "changes": CHANGES,
+    "events": DebeziumLines(),
+    "events for upserts": DebeziumLines(with_before=False),
+    "events in payloads": DebeziumLines(in_payload=True),
+}
+
+
 @st.composite
-def lines(draw: st.DrawFn, logical: LogicalType, *, with_op: bool) -> bytes:
+def lines(draw: st.DrawFn, logical: LogicalType, shape: str) -> bytes:
     """A line that is mostly a change of one column, in every way that it may be wrong."""
     good = present(logical).map(
         lambda value: orjson.dumps(RowCodec([logical], ["a"]).to_json([value])["a"]).decode()
@@ -54,7 +64,13 @@ def lines(draw: st.DrawFn, logical: LogicalType, *, with_op: bool) -> bytes:
         name = draw(st.sampled_from(["a", "b", "A", "\\u0061", ""]))
         fields.insert(draw(st.integers(0, len(fields))), f'"{name}":{draw(st.sampled_from(ODD))}')
     line = "{" + ",".join(fields) + "}"
-    if with_op:
+    if shape.startswith("events"):
+        op = draw(st.sampled_from(['"c"', '"r"', '"u"', '"d"'] * 3 + ['"t"', "1", "null"]))
+        before, after = (draw(st.sampled_from([line, line, '{"a":null}', "null"])) for _ in "ba")
+        line = f'{{"before":{before},"after":{after},"source":{{"lsn":1}},"op":{op}}}'
+        if shape.endswith("payloads"):
+            line = f'{{"schema":{{}},"payload":{line if draw(st.integers(0, 9)) else "null"}}}'
+    if shape == "changes":
         op = draw(st.sampled_from(['"+I"', '"-U"', '"+U"', '"-D"'] * 4 + ['"I"', "1", "null"]))
         line = f'{{"op":{op},"data":{line if draw(st.integers(0, 9)) else "null"}}}'
     if not draw(st.integers(0, 9)):
@@ -67,9 +83,9 @@ def lines(draw: st.DrawFn, logical: LogicalType, *, with_op: bool) -> bytes:
 
 
 @st.composite
-def blocks(draw: st.DrawFn) -> tuple[LogicalType, bool, list[bytes]]:
-    logical, with_op = draw(FAST_TYPES), draw(st.booleans())
-    return logical, with_op, draw(st.lists(lines(logical, with_op=with_op), max_size=4))
+def blocks(draw: st.DrawFn) -> tuple[LogicalType, str, list[bytes]]:
+    logical, shape = draw(FAST_TYPES), draw(st.sampled_from(list(SHAPES)))
+    return logical, shape, draw(st.lists(lines(logical, shape), max_size=4))
 
 
 def shown(decoded: Decoded, logical: LogicalType) -> Any:
@@ -81,23 +97,23 @@ INT = parse_type("INT")
 
 
 @given(blocks())
-@example((INT, False, [b'{"a":1} {"a":', b"2}"]))
-@example((INT, False, [b'{"a":1}{"a":2}', b'{"a":', b"3}"]))
-@example((INT, False, [b'{"a":1,"a":2}']))
-@example((INT, False, [b'{"a":1,"z":NaN}']))
-@example((INT, False, [b'{"a":1,"z":"\xff"}']))
-@example((INT, False, [b'{"a":1,"z":1e400}']))
-@example((INT, False, [b'{"a":1,"z":' + b"[" * 1024 + b"]" * 1024 + b"}"]))
-@example((INT, False, [b'{"a":1,"z":' + b"[" * 900 + b"]" * 900 + b"}"]))
-@example((INT, True, [b'{"op":"+I","op":"-D","data":{"a":1}}']))
-@example((INT, True, [b'{"op":"+I","data":{"a":1},"data":{"a":2}}']))
-@example((parse_type("DOUBLE"), False, [b'{"a":-0}', b'{"a":-0.0}']))
+@example((INT, "plain", [b'{"a":1} {"a":', b"2}"]))
+@example((INT, "plain", [b'{"a":1}{"a":2}', b'{"a":', b"3}"]))
+@example((INT, "plain", [b'{"a":1,"a":2}']))
+@example((INT, "plain", [b'{"a":1,"z":NaN}']))
+@example((INT, "plain", [b'{"a":1,"z":"\xff"}']))
+@example((INT, "plain", [b'{"a":1,"z":1e400}']))
+@example((INT, "plain", [b'{"a":1,"z":' + b"[" * 1024 + b"]" * 1024 + b"}"]))
+@example((INT, "plain", [b'{"a":1,"z":' + b"[" * 900 + b"]" * 900 + b"}"]))
+@example((INT, "changes", [b'{"op":"+I","op":"-D","data":{"a":1}}']))
+@example((INT, "changes", [b'{"op":"+I","data":{"a":1},"data":{"a":2}}']))
+@example((parse_type("DOUBLE"), "plain", [b'{"a":-0}', b'{"a":-0.0}']))
 @settings(deadline=None)
 def test_the_fast_way_agrees_with_the_exact_way(
-    block: tuple[LogicalType, bool, list[bytes]],
+    block: tuple[LogicalType, str, list[bytes]],
 ) -> None:
-    logical, with_op, found = block
-    decoder = LineDecoder([logical], ["a"], with_op=with_op)
+    logical, shape, found = block
+    decoder = LineDecoder([logical], ["a"], SHAPES[shape])
     stripped = [(at, line.strip(b" \t\r\n")) for at, line in enumerate(found)]
 
     fast = decoder.decode(found)
@@ -110,7 +126,7 @@ def test_the_fast_way_agrees_with_the_exact_way(
 @pytest.mark.parametrize("text", FAST)
 def test_good_lines_take_the_fast_way(text: str) -> None:
     logical = parse_type(text)
-    decoder = LineDecoder([logical], ["a"], with_op=True)
+    decoder = LineDecoder([logical], ["a"], CHANGES)
     value = {
         "BOOLEAN": True,
         "STRING": "x",
@@ -121,7 +137,68 @@ def test_good_lines_take_the_fast_way(text: str) -> None:
     value = {"DECIMAL(38, 0)": "1", "DECIMAL(3, 3)": "0.5"}.get(text, value)
 
     assert decoder._fast is not None
-    assert decoder._fast.read(orjson.dumps({"op": "+U", "data": {"a": value}})) is not None
+    assert decoder._fast.read(orjson.dumps({"op": "+U", "data": {"a": value}}), None) is not None
+
+
+def event(op: str, before: Any = None, after: Any = None, **more: Any) -> bytes:
+    images = {"before": before, "after": after}
+    return orjson.dumps({**images, "op": op, "source": {"lsn": [7]}, **more})
+
+
+ONE, TWO = {"a": 1}, {"a": 2}
+EVENTS = [event("r", None, ONE), event("u", ONE, TWO), b"", event("d", TWO), event("c", None, ONE)]
+
+
+@pytest.mark.parametrize("exactly", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "kinds", "row_values", "row_lines"),
+    [
+        (DebeziumLines(), [0, 1, 2, 3, 0], [1, 1, 2, 2, 1], [0, 1, 1, 3, 4]),
+        (DebeziumLines(with_before=False), [0, 2, 3, 0], [1, 2, 2, 1], [0, 1, 3, 4]),
+    ],
+)
+def test_an_event_of_a_database_is_what_was_and_what_is(
+    shape: LineShape,
+    kinds: list[int],
+    row_values: list[int],
+    row_lines: list[int],
+    *,
+    exactly: bool,
+) -> None:
+    decoder = LineDecoder([INT], ["a"], shape)
+    numbered = [(at, each) for at, each in enumerate(EVENTS) if each]
+
+    found = decoder.decode_exactly(numbered) if exactly else decoder.decode(b"\n".join(EVENTS))
+
+    assert found.kinds.tolist() == kinds
+    assert found.columns[0].to_pylist() == row_values
+    assert found.row_index.tolist() == row_lines
+    assert found.rejected == []
+
+
+def test_good_events_take_the_fast_way() -> None:
+    decoder = LineDecoder([INT], ["a"], DebeziumLines())
+
+    assert decoder._fast is not None
+    assert decoder._fast.read(b"\n".join(each for each in EVENTS if each), 4) is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (event("t"), '"op" must be one of c r u d'),
+        (event("u", None, ONE), '"before" must be an object, found null; PostgreSQL sends it'),
+        (event("d"), '"before" must be an object, found null; PostgreSQL sends it'),
+        (event("c", ONE), '"after" must be an object, found null'),
+        (event("u", ONE, {"a": "x"}), 'column "a" must be INT'),
+        (orjson.dumps({"payload": None}), '"op" must be one of c r u d'),
+    ],
+)
+def test_an_event_that_lacks_a_row_gives_none(line: bytes, reason: str) -> None:
+    found = LineDecoder([INT], ["a"], DebeziumLines()).decode(line)
+
+    assert len(found.kinds) == 0
+    assert found.rejected[0][1].startswith(reason)
 
 
 @st.composite

@@ -115,6 +115,11 @@ def test_what_flink_refuses_is_refused_with_its_position(text: str, position: in
     assert caught.value.position == position
 
 
+def test_a_misspelt_type_is_told_by_its_name() -> None:
+    with pytest.raises(TypeParseError, match=r"no type is called VARCHR .did you mean VARCHAR"):
+        parse_type("VARCHR(3)")
+
+
 def test_a_missing_backtick_is_refused_though_flink_takes_it() -> None:
     with pytest.raises(TypeParseError, match="position 4"):
         parse_type("ROW<`a INT>")

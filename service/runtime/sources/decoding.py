@@ -13,14 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 from operators.changelog import RowKind
-from service.runtime.sources.formats import allowed_kinds
-from state.codec import RowCodec
+from service.runtime.sources.formats import DEBEZIUM, SCHEMA_INCLUDE, allowed_kinds, is_in_payload
+from state import json_lines
+from state.line_shapes import CHANGES, PLAIN, DebeziumLines
 from state.types import parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from service.runtime.sources.spec import SourceSpec
+    from state.line_shapes import LineShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +32,31 @@ class DecodedLines:
     columns: Sequence[pa.Array]
     kinds: np.ndarray
     lines: np.ndarray
-    """The line of each row."""
+    """The line of each row; where one has two, they stand together."""
     rejected: Sequence[tuple[int, str]]
+
+    @property
+    def places(self) -> np.ndarray:
+        """Of each row its place in its line: 0, or 1 where it is the second."""
+        return np.concatenate(([0], self.lines[1:] == self.lines[:-1]))[: self.lines.size]
 
 
 class LineDecoder:
     """Decodes blocks of whole JSON lines; kinds that the table may not carry are refused."""
 
-    def __init__(self, spec: SourceSpec, *, with_op: bool) -> None:
-        self._codec = RowCodec([parse_type(each) for each in spec.types], spec.names)
-        self._with_op = with_op
+    def __init__(self, spec: SourceSpec, form: str) -> None:
+        """Decode lines of one of our formats of JSON, by its name."""
         allowed = allowed_kinds(spec.options)
+        shape = _shape(form, spec, allowed)
+        self.rows_max = shape.rows_max
+        types = [parse_type(each) for each in spec.types]
+        self._lines = json_lines.LineDecoder(types, spec.names, shape)
         self._mode = spec.options.get("changelog-mode", "")
         self._refused = np.array([each not in allowed for each in sorted(RowKind)])
 
     def decode(self, block: bytes) -> DecodedLines:
         """The rows of a block."""
-        found = self._codec.decode_json_lines(block, with_op=self._with_op)
+        found = self._lines.decode(block)
         kinds, lines, columns = np.asarray(found.kinds), np.asarray(found.row_index), found.columns
         rejected = list(found.rejected)
         refused = self._refused[kinds]
@@ -60,3 +70,12 @@ class LineDecoder:
             kinds, lines = kinds[keep], lines[keep]
             columns = [each.filter(pa.array(keep)) for each in columns]
         return DecodedLines(columns, kinds, lines, sorted(rejected))
+
+
+def _shape(form: str, spec: SourceSpec, allowed: frozenset[RowKind]) -> LineShape:
+    if form == DEBEZIUM:
+        return DebeziumLines(
+            with_before=RowKind.UPDATE_BEFORE in allowed,
+            in_payload=is_in_payload(spec.options.get(SCHEMA_INCLUDE)),
+        )
+    return CHANGES if form == "changelog-json" else PLAIN

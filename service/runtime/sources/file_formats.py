@@ -94,7 +94,7 @@ def block_decoder(spec: SourceSpec) -> BlockDecoder:
     from service.runtime.sources.decoding import LineDecoder
     from service.runtime.sources.timed_lines import TimedLineDecoder
 
-    decoder = LineDecoder(spec, with_op=name == "changelog-json")
+    decoder = LineDecoder(spec, name)
     time_field = spec.options.get(TIME_FIELD)
     return TimedLineDecoder(decoder, time_field) if time_field else decoder
 
@@ -141,4 +141,6 @@ class LineFormat(FileFormat):
             Rejected(origin + int(starts[line]), f"{cut.path}:{at + int(starts[line])}", reason)
             for line, reason in decoded.rejected
         ]
-        return Chunk(decoded.columns, decoded.kinds, origin + starts[decoded.lines], rejected)
+        # A line with two rows is longer than one byte.
+        order = origin + starts[decoded.lines] + decoded.places
+        return Chunk(decoded.columns, decoded.kinds, order, rejected)

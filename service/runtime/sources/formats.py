@@ -1,6 +1,7 @@
 """Formats of files and of ingress, by name; what decodes their lines is `decoding`.
 
 changelog-json   {"op": "+I", "data": {column: value, ...}} a line; option `changelog-mode`
+debezium-json    an event of Debezium's a line (`state.line_shapes`); option `changelog-mode`
 json             {column: value, ...} a line, inserts only
 csv              one line a row, inserts only (`csv_lines`)
 parquet          columns by name, inserts only
@@ -8,16 +9,21 @@ parquet          columns by name, inserts only
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING
 
 from operators.changelog import RowKind
 from service.runtime.dataflow_errors import InvalidTableOption, UnsupportedConnector
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-LINE_FORMATS = frozenset({"changelog-json", "json", "csv"})
-FORMATS = LINE_FORMATS | {"parquet"}
+DEBEZIUM = "debezium-json"
+SCHEMA_INCLUDE = "debezium-json.schema-include"
+"""Whether an event is the `payload` of its line, beside its schema."""
+FORMATS = frozenset({"changelog-json", "csv", DEBEZIUM, "json", "parquet"})
+SINK_FORMATS = FORMATS - {DEBEZIUM}
+INGRESS_FORMATS = ("changelog-json", DEBEZIUM)
 
 _MODE_NAMES = {
     "I": RowKind.INSERT,
@@ -42,8 +48,8 @@ def allowed_kinds(options: Mapping[str, str]) -> frozenset[RowKind]:
     return frozenset(_MODE_NAMES[each] for each in names)
 
 
-def format_of(options: Mapping[str, str]) -> str:
-    """The table's format.
+def format_of(options: Mapping[str, str], known: frozenset[str] = FORMATS) -> str:
+    """The table's format, one of those that are known.
 
     Raises:
         InvalidTableOption: there is none.
@@ -51,9 +57,42 @@ def format_of(options: Mapping[str, str]) -> str:
     """
     name = options.get("format")
     if name is None:
-        raise InvalidTableOption("the table has no format", hint=f"one of {sorted(FORMATS)}")
-    if name not in FORMATS:
+        near = difflib.get_close_matches("format", options, 1, cutoff=0.75)
+        meant = f'did you mean "format" by "{near[0]}"? ' if near else ""
+        raise InvalidTableOption("the table has no format", hint=f"{meant}one of {_listed(known)}")
+    if name not in known:
         raise UnsupportedConnector(
-            f'format "{name}" is not supported', hint=f"one of {sorted(FORMATS)}"
+            f'format "{name}" is not supported', hint=f"one of {_listed(known)}"
         )
     return name
+
+
+def ingress_format(options: Mapping[str, str]) -> str:
+    """The format of an ingress table's lines.
+
+    Raises:
+        UnsupportedConnector: it is not one of ours.
+    """
+    name = options.get("format", INGRESS_FORMATS[0])
+    if name not in INGRESS_FORMATS:
+        raise UnsupportedConnector(
+            f'format "{name}" is not supported at ingress',
+            hint=f"one of {_listed(INGRESS_FORMATS)}",
+        )
+    return name
+
+
+def is_in_payload(included: str | None) -> bool:
+    """What option `debezium-json.schema-include` says, if it is given.
+
+    Raises:
+        InvalidTableOption: it says neither true nor false.
+    """
+    text = (included or "false").strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidTableOption(f'option "{SCHEMA_INCLUDE}" must be true or false')
+    return text == "true"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

@@ -1,6 +1,6 @@
 """`ingress`: changes that came over HTTP and wait in a Redis stream.
 
-The API appends entries `{"n": row count, "d": NDJSON lines}`. An epoch takes whole entries, so one
+The API appends entries `{"n": line count, "d": NDJSON lines}`. An epoch takes whole entries, so one
 request's changes are never torn apart; an entry with more rows than the limit is an epoch by
 itself. Entries are deleted once Spark has recorded the epoch that read them and the marker says
 that it is closed: a Redis that came back with less than Spark knows of needs them still. Offsets
@@ -21,6 +21,7 @@ from service.runtime.connections import redis_of
 from service.runtime.dataflow_errors import SourceChanged
 from service.runtime.slot_keys import ingress_key, slot_key
 from service.runtime.sources.base import ChangeReader, Chunk, Offset, Rejected, redis_errors
+from service.runtime.sources.formats import ingress_format
 from state.backends.byte_client import byte_client
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class IngressReader(ChangeReader):
 
         client = byte_client(redis_of(self.spec))
         key = ingress_key(self.spec.pipeline, self.spec.table)
-        decoder = LineDecoder(self.spec, with_op=True)
+        decoder = LineDecoder(self.spec, ingress_format(self.spec.options))
         behind, before, seen = cut.behind, cut.rows_before, 0
         while entries := client.xrange(key, f"({behind}", cut.last, _ENTRIES_PER_READ):
             counts = [int(fields[b"n"]) for _, fields in entries]
@@ -119,8 +120,10 @@ class IngressReader(ChangeReader):
             entry = int(np.searchsorted(firsts, line, side="right")) - 1
             return f"{ids[min(entry, len(ids) - 1)]}:{line - int(firsts[entry])}"
 
-        rejected = [Rejected(before + n, position(n), why) for n, why in decoded.rejected]
-        return Chunk(decoded.columns, decoded.kinds, before + decoded.lines, rejected)
+        each = decoder.rows_max
+        rejected = [Rejected(each * (before + n), position(n), why) for n, why in decoded.rejected]
+        order = each * (before + decoded.lines) + decoded.places
+        return Chunk(decoded.columns, decoded.kinds, order, rejected)
 
     def _runs(self, behind: str, last: str, rows_max: int, per_run: int) -> list[tuple[str, int]]:
         key = ingress_key(self.spec.pipeline, self.spec.table)

@@ -9,6 +9,7 @@ that no two records share, since tasks know nothing of each other. It is
 
     offset * 65,536 + number of the partition
 
+(of a format with two rows of a record, twice the offset, and one more for the second),
 where the number comes from the plan, if that names the topics. Of a pattern nobody knows the topics
 beforehand: there the partitions are numbered as they are first met, in a list in Redis that never
 changes but at its end. So changes of one partition keep their order, and those of several go by
@@ -27,6 +28,7 @@ from service.runtime.connections import redis_of
 from service.runtime.slot_keys import places_key
 from service.runtime.sources.base import Chunk, Rejected, WireBatches, redis_errors
 from service.runtime.sources.decoding import LineDecoder
+from service.runtime.sources.formats import DEBEZIUM
 from service.runtime.sources.kafka_options import topics_of, value_format
 
 if TYPE_CHECKING:
@@ -121,7 +123,10 @@ class _Records:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
-        self._decoder = LineDecoder(spec, with_op=value_format(spec.options) == "changelog-json")
+        form = value_format(spec.options)
+        self._decoder = LineDecoder(spec, form)
+        # Debezium's connectors send a key alone behind a delete, for compaction.
+        self._passes_tombstones = form == DEBEZIUM
         topics = topics_of(spec.options)
         self._numbering: Numbering = (
             _Planned(topics) if topics else _FirstSight(spec, places_key(spec.pipeline, spec.table))
@@ -131,12 +136,14 @@ class _Records:
     def read(self, batch: pa.RecordBatch) -> Chunk:
         """The changes of a batch, and the records among them that are none."""
         places, place_of = self._places_in(batch)
-        offsets = batch.column("offset").to_numpy()
-        order = _order(offsets, np.array([each.number for each in places])[place_of])
+        offsets = batch.column("offset").to_numpy().astype(np.int64)
+        numbers = np.array([each.number for each in places])[place_of]
+        order = _order(offsets * self._decoder.rows_max, numbers)
         values, filled = _lines(batch.column("value"))
         decoded = self._decoder.decode(b"\n".join(values))
         rows = filled[decoded.lines]
-        refused = dict.fromkeys(np.setdiff1d(np.arange(batch.num_rows), filled), "no value")
+        without = () if self._passes_tombstones else np.setdiff1d(np.arange(batch.num_rows), filled)
+        refused = dict.fromkeys(without, "no value")
         refused |= {filled[line]: reason for line, reason in decoded.rejected}
         for at, place in enumerate(places):
             mine = place_of == at
@@ -146,7 +153,8 @@ class _Records:
             Rejected(int(order[at]), _position(places[place_of[at]], int(offsets[at])), reason)
             for at, reason in sorted(refused.items())
         ]
-        return Chunk(decoded.columns, decoded.kinds, order[rows], rejected)
+        own = order[rows] + (decoded.places << _PLACE_BITS)
+        return Chunk(decoded.columns, decoded.kinds, own, rejected)
 
     def ticks(self) -> list[ControlRow]:
         """A tick for every shuffle partition, and the notes.
@@ -184,11 +192,11 @@ class _Records:
         return place
 
 
-def _order(offsets: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Each record's place in the epoch."""
-    if int(offsets.max()) >> _OFFSET_BITS:
-        raise OverflowError("a Kafka offset of 2^47 or more")
-    order: np.ndarray = (offsets.astype(np.int64) << _PLACE_BITS) | numbers
+def _order(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """The place in the epoch of each record, or of its first row: by how many may come before."""
+    if int(rows.max()) >> _OFFSET_BITS:
+        raise OverflowError("a Kafka offset of 2^46 or more")
+    order: np.ndarray = (rows << _PLACE_BITS) | numbers
     return order
 
 

@@ -3,7 +3,9 @@
     topic | topic-pattern          names parted by `;`, or a Java regular expression on whole names
     properties.bootstrap.servers   and other `properties.*`, handed to the Kafka consumer
     scan.startup.mode              earliest-offset, latest-offset, timestamp, specific-offsets
-    format | value.format          changelog-json, json
+    format | value.format          changelog-json, debezium-json, json
+    debezium-json.schema-include   whether events have their schemas beside them; with
+                                   `value.format` its name begins with `value.`
     changelog-mode                 the kinds that the table may carry, as for every source of ours
 
 Whatever else stands there is refused by name, and so is Flink's default for the start: it goes on
@@ -22,12 +24,12 @@ from typing import TYPE_CHECKING
 import orjson
 
 from service.runtime.dataflow_errors import InvalidTableOption, UnsupportedConnector
-from service.runtime.sources.formats import allowed_kinds
+from service.runtime.sources.formats import DEBEZIUM, SCHEMA_INCLUDE, allowed_kinds, is_in_payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORMATS = ("changelog-json", "json")
+FORMATS = ("changelog-json", DEBEZIUM, "json")
 _PROPERTY = "properties."
 _SERVERS = "properties.bootstrap.servers"
 _MODE = "scan.startup.mode"
@@ -66,10 +68,12 @@ def reader_options(options: Mapping[str, str], rows_per_epoch_max: int) -> dict[
         InvalidTableOption: an option is missing, unknown or out of range.
         UnsupportedConnector: the format, or the way to start, does not exist here.
     """
-    for name in sorted(options):
+    form = value_format(options)
+    of_format = {_schema_include(options)} if form == DEBEZIUM else set()
+    for name in sorted(options.keys() - of_format):
         if not _is_known(name):
             raise InvalidTableOption(f'option "{name}" of a Kafka table is not supported')
-    value_format(options)
+    is_in_payload(options.get(_schema_include(options)))
     allowed_kinds(options)
     if not options.get(_SERVERS):
         raise InvalidTableOption(f'option "{_SERVERS}" is missing')
@@ -116,7 +120,14 @@ def topics_of(options: Mapping[str, str]) -> list[str]:
 def task_options(options: Mapping[str, str]) -> dict[str, str]:
     """What a task that decodes records must know: how to read them, nothing of how to get them."""
     kept = {each: options[each] for each in ("topic", "changelog-mode") if each in options}
+    if (included := options.get(_schema_include(options))) is not None:
+        kept[SCHEMA_INCLUDE] = included
     return {**kept, "format": value_format(options)}
+
+
+def _schema_include(options: Mapping[str, str]) -> str:
+    """The option's name: options of a format are prefixed as the format's own option is."""
+    return SCHEMA_INCLUDE if "format" in options else f"value.{SCHEMA_INCLUDE}"
 
 
 def _is_known(name: str) -> bool:

@@ -62,8 +62,13 @@ def with_kinds(node: Node, options: Options) -> Node:
     return made.sending(_kinds_of(made, options))
 
 
-def require_inserts(node: Node, requester: str) -> None:
+def require_inserts(node: Node, requester: str, otherwise: str = "") -> None:
     """Refuse updates and deletes that reach a node that takes none.
+
+    Args:
+        node: What sends them.
+        requester: Who takes none.
+        otherwise: What the requester would have to be to take them.
 
     Raises:
         PlanningError: Some do; the hint names the option of a source that could do without.
@@ -82,7 +87,7 @@ def require_inserts(node: Node, requester: str) -> None:
     raise PlanningError(
         f"{requester} doesn't support consuming {' and '.join(kinds)} changes which is produced "
         f"by node {describe(source)}",
-        hint=_hint(source),
+        hint="; ".join(filter(None, (_hint(source), otherwise))),
     )
 
 

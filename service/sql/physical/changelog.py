@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from service.sql.options import Options
 
 
+_TAKES_UPDATES = {
+    "filesystem": "a sink with 'format' = 'changelog-json' takes updates and deletes",
+    "jdbc": "a sink with a primary key takes updates and deletes",
+    "kafka": "a sink with 'format' = 'changelog-json', or 'connector' = 'upsert-kafka', takes "
+    "updates and deletes",
+}
+"""What sinks would have to be where they take inserts only, by connector."""
+
+
 def infer_changes(sink: Node, options: Options) -> Node:
     """The sink and all below it, with what each node sends.
 
@@ -35,7 +44,8 @@ def infer_changes(sink: Node, options: Options) -> Node:
     assert isinstance(spec, SinkSpec), "every plan ends in a sink"
     mode = sink_mode(spec.table)
     if mode == "append":
-        require_inserts(known.input, f"Table sink '{spec.table.summary}'")
+        otherwise = _TAKES_UPDATES.get(spec.table.options.get("connector", ""), "")
+        require_inserts(known.input, f"Table sink '{spec.table.summary}'", otherwise)
     for updates in _sink_updates(known, spec):
         made = with_updates(known.input, updates)
         if made is not None:

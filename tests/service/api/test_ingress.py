@@ -76,7 +76,7 @@ def test_the_reader_of_the_query_finds_what_was_accepted(
         "ingress", "flights", "p", "", source.names, source.types, (), dict(source.options)
     )
 
-    decoded = LineDecoder(spec, with_op=True).decode(entry[b"d"])
+    decoded = LineDecoder(spec, "changelog-json").decode(entry[b"d"])
 
     assert len(decoded.kinds) == int(entry[b"n"]) == 2
     assert list(decoded.rejected) == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from operators.testing.operator_harness import Of, OperatorHarness, delete, insert
+from operators.wire import WATERMARKS
 from service.plan import load_plan
 from service.runtime.operators import stateful_nodes
 from service.runtime.records import PipelineOptions
@@ -59,6 +61,13 @@ CREATE TABLE out (tail STRING, n BIGINT, ends TIMESTAMP(3)) {PRINT};
 INSERT INTO out SELECT tail, COUNT(*), window_end
 FROM TABLE(TUMBLE(TABLE calls, DESCRIPTOR(at), INTERVAL '1' MINUTE))
 GROUP BY tail, window_start, window_end
+"""
+TEMPORAL = f"""{TABLES}
+CREATE TABLE models (tail STRING NOT NULL, model STRING, at TIMESTAMP(3), WATERMARK FOR at AS at,
+    PRIMARY KEY (tail) NOT ENFORCED) WITH ('connector' = 'ingress', 'format' = 'changelog-json');
+CREATE TABLE out (tail STRING, model STRING) {PRINT};
+INSERT INTO out SELECT c.tail, m.model
+FROM calls c JOIN models FOR SYSTEM_TIME AS OF c.at AS m ON c.tail = m.tail
 """
 
 
@@ -249,6 +258,42 @@ def test_a_window_shows_namespaces_timers_and_late_rows(app: AppClient, run: Any
     assert app.json(timer["href"])["items"] == states["event_timers"]["items"]
     counts = {each["name"]: each["keys"] for each in app.json(f"{window.path}/states")["items"]}
     assert counts == {"slices": 1, "event_timers": 1}
+
+
+def test_an_operator_shows_how_far_event_time_has_come(
+    app: AppClient, run: Any, redis_client: redis.Redis
+) -> None:
+    join = run(TEMPORAL, "join")
+    before = app.json(join.path)
+    (orders,), (rates,) = (
+        app.app.state.services.contents.of(app.app.state.services.registry.get("p"))
+        .operators[0]
+        .assigners
+    )
+    ledger = EpochLedger(redis_client, "p")
+    stamp = EpochStamp(ledger.marker().epoch + 1, ledger.open_run([join.node], MAX_PARALLELISM), 1)
+    ledger.close_epoch(stamp, {WATERMARKS: {orders[0]: [90_000, 95_000]}}, [])
+    one_side = app.json(join.path)
+    stamp = replace(stamp, epoch=stamp.epoch + 1)
+    reached = {orders[0]: [95_000, 95_000], rates[0]: [60_000, 60_000]}
+    ledger.close_epoch(stamp, {WATERMARKS: reached}, [])
+    both = app.json(join.path)
+
+    shown = [
+        (each["watermark"], [one["watermark"] for one in each["inputs"]])
+        for each in (before, one_side, both)
+    ]
+    assert shown == [
+        (None, [None, None]),
+        (None, ["1970-01-01T00:01:30.000Z", None]),
+        ("1970-01-01T00:01:00.000Z", ["1970-01-01T00:01:35.000Z", "1970-01-01T00:01:00.000Z"]),
+    ]
+
+
+def test_an_operator_without_event_time_shows_none(app: AppClient, run: Any) -> None:
+    shown = app.json(run(AGGREGATE, "aggregate").path)
+
+    assert (shown["watermark"], shown["inputs"][0]["watermark"]) == (None, None)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])

@@ -274,6 +274,35 @@ def test_rows_that_stand_in_a_plan_are_one_of_its_sources(
     assert same.status_code == 201, same.text
 
 
+TWO_SINKS = """
+CREATE TABLE s (id INT, v STRING) WITH ('connector' = 'ingress', 'format' = 'changelog-json');
+CREATE TABLE t (id INT, v STRING) WITH ('connector' = 'print');
+CREATE TABLE u (v STRING) WITH ('connector' = '{}');
+EXECUTE STATEMENT SET BEGIN INSERT INTO t SELECT id, v FROM s; {} END;
+"""
+OF_U = "INSERT INTO u SELECT v FROM s WHERE id > 1;"
+
+
+def test_a_plan_that_reads_a_table_less_often_is_refused(
+    app: AppClient, redis_client: redis.Redis
+) -> None:
+    """Spark has as many offsets of a table as there are ways from it to a sink."""
+    body = {"name": "p", "sql": TWO_SINKS.format("print", OF_U)}
+    assert app.post("/v1/pipelines", body).status_code == 201
+    ledger = EpochLedger(RedisTransport(redis_client), "p")
+    ledger.close_epoch(EpochStamp(1, ledger.open_run([], 8), 1_000), {}, [])
+    fake_checkpoint(app, "p", 1)
+    restore = {"savepoint": f"p/{taken(app)['id']}"}
+
+    fewer = {"name": "q", "sql": TWO_SINKS.format("print", ""), "restore": restore}
+    answer = app.post("/v1/pipelines", fewer)
+    unwanted = {"name": "q", "sql": TWO_SINKS.format("blackhole", OF_U), "restore": restore}
+
+    assert_problem(answer, 409, "savepoint-unusable")
+    assert answer.json()["detail"].endswith("reads s, s, this one would read s")
+    assert app.post("/v1/pipelines", unwanted).status_code == 201
+
+
 def test_other_key_groups_may_be_asked_for(app: AppClient, flights: Flights) -> None:
     made = taken(app)
 

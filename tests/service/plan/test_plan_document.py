@@ -221,6 +221,15 @@ def test_a_refusal_names_the_node_and_the_place(
     assert refusal.value.code.startswith("plan.")
 
 
+def test_a_misspelt_connector_is_told() -> None:
+    options = "/nodes/0/scanTableSource/table/resolvedTable/options"
+
+    with pytest.raises(InvalidProperty, match="has no connector") as refusal:
+        load_plan(edited(small(), [["set", options, {"connectoor": "print"}]]))
+
+    assert refusal.value.hint == "did you mean 'connector' by 'connectoor'?"
+
+
 STATES = [
     ([{"index": 0, "ttl": "1 d", "name": "s"}], None),
     ([{"ttl": "1 d", "name": "s"}], None),

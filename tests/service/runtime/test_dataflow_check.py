@@ -84,6 +84,7 @@ def test_a_plan_that_runs_is_accepted(tmp_path: Path) -> None:
         ({"connector": "upsert-kafka"}, UnsupportedConnector, "keys are not read"),
         ({"connector": "jdbc"}, UnsupportedConnector, "no stream"),
         ({"connector": "nosuch"}, UnsupportedConnector, "nosuch"),
+        ({"connector": "mysql-cdc"}, UnsupportedConnector, "mysql-cdc"),
         ({**SOURCE, "format": "avro"}, UnsupportedConnector, "avro"),
         ({**SOURCE, "path": ""}, InvalidTableOption, "path"),
         ({**SOURCE, "path": "../secret"}, PathOutsideRoot, "outside"),
@@ -108,6 +109,22 @@ def test_sources_that_cannot_be_are_refused_with_their_place(
 
     assert caught.value.node_id == 1
     assert caught.value.path.startswith("/nodes/0/scanTableSource/table")
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        ({"connector": "mysql-cdc"}, "with format debezium-json; sources are"),
+        ({"connector": "filesystem", "path": "in", "formaat": "json"}, '"format" by "formaat"'),
+    ],
+)
+def test_the_hint_says_what_to_do_instead(
+    tmp_path: Path, source: dict[str, str], hint: str
+) -> None:
+    with pytest.raises(DataflowError) as caught:
+        check(tmp_path, plan_of(source, SINK))
+
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,51 @@ def test_code_and_message_of_our_own_errors_are_told() -> None:
     assert (found.code, found.message) == ("state-lost", "marker 3, checkpoint 5")
 
 
+PLAN = """\
+=== Streaming Query ===
+Identifier: [id = 1, runId = 2]
+
+Logical Plan:
+WriteToMicroBatchDataSource tailrace
++- ~Filter CASE WHEN isnull(f0#1) THEN cast(raise_error(USER_RAISED_EXCEPTION, map(errorMessage, \
+[tailrace:sink-refused] column k of sink t is null), NullType) as boolean) ELSE true END
+"""
+CLASS = "org.apache.spark.sql.streaming.StreamingQueryException: "
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        (
+            "[USER_RAISED_EXCEPTION] [tailrace:sink-refused] column j of sink t is null SQLSTATE: "
+            "P0001",
+            "sink-refused",
+            "column j of sink t is null",
+        ),
+        (
+            "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. SQLSTATE: 40000",
+            "query.failed",
+            "Spark ended the query: CONCURRENT_STREAM_LOG_UPDATE",
+        ),
+        (
+            "Python worker exited unexpectedly (crashed). Consider setting 'spark.x'",
+            "query.failed",
+            "Spark ended the query: a Python worker ended in the midst of its work, as one does "
+            "that is killed where memory is short; the log of the Connect server says more",
+        ),
+    ],
+)
+def test_an_error_that_a_plan_could_have_raised_is_not_the_one_it_did_raise(
+    text: str, code: str, message: str
+) -> None:
+    """Else a lost worker would be the sink's refusal, which no restart helps."""
+    trace = f"{CLASS}{text}\n{PLAN}\n\tat a.B.c(D.scala:1)"
+
+    found = query_error(f"(STREAM_FAILED) {text}\n{PLAN}\n\nJVM stacktrace:\n{trace}")
+
+    assert (found.code, found.message) == (code, message)
+
+
 def test_foreign_error_is_told_by_its_kind_only() -> None:
     found = query_error(WORKER.format(raised="ValueError: row ('secret', 1) is odd"))
 

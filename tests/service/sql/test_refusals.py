@@ -105,6 +105,25 @@ def test_a_source_that_could_do_without_updates_is_told_the_option(options: str,
     assert ("'changelog-mode' = 'I'" in caught.value.hint) is bool(hint)
 
 
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ("'connector' = 'filesystem', 'path' = 'o', 'format' = 'json'", "'format' = 'changelog-"),
+        ("'connector' = 'kafka', 'format' = 'json'", "'connector' = 'upsert-kafka'"),
+        ("'connector' = 'jdbc'", "primary key"),
+    ],
+)
+def test_a_sink_of_inserts_is_told_what_takes_updates(options: str, hint: str) -> None:
+    declared = f"""
+    CREATE TABLE live (id INT) {INGRESS};
+    CREATE TABLE counts (id INT, n BIGINT) WITH ({options});
+    INSERT INTO counts SELECT id, COUNT(*) FROM live GROUP BY id;
+    """
+    with pytest.raises(PlanningError, match="doesn't support consuming update") as caught:
+        compile_script(declared)
+    assert hint in caught.value.hint
+
+
 INGRESS = "WITH ('connector' = 'ingress', 'format' = 'changelog-json')"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
@@ -278,6 +278,67 @@ def test_times_of_parquet_have_the_digits_of_their_columns(
         (0, 999),
         (1_001_000, 1_001_999),
     ]
+
+
+PARQUET = {"path": "in", "format": "parquet"}
+
+
+def test_a_value_of_parquet_that_does_not_fit_is_a_dead_letter_of_its_own(
+    redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_files, "_PARQUET_ROWS", 3)
+    (tmp_path / "in").mkdir()
+    ids = [1, None, 3, 1 << 40, 5, None, 7]
+    pq.write_table(pa.table({"id": ids, "k": ["x"] * 7}), tmp_path / "in" / "a.parquet")
+    columns = {"id": "INT NOT NULL", "k": "STRING"}
+
+    (epoch,) = read_all(make_reader(redis_client, tmp_path, columns, options=PARQUET))
+
+    assert epoch.rows == [(0, each, "x") for each in (1, 3, 5, 7)]
+    told = [orjson.loads(each) for each in epoch.dead]
+    assert [(each["position"], each["reason"]) for each in told] == [
+        ("in/a.parquet:1", 'column "id" must be INT NOT NULL, found null'),
+        ("in/a.parquet:3", 'column "id" must be INT NOT NULL, found a value that does not fit'),
+        ("in/a.parquet:5", 'column "id" must be INT NOT NULL, found null'),
+    ]
+
+
+@pytest.mark.parametrize("held", [{"id": [1, 2]}, {"other": [1, 2]}])
+def test_columns_that_a_parquet_file_lacks_are_null(
+    redis_client: redis.Redis, tmp_path: Path, held: dict[str, list[int]]
+) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table(held), tmp_path / "in" / "a.parquet")
+
+    (epoch,) = read_all(make_reader(redis_client, tmp_path, options=PARQUET))
+
+    assert epoch.rows == [(0, each, None) for each in held.get("id", [None, None])]
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({}, "t: in/b.parquet is not Parquet; take it away"),
+        ({"k": ["x"]}, 't: in/b.parquet has no column "id", which is NOT NULL; take it away'),
+        ({"id": [{"a": 1}]}, 'column "id" is struct<a: int64>, which is no INT NOT NULL'),
+    ],
+)
+def test_a_parquet_file_that_is_refused_can_be_taken_away(
+    redis_client: redis.Redis, tmp_path: Path, columns: dict[str, list[Any]], reason: str
+) -> None:
+    write(tmp_path, "in/b.parquet", b"no columns")
+    if columns:
+        pq.write_table(pa.table(columns), tmp_path / "in" / "b.parquet")
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "in" / "a.parquet")
+    table = {"id": "INT NOT NULL", "k": "STRING"}
+
+    with pytest.raises(SourceChanged) as caught:
+        read_all(make_reader(redis_client, tmp_path, table, options=PARQUET))
+    (tmp_path / "in" / "b.parquet").unlink()
+    (epoch,) = read_all(make_reader(redis_client, tmp_path, table, options=PARQUET))
+
+    assert reason in str(caught.value)
+    assert epoch.rows == [(0, 1, None)]
 
 
 def us(instant: datetime) -> int:

@@ -1,0 +1,165 @@
+"""Debezium's events as a source: an update is two changes of one line, one behind the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from service.runtime.dataflow_errors import DataflowError, InvalidTableOption
+from service.runtime.sources import file_formats
+from service.runtime.sources.formats import SINK_FORMATS, format_of
+from service.runtime.sources.kafka_options import reader_options, task_options
+from service.runtime.table_options import check_options
+from tests.service.runtime.sources.readers import make_reader, read_all
+from tests.service.runtime.sources.test_kafka_options import TABLE
+from tests.service.runtime.sources.test_kafka_records import changes, decode, spec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import redis
+
+EVENTS = "debezium-json"
+
+
+def row(number: int, text: str | None) -> dict[str, Any]:
+    return {"id": number, "k": text}
+
+
+def event(op: str, before: Any = None, after: Any = None) -> bytes:
+    return orjson.dumps({"before": before, "after": after, "op": op, "source": {"lsn": 7}})
+
+
+def updates(number: int) -> list[bytes]:
+    """A row that comes, changes its text and goes, as Kafka Connect sends it."""
+    first, second = row(number, "a"), row(number, "b")
+    return [event("c", None, first), event("u", first, second), event("d", second)]
+
+
+def history(number: int) -> list[tuple[int, int, str]]:
+    return [(0, number, "a"), (1, number, "a"), (2, number, "b"), (3, number, "b")]
+
+
+def test_the_two_changes_of_an_update_stay_together_however_files_are_cut(
+    redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_formats.LineFormat, "task_units", 64)
+    monkeypatch.setattr(file_formats, "_BLOCK_BYTES", 200)
+    (tmp_path / "in").mkdir()
+    lines = [line for n in range(9) for line in [*updates(n), b"", b'{"op":"t"}']]
+    (tmp_path / "in" / "a.jsonl").write_bytes(b"\n".join(lines))
+    reader = make_reader(redis_client, tmp_path, options={"path": "in", "format": EVENTS})
+
+    epochs = read_all(reader, rows_max=11)
+
+    assert len(epochs) > 1
+    rows = [each for epoch in epochs for each in epoch.rows]
+    assert rows == [each for n in range(9) for each in history(n)]
+    assert all(len(set(each.orders)) == len(each.orders) for each in epochs)
+    assert sum(len(each.dead) for each in epochs) == 9
+
+
+def test_entries_of_ingress_are_cut_by_lines(redis_client: redis.Redis) -> None:
+    for first in (0, 2):
+        lines = [*updates(first), *updates(first + 1)]
+        redis_client.xadd("tailrace:{p}:ingress:t", {"n": len(lines), "d": b"\n".join(lines)})
+    reader = make_reader(redis_client, connector="ingress", options={"format": EVENTS})
+
+    (epoch,) = read_all(reader)
+
+    assert epoch.rows == [each for n in range(4) for each in history(n)]
+    assert len(set(epoch.orders)) == len(epoch.orders)
+
+
+def test_records_of_kafka_have_two_places_each_and_tombstones_are_passed_over() -> None:
+    table = spec(options={"topic": "a;b", "format": EVENTS})
+    records = [
+        (value, topic, 0, 2**46 - 4 + at)
+        for at, value in enumerate([*updates(1), None])
+        for topic in "ab"
+    ]
+
+    found = changes(decode(table, [records]))
+
+    alone = history(1)
+    assert [found[order] for order in sorted(found)] == [
+        *(alone[0], alone[0]),
+        *(alone[1], alone[1], alone[2], alone[2]),
+        *(alone[3], alone[3]),
+    ]
+
+
+def test_a_record_beyond_the_last_place_ends_the_epoch() -> None:
+    table = spec(options={"topic": "a", "format": EVENTS})
+
+    with pytest.raises(OverflowError):
+        decode(table, [[(updates(1)[0], "a", 0, 2**46)]])
+
+
+@pytest.mark.parametrize("prefix", ["", "value."])
+def test_events_may_have_their_schemas_beside_them(prefix: str) -> None:
+    given = {name: text for name, text in TABLE.items() if name != "format"}
+    given |= {f"{prefix}format": EVENTS, f"{prefix}debezium-json.schema-include": "true"}
+    value = b'{"schema":{},"payload":' + updates(1)[0] + b"}"
+
+    reader_options(given, 1)
+    rows = decode(spec(options=task_options(given)), [[(value, "orders", 0, 0)]])
+
+    assert changes(rows) == {0: (0, 1, "a")}
+
+
+@pytest.mark.parametrize(
+    "name", ["debezium-json.schema-include", "value.debezium-json.schema-include"]
+)
+def test_an_option_of_the_format_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(InvalidTableOption, match="schema-include"):
+        reader_options({**TABLE, "format": EVENTS, name: "yes"}, 1)
+
+
+@pytest.mark.parametrize("connector", ["filesystem", "ingress"])
+def test_options_of_the_format_are_honoured_or_refused(connector: str) -> None:
+    table = {"connector": connector, "format": EVENTS}
+
+    check_options({**table, "debezium-json.schema-include": "true"}, [], "", allow_testing=False)
+    for refused in ("debezium-json.ignore-parse-errors", "debezium-json.schema-includes"):
+        with pytest.raises(InvalidTableOption, match=refused):
+            check_options({**table, refused: "true"}, [], "", allow_testing=False)
+
+
+def test_sinks_do_not_write_events() -> None:
+    with pytest.raises(DataflowError, match=EVENTS):
+        format_of({"format": EVENTS}, SINK_FORMATS)
+
+
+def test_of_upserts_no_row_before_is_asked_for(redis_client: redis.Redis, tmp_path: Path) -> None:
+    # What PostgreSQL sends of a table whose replica identity is its primary key.
+    lines = [
+        event("c", None, row(1, "a")),
+        event("u", None, row(1, "b")),
+        event("d", row(1, None)),
+    ]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines))
+    options = {"path": "a.jsonl", "format": EVENTS}
+    every = make_reader(redis_client, tmp_path, options=options)
+    upserts = make_reader(redis_client, tmp_path, options={**options, "changelog-mode": "I,UA,D"})
+
+    (epoch,) = read_all(every)
+    assert [each[0] for each in epoch.rows] == [0, 3]
+    assert "REPLICA IDENTITY FULL" in epoch.dead[0]
+    (epoch,) = read_all(upserts)
+    assert epoch.rows == [(0, 1, "a"), (2, 1, "b"), (3, 1, None)]
+    assert epoch.dead == []
+
+
+def test_kinds_that_the_table_may_not_carry_are_dead_letters(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(updates(1)))
+    options = {"path": "a.jsonl", "format": EVENTS, "changelog-mode": "I"}
+
+    (epoch,) = read_all(make_reader(redis_client, tmp_path, options=options))
+
+    assert epoch.rows == history(1)[:1]
+    assert len(epoch.dead) == 2
