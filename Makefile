@@ -2,6 +2,9 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
+# Where an environment sets it, each of the hundreds of processes that tests start compiles anew
+# what it imports, and each that runs tests rewrites their assertions.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run fmt check test test-fast test-year test-all bench bench-flink clean
 
@@ -27,17 +30,17 @@ check: setup ## format, lint, types, import direction, spelling: nothing is chan
 	@.venv/bin/codespell service operators state tests benchmarks docs scripts README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md
 
 test: check ## all that CI runs: checks, units, laws, oracles, real Redis, real Spark Connect, faults
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) -m pytest -q -m "not integration" -n 2 --dist worksteal
-	@$(PYTHON) -m pytest -q -m integration -n 2 --dist loadfile --no-loadscope-reorder
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) -m pytest -q --ignore tests/integration -n 2 --dist worksteal
+	@$(PYTHON) -m pytest -q tests/integration -n 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## units, laws and oracles without Spark: under a minute or two
-	@$(PYTHON) -m pytest -m "not integration" -x -q
+	@$(PYTHON) -m pytest --ignore tests/integration -x -q
 
 # The chain of `tests/integration/test_chain.py` over all of 2013, killed ten times.
 YEAR := TAILRACE_TEST_MONTHS=12 TAILRACE_TEST_KILLS=10 TAILRACE_TEST_SEED=$${TAILRACE_TEST_SEED:-$$RANDOM}
 
 test-year: setup ## five operators over all flights of 2013, killed ten times, against SQL in batch
-	@$(YEAR) $(PYTHON) -m pytest -q -m integration tests/integration/test_chain.py
+	@$(YEAR) $(PYTHON) -m pytest -q tests/integration/test_chain.py
 
 test-all: check ## everything, with 10,000 examples a property and the whole year
 	@HYPOTHESIS_PROFILE=deep $(YEAR) $(PYTHON) -m pytest

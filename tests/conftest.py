@@ -46,11 +46,21 @@ def free_port() -> int:
 
 
 class RedisServer:
-    """A redis-server process of our own, append-only, that ends with the test."""
+    """A redis-server process of our own, append-only, that ends with the test.
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
+    Args:
+        folder: Where its file is.
+        port: Where it listens; None: a free one.
+        append_fsync: Redis's setting of that name: "always" as where it holds state, "no" where
+            nobody asks the disk what was written.
+    """
+
+    def __init__(
+        self, folder: Path, port: int | None = None, *, append_fsync: str = "always"
+    ) -> None:
         self.folder = folder
         self.port = port or free_port()
+        self.append_fsync = append_fsync
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -67,7 +77,7 @@ class RedisServer:
         command = (
             binary,
             *("--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)),
-            *("--appendonly", "yes", "--appendfsync", "always"),
+            *("--appendonly", "yes", "--appendfsync", self.append_fsync),
             *("--maxmemory-policy", "noeviction", "--save", "", "--loglevel", "warning"),
         )
         self.process = subprocess.Popen(
@@ -98,8 +108,11 @@ _PATIENT = redis.retry.Retry(
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """One Redis for the whole run; tests get it emptied through `redis_client`."""
-    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    """One Redis for the whole run; tests get it emptied through `redis_client`.
+
+    Nobody ends it, so it does not wait for its disk at each of millions of writes.
+    """
+    server = RedisServer(tmp_path_factory.mktemp("redis"), append_fsync="no")
     server.start()
     yield server
     server.stop()

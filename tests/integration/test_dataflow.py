@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import random
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from service.runtime.dataflow_errors import code_in
-from service.sql import compile_script
+from tests.integration.materialized import (
+    INPUT,
+    OUTPUT,
+    PROJECTION,
+    expected_table,
+    materialize_plan,
+    random_changes,
+)
 from tests.integration.pipelines import (
     Pipeline,
     PlanBuilder,
@@ -36,65 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
 pytestmark = pytest.mark.integration
-
-INPUT = {"id": "INT NOT NULL", "k": "VARCHAR(2147483647)", "v": "INT"}
-OUTPUT = {"k": "VARCHAR(2147483647)", "v": "INT"}
-PROJECTION = [ref(1, "VARCHAR(2147483647)"), ref(2, "INT")]
-
-
-def materialize_plan(**source: str) -> dict[str, Any]:
-    """Out-of-order changes of `s`, by key `k`, into files; as in the oracle plan 100."""
-    plan = PlanBuilder()
-    options = {"connector": "filesystem", "format": "changelog-json", "path": "in", **source}
-    scan = plan.scan("s", INPUT, **options)
-    calc = plan.calc(OUTPUT, scan, PROJECTION)
-    plan.sink(
-        "snk",
-        OUTPUT,
-        calc,
-        key=["k"],
-        materialize=True,
-        connector="filesystem",
-        format="changelog-json",
-        path="out",
-        changelog_mode="upsert",
-    )
-    return plan.document()
-
-
-def random_changes(count: int, seed: int = 7) -> list[bytes]:
-    """Inserts and retractions of live rows, over few keys so that rows cancel."""
-    dice = random.Random(seed)
-    live: list[tuple[int, str, int]] = []
-    lines = []
-    for number in range(count):
-        if live and dice.random() < 0.45:
-            row = live.pop(dice.randrange(len(live)))
-            lines.append(change("-D", id=row[0], k=row[1], v=row[2]))
-        else:
-            row = (number, f"k{dice.randrange(6)}", dice.randrange(4))
-            live.append(row)
-            lines.append(change("+I", id=row[0], k=row[1], v=row[2]))
-    return lines
-
-
-def expected_table(lines: list[bytes]) -> dict[str, dict[str, Any]]:
-    """The newest live row of each key, by the plain rule."""
-    history: dict[str, list[int]] = {}
-    shown: dict[str, dict[str, Any]] = {}
-    for line in lines:
-        found = orjson.loads(line)
-        key, value = found["data"]["k"], found["data"]["v"]
-        rows = history.setdefault(key, [])
-        if found["op"] == "+I":
-            rows.append(value)
-        else:
-            rows.remove(value)
-        if rows:
-            shown[key] = {"k": key, "v": rows[-1]}
-        else:
-            shown.pop(key, None)
-    return shown
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
@@ -379,38 +325,6 @@ def test_filters_unions_values_and_dropped_update_befores(
     assert set(records[-1]["offsets"]) == {"a", "b", "values-3"}
 
 
-ZONED = """
-SET 'table.local-time-zone' = 'Europe/Berlin';
-CREATE TABLE a (k BIGINT, z TIMESTAMP_LTZ(3))
-  WITH ('connector' = 'filesystem', 'format' = 'changelog-json', 'path' = 'a');
-CREATE TABLE b (k BIGINT, s STRING)
-  WITH ('connector' = 'filesystem', 'format' = 'changelog-json', 'path' = 'b');
-CREATE TABLE snk (t STRING, h BIGINT, f TIMESTAMP_LTZ(3)) WITH ('connector' = 'print');
-COMPILE PLAN 'p' FOR INSERT INTO snk
-  SELECT CAST(a.z AS STRING), EXTRACT(HOUR FROM a.z), FLOOR(a.z TO DAY)
-  FROM a JOIN b ON a.k = b.k AND DATE_FORMAT(a.z, 'HH') >= b.s;
-"""
-
-
-def test_calcs_and_conditions_of_operators_are_of_the_zone_that_set_says(
-    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    (planned,) = compile_script(ZONED)
-    instants = ["2024-03-31 00:59:59Z", "2024-03-31 01:00:00Z", "2024-10-27 00:30:00Z"]
-    write_lines(tmp_path / "a/a.jsonl", [change("+I", k=1, z=each) for each in instants])
-    # An hour later it is three, since the clocks skip two to three; in UTC it would never be.
-    write_lines(tmp_path / "b/b.jsonl", [change("+I", k=1, s="02")])
-
-    with Pipeline(spark, redis_client, tmp_path, planned.document) as pipeline:
-        pipeline.wait_for_rows(len(instants) + 1)
-
-    found = sorted(pipeline.printed("snk"), key=str)
-    assert found == [
-        ("+I", {"t": "2024-03-31 03:00:00.000", "h": 3, "f": "2024-03-30 22:00:00Z"}),
-        ("+I", {"t": "2024-10-27 02:30:00.000", "h": 2, "f": "2024-10-26 22:00:00Z"}),
-    ]
-
-
 def test_a_keyed_sink_without_a_materializer_applies_changes_in_order(
     spark: SparkSession, redis_client: redis.Redis, tmp_path: Path
 ) -> None:
@@ -454,103 +368,3 @@ def test_datagen_makes_the_rows_it_was_asked_for(
     assert sorted(table["id"].to_pylist()) == list(range(1, 501))
     assert {len(each) for each in table["name"].to_pylist()} == {5}
     assert table["d"].type == pa.decimal128(8, 2)
-
-
-def test_ticks_run_epochs_while_no_data_comes(
-    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    with Pipeline(
-        spark, redis_client, tmp_path, materialize_plan(), tick_interval_ms=300
-    ) as pipeline:
-        records = pipeline.wait(lambda each: len(each) >= 3)
-
-    assert all(each["rows_in"] == 0 and each["nodes"] == {} for each in records)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("parallelism", [1, 3])
-def test_state_expires_in_epochs_that_no_task_of_the_source_reads(
-    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path, parallelism: int
-) -> None:
-    plan = materialize_plan()
-    plan["nodes"][2]["state"][0]["ttl"] = "1 s"
-    lines = [change("+I", id=number, k=f"k{number}", v=1) for number in range(20)]
-    write_lines(tmp_path / "in/s.jsonl", lines)
-
-    def expired(record: dict[str, Any]) -> int:
-        return int(record["nodes"].get("3_sink-materializer", {}).get("expired", 0))
-
-    with Pipeline(
-        spark,
-        redis_client,
-        tmp_path,
-        plan,
-        tick_interval_ms=200,
-        parallelism=parallelism,
-    ) as pipeline:
-        records = pipeline.wait(lambda all_: sum(map(expired, all_)) >= 20)
-        batches = {each["batchId"]: each for each in pipeline.query.recentProgress}
-
-    assert sum(map(expired, records)) == 20
-    quiet = [each for each in records if expired(each)]
-    assert all(each["rows_in"] == 0 for each in quiet)
-    # Spark read no row: not even a tick.
-    read = [batches[each["epoch"] - 1] for each in quiet if each["epoch"] - 1 in batches]
-    assert all(source["numInputRows"] == 0 for each in read for source in each["sources"])
-    for each in records:
-        assert each["time_ms"] == each["offsets"]["s"]["time"]
-
-
-def test_no_constant_of_an_epoch_is_in_the_code_that_spark_compiles(
-    spark: SparkSession,
-    redis_client: redis.Redis,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    ltz = "TIMESTAMP_LTZ(3) NOT NULL"
-    timed = {"id": "INT NOT NULL", "at": ltz}
-    plan = PlanBuilder()
-    scan = plan.scan("s", INPUT, connector="filesystem", format="changelog-json", path="in")
-    now = call("PROCTIME", ltz, syntax="FUNCTION")
-    calc = plan.calc(timed, scan, [ref(0, "INT NOT NULL"), now])
-    plan.sink("snk", timed, calc, connector="print")
-    write_lines(tmp_path / "in/s.jsonl", [change("+I", id=1, k="a", v=1)])
-
-    # Without ticks: the plan of an epoch that only a tick began has nothing in it.
-    with Pipeline(spark, redis_client, tmp_path, plan.document()) as pipeline:
-        records = pipeline.wait_for_rows(1)
-        pipeline.query.explain()
-        (_, row), *_ = pipeline.printed("snk")
-
-    assert [each["time_ms"] for each in records] == [
-        each["offsets"]["s"]["time"] for each in records
-    ]
-    shown = datetime.datetime.fromisoformat(row["at"])
-    assert shown.timestamp() * 1_000 == records[0]["time_ms"]
-    physical = capsys.readouterr().out
-    assert "Exchange" in physical or "Project" in physical, physical
-    # A timestamp in a plan is a literal, and literals are in the code that is made of it.
-    assert "unix_millis" not in physical
-    assert f"{records[-1]['time_ms'] // 1_000_000}" not in physical
-
-
-def test_time_from_the_lines_drives_ttl(
-    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path
-) -> None:
-    steps = [(0, "+I", 1, 10), (300, "+I", 2, 20), (3000, "-D", 2, 20), (3300, "+I", 3, 30)]
-    steps += [(3600, "+I", 4, 40), (3900, "-D", 4, 40)]
-    lines = [
-        orjson.dumps({"op": op, "data": {"id": number, "k": "a", "v": value}, "t": t})
-        for t, op, number, value in steps
-    ]
-    write_lines(tmp_path / "in/s.jsonl", lines)
-    epochs = orjson.dumps([(t, 1_700_000_000_000 + t) for t, *_ in steps]).decode()
-    plan = materialize_plan(testing__time_field="t", testing__epochs=epochs)
-    plan["nodes"][2]["state"][0]["ttl"] = "2 s"
-
-    with Pipeline(spark, redis_client, tmp_path, plan) as pipeline:
-        records = pipeline.wait_for_rows(len(lines))
-
-    assert [each["time_ms"] - records[0]["time_ms"] for each in records] == [t for t, *_ in steps]
-    shown = [(each["op"], each["data"]["v"]) for each in pipeline.files("out")]
-    assert shown == [("+I", 10), ("+U", 20), ("+I", 30), ("+U", 40), ("+U", 30)]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.materialized import expected_table, materialize_plan, random_changes
 from tests.integration.pipelines import Pipeline, final_table, write_lines
-from tests.integration.test_dataflow import expected_table, materialize_plan, random_changes
 
 if TYPE_CHECKING:
     import redis

@@ -11,8 +11,7 @@ from pyspark.errors import StreamingQueryException
 from service.runtime import kafka_stream
 from service.runtime.dataflow_errors import UnsupportedConnector, code_in
 from tests.integration.kafka_stand_in import KafkaStandIn, write_records
-from tests.integration.pipelines import Pipeline, PlanBuilder, change, final_table
-from tests.integration.test_dataflow import (
+from tests.integration.materialized import (
     INPUT,
     OUTPUT,
     PROJECTION,
@@ -20,6 +19,7 @@ from tests.integration.test_dataflow import (
     materialize_plan,
     random_changes,
 )
+from tests.integration.pipelines import Pipeline, PlanBuilder, change, final_table
 
 if TYPE_CHECKING:
     from pathlib import Path

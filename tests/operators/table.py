@@ -6,10 +6,9 @@ entry fails there. An entry is a setting of an operator that has a path of its o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from operators.kinds import spec_from_json
 from operators.ordering import SortColumn
 from operators.testing.operator_harness import Of, OperatorHarness
 from operators.testing.strategies import INTEGERS
@@ -17,14 +16,15 @@ from operators.upsert_materializer import MaterializerSpec
 from operators.windows.shapes import Cumulating, Hopping, Session, Tumbling
 from operators.windows.window_rank import OrderColumn
 from state.multiset.strategy import Strategy
+from tests.operators import functions
 from tests.operators import inputs as given
 from tests.operators import test_changelog_normalize as normalize
 from tests.operators import test_compacting_materializer as compacting
 from tests.operators import test_lag_lead as lag_lead
-from tests.operators import test_process_function as functions
 from tests.operators import test_temporal_sort as temporal_sort
 from tests.operators.aggregate import calls as aggregates
 from tests.operators.deduplicate import test_deduplicate as deduplicate
+from tests.operators.entries import Entry, copied, entry_of
 from tests.operators.inputs import KEYS, POINT, anything, growing, orderly, rows
 from tests.operators.join import test_interval as interval
 from tests.operators.join import test_lookup as lookup
@@ -44,62 +44,6 @@ from tests.service.runtime.specs.test_aggregates import split
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hypothesis import strategies as st
-
-    from operators.spec import OperatorSpec
-
-    AnySpec = OperatorSpec | MaterializerSpec
-
-Output = Literal["changelog", "bag", "insertions", "kinds pass"] | tuple[int, ...]
-"""What is promised of a changelog: it is well formed; it never takes back what is not there, though
-the kinds of an update may come apart; it only grows; it is as well formed as the input; or it has
-this upsert key."""
-Gone = Literal["rows", "keys", "time"]
-"""When state is empty: each row is taken back; each key is; time and watermark have passed all."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An operator in one setting."""
-
-    kind: str
-    setting: str
-    make: Callable[..., AnySpec]
-    """Its spec, with fields such as `ttl_ms` as an operator has it."""
-    changes: st.SearchStrategy[list[Of]]
-    output: Output
-    gone: Gone | None
-    """None: what is there stays, by what the operator is for."""
-    watermarks: bool = False
-    left: frozenset[bytes] = frozenset()
-    """States that may hold something when all is gone."""
-    bundles: bool = False
-    """Emits once an epoch and key: how epochs are cut shows in the changes, not in the table."""
-    sums_up: bool = True
-    """What is emitted adds up to a table; else each emission stands for itself."""
-    inputs: int = 1
-    has_ttl: bool = True
-    """The plan's TTL counts for all of the state, whatever times its rows have."""
-
-    @property
-    def name(self) -> str:
-        """What a test is called by."""
-        return f"{self.kind}: {self.setting}" if self.setting else self.kind
-
-    def spec(self, ttl_ms: int = 0) -> AnySpec:
-        """The spec; with a TTL for every input."""
-        return self.make(**({"ttl_ms": (ttl_ms,) * self.inputs} if ttl_ms else {}))
-
-
-def _of(
-    kind: str, changes: Any, output: Output, gone: Gone | None, **more: Any
-) -> Callable[..., Entry]:
-    def entry(setting: str, make: Callable[..., AnySpec], **fields: Any) -> Entry:
-        common = {"changes": changes, "output": output, "gone": gone, **more}
-        return Entry(kind, setting, make, **{**common, **fields})
-
-    return entry
-
 
 def _materializer(**fields: Any) -> Callable[..., MaterializerSpec]:
     def make(ttl_ms: tuple[int, ...] = (0,), **more: Any) -> MaterializerSpec:
@@ -114,22 +58,8 @@ def _materializer(**fields: Any) -> Callable[..., MaterializerSpec]:
     return make
 
 
-def _with(make: Callable[..., Any], *arguments: Any, **fields: Any) -> Callable[..., Any]:
-    return lambda **more: make(*arguments, **fields, **more)
-
-
-def _copied(make: Callable[..., Any], *arguments: Any, **fields: Any) -> Callable[..., Any]:
-    """For makers without room for more fields."""
-
-    def copied(**more: Any) -> Any:
-        plain = make(*arguments, **fields)
-        return spec_from_json(plain.model_copy(update=more).to_json())
-
-    return copied
-
-
 def _materializers() -> list[Entry]:
-    entry = _of(MaterializerSpec.KIND, anything(INTEGERS.rows()), (1,), "rows")
+    entry = entry_of(MaterializerSpec.KIND, anything(INTEGERS.rows()), (1,), "rows")
     return [
         *(
             entry(each.value.lower(), _materializer(strategy=each))
@@ -141,7 +71,7 @@ def _materializers() -> list[Entry]:
 
 
 def _compacting() -> list[Entry]:
-    entry = _of(
+    entry = entry_of(
         "compacting-materializer",
         anything(INTEGERS.rows()),
         (1,),
@@ -151,11 +81,11 @@ def _compacting() -> list[Entry]:
     )
     return [
         entry("by upsert key", compacting.spec),
-        entry("by row", _with(compacting.spec, upsert_key=())),
-        entry("net changes", _with(compacting.spec, net_changes=True)),
+        entry("by row", partial(compacting.spec, upsert_key=())),
+        entry("net changes", partial(compacting.spec, net_changes=True)),
         entry(
             "do error",
-            _with(compacting.spec, behavior="ERROR"),
+            partial(compacting.spec, behavior="ERROR"),
             changes=orderly(INTEGERS.rows(), unique=[(1,)]),
             gone="rows",
             # Changes of two phases need not fit each other, and a conflict ends the query.
@@ -165,76 +95,80 @@ def _compacting() -> list[Entry]:
 
 
 def _normalize() -> list[Entry]:
-    entry = _of("changelog-normalize", anything(rows(KEYS, (None, 1.0, -0.0))), "changelog", "keys")
+    entry = entry_of(
+        "changelog-normalize", anything(rows(KEYS, (None, 1.0, -0.0))), "changelog", "keys"
+    )
     return [
         entry("", normalize.spec),
-        entry("upserts", _with(normalize.spec, update_before=False), output=(0,)),
-        entry("bundles", _with(normalize.spec, bundles=True), bundles=True),
+        entry("upserts", partial(normalize.spec, update_before=False), output=(0,)),
+        entry("bundles", partial(normalize.spec, bundles=True), bundles=True),
     ]
 
 
 def _deduplicate() -> list[Entry]:
     row = rows(KEYS, (1, 2), given.times(8, POINT))
-    entry = _of("deduplicate", growing(row), "changelog", None)
+    entry = entry_of("deduplicate", growing(row), "changelog", None)
     first, last = deduplicate.FIRST, deduplicate.LAST
     taken = {"changes": anything(row), "gone": "rows"}
     spec = deduplicate.spec
     return [
-        entry("first", _with(spec, keeps_last=False), output="insertions"),
-        entry("last", _with(spec, keeps_last=True)),
-        entry("last, upserts", _with(spec, keeps_last=True, update_before=False), output=(0,)),
-        entry("last, bundles", _with(spec, keeps_last=True, bundles=True), bundles=True),
-        entry("first by time", _with(spec, **first)),
-        entry("last by time", _with(spec, **last)),
+        entry("first", partial(spec, keeps_last=False), output="insertions"),
+        entry("last", partial(spec, keeps_last=True)),
+        entry("last, upserts", partial(spec, keeps_last=True, update_before=False), output=(0,)),
+        entry("last, bundles", partial(spec, keeps_last=True, bundles=True), bundles=True),
+        entry("first by time", partial(spec, **first)),
+        entry("last by time", partial(spec, **last)),
         entry(
-            "last by time, compact", _with(spec, **last, bundles=True, compacts=True), bundles=True
+            "last by time, compact",
+            partial(spec, **last, bundles=True, compacts=True),
+            bundles=True,
         ),
         entry(
             "first by time, once",
-            _with(spec, **first, once=True),
+            partial(spec, **first, once=True),
             output="insertions",
             has_ttl=False,
             watermarks=True,
         ),
-        entry("first, retracting", _with(spec, keeps_last=False, retracts=True), **taken),
-        entry("last, retracting", _with(spec, keeps_last=True, retracts=True), **taken),
-        entry("first by time, retracting", _with(spec, **first, retracts=True), **taken),
-        entry("last by time, retracting", _with(spec, **last, retracts=True), **taken),
+        entry("first, retracting", partial(spec, keeps_last=False, retracts=True), **taken),
+        entry("last, retracting", partial(spec, keeps_last=True, retracts=True), **taken),
+        entry("first by time, retracting", partial(spec, **first, retracts=True), **taken),
+        entry("last by time, retracting", partial(spec, **last, retracts=True), **taken),
     ]
 
 
 def _ranks() -> list[Entry]:
     row = rows((1, 2, 3), ("a", "b"), (None, 1, 2, 3))
-    entry = _of("rank", anything(row), "changelog", "rows")
+    entry = entry_of("rank", anything(row), "changelog", "rows")
     grows: dict[str, Any] = {"changes": growing(row), "gone": None}
     rises: dict[str, Any] = {"changes": given.rising(), "gone": None}
     any_order: dict[str, Any] = {"order": ()}
     return [
         entry("retract", rank_spec),
-        entry("retract, numbers", _with(rank_spec, with_number=True)),
-        entry("retract, second and third", _with(rank_spec, start=2, end=3)),
-        entry("retract, end in a column", _with(rank_spec, end=None, end_column=0)),
-        entry("retract, no end", _with(rank_spec, end=None)),
-        entry("newest first", _with(rank_spec, newest_first=True, end=1, **any_order)),
-        entry("oldest first", _with(rank_spec, **any_order)),
-        entry("oldest first, numbers", _with(rank_spec, with_number=True, **any_order)),
-        entry("append", _with(rank_spec, "append"), **grows),
-        entry("append, numbers", _with(rank_spec, "append", with_number=True), **grows),
-        entry("append, first", _with(rank_spec, "append", end=1), **grows),
-        entry("append, no order", _with(rank_spec, "append", **any_order), **grows),
-        entry("append, all keys", _with(rank_spec, "append", key=()), **grows),
+        entry("retract, numbers", partial(rank_spec, with_number=True)),
+        entry("retract, second and third", partial(rank_spec, start=2, end=3)),
+        entry("retract, end in a column", partial(rank_spec, end=None, end_column=0)),
+        entry("retract, no end", partial(rank_spec, end=None)),
+        entry("newest first", partial(rank_spec, newest_first=True, end=1, **any_order)),
+        entry("oldest first", partial(rank_spec, **any_order)),
+        entry("oldest first, numbers", partial(rank_spec, with_number=True, **any_order)),
+        entry("append", partial(rank_spec, "append"), **grows),
+        entry("append, numbers", partial(rank_spec, "append", with_number=True), **grows),
+        entry("append, first", partial(rank_spec, "append", end=1), **grows),
+        entry("append, no order", partial(rank_spec, "append", **any_order), **grows),
+        entry("append, all keys", partial(rank_spec, "append", key=()), **grows),
         entry("update", ranks.update_spec, **rises),
         entry(
             "update, numbers",
-            _with(ranks.update_spec, with_number=True),
+            partial(ranks.update_spec, with_number=True),
             **rises | {"output": "bag"},
         ),
-        entry("update, first", _with(ranks.update_spec, end=1), **rises),
+        entry("update, first", partial(ranks.update_spec, end=1), **rises),
     ]
 
 
 def _group_aggregates() -> list[Entry]:
-    entry = _of("group-aggregate", orderly(aggregates.rows), "changelog", "rows")
+    entry = entry_of("group-aggregate", orderly(aggregates.rows), "changelog", "rows")
     few, adding = (
         [
             *(
@@ -252,19 +186,19 @@ def _group_aggregates() -> list[Entry]:
     ]
     spec = aggregates.spec
     return [
-        entry("", _with(spec, few)),
-        entry("on columns", _with(spec, whole)),
-        entry("what is not there", _with(spec, whole), changes=anything(aggregates.rows)),
-        entry("upserts", _with(spec, few, generate_update_before=False), output=(0,)),
+        entry("", partial(spec, few)),
+        entry("on columns", partial(spec, whole)),
+        entry("what is not there", partial(spec, whole), changes=anything(aggregates.rows)),
+        entry("upserts", partial(spec, few, generate_update_before=False), output=(0,)),
         entry(
             "only adds",
-            _with(spec, adding, needs_retraction=False),
+            partial(spec, adding, needs_retraction=False),
             changes=growing(aggregates.rows),
             gone=None,
         ),
-        entry("of all rows", _with(spec, few, key=())),
-        entry("bundles", _with(spec, few, bundles=True), bundles=True),
-        entry("two phases", _with(spec, few, bundles=True, is_two_phase=True), bundles=True),
+        entry("of all rows", partial(spec, few, key=())),
+        entry("bundles", partial(spec, few, bundles=True), bundles=True),
+        entry("two phases", partial(spec, few, bundles=True, is_two_phase=True), bundles=True),
     ]
 
 
@@ -280,30 +214,30 @@ def _split_aggregates() -> list[Entry]:
 
     return [
         Entry(
-            middle.kind, "", _copied(lambda: middle), came, "insertions", "rows",
+            middle.kind, "", copied(lambda: middle), came, "insertions", "rows",
             bundles=True, sums_up=False,
         ),
         Entry(
-            "group-aggregate", "of partial aggregates", _copied(lambda: final), came.map(merged),
+            "group-aggregate", "of partial aggregates", copied(lambda: final), came.map(merged),
             "changelog", None, bundles=True,
         ),
     ]  # fmt: skip
 
 
 def _lag_lead() -> list[Entry]:
-    entry = _of("lag-lead", anything(rows(KEYS, (1, 2, 3))), "changelog", "rows")
+    entry = entry_of("lag-lead", anything(rows(KEYS, (1, 2, 3))), "changelog", "rows")
     return [
         entry("", lag_lead.spec),
-        entry("by value", _with(lag_lead.spec, order=(SortColumn(column=1),))),
+        entry("by value", partial(lag_lead.spec, order=(SortColumn(column=1),))),
     ]
 
 
 def _ordered_over() -> list[Entry]:
     changes = anything(rows(KEYS, (None, 1, 2), (1, 2, 3)))
-    entry = _of("ordered-over", changes, "bag", "rows", has_ttl=False)
+    entry = entry_of("ordered-over", changes, "bag", "rows", has_ttl=False)
     return [
-        entry("range", _with(ordered_over.spec, ordered_over.CALLS)),
-        entry("rows", _with(ordered_over.spec, ordered_over.CALLS, is_rows=True)),
+        entry("range", partial(ordered_over.spec, ordered_over.CALLS)),
+        entry("rows", partial(ordered_over.spec, ordered_over.CALLS, is_rows=True)),
     ]
 
 
@@ -321,7 +255,7 @@ def _joins() -> list[Entry]:
             Entry(
                 "semi-anti-join" if join_type in ("SEMI", "ANTI") else "join",
                 f"{join_type.lower()}, {known}{', bundles' if bundles else ''}",
-                _with(streaming.spec, join_type, (known, known), bundles=bundles),
+                partial(streaming.spec, join_type, (known, known), bundles=bundles),
                 orderly(side, side, unique=[unique, unique]),
                 "bag",
                 "rows",
@@ -337,7 +271,7 @@ def _multi_joins() -> list[Entry]:
     return [
         Entry(
             "multi-join", f"{second} {third}".lower(),
-            _with(multi.spec, (second, third), (known,) * 3),
+            partial(multi.spec, (second, third), (known,) * 3),
             orderly(side, side, side, unique=[multi.UNIQUE_KEYS[known]] * 3), "bag", "rows",
             inputs=3,
         )
@@ -352,7 +286,7 @@ def _timed_joins() -> list[Entry]:
     left = rows((1, 2, 3), KEYS, given.times())
     joins = [
         Entry(
-            "temporal-join", join_type.lower(), _with(temporal.spec, join_type),
+            "temporal-join", join_type.lower(), partial(temporal.spec, join_type),
             anything(left, left), "kinds pass", "time", watermarks=True, inputs=2, has_ttl=False,
             left=frozenset({b"versions", b"next_steps"}),
         )
@@ -360,7 +294,7 @@ def _timed_joins() -> list[Entry]:
     ]  # fmt: skip
     joins += [
         Entry(
-            "interval-join", setting, _with(interval.spec, join_type, **fields),
+            "interval-join", setting, partial(interval.spec, join_type, **fields),
             growing(left, left), "insertions", "time", watermarks=fields.get("times", 1) == 1,
             inputs=2, has_ttl=False, sums_up=True,
         )
@@ -373,7 +307,7 @@ def _timed_joins() -> list[Entry]:
     joins += [
         Entry(
             "lookup-join", f"{join_type.lower()}{', kept' if kept else ''}",
-            _with(lookup.spec, join_type, materializes=kept),
+            partial(lookup.spec, join_type, materializes=kept),
             orderly(ordered, unique=[(0,)]), "bag", "rows",
         )
         for join_type in ("INNER", "LEFT") for kept in (False, True)
@@ -384,19 +318,19 @@ def _timed_joins() -> list[Entry]:
 def _by_time() -> list[Entry]:
     by_value = (SortColumn(column=0),)
     sorted_rows = rows((None, 1, 2, 3), given.times())
-    entry = _of(
+    entry = entry_of(
         "temporal-sort", growing(sorted_rows), "insertions", "time", watermarks=True, has_ttl=False
     )
     made = [
         entry("", temporal_sort.spec, left=frozenset({b"last_emitted"})),
-        entry("and value", _with(temporal_sort.spec, order=temporal_sort.V_DESC),
+        entry("and value", partial(temporal_sort.spec, order=temporal_sort.V_DESC),
               left=frozenset({b"last_emitted"})),
-        entry("processing time", _with(temporal_sort.spec, rowtime=None, order=by_value),
+        entry("processing time", partial(temporal_sort.spec, rowtime=None, order=by_value),
               watermarks=False),
     ]  # fmt: skip
     row = rows(("a", "b", None), (None, 1, 2, 3), given.times())
-    entry = _of("over-aggregate", growing(row), "insertions", "time", watermarks=True, sums_up=True,
-                has_ttl=False)  # fmt: skip
+    entry = entry_of("over-aggregate", growing(row), "insertions", "time", watermarks=True,
+                     sums_up=True, has_ttl=False)  # fmt: skip
     for setting, fields in (
         ("rows", {"is_rows": True, "preceding": 1}), ("all rows", {"is_rows": True}),
         ("range", {"preceding": 3}), ("whole range", {}),
@@ -404,8 +338,8 @@ def _by_time() -> list[Entry]:
         retracts = fields.get("preceding") is not None
         calls = [over.aggregate(each, retracts=retracts) for each in ("SUM", "MIN", "LAST_VALUE")]
         calls.append(over.aggregate("COUNT", retracts=retracts, is_distinct=True))
-        made.append(entry(setting, _with(over.spec, calls, **fields), gone=None))
-        by_processing = _with(over.spec, calls, time_column=None, **fields)
+        made.append(entry(setting, partial(over.spec, calls, **fields), gone=None))
+        by_processing = partial(over.spec, calls, time_column=None, **fields)
         made.append(
             entry(f"{setting}, processing time", by_processing, gone=None, watermarks=False)
         )
@@ -424,27 +358,27 @@ def _windows() -> list[Entry]:
     timed: dict[str, Any] = {"watermarks": True, "has_ttl": False}
     for name, shape in shapes.items():
         kind = "session-aggregate" if name == "sessions" else "window-aggregate"
-        entry = _of(kind, orderly(row), "insertions", "time", **timed)
-        made.append(entry(name, _with(windows.spec, shape)))
+        entry = entry_of(kind, orderly(row), "insertions", "time", **timed)
+        made.append(entry(name, partial(windows.spec, shape)))
         made.append(
-            entry(f"{name}, processing time", _with(windows.spec, shape, time_column=None),
+            entry(f"{name}, processing time", partial(windows.spec, shape, time_column=None),
                   watermarks=False)
         )  # fmt: skip
-        table = _of("window-table-function", growing(row), "insertions", "time", **timed)
-        made.append(table(name, _with(window_table.spec, shape)))
+        table = entry_of("window-table-function", growing(row), "insertions", "time", **timed)
+        made.append(table(name, partial(window_table.spec, shape)))
     ends = [each for each in given.times(15) if each in (given.times(15)[4], given.times(15)[9])]
     side = rows(("a", "b", None), (1, 2), ends)
-    join = _of("window-join", growing(side, side), "insertions", "time", **timed, inputs=2)
+    join = entry_of("window-join", growing(side, side), "insertions", "time", **timed, inputs=2)
     made += [
-        join(each.lower(), _with(window_join.spec, each))
+        join(each.lower(), partial(window_join.spec, each))
         for each in ("INNER", "LEFT", "FULL", "SEMI", "ANTI")
     ]
-    ranked = _of("window-rank", growing(rows((None, 1, 2), (1, 2, 3), ends)), "insertions", "time",
-                 **timed)  # fmt: skip
+    ranked = entry_of("window-rank", growing(rows((None, 1, 2), (1, 2, 3), ends)), "insertions",
+                      "time", **timed)  # fmt: skip
     made += [
         ranked("", window_rank.spec),
-        ranked("numbers", _with(window_rank.spec, with_rank=True)),
-        ranked("one, the last of equals", _with(
+        ranked("numbers", partial(window_rank.spec, with_rank=True)),
+        ranked("one, the last of equals", partial(
             window_rank.spec, last=1, ties_last=True, order=(OrderColumn(column=0),))),
     ]  # fmt: skip
     return made
@@ -458,7 +392,7 @@ def _functions() -> list[Entry]:
             "kinds pass", None, inputs=1, sums_up=False, has_ttl=False,
         ),
         Entry(
-            "process-function", "event time", _copied(functions.stamped),
+            "process-function", "event time", copied(functions.stamped),
             growing(rows(("a", "b"), given.times())), "insertions", None, watermarks=True,
             has_ttl=False,
         ),

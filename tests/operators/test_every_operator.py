@@ -35,7 +35,7 @@ from state.backends.transport import RedisTransport
 from state.codec import RowCodec
 from state.key_groups import key_group
 from state.savepoint import SaveOptions, StateSaver, restore_state
-from tests.operators import test_process_function as functions
+from tests.operators.functions import announce
 from tests.operators.inputs import BEGAN_MS, cut, epochs, live, matched
 from tests.operators.stage import GROUPS, NODE, Epoch, Stage, changes_of
 from tests.operators.table import TABLE
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     import redis
 
+    from tests.operators.entries import AnySpec, Entry
     from tests.operators.stage import Said
-    from tests.operators.table import AnySpec, Entry
 
 EXAMPLES = max(4, min(200, settings().max_examples // 20))
 """Of a law and an operator; there are hundreds of these pairs."""
@@ -64,11 +64,7 @@ TASKS = ([[0, 1, 2, 3]], [[0, 1], [2, 3]], [[3], [0, 2], [1]], [[2], [3], [0], [
 def installed(tmp_path_factory: pytest.TempPathFactory, custom_window: Path) -> Any:
     """The functions of users that the table names, as an installer would have left them."""
     folder = tmp_path_factory.mktemp("installed")
-    metadata = folder / "functions_of_users-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: functions-of-users\n")
-    named = "\n".join(f"{each} = {functions.__name__}:{each}" for each in ("Everything", "Stamped"))
-    (metadata / "entry_points.txt").write_text(f"[tailrace.functions]\n{named}\n")
+    announce(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         patch.syspath_prepend(str(custom_window))

@@ -11,6 +11,7 @@ import time
 import uuid
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio.from_thread
@@ -125,6 +126,7 @@ class AppClient:
         self.settings = settings
         self.spark = StandInSpark()
         self.app = create_app(settings, opener_with(self.spark))
+        self.app.openapi_schema = openapi_document()
         self._headers = headers
         self._stack = ExitStack()
 
@@ -174,6 +176,15 @@ class AppClient:
     def statistics_of(self, name: str) -> Any:
         """What the supervisor says of a pipeline."""
         return self.app.state.services.supervisor.status(name)
+
+
+@cache
+def openapi_document() -> dict[str, Any]:
+    """The document of any application, which the first request needs.
+
+    Made for each one it takes a hundred times as long as a request, and there are hundreds.
+    """
+    return create_app(Settings(_env_file=None), opener_with(StandInSpark())).openapi()
 
 
 def until(done: Callable[[], Any], timeout_s: float = 20.0) -> None:

@@ -38,7 +38,7 @@ def test_on_heap() -> None:
 
 
 def test_on_redis(redis_client: redis.Redis) -> None:
-    """A quarter of the examples: the server writes its file at every commit."""
+    """A quarter of the examples: an epoch is several round trips."""
 
     @contextlib.contextmanager
     def fresh() -> Any:

@@ -142,7 +142,7 @@ def test_timers_are_a_set_wherever_epochs_end_on_heap() -> None:
 
 
 def test_timers_are_a_set_wherever_epochs_end_on_redis(redis_client: redis.Redis) -> None:
-    """A quarter of the examples: the server writes its file at every commit."""
+    """A quarter of the examples: an epoch is several round trips."""
 
     @contextlib.contextmanager
     def fresh() -> Iterator[Stand]:
