@@ -17,6 +17,7 @@ from typing import (
     Final,
     Generic,
     Protocol,
+    TypeGuard,
     TypeVar,
     runtime_checkable,
 )
@@ -90,6 +91,28 @@ class Shows(Protocol):
         Raises:
             CodecError, StateCorrupt: They are no such bytes.
         """
+
+
+_DOES: Final[dict[tuple[type, type], bool]] = {}
+"""Whether a class of codecs is of a protocol. Asking takes tens of microseconds, and each epoch
+makes handles anew."""
+
+
+def _does(codec: object, what: type) -> bool:
+    asked = type(codec), what
+    if (found := _DOES.get(asked)) is None:
+        found = _DOES[asked] = isinstance(codec, what)
+    return found
+
+
+def decodes_at_once(codec: object) -> TypeGuard[DecodesAtOnce]:
+    """Whether a codec is a `DecodesAtOnce`."""
+    return _does(codec, DecodesAtOnce)
+
+
+def encodes_behind(codec: object) -> TypeGuard[EncodesBehind]:
+    """Whether a codec is an `EncodesBehind`."""
+    return _does(codec, EncodesBehind)
 
 
 class JsonCodec:

@@ -8,7 +8,6 @@ without a copy: whoever commits them does not alter them afterwards.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -176,14 +175,16 @@ class _HeapTransaction(EpochTransaction):
         self._key_groups = frozenset(key_groups)
         self._has_begun = False
         self._is_done = False
-        self._statistics = TransactionStatistics()
+        self._reads = self._writes = self._commands = self._round_trips = self._commit_ns = 0
 
     def fetch(self, reads: Sequence[Read]) -> list[Any]:
         self._require_open()
         self._require_own({each.key_group for each in reads})
         begins = self._begin()
         replies = [self._group(each.key_group).space.read(each) for each in reads]
-        self._count(commands=begins + len(reads), reads=sum(map(size_of, replies)), round_trips=1)
+        self._commands += begins + len(reads)
+        self._reads += sum(map(size_of, replies))
+        self._round_trips += 1
         return replies
 
     def commit(self, writes: Mapping[int, Sequence[Write]]) -> None:
@@ -203,13 +204,14 @@ class _HeapTransaction(EpochTransaction):
             if group:
                 commands += 1
                 self._guarded(number, group)
-        elapsed = time.perf_counter_ns() - started
-        trips = 1 if commands else 0
-        self._count(commands=commands, writes=fields, round_trips=trips, commit_ns=elapsed)
+        self._commit_ns += time.perf_counter_ns() - started
+        self._commands += commands
+        self._writes += fields
+        self._round_trips += 1 if commands else 0
 
     def version_read(self, key_group: int) -> StateVersion | None:
         self._require_own([key_group])
-        self._count(commands=self._begin())
+        self._commands += self._begin()
         return self._version(key_group, self._group(key_group).epoch)
 
     def version_written(self, key_group: int) -> StateVersion | None:
@@ -219,7 +221,13 @@ class _HeapTransaction(EpochTransaction):
         return StateVersion((self._store.identity, self._node, key_group), self._stamp.run, epoch)
 
     def statistics(self) -> TransactionStatistics:
-        return self._statistics
+        return TransactionStatistics(
+            reads=self._reads,
+            writes=self._writes,
+            commands=self._commands,
+            round_trips=self._round_trips,
+            commit_ns=self._commit_ns,
+        )
 
     def _begin(self) -> int:
         """Begin in every key group, once; how many commands Redis would need."""
@@ -255,11 +263,6 @@ class _HeapTransaction(EpochTransaction):
     def _require_own(self, key_groups: Iterable[int]) -> None:
         if foreign := set(key_groups) - self._key_groups:
             raise InvariantViolation(f"key groups {sorted(foreign)} are not of this transaction")
-
-    def _count(self, **more: int) -> None:
-        held = self._statistics
-        summed = {name: getattr(held, name) + value for name, value in more.items()}
-        self._statistics = replace(held, **summed)
 
 
 class HeapLedger(Ledger):

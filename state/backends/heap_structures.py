@@ -92,6 +92,8 @@ class SortedMembers:
 
     def range(self, minimum: float, maximum: float, limit: int | None) -> list[tuple[bytes, float]]:
         """Those with a score within both bounds, lowest first."""
+        if not self._order or self._order[0][0] > maximum:
+            return []
         low = bisect_left(self._order, minimum, key=_score)
         high = bisect_right(self._order, maximum, key=_score)
         if limit is not None:

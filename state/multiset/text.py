@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,6 +58,7 @@ _SHORT_BYTES = 16 * 1024
 _SPREAD = b"spread\t"
 _NEWLINE, _TAB, _END = 10, 9, ord("]")
 """`]` ends every row."""
+_LAST = itemgetter(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,7 @@ def parse_packed(values: Sequence[bytes]) -> PackedHistories:
     ends = newlines[entry_lines]
     if (
         (np.diff(header_lines, append=starts.size) < 2).any()
-        or ((first_tab == low) | (first_tab + 1 == second_tab) | (second_tab > ends)).any()
+        or (second_tab > ends).any()
         or (content[ends - 1] != _END).any()
     ):
         raise _corrupt()
@@ -252,12 +254,14 @@ def _parse_lines(values: Sequence[bytes]) -> PackedHistories:
     fields: list[list[bytes]] = []
     for value in values:
         head, *entries = value.split(b"\n")
-        if not entries or value.count(b"]\n") + value.endswith(b"]") < len(entries):
-            raise ValueError("a history without entries, or with one that was cut off")
+        if not entries:
+            raise ValueError("a history without entries")
         owner += [len(heads)] * len(entries)
         heads.append(_parse_header(head))
         lines += entries
         fields += [entry.split(b"\t", 2) for entry in entries]
+    if not {*map(_LAST, lines)} <= {_END}:
+        raise ValueError("an entry that was cut off")
     written = [-1 if head.written_ms is None else head.written_ms for head in heads]
     return PackedHistories(
         owner=np.array(owner, np.int64),

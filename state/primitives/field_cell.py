@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from state.backends.interface import HashGet
-from state.descriptors import DecodesAtOnce
+from state.descriptors import decodes_at_once
 from state.primitives.cells import UNKNOWN, Cell, Element
 from state.ttl import STAMP_SIZE, stamp_of, unstamped
 
@@ -247,7 +247,7 @@ class Loads:
 
     def __init__(self, codec: object) -> None:
         self._all: list[LoadedTexts] = []
-        self.decode_all = codec.decode_all if isinstance(codec, DecodesAtOnce) else None
+        self.decode_all = codec.decode_all if decodes_at_once(codec) else None
         """Decodes many values, where the codec can."""
         self.was_set = False
         """Whether the clock was set when something was loaded or put: stamps of then differ."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from state.descriptors import EncodesBehind
+from state.descriptors import encodes_behind
 from state.errors import StateCorrupt
 from state.primitives.field_cell import ABSENT, Absent, FieldCell, Loads
 from state.primitives.handle import StateHandle
@@ -73,9 +73,7 @@ class FieldHandle(StateHandle[FieldCell]):
         super().set_clock(clock)
         codec = self._codec
         self._encode_behind = (
-            codec.encode_behind
-            if self.has_usual_stamps and isinstance(codec, EncodesBehind)
-            else None
+            codec.encode_behind if self.has_usual_stamps and encodes_behind(codec) else None
         )
         for cell in self.cells.values():
             cell.judge_again()

@@ -40,7 +40,15 @@ from state.testing.primitive_models import (
 )
 from state.testing.sessions import PACKED, SPREAD, SessionStand
 from state.testing.stand import NODE
-from state.ttl import DISABLED, Cleanup, TtlClock, TtlConfig, UpdateType, Visibility
+from state.ttl import (
+    DISABLED,
+    Cleanup,
+    TimeCharacteristic,
+    TtlClock,
+    TtlConfig,
+    UpdateType,
+    Visibility,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,16 +63,20 @@ TTL_MS = 10
 KEY = b'["a"]'
 NAMESPACES = st.sampled_from([b"", b"", b"", b"[1]"])
 VALUES = st.integers(0, 9)
-PASSED = st.sampled_from([0, 1, TTL_MS // 2, TTL_MS - 1, TTL_MS])
+PASSED = st.sampled_from([0, 1, TTL_MS // 2, TTL_MS - 1, TTL_MS, -1, -TTL_MS // 2])
+"""The time of an epoch may be before that of the one before."""
+LATE = st.sampled_from([None, None, 0, 1, TTL_MS - 1, TTL_MS, 3 * TTL_MS, -1])
+"""How much older than now the event time of a record is, if it has one."""
 USER_KEYS = st.sampled_from("uvwxy")
 TTLS = st.builds(
     TtlConfig,
     st.sampled_from([TTL_MS, TTL_MS * 2]),
     st.sampled_from([each for each in UpdateType if each is not UpdateType.DISABLED]),
     st.sampled_from(Visibility),
+    st.sampled_from([TimeCharacteristic.PROCESSING, TimeCharacteristic.EVENT_BY_PROCESSING]),
     cleanup=st.just(Cleanup(by_timer=True)),
 )
-BEGINNINGS = [0, 1_767_225_600_000]
+BEGINNINGS = [100_000, 1_767_225_600_000]
 """Stamps of today's length take shorter ways than small numbers."""
 RESTARTS = st.sampled_from(["lost", "lost", "other TTL", "no TTL"])
 THRESHOLDS = st.sampled_from([Thresholds(high=4, low=2), PACKED, SPREAD])
@@ -191,6 +203,7 @@ class PrimitiveMachine(RuleBasedStateMachine):
         for passed_ms in epochs:
             for kind in data.draw(st.lists(st.sampled_from(self._kinds), min_size=1, max_size=6)):
                 namespace = data.draw(NAMESPACES, "namespace")
+                self._be_late(data.draw(LATE, "late"))
                 self._operate(kind, *data.draw(OPERATIONS[kind], kind), namespace)
             self._next_epoch(passed_ms)
 
@@ -207,6 +220,7 @@ class PrimitiveMachine(RuleBasedStateMachine):
         """Merge one of the namespaces into the other."""
         kind = next(each for each in self._kinds if each not in ("value", "map"))
         target, source = (b"", b"[1]") if flip else (b"[1]", b"")
+        self._be_late(None)
         self._session.set_key(KEY, 0)
         self._models[kind].merge_namespaces(stored_key(KEY, target), [stored_key(KEY, source)])
 
@@ -237,10 +251,13 @@ class PrimitiveMachine(RuleBasedStateMachine):
             assert self._sessions.names() == []
         self._stack.close()
 
+    def _be_late(self, late_ms: int | None) -> None:
+        self._ttl.event_ms = None if late_ms is None else self._ttl.now_ms - late_ms
+
     def _operate(self, kind: str, name: str, arguments: tuple[Any, ...], namespace: bytes) -> None:
         """One operation on both; the results are equal."""
         handle = self._handles[kind]
-        self._session.set_key(KEY, 0)
+        self._session.set_key(KEY, 0, event_ms=self._ttl.event_ms)
         self._session.set_namespace(namespace)
         expected = getattr(self._models[kind], name)(stored_key(KEY, namespace), *arguments)
         operation = _iterate if name == "iterate" else getattr(type(handle), name)

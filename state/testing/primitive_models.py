@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from state.ttl import DISABLED, TtlConfig, UpdateType, Visibility
+from state.ttl import DISABLED, TimeCharacteristic, TtlConfig, UpdateType, Visibility
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +32,14 @@ class ModelTtl:
     config: TtlConfig = DISABLED
     enabled_ms: int | None = None
     now_ms: int = 0
+    event_ms: int | None = None
+    """Event time of the record, if it has one."""
+
+    @property
+    def stamp_ms(self) -> int:
+        if self.config.time is TimeCharacteristic.PROCESSING or self.event_ms is None:
+            return self.now_ms
+        return self.event_ms
 
     @property
     def shows_expired(self) -> bool:
@@ -52,7 +60,12 @@ class ModelTtl:
             return Stamped(value, None)
         if self.config.update is UpdateType.ON_CREATE and old and not self.is_expired(old):
             return Stamped(value, self.enabled_ms if old.ms is None else old.ms)
-        return Stamped(value, self.now_ms)
+        return Stamped(value, self.stamp_ms)
+
+    def refreshed(self, element: Stamped) -> Stamped:
+        """A live element behind a read that counts."""
+        stamp_ms = self.stamp_ms if element.ms is None else max(element.ms, self.stamp_ms)
+        return Stamped(element.value, stamp_ms)
 
 
 @dataclass
@@ -78,7 +91,7 @@ class FieldModel:
             del self.held[key]
             return element.value if self.ttl.shows_expired else None
         if self.ttl.reads_count:
-            element.ms = self.ttl.now_ms
+            element.ms = self.ttl.refreshed(element).ms
         return element.value
 
     def update(self, key: bytes, value: Any) -> None:
@@ -144,7 +157,7 @@ class ListModel:
         if not live:
             self._set(key, [])
         elif self.ttl.reads_count:
-            self._set(key, [Stamped(each.value, self.ttl.now_ms) for each in live])
+            self._set(key, [self.ttl.refreshed(each) for each in live])
         return shown or None
 
     def add(self, key: bytes, value: Any) -> None:
@@ -245,5 +258,5 @@ class MapModel:
             self.remove(key, user_key)
             return element if self.ttl.shows_expired else None
         if self.ttl.reads_count:
-            element.ms = self.ttl.now_ms
+            element.ms = self.ttl.refreshed(element).ms
         return element

@@ -74,7 +74,7 @@ class Model:
         if live:
             self.held[user_key] = live
         if self.ttl.reads_count:
-            live[:] = [Stamped(each.value, self.ttl.now_ms) for each in live]
+            live[:] = [self.ttl.refreshed(each) for each in live]
         return shown
 
     def read(self, wanted: Callable[[tuple[str]], bool]) -> list[Any]:
