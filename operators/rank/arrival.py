@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from operators.processing_time import blanked
 from operators.rank.retract import RetractTopN
-from state.descriptors import JSON, MapDescriptor, ValueDescriptor
+from state.descriptors import JSON, MapDescriptor, SortedMapDescriptor, ValueDescriptor
+from state.execution.combined import combine_all
+from state.lexicographic import lexicographic_codec
+from state.types import parse_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +18,12 @@ if TYPE_CHECKING:
     from operators.keyed import InputChange, OpenEpoch
     from operators.rank.spec import RankSpec
     from operators.stored_rows import StoredRows
-    from state.primitives.maps import MapHandle
+    from state.descriptors import StateDescriptor
     from state.primitives.value import ValueHandle
+
+_PLACES: Final = lexicographic_codec([parse_type("STRING NOT NULL"), parse_type("BIGINT NOT NULL")])
+"""A row's text, and the number of one of its arrivals."""
+_LAST: Final = (1 << 63) - 1
 
 
 class Arrivals:
@@ -32,16 +39,24 @@ class Arrivals:
         self.count: ValueDescriptor[int] = ValueDescriptor(
             name="arrivals", codec=JSON, ttl=ttl, **spec.past_of("arrivals")
         )
-        self._numbers: MapDescriptor[Row, list[int]] = MapDescriptor(
+        self._places: SortedMapDescriptor[tuple[Any, ...], int] = SortedMapDescriptor(
+            name="arrived", key_codec=_PLACES, codec=JSON, ttl=ttl, **spec.past_of("arrived")
+        )
+        self._lists: MapDescriptor[Row, list[int]] = MapDescriptor(
             name="numbers", key_codec=rows, codec=JSON, ttl=ttl, **spec.past_of("numbers")
         )
-        self._first = -1 if spec.newest_first else 0
-        self.descriptors = (self.count, self._numbers)
+        self._encode = rows.encode
+        self._is_newest_first = spec.newest_first
+        self.descriptors: tuple[StateDescriptor, ...] = (self.count, self._places)
+        if spec.newest_first:
+            # A version before kept the numbers of these so; all of them are older.
+            self.descriptors = (*self.descriptors, self._lists)
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles."""
         self._last: ValueHandle[int] = epoch.session.value(self.count)
-        self._of_row: MapHandle[Row, list[int]] = epoch.session.map(self._numbers)
+        self._numbers = epoch.session.sorted_map(self._places)
+        self._older = epoch.session.map(self._lists) if self._is_newest_first else None
 
     async def are_there(self) -> bool:
         """Whether rows of the current key have numbers."""
@@ -51,30 +66,39 @@ class Arrivals:
         """The number of a row that comes."""
         number = (await self._last.value() or 0) + 1
         await self._last.update(number)
-        await self._of_row.put(row, [*(await self._of_row.get(row) or ()), number])
+        await self._numbers.add((self._encode(row).decode(), number), 1)
         return number
+
+    async def find(self, row: Row) -> int | None:
+        """The number of the first of these rows in the order; None: none has one."""
+        text, numbers = self._encode(row).decode(), self._numbers
+        if self._is_newest_first:
+            last = await numbers.last_entry_until((text, _LAST))
+            key = None if last is None else last[0]
+        else:
+            behind = await numbers.entries_behind(numbers.behind((text, 0)), 1)
+            key = behind[0][0] if behind else None
+        return key[1] if key is not None and key[0] == text else None
 
     async def take(self, row: Row) -> int | None:
         """The number of the first of these rows in the order, which goes; None: there is none."""
-        numbers = await self._of_row.get(row)
-        if not numbers:
-            return None
-        taken = numbers.pop(self._first)
-        if numbers:
-            await self._of_row.put(row, numbers)
-        else:
-            await self._of_row.remove(row)
-        return taken
-
-    async def known(self, rows: Sequence[Row]) -> list[int | None]:
-        """Read at once what these rows have: what `take` would give of each."""
-        found = await self._of_row.get_all(rows)
-        return [each[self._first] if each else None for each in found]
+        number = await self.find(row)
+        if number is not None:
+            await self._numbers.clear_entry_at((self._encode(row).decode(), number))
+        elif self._older is not None and (older := await self._older.get(row)):
+            *rest, number = older
+            if rest:
+                await self._older.put(row, rest)
+            else:
+                await self._older.remove(row)
+        return number
 
     async def clear(self) -> None:
         """Forget the current key."""
         await self._last.clear()
-        await self._of_row.clear()
+        await self._numbers.clear()
+        if self._older is not None:
+            await self._older.clear()
 
 
 class ArrivalTopN(RetractTopN):
@@ -92,8 +116,9 @@ class ArrivalTopN(RetractTopN):
     Characteristics:
         as RetractTopN, but
         state       the rows in order of arrival; by row, the numbers of its arrivals
-        state cost  an entry by row, of all rows of a key and epoch in one round trip; none grows
-                    with how many rows there are, but with how often one is there
+        state cost  a row that comes: one entry more written; what takes one back looks for its
+                    number, in one round trip for all of a key and epoch, then for the row. Nothing
+                    grows with how many rows there are, or with how often one is there
         unseen -D   an orphan; of equal rows the first in the order is retracted
 
     Rows that a version before kept without numbers stand before all others, oldest first; what
@@ -122,14 +147,14 @@ class ArrivalTopN(RetractTopN):
             await self._arrivals.clear()
 
     async def _foresee(self, changes: Sequence[InputChange]) -> None:
-        """Read the numbers of all rows, and the rows of those that are taken back."""
-        taken: list[Row] = []
-        others: list[Row] = []
-        for each in changes:
-            row = blanked(each.row, self._proctime)
-            (taken if each.kind.is_retraction else others).append(row)
-        found = await self._arrivals.known([*taken, *others])
-        await self.rows.know_at((each,) for each in found[: len(taken)] if each is not None)
+        """Read the rows that these changes take back."""
+        rows = [blanked(each.row, self._proctime) for each in changes if each.kind.is_retraction]
+        if not rows:
+            return
+        first, *others = {self.rows_codec.encode(each): each for each in rows}.values()
+        found = [await self._arrivals.find(first)]
+        found += await combine_all(*map(self._arrivals.find, others))
+        await self.rows.know_at((each,) for each in found if each is not None)
 
     async def _new_key(self, row: Row) -> tuple[Any, ...]:
         return (await self._arrivals.add(row),)
