@@ -29,6 +29,7 @@ import struct
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
+from operators.expressions.decimals import EXACT
 from state.types import (
     BINARY_ROOTS,
     INTEGER_BITS,
@@ -101,19 +102,20 @@ def _number_text(value: object) -> str:
 
 
 def _decimal(value: object, logical: LogicalType) -> Decimal:
+    """Digits beyond the scale are rounded, as Flink's `DecimalData.fromBigDecimal` does."""
     try:
         number = Decimal(_number_text(value))
     except InvalidOperation as error:
         raise LiteralError("expected a decimal number") from error
     precision, scale = logical.precision or 0, logical.scale or 0
-    sign, digits, exponent = number.as_tuple()
-    if not isinstance(exponent, int) or -exponent > scale:
-        raise LiteralError(f"expected at most {scale} digits after the point")
+    if not number.is_finite():
+        raise LiteralError("expected a decimal number")
     # Compared before any zero is written: an exponent may stand for more of them than fit memory.
-    if number and number.adjusted() >= precision - scale:
-        raise LiteralError(f"expected at most {precision - scale} digits before the point")
-    zeros = exponent + scale if number else 0
-    return Decimal((sign, (*digits, *([0] * zeros)), -scale))
+    if not number or number.adjusted() < precision - scale:
+        rounded = number.quantize(Decimal(1).scaleb(-scale), context=EXACT)
+        if not rounded or rounded.adjusted() < precision - scale:
+            return rounded
+    raise LiteralError(f"expected at most {precision - scale} digits before the point")
 
 
 def _double(value: object, logical: LogicalType) -> float:

@@ -5,7 +5,7 @@ cursor, source_text                 where they stand in it
 dialect, grammar, foreign, sql_text Flink's grammar on sqlglot; expressions written back as SQL
 catalogue, ddl                      tables and views; CREATE TABLE
 types, literals, functions          what expressions are made of; type_names
-expressions, scope                  names and expressions bound to typed ones
+expressions, conditions, scope      names and expressions bound to typed ones
 deviations                          STDDEV and VAR of sums and counts
 collections                         ARRAY[..], MAP[..], ROW(..), elements
 coercion, rex                       casts that nobody wrote; expressions made and rewritten

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp
 
-from service.plan.rex import Call, Literal, Rex, SymbolLiteral
+from service.plan.rex import Literal, Rex, SymbolLiteral
 from service.sql import literals, types
-from service.sql.coercion import TIMES, as_branch, as_choice, as_comparable
+from service.sql.coercion import TIMES, as_branch
 from service.sql.collections import array_of, item, map_of, row_of
+from service.sql.conditions import CONDITIONS
 from service.sql.deadline import check_time
 from service.sql.dialect import JsonAggregate, position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
@@ -22,13 +23,12 @@ from service.sql.functions import (
     SCALAR_FUNCTIONS,
     WINDOW_TABLE_FUNCTIONS,
 )
-from service.sql.rex import as_operand, call, search, type_of
+from service.sql.rex import as_operand, call, type_of
 from service.sql.scope import fields
 from service.sql.time_units import timestamp_difference, timestamp_sum
 from service.sql.type_names import written_type
 from state.types import (
     INTERVAL_ROOTS,
-    STRING_ROOTS,
     LogicalType,
     TypeParseError,
     TypeRoot,
@@ -44,17 +44,6 @@ if TYPE_CHECKING:
     from service.sql.source_text import Fragment
 
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
-_COMPARISONS = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.GT: ">",
-    exp.LTE: "<=",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
-    exp.NullSafeNEQ: "IS DISTINCT FROM",
-}
-_OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 Special: TypeAlias = "Callable[[exp.Expression], Expression | None]"
@@ -87,8 +76,6 @@ class ExpressionBinder:
             return read(self, node)
         if type(node) in _ARITHMETIC:
             return self._arithmetic(node)
-        if type(node) in _COMPARISONS:
-            return self._comparison(node)
         raise UnsupportedSql(f"{node.key.upper()} is not supported", self.position(node))
 
     def rex(self, node: exp.Expression) -> Rex:
@@ -196,113 +183,6 @@ class ExpressionBinder:
             )
         nullable = given.nullable or type_of(right).nullable
         return call(operator, [left, right], given.with_nullable(nullable), syntax="SPECIAL")
-
-    def _comparison(self, node: exp.Expression) -> Rex:
-        operator = _COMPARISONS[type(node)]
-        by_order = operator in ("<", ">", "<=", ">=")
-        sides = self.rex(node.this), self.rex(node.expression)
-        left, right = self._comparable(*sides, node, by_order=by_order)
-        nullable = type_of(left).nullable or type_of(right).nullable
-        never_null = "DISTINCT" in operator
-        made = types.BOOLEAN.with_nullable(nullable and not never_null)
-        return call(operator, [left, right], made)
-
-    def _comparable(
-        self, left: Rex, right: Rex, node: exp.Expression, *, by_order: bool = False
-    ) -> tuple[Rex, Rex]:
-        made = as_comparable(left, right, by_order=by_order)
-        if made is None:
-            kinds = type_of(left).root.name, type_of(right).root.name
-            raise ValidationError(
-                f"{kinds[0]} cannot be compared with {kinds[1]}",
-                self.position(node),
-                hint="a CAST of one of them can",
-            )
-        return made
-
-    def _logical(self, node: exp.Expression) -> Rex:
-        name = "AND" if isinstance(node, exp.And) else "OR"
-        operands: list[Rex] = []
-        pending: list[exp.Expression] = [node]
-        while pending:
-            part = pending.pop()
-            if type(part) is type(node):
-                pending += [part.expression, part.this]
-            else:
-                bound = self.condition(part)
-                if isinstance(bound, Call) and bound.name == name:
-                    operands += bound.operands
-                else:
-                    operands.append(bound)
-        nullable = types.any_nullable([type_of(each) for each in operands])
-        return call(name, operands, types.BOOLEAN.with_nullable(nullable))
-
-    def _not(self, node: exp.Expression) -> Rex:
-        inner = node.this
-        while isinstance(inner, exp.Paren):
-            inner = inner.this
-        if isinstance(inner, exp.Is):
-            return self._is(inner, negated=True)
-        operand = self.condition(inner)
-        if isinstance(operand, Call) and operand.name in _OPPOSITES:
-            # As in Flink, where NaN is neither below nor not below a number.
-            return call(_OPPOSITES[operand.name], operand.operands, type_of(operand))
-        return call("NOT", [operand], type_of(operand))
-
-    def _is(self, node: exp.Expression, *, negated: bool = False) -> Rex:
-        right = node.expression
-        if isinstance(right, exp.Not):
-            return self._is(exp.Is(this=node.this, expression=right.this), negated=not negated)
-        if not isinstance(right, exp.Null | exp.Boolean):
-            raise UnsupportedSql(f"IS {right.key.upper()} is not supported", self.position(node))
-        word = "NULL" if isinstance(right, exp.Null) else str(right.this).upper()
-        name = f"IS {'NOT ' if negated else ''}{word}"
-        return call(name, [self.rex(node.this)], types.BOOLEAN.with_nullable(False))
-
-    def _in(self, node: exp.Expression) -> Rex:
-        if node.args.get("query") is not None:
-            raise UnsupportedSql(
-                "IN with a subquery is supported only as a condition of WHERE", self.position(node)
-            )
-        value = self.rex(node.this)
-        choices = [as_choice(value, self.rex(each)) for each in node.expressions]
-        nullable = types.any_nullable([type_of(value), *map(type_of, choices)])
-        made = types.BOOLEAN.with_nullable(nullable)
-        pairs = [self._comparable(value, choice, node) for choice in choices]
-        if all(isinstance(choice, Literal) and choice.value is not None for _, choice in pairs):
-            return search(pairs[0][0], [(choice, choice) for _, choice in pairs], made)
-        equal = [call("=", pair, made) for pair in pairs]
-        return equal[0] if len(equal) == 1 else call("OR", equal, made)
-
-    def _between(self, node: exp.Expression) -> Rex:
-        value, *ends = (self.rex(part) for part in (node.this, node.args["low"], node.args["high"]))
-        roots = {type_of(each).root for each in (value, *ends)}
-        if roots & STRING_ROOTS and TypeRoot.DECIMAL in roots:
-            # Flink brings all three to one type.
-            raise UnsupportedSql(
-                "BETWEEN of texts and DECIMALs is not planned", self.position(node)
-            )
-        low, high = (self._comparable(value, end, node, by_order=True) for end in ends)
-        nullable = types.any_nullable([type_of(each) for each in (*low, *high)])
-        made = types.BOOLEAN.with_nullable(nullable)
-        if isinstance(low[1], Literal) and isinstance(high[1], Literal):
-            return search(low[0], [(low[1], high[1])], made)
-        return call("AND", [call(">=", low, made), call("<=", high, made)], made)
-
-    def _like(self, node: exp.Expression) -> Rex:
-        return self._like_of(node, [self.rex(node.this), self.rex(node.expression)])
-
-    def _escape(self, node: exp.Expression) -> Rex:
-        like = node.this
-        return self._like_of(
-            like, [self.rex(each) for each in (like.this, like.expression, node.expression)]
-        )
-
-    def _like_of(self, node: exp.Expression, operands: list[Rex]) -> Rex:
-        """LIKE, or NOT LIKE, which is a mark of the same node."""
-        made = types.BOOLEAN.with_nullable(types.any_nullable([type_of(each) for each in operands]))
-        found = call("LIKE", operands, made)
-        return call("NOT", [found], made) if node.args.get("negate") else found
 
     def _case(self, node: exp.Expression) -> Rex:
         subject = node.this
@@ -453,6 +333,7 @@ _NILADIC = {
     "LOCALTIME": types.TIME.with_nullable(False),
 }
 _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] = {
+    **CONDITIONS,
     exp.Column: ExpressionBinder._column,
     exp.Array: ExpressionBinder._array,
     exp.Bracket: ExpressionBinder._bracket,
@@ -466,14 +347,6 @@ _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] =
     exp.Paren: ExpressionBinder._paren,
     exp.Subquery: ExpressionBinder._subquery,
     exp.Neg: ExpressionBinder._negate,
-    exp.And: ExpressionBinder._logical,
-    exp.Or: ExpressionBinder._logical,
-    exp.Not: ExpressionBinder._not,
-    exp.Is: ExpressionBinder._is,
-    exp.In: ExpressionBinder._in,
-    exp.Between: ExpressionBinder._between,
-    exp.Like: ExpressionBinder._like,
-    exp.Escape: ExpressionBinder._escape,
     exp.Case: ExpressionBinder._case,
     exp.Cast: ExpressionBinder._cast,
     exp.TryCast: ExpressionBinder._cast,

@@ -25,7 +25,8 @@ from service.plan.rex import (
 )
 from service.sql.deadline import check_time
 from service.sql.errors import SqlTooLarge
-from state.types import LogicalType, TypeRoot
+from service.sql.types import common_type
+from state.types import NUMBER_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -286,7 +287,10 @@ def is_constant(rex: Expression) -> bool:
 
 
 def search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) -> Rex:
-    """A search argument: the value is in one of the ranges, ends included."""
+    """A search argument: the value is in one of the ranges, ends included.
+
+    Its type holds all ends: in `BETWEEN 1 AND 2.5` one is an INT, the other is none.
+    """
     found = []
     for low, high in ranges:
         assert isinstance(low, Literal), "the caller has checked it"
@@ -294,7 +298,9 @@ def search(value: Rex, ranges: Sequence[tuple[Rex, Rex]], made: LogicalType) -> 
         assert low.value is not None, "the caller has checked it"
         assert high.value is not None, "the caller has checked it"
         found.append(SargRange(Bound(low.value, True), Bound(high.value, True)))
-    first = ranges[0][0]
-    target = type_of(first)
+    kinds = [type_of(end) for pair in ranges for end in pair]
+    target = kinds[0]
+    if {each.root for each in kinds} <= NUMBER_ROOTS:
+        target = common_type(kinds) or target
     argument = SargLiteral(tuple(dict.fromkeys(found)), "UNKNOWN", target, "")
     return call("SEARCH", [value, argument], made)

@@ -1,6 +1,6 @@
 """From the algebra to the nodes of a plan.
 
-nodes                     what a node is before it is JSON
+nodes, window_specs       what a node is before it is JSON
 convert, calc, correlate, lookup, windows, attached      nodes for relations
 keys, monotonicity, ranks           what is known of a node's rows
 changelog                 what each node sends: change_kinds, updates, deletes

@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.sql.errors import PlanningError, UnsupportedSql
-from service.sql.physical.nodes import (
+from service.sql.physical.nodes import ExchangeSpec, Node
+from service.sql.physical.window_specs import (
     AttachedWindow,
-    ExchangeSpec,
-    Node,
     WindowAggregateSpec,
     WindowDeduplicateSpec,
     WindowJoinSpec,

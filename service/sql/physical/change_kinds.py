@@ -16,7 +16,6 @@ from service.sql.physical.nodes import (
     CorrelateSpec,
     ExchangeSpec,
     ExpandSpec,
-    GroupWindowsSpec,
     JoinSpec,
     LookupJoinSpec,
     MultiJoinSpec,
@@ -30,11 +29,10 @@ from service.sql.physical.nodes import (
     UnionSpec,
     ValuesSpec,
     WatermarkSpec,
-    WindowAggregateSpec,
-    WindowTableSpec,
 )
 from service.sql.physical.over import sends_updates
 from service.sql.physical.ranks import first_rows_only
+from service.sql.physical.window_specs import GroupWindowsSpec, WindowAggregateSpec, WindowTableSpec
 
 if TYPE_CHECKING:
     from service.sql.options import Options

@@ -39,7 +39,6 @@ from service.sql.physical.nodes import (
     CorrelateSpec,
     ExchangeSpec,
     ExpandSpec,
-    GroupWindowsSpec,
     IntervalJoinSpec,
     JoinKeys,
     JoinSpec,
@@ -54,9 +53,9 @@ from service.sql.physical.nodes import (
     UnionSpec,
     ValuesSpec,
     WatermarkSpec,
-    WindowTableSpec,
 )
 from service.sql.physical.over import check_over
+from service.sql.physical.window_specs import GroupWindowsSpec, WindowTableSpec
 from service.sql.physical.windows import window_aggregate
 from service.sql.rex import conjunction, conjuncts, inputs_of, ref, substitute, type_of
 from service.sql.terms import JoinKind, RankRange, Row, join_row

@@ -16,6 +16,12 @@ from service.sql.physical.expression_text import infix_text, literal_text, prefi
 from service.sql.physical.keys import listed, unfiltered_keys
 from service.sql.physical.monotonicity import retractions
 from service.sql.physical.ranks import is_deduplicate, is_rowtime, keeps_last
+from service.sql.physical.window_specs import (
+    AttachedWindow,
+    WindowDeduplicateSpec,
+    WindowJoinSpec,
+    WindowRankSpec,
+)
 from service.sql.rex import call, conjunction, conjuncts, ref
 from state.types import LogicalType, TypeRoot
 
@@ -128,7 +134,7 @@ def _stateful(node: Node, fields: str, text: Text) -> str:
             return f"{shown}, upsertMaterialize=[true])" if spec.materializes else f"{shown})"
         case nodes.RankSpec():
             return _deduplicate(spec, node) if is_deduplicate(node, spec) else _rank(spec, node)
-        case nodes.WindowRankSpec() | nodes.WindowDeduplicateSpec() | nodes.WindowJoinSpec():
+        case WindowRankSpec() | WindowDeduplicateSpec() | WindowJoinSpec():
             return _attached(spec, node, text)
         case nodes.TemporalSortSpec():
             return f"TemporalSort(orderBy=[{_order(spec.order, node.row)}])"
@@ -297,14 +303,14 @@ def _rank(spec: nodes.RankSpec, node: Node) -> str:
 
 
 def _attached(
-    spec: nodes.WindowRankSpec | nodes.WindowDeduplicateSpec | nodes.WindowJoinSpec,
+    spec: WindowRankSpec | WindowDeduplicateSpec | WindowJoinSpec,
     node: Node,
     text: Text,
 ) -> str:
     """Nodes whose rows carry their window."""
     row = node.inputs[0].row
     fields = ", ".join(node.row.names)
-    if isinstance(spec, nodes.WindowJoinSpec):
+    if isinstance(spec, WindowJoinSpec):
         sides = ", ".join(
             f"{name}Window=[{_edges(window, side.row)}]"
             for name, window, side in zip(
@@ -315,7 +321,7 @@ def _attached(
         return f"WindowJoin({sides}, joinType=[{kind}], where=[{where}], select=[{fields}])"
     window = f"window=[{_edges(spec.attached, row)}]"
     keys = _columns(spec.partition, row)
-    if isinstance(spec, nodes.WindowDeduplicateSpec):
+    if isinstance(spec, WindowDeduplicateSpec):
         keep = "LastRow" if spec.keeps_last else "FirstRow"
         order = f"orderKey=[{row.names[spec.time_column]}], order=[ROWTIME]"
         return f"WindowDeduplicate({window}, keep=[{keep}], partitionKeys=[{keys}], {order})"
@@ -324,7 +330,7 @@ def _attached(
     return f"WindowRank({window}, rankType=[ROW_NUMBER], {ranks}, {order}, select=[{fields}])"
 
 
-def _edges(attached: nodes.AttachedWindow, row: Row) -> str:
+def _edges(attached: AttachedWindow, row: Row) -> str:
     window = attached.window
     parts = [f"win_start=[{row.names[attached.start]}]", f"win_end=[{row.names[attached.end]}]"]
     sizes = {

@@ -18,7 +18,6 @@ from service.sql.physical.nodes import (
     DropUpdateBeforeSpec,
     ExchangeSpec,
     GlobalAggregateSpec,
-    GroupWindowsSpec,
     IntervalJoinSpec,
     JoinKeys,
     JoinSpec,
@@ -34,8 +33,8 @@ from service.sql.physical.nodes import (
     TemporalSortSpec,
     ValuesSpec,
     WatermarkSpec,
-    WindowRankSpec,
 )
+from service.sql.physical.window_specs import GroupWindowsSpec, WindowRankSpec
 from state.types import INTEGER_BITS, TypeRoot
 
 if TYPE_CHECKING:

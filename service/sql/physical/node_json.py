@@ -35,6 +35,14 @@ from service.sql.physical.window_json import (
     window_rank_json,
     windowing_json,
 )
+from service.sql.physical.window_specs import (
+    GroupWindowsSpec,
+    WindowAggregateSpec,
+    WindowDeduplicateSpec,
+    WindowJoinSpec,
+    WindowRankSpec,
+    WindowTableSpec,
+)
 from service.sql.to_json import order_to_json, rex_list, rex_to_json
 
 if TYPE_CHECKING:
@@ -100,22 +108,22 @@ def _stateful(node: Node, options: Options) -> tuple[str, dict[str, Any]]:
             return multi_join_json(node, spec, options)
         case nodes.OverSpec():
             return over_json(node, spec)
-        case nodes.WindowTableSpec():
+        case WindowTableSpec():
             windowing = windowing_json(spec.window, node.inputs[0].row)
             configuration = options.configuration(WINDOW_OPTIONS)
             return "window-table-function_1", {
                 "configuration": configuration,
                 "windowing": windowing,
             }
-        case nodes.WindowAggregateSpec():
+        case WindowAggregateSpec():
             return window_aggregate_json(spec, options)
-        case nodes.GroupWindowsSpec():
+        case GroupWindowsSpec():
             return group_windows_json(node, spec, options)
-        case nodes.WindowRankSpec():
+        case WindowRankSpec():
             return window_rank_json(spec, options)
-        case nodes.WindowDeduplicateSpec():
+        case WindowDeduplicateSpec():
             return window_deduplicate_json(spec, options)
-        case nodes.WindowJoinSpec():
+        case WindowJoinSpec():
             return window_join_json(spec, options)
         case nodes.TemporalSortSpec():
             return "temporal-sort_1", {"orderBy": order_to_json(spec.order)}

@@ -35,7 +35,6 @@ from service.sql.physical.nodes import (
     Changes,
     ExchangeSpec,
     GlobalAggregateSpec,
-    GroupWindowsSpec,
     IncrementalAggregateSpec,
     IntervalJoinSpec,
     LocalAggregateSpec,
@@ -46,10 +45,10 @@ from service.sql.physical.nodes import (
     ScanSpec,
     TemporalJoinSpec,
     WatermarkSpec,
-    WindowAggregateSpec,
     rebuilt,
 )
 from service.sql.physical.ranks import is_first_by_time, is_rowtime
+from service.sql.physical.window_specs import GroupWindowsSpec, WindowAggregateSpec
 from service.sql.rex import OverCall
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from service.sql.physical.nodes import (
     Changes,
     ChosenStrategy,
     DropUpdateBeforeSpec,
-    GroupWindowsSpec,
     JoinSpec,
     MultiJoinSpec,
     Node,
@@ -32,9 +31,9 @@ from service.sql.physical.nodes import (
     UnionSpec,
     Updates,
     ValuesSpec,
-    WindowAggregateSpec,
     rebuilt,
 )
+from service.sql.physical.window_specs import GroupWindowsSpec, WindowAggregateSpec
 from service.sql.rex import conjuncts, inputs_of_all
 
 

@@ -14,8 +14,15 @@ from service.sql.to_json import order_to_json, row_to_json, type_to_json
 
 if TYPE_CHECKING:
     from service.sql.options import Options
-    from service.sql.physical import nodes
-    from service.sql.physical.nodes import AttachedWindow, Node
+    from service.sql.physical.nodes import Node
+    from service.sql.physical.window_specs import (
+        AttachedWindow,
+        GroupWindowsSpec,
+        WindowAggregateSpec,
+        WindowDeduplicateSpec,
+        WindowJoinSpec,
+        WindowRankSpec,
+    )
     from service.sql.terms import Row, WindowSpec
 
 
@@ -32,7 +39,7 @@ _PROPERTY_KINDS = {
 
 
 def window_aggregate_json(
-    spec: nodes.WindowAggregateSpec, options: Options
+    spec: WindowAggregateSpec, options: Options
 ) -> tuple[str, dict[str, Any]]:
     """A GROUP BY of windows, or its local or global phase."""
     if spec.attached is not None:
@@ -81,7 +88,7 @@ def attached_json(attached: AttachedWindow) -> dict[str, Any]:
     }
 
 
-def window_rank_json(spec: nodes.WindowRankSpec, options: Options) -> tuple[str, dict[str, Any]]:
+def window_rank_json(spec: WindowRankSpec, options: Options) -> tuple[str, dict[str, Any]]:
     """The first rows of each window."""
     return "window-rank_1", {
         "configuration": options.configuration(WINDOW_OPTIONS),
@@ -95,7 +102,7 @@ def window_rank_json(spec: nodes.WindowRankSpec, options: Options) -> tuple[str,
 
 
 def window_deduplicate_json(
-    spec: nodes.WindowDeduplicateSpec, options: Options
+    spec: WindowDeduplicateSpec, options: Options
 ) -> tuple[str, dict[str, Any]]:
     """The first or last row of each window."""
     return "window-deduplicate_1", {
@@ -107,7 +114,7 @@ def window_deduplicate_json(
     }
 
 
-def window_join_json(spec: nodes.WindowJoinSpec, options: Options) -> tuple[str, dict[str, Any]]:
+def window_join_json(spec: WindowJoinSpec, options: Options) -> tuple[str, dict[str, Any]]:
     """A join of rows of the same window."""
     return "window-join_1", {
         "configuration": options.configuration(WINDOW_OPTIONS),
@@ -118,7 +125,7 @@ def window_join_json(spec: nodes.WindowJoinSpec, options: Options) -> tuple[str,
 
 
 def group_windows_json(
-    node: Node, spec: nodes.GroupWindowsSpec, options: Options
+    node: Node, spec: GroupWindowsSpec, options: Options
 ) -> tuple[str, dict[str, Any]]:
     """A GROUP BY TUMBLE(ts, ..) and its like."""
     time = type_to_json(spec.time)
@@ -172,7 +179,7 @@ def iso_duration(ms: int) -> str:
     return text
 
 
-def _window_property(name: str, spec: nodes.WindowAggregateSpec) -> dict[str, Any]:
+def _window_property(name: str, spec: WindowAggregateSpec) -> dict[str, Any]:
     reference = {"name": "w$", "type": type_to_json(spec.time)}
     return {"name": name, "property": {"kind": _PROPERTY_KINDS[name], "reference": reference}}
 

@@ -16,7 +16,8 @@ from service.plan.rex import InputRef, Rex
 from service.sql.algebra import Aggregate, Filter, Project, Relation
 from service.sql.physical.accumulators import check_phases, is_mergeable, local_columns
 from service.sql.physical.calc import calc
-from service.sql.physical.nodes import ExchangeSpec, Node, WindowAggregateSpec, rebuilt
+from service.sql.physical.nodes import ExchangeSpec, Node, rebuilt
+from service.sql.physical.window_specs import WindowAggregateSpec
 from service.sql.rex import column_of, conjunction, conjuncts, inputs_of_all, ref, substitute
 from service.sql.terms import Row
 from service.sql.types import BIGINT

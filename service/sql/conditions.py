@@ -1,0 +1,162 @@
+"""Conditions: comparisons, AND, OR and NOT, IS, IN, BETWEEN and LIKE, bound as Flink binds them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from service.plan.rex import Call, Literal, Rex
+from service.sql import types
+from service.sql.coercion import as_choice, as_comparable
+from service.sql.errors import UnsupportedSql, ValidationError
+from service.sql.rex import call, search, type_of
+from state.types import STRING_ROOTS, TypeRoot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from service.sql.expressions import ExpressionBinder
+
+_COMPARISONS = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.GT: ">",
+    exp.LTE: "<=",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+}
+_OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+def _comparison(binder: ExpressionBinder, node: exp.Expression) -> Rex:
+    operator = _COMPARISONS[type(node)]
+    by_order = operator in ("<", ">", "<=", ">=")
+    sides = binder.rex(node.this), binder.rex(node.expression)
+    left, right = _comparable(binder, *sides, node, by_order=by_order)
+    nullable = type_of(left).nullable or type_of(right).nullable
+    never_null = "DISTINCT" in operator
+    made = types.BOOLEAN.with_nullable(nullable and not never_null)
+    return call(operator, [left, right], made)
+
+
+def _comparable(
+    binder: ExpressionBinder, left: Rex, right: Rex, node: exp.Expression, *, by_order: bool = False
+) -> tuple[Rex, Rex]:
+    made = as_comparable(left, right, by_order=by_order)
+    if made is None:
+        kinds = type_of(left).root.name, type_of(right).root.name
+        raise ValidationError(
+            f"{kinds[0]} cannot be compared with {kinds[1]}",
+            binder.position(node),
+            hint="a CAST of one of them can",
+        )
+    return made
+
+
+def _logical(binder: ExpressionBinder, node: exp.Expression) -> Rex:
+    name = "AND" if isinstance(node, exp.And) else "OR"
+    operands: list[Rex] = []
+    pending: list[exp.Expression] = [node]
+    while pending:
+        part = pending.pop()
+        if type(part) is type(node):
+            pending += [part.expression, part.this]
+        else:
+            bound = binder.condition(part)
+            if isinstance(bound, Call) and bound.name == name:
+                operands += bound.operands
+            else:
+                operands.append(bound)
+    nullable = types.any_nullable([type_of(each) for each in operands])
+    return call(name, operands, types.BOOLEAN.with_nullable(nullable))
+
+
+def _not(binder: ExpressionBinder, node: exp.Expression) -> Rex:
+    inner = node.this
+    while isinstance(inner, exp.Paren):
+        inner = inner.this
+    if isinstance(inner, exp.Is):
+        return _is(binder, inner, negated=True)
+    operand = binder.condition(inner)
+    if isinstance(operand, Call) and operand.name in _OPPOSITES:
+        # As in Flink, where NaN is neither below nor not below a number.
+        return call(_OPPOSITES[operand.name], operand.operands, type_of(operand))
+    return call("NOT", [operand], type_of(operand))
+
+
+def _is(binder: ExpressionBinder, node: exp.Expression, *, negated: bool = False) -> Rex:
+    right = node.expression
+    if isinstance(right, exp.Not):
+        return _is(binder, exp.Is(this=node.this, expression=right.this), negated=not negated)
+    if not isinstance(right, exp.Null | exp.Boolean):
+        raise UnsupportedSql(f"IS {right.key.upper()} is not supported", binder.position(node))
+    word = "NULL" if isinstance(right, exp.Null) else str(right.this).upper()
+    name = f"IS {'NOT ' if negated else ''}{word}"
+    is_null = isinstance(right, exp.Null)
+    operand = binder.rex(node.this) if is_null else binder.condition(node.this)
+    return call(name, [operand], types.BOOLEAN.with_nullable(False))
+
+
+def _in(binder: ExpressionBinder, node: exp.Expression) -> Rex:
+    if node.args.get("query") is not None:
+        raise UnsupportedSql(
+            "IN with a subquery is supported only as a condition of WHERE", binder.position(node)
+        )
+    value = binder.rex(node.this)
+    choices = [as_choice(value, binder.rex(each)) for each in node.expressions]
+    nullable = types.any_nullable([type_of(value), *map(type_of, choices)])
+    made = types.BOOLEAN.with_nullable(nullable)
+    pairs = [_comparable(binder, value, choice, node) for choice in choices]
+    if all(isinstance(choice, Literal) and choice.value is not None for _, choice in pairs):
+        return search(pairs[0][0], [(choice, choice) for _, choice in pairs], made)
+    equal = [call("=", pair, made) for pair in pairs]
+    return equal[0] if len(equal) == 1 else call("OR", equal, made)
+
+
+def _between(binder: ExpressionBinder, node: exp.Expression) -> Rex:
+    value, *ends = (binder.rex(part) for part in (node.this, node.args["low"], node.args["high"]))
+    roots = {type_of(each).root for each in (value, *ends)}
+    if roots & STRING_ROOTS and TypeRoot.DECIMAL in roots:
+        # Flink brings all three to one type.
+        raise UnsupportedSql("BETWEEN of texts and DECIMALs is not planned", binder.position(node))
+    low, high = (_comparable(binder, value, end, node, by_order=True) for end in ends)
+    nullable = types.any_nullable([type_of(each) for each in (*low, *high)])
+    made = types.BOOLEAN.with_nullable(nullable)
+    if isinstance(low[1], Literal) and isinstance(high[1], Literal):
+        return search(low[0], [(low[1], high[1])], made)
+    return call("AND", [call(">=", low, made), call("<=", high, made)], made)
+
+
+def _like(binder: ExpressionBinder, node: exp.Expression) -> Rex:
+    return _like_of(binder, node, [binder.rex(node.this), binder.rex(node.expression)])
+
+
+def _escape(binder: ExpressionBinder, node: exp.Expression) -> Rex:
+    like = node.this
+    return _like_of(
+        binder, like, [binder.rex(each) for each in (like.this, like.expression, node.expression)]
+    )
+
+
+def _like_of(binder: ExpressionBinder, node: exp.Expression, operands: list[Rex]) -> Rex:
+    """LIKE, or NOT LIKE, which is a mark of the same node."""
+    made = types.BOOLEAN.with_nullable(types.any_nullable([type_of(each) for each in operands]))
+    found = call("LIKE", operands, made)
+    return call("NOT", [found], made) if node.args.get("negate") else found
+
+
+CONDITIONS: dict[type, Callable[[ExpressionBinder, exp.Expression], Rex]] = {
+    **dict.fromkeys(_COMPARISONS, _comparison),
+    exp.And: _logical,
+    exp.Or: _logical,
+    exp.Not: _not,
+    exp.Is: _is,
+    exp.In: _in,
+    exp.Between: _between,
+    exp.Like: _like,
+    exp.Escape: _escape,
+}
+"""By the kind of node: what binds it."""
