@@ -13,7 +13,7 @@ A plan as a query:
     dataflow, lowering        checked, built, started; from nodes to one DataFrame
     operators, specs/         stateful nodes, and the specs of their operators
     frames, expressions/      nodes without state, and expressions, as columns on the JVM;
-                              correlate, place_bits
+                              correlate, place_bits, unions
     map_tasks, wire_columns   stages that run in Python; what crosses between them
     quiet_epochs              epochs in which nothing is read; ticks_apart, planned_offsets
     event_time                where operators have their event time from

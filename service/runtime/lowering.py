@@ -11,7 +11,8 @@ Each node becomes a DataFrame of wire columns, in the plan's order:
     exchange             nothing: operators and sinks bring together what they need
     watermark-assigner   where an operator asks for event time: each task notes how far it came
     drop-update-before   a filter
-    union                the inputs; of equal order numbers the earlier input comes first
+    union                the inputs, those of unions among them; of equal order numbers the earlier
+                         input comes first
     sink                 constraints, exchange by primary key, unless its rows are together already;
                          its materializer runs in the writer
     what keeps state     exchange of each input by the operator's key, then the operator in Python
@@ -72,6 +73,7 @@ from service.runtime.specs import identity_nodes
 from service.runtime.specs.lookup_join import with_places
 from service.runtime.ticks_apart import Ticks, chosen_ticks
 from service.runtime.togetherness import is_together
+from service.runtime.unions import is_merged, united
 from service.runtime.wire_columns import (
     brought_together,
     control_columns,
@@ -182,7 +184,7 @@ class _Lowering:
                 )
                 outputs.append(self._sink(node, node.view))
                 sinks.append(replace(spec, operator=self._task(node)))
-            else:
+            elif not is_merged(self._plan, node):
                 self._done[node.id] = _Ways(self._node(node))
         frames = [for_writer(frame, at, sinks) for at, frame in enumerate(outputs)]
         ids = tuple(each.id for each in self._operators.values())
@@ -241,7 +243,7 @@ class _Lowering:
                 types = node.output_type.children
                 return correlated(self._input(node), view, types, bits, followers)
             case Union():
-                return union(self._inputs(node))
+                return union([self._done[each].take() for each in united(self._plan, node)])
             case DropUpdateBefore():
                 kept = F.col(KIND) != kind_literal(RowKind.UPDATE_BEFORE)
                 return keep_changes_where(self._input(node), kept)
