@@ -16,6 +16,7 @@ from service.runtime.connectors import SOURCES
 from service.runtime.sinks.tables import CONNECTORS as SINKS
 from service.runtime.specs.lookup_join import LOOKED_UP
 from service.settings import Settings
+from service.telemetry import Telemetry
 from service.wiring import open_services
 from tests.service.test_settings import fields_of_all
 
@@ -27,6 +28,8 @@ PACKAGES = ("state", "operators", "service")
 FOLDERS = "tests|service|operators|state|docs|benchmarks|examples|deploy|scripts"
 FORMER_SETTINGS = {"TAILRACE_FILES__HTTP_PLAN_URIS_ENABLED"}
 """What the changelog says is gone."""
+EPOCHS_TABLE = "tailrace_epochs"
+"""The fence in databases, which is no metric."""
 ADDRESSES = Addresses.of(create_app(Settings(_env_file=None), open_services).openapi())
 
 
@@ -79,6 +82,13 @@ def test_requests_that_are_named_are_in_the_api(document: Path) -> None:
         r"\b(GET|POST|PATCH|PUT|DELETE) (/[\w{}./-]+)", document.read_text()
     ):
         assert method in ADDRESSES.methods(path), f"{method} {path}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_metrics_that_are_named_exist(document: Path) -> None:
+    known = {family.name for family in Telemetry().registry.collect()}
+    for name in re.findall(r"`(tailrace_[a-z_]+)`", document.read_text()):
+        assert name.removesuffix("_total") in known | {EPOCHS_TABLE}, name
 
 
 def test_every_invariant_names_a_test() -> None:

@@ -28,7 +28,7 @@ SESSION_START_S = 240
 
 LONGEST_FIRST = (
     *("test_kill", "test_plan_oracles", "test_dataflow", "test_lifecycle", "test_chain"),
-    *("test_demo", "test_flip_292", "test_expressions", "test_savepoints"),
+    *("test_demo", "test_pages", "test_expressions", "test_savepoints"),
 )
 """Files that take 50 to 200 s, in the order in which processes take them up: one of the long ones
 that comes last is waited for by a process that has nothing to do any more."""

@@ -1,4 +1,4 @@
-"""`docs/flip-292.md` on real Spark and Redis: its commands run, its answers are what comes back.
+"""Pages of `docs` on real Spark and Redis: their commands run, their answers are what comes back.
 
 sh      run by a shell, with the commands that the page's first block defines
 json    what the answer to the command before holds, perhaps among more
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(900)
 
-PAGE = Path(__file__).parents[2] / "docs" / "flip-292.md"
+DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -46,8 +46,9 @@ def blocks(page: str) -> Iterator[Block]:
         yield Block(found[1], found[2].split(), found[3], line)
 
 
-def test_the_page_is_what_happens(tmp_path: Path) -> None:
-    commands, *rest = blocks(PAGE.read_text())
+@pytest.mark.parametrize("page", ["guide.md", "flip-292.md"])
+def test_the_page_is_what_happens(page: str, tmp_path: Path) -> None:
+    commands, *rest = blocks((DOCS / page).read_text())
     with System(tmp_path / "system") as system:
         command = commands
         for block in rest:
@@ -84,7 +85,7 @@ def _answer(system: System, commands: Block, command: Block) -> Any:
         timeout=60,
     )
     assert run.returncode == 0, (command.line, run.stderr)
-    return orjson.loads(run.stdout)
+    return orjson.loads(run.stdout) if run.stdout else None
 
 
 def _repeat(system: System, commands: Block, command: Block, expected: Any) -> None:
