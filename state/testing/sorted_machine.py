@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
+from operator import eq
 from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
@@ -279,7 +281,7 @@ class SortedMachine(RuleBasedStateMachine):
     def replace_where(self, user_key: tuple[str], value: Any, by: Any) -> None:
         expected = self.model.replace(user_key, value, by)
         for each in self.all:
-            taken = each.state.replace_where(user_key, value.__eq__, by)
+            taken = each.state.replace_where(user_key, partial(eq, value), by)
             assert (None if taken is None else taken.value) == expected
 
     @rule()
