@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from service.plan import CompiledPlan
+    from service.runtime.launcher import EmbeddedSpark
 
 ROOT = Path(__file__).parents[2]
 CHOSEN = (
@@ -85,13 +86,13 @@ def _types(plans: Iterable[CompiledPlan]) -> set[str]:
 
 
 @pytest.mark.timeout(700)
-def test_recorded_plans_give_the_recorded_changes_on_spark() -> None:
+def test_recorded_plans_give_the_recorded_changes_on_spark(spark_server: EmbeddedSpark) -> None:
     folders = [str(RECORDED / each) for each in CHOSEN]
 
     run = subprocess.run(
         [
             *(sys.executable, "-m", "tests.oracles", *folders),
-            *("--engine", "spark", "--jobs", str(JOBS)),
+            *("--engine", "spark", "--jobs", str(JOBS), "--spark-remote", spark_server.remote),
         ],
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         return _compile(cases)
     passed = failed = 0
     unsupported: Counter[str] = Counter()
-    engines = Engines(redis_url=options.redis_url)
+    engines = Engines(redis_url=options.redis_url, spark_remote=options.spark_remote)
     with engines, ThreadPoolExecutor(options.jobs) as pool:
         for found in pool.map(lambda case: list(_outcomes(case, options, engines)), cases):
             for outcome in found:
@@ -138,6 +138,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--jobs", type=int, default=1, help="so many cases at once; 1 if not given")
     parser.add_argument("--redis-url", help="a Redis to use; without, one is started and ended")
+    parser.add_argument(
+        "--spark-remote", help="a Spark Connect server of this machine to use; as with --redis-url"
+    )
     return parser
 
 

@@ -22,8 +22,9 @@ class Engines:
     Several cases may ask at once: each engine is started once, by the first.
     """
 
-    def __init__(self, *, redis_url: str | None = None) -> None:
+    def __init__(self, *, redis_url: str | None = None, spark_remote: str | None = None) -> None:
         self._redis_url = redis_url
+        self._spark_remote = spark_remote
         self._stack = contextlib.ExitStack()
         self._folder: Path | None = None
         self._session: Any = None
@@ -75,10 +76,11 @@ class Engines:
     def _started_session(self) -> Any:
         from pyspark.sql.connect.session import SparkSession
 
-        spark = EmbeddedSpark(self.folder / "spark", free_port(), cores=2)
-        self._stack.callback(spark.stop)
-        spark.start().wait(300)
-        session = SparkSession.builder.remote(spark.remote).create()
+        if self._spark_remote is None:
+            spark = EmbeddedSpark(self.folder / "spark", free_port(), cores=2)
+            self._stack.callback(spark.stop)
+            self._spark_remote = spark.start().wait(300).remote
+        session = SparkSession.builder.remote(self._spark_remote).create()
         for name, value in SESSION_CONFIGURATION.items():
             session.conf.set(name, value)
         session.conf.set("spark.sql.shuffle.partitions", "2")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import orjson
 import pytest
+from pydantic import SecretStr
+from starlette.responses import Response
 
 from service.api.errors import PlannerBusy, StatementFailed
 from service.api.idempotency import Idempotency
-from service.settings import LimitSettings
+from service.settings import AuthSettings, LimitSettings
 from tests.service.api.test_pipelines import PATH, body
 from tests.service.test_app import assert_problem
 
 if TYPE_CHECKING:
     import redis
-    from starlette.responses import Response
 
     from tests.service.app_client import AppClient
 
@@ -40,6 +43,19 @@ def test_the_key_of_another_request_is_refused(app: AppClient) -> None:
     assert_problem(app.post(PATH, body("b"), headers=KEY), 422, "idempotency-mismatch")
 
 
+def test_a_key_is_its_callers_alone(make_app: Any) -> None:
+    keys = {name: f"{name}-0123456789abcdef" for name in ("one", "other")}
+    hashed = [f"{name}:operate:{sha256(key.encode()).hexdigest()}" for name, key in keys.items()]
+    app = make_app(auth=AuthSettings(keys=tuple(map(SecretStr, hashed))))
+
+    answers = [
+        app.post(PATH, body(name), headers={**KEY, "X-API-Key": key}) for name, key in keys.items()
+    ]
+
+    assert [each.status_code for each in answers] == [201, 201]
+    assert [each.json()["name"] for each in answers] == ["one", "other"]
+
+
 def test_a_request_that_was_refused_may_be_corrected_under_its_key(app: AppClient) -> None:
     app.post(PATH, body("a"))
     assert_problem(app.post(PATH, body("a"), headers=KEY), 409, "pipeline-exists")
@@ -52,8 +68,6 @@ def test_a_request_that_still_runs_is_a_conflict(app: AppClient, redis_client: r
     (record,) = redis_client.keys("tailrace:idempotency:*")
     stored = redis_client.get(record)
     assert stored is not None
-    import orjson
-
     redis_client.set(
         record, orjson.dumps({"fingerprint": orjson.loads(stored)["fingerprint"], "owner": "x"})
     )
@@ -62,6 +76,29 @@ def test_a_request_that_still_runs_is_a_conflict(app: AppClient, redis_client: r
 
     assert_problem(answer, 409, "idempotency-in-progress")
     assert answer.headers["retry-after"]
+
+
+@pytest.mark.parametrize("status", [200, 409], ids=["kept", "freed"])
+def test_a_lock_has_an_end_and_whoever_has_the_key_by_then_keeps_it(
+    redis_client: redis.Redis, status: int
+) -> None:
+    """A request that takes longer than its lock neither answers for the next one nor frees it."""
+    record, of_the_next = "tailrace:idempotency:k", b'{"fingerprint":"f","owner":"next"}'
+    limits = LimitSettings(idempotency_lock_ms=5_000)
+    ends_ms: list[Any] = []
+
+    async def takes_long() -> Response:
+        ends_ms.append(redis_client.pttl(record))
+        redis_client.set(record, of_the_next)
+        return Response("late", status)
+
+    async def main() -> Response:
+        key = Idempotency(redis_client, limits, "k", record, fingerprint="f", request_id="r")
+        return await key.run(takes_long)
+
+    assert anyio.run(main).body == b"late"
+    assert 0 < ends_ms[0] <= 5_000
+    assert redis_client.get(record) == of_the_next
 
 
 def test_a_record_has_an_end(make_app: Any, redis_client: redis.Redis) -> None:
