@@ -109,6 +109,17 @@ def test_nothing_is_compacted_while_the_watermark_stands() -> None:
     assert harness.run([delete(*A), Watermark(WATERMARK_MAX), delete(*B)]) == [delete(*A)]
 
 
+def test_of_what_waits_from_an_earlier_epoch_all_that_is_cancelled_goes() -> None:
+    """Whatever comes and goes behind it in the epoch that cancels it."""
+    harness = OperatorHarness.on_heap(spec())
+    harness.run([Watermark(0), insert(*A), insert(*B)])
+    passing = (3, 1, "c")
+
+    harness.run([delete(*A), insert(*passing), delete(*passing)])
+
+    assert harness.run([Watermark(1)]) == [insert(*B)]
+
+
 def test_distinct_records_are_an_error_that_names_no_value() -> None:
     with pytest.raises(OperatorFailed) as failed:
         run([insert(*A), insert(*B), Watermark(1)], behavior="ERROR")

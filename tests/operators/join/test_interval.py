@@ -18,6 +18,7 @@ from operators.spec import InputSpec, RowSpec
 from operators.testing.joins import bags, join_of
 from operators.testing.operator_harness import At, Of, OperatorHarness, Watermark
 from state.types import parse_type
+from tests.operators.join.test_conditions import call, ref
 from tests.operators.laws import answered_any_way
 
 if TYPE_CHECKING:
@@ -106,6 +107,13 @@ def test_a_row_that_was_joined_is_not_padded() -> None:
     ]
     assert shown(harness.run(steps)) == [(1, 4), (2, 4), (None, 3)]
     assert harness.stored_names() == set()
+
+
+def test_a_row_that_was_joined_stays_so_where_another_one_does_not_meet_the_condition() -> None:
+    less = call("$<$1", ref(0), ref(3))
+    harness = OperatorHarness.on_heap(spec("LEFT", condition=less))
+    steps: Steps = [left(1, 10), right(4, 8), right(0, 9), Watermark(WATERMARK_MAX)]
+    assert shown(harness.run(steps)) == [(1, 4)]
 
 
 def test_a_late_row_meets_what_waits_and_does_not_wait_itself() -> None:

@@ -226,3 +226,14 @@ def test_bytes_are_written_as_base64(tmp_path: Path) -> None:
     commit(sink, [sink.stage(EPOCH, 0, "a", [column], np.zeros(2, np.int8))])
 
     assert list(shown(tmp_path).values()) == [b'"YWJj"\n\n']
+
+
+def test_what_a_later_epoch_has_staged_stays(tmp_path: Path) -> None:
+    sink = make_sink(tmp_path)
+    parts = stage(sink, "a", 2)
+
+    sink.discard(EPOCH - 1)
+    sink.prepare(EPOCH, parts)
+    sink.commit(EPOCH, parts)
+
+    assert len(list((tmp_path / "out").glob("part-*"))) == 2
