@@ -29,6 +29,8 @@ NEVER_IN_THE_SERVICE = (
     "state.testing",
     # Answered by the commit of a topic, which takes the transactional id again.
     "service.runtime.sinks.kafka.session",
+    # Turned into a rejected line, with its reason, by the decoder.
+    "state.line_shapes",
     # Turned into an ExpressionError, with its place in the plan, by whoever catches it.
     "operators.expressions.literals",
     "operators.expressions.java_patterns",
