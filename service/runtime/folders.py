@@ -9,6 +9,7 @@ savepoint of the one that wrote it.
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from service.runtime.sinks.owner import Restored
 
 OWNER: Final = "_owner"
+_CLAIMING: Final = threading.Lock()
+"""Pipelines of a service are started at once, each in a thread: one looks and takes at a time."""
 
 log = structlog.get_logger(__name__)
 
@@ -44,25 +47,27 @@ def claim_folders(job: PipelineJob, is_there: Callable[[str, str], bool]) -> Non
         QueryFailed: Another pipeline has a folder.
     """
     for folder in _folders(job.plan, job.files_root, job.database_hosts):
-        held = _owner(folder)
-        if held is not None and held[1] == job.pipeline_id:
-            continue
-        if held is not None and is_there(*held):
-            raise QueryFailed(
-                f"pipeline {held[0]} writes files to the folder of a sink, and a folder is of one "
-                "pipeline",
-                code="sink-folder-taken",
-                hint=f"give the sink another path, or delete {held[0]}",
-            )
-        _take(folder, job.pipeline, job.pipeline_id)
+        with _CLAIMING:
+            held = _owner(folder)
+            if held is not None and held[1] == job.pipeline_id:
+                continue
+            if held is not None and is_there(*held):
+                raise QueryFailed(
+                    f"pipeline {held[0]} writes files to the folder of a sink, and a folder is of "
+                    "one pipeline",
+                    code="sink-folder-taken",
+                    hint=f"give the sink another path, or delete {held[0]}",
+                )
+            _take(folder, job.pipeline, job.pipeline_id)
 
 
 def adopt_folders(restored: Restored) -> None:
     """Let a restored pipeline go on with the folders of the one whose savepoint it has."""
     for folder in _folders(restored.plan, restored.files_root, restored.hosts):
-        held = _owner(folder)
-        if held is None or held[1] == restored.origin:
-            _take(folder, restored.pipeline, restored.pipeline_id)
+        with _CLAIMING:
+            held = _owner(folder)
+            if held is None or held[1] == restored.origin:
+                _take(folder, restored.pipeline, restored.pipeline_id)
 
 
 def _folders(plan: CompiledPlan, files_root: str, hosts: Sequence[str]) -> Iterator[Path]:

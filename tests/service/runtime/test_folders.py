@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
 from service.plan import load_plan
+from service.runtime import folders
 from service.runtime.dataflow import PipelineJob
 from service.runtime.errors import QueryFailed
 from service.runtime.folders import OWNER, adopt_folders, claim_folders
@@ -62,6 +64,39 @@ def test_a_folder_of_another_pipeline_is_refused_while_there_is_that(tmp_path: P
 
     assert owner(tmp_path) == {"pipeline": "b", "id": "id-b"}
     assert [each.name for each in (tmp_path / OUT["path"]).iterdir()] == [OWNER]
+
+
+def test_of_two_that_start_at_once_one_has_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after the start of a service: the second looks while the first has not yet taken it."""
+    looked, refused = threading.Event(), list[str]()
+    both = ("a", "id-a"), ("b", "id-b")
+    real = folders._take
+
+    def second() -> None:
+        looked.set()
+        try:
+            claim(tmp_path, "b", "id-b", *both)
+        except QueryFailed as error:
+            refused.append(error.code)
+
+    other = threading.Thread(target=second)
+
+    def take(folder: Path, pipeline: str, pipeline_id: str) -> None:
+        if pipeline == "a":
+            other.start()
+            looked.wait()
+            # Without an order of theirs the second comes to its end here.
+            other.join(0.2)
+        real(folder, pipeline, pipeline_id)
+
+    monkeypatch.setattr(folders, "_take", take)
+    claim(tmp_path, "a", "id-a", *both)
+    other.join()
+
+    assert refused == ["sink-folder-taken"]
+    assert owner(tmp_path)["id"] == "id-a"
 
 
 def test_a_restored_pipeline_takes_the_folders_of_the_first_one(tmp_path: Path) -> None:
