@@ -4,7 +4,7 @@ The form of what is stored does not tell a sum of one column from that of anothe
 that keeps state has a fingerprint: its own properties, but for those that only say what it emits,
 and what the columns of its inputs are. What a column is follows from the table that it comes from
 and all that is computed on the way, whatever it is called and wherever it stands; a condition on
-the way says which rows come, not what they mean.
+the way says which rows come, not what they mean. But that of an outer join says what is counted.
 
     SELECT k, SUM(x) ..    `x` of table `t`
     SELECT k, SUM(y) ..    `y` of table `t`: the node's own properties are the same
@@ -57,6 +57,8 @@ _EMITTED: Final = frozenset(
 )  # fmt: skip  # a list of names, several a line
 """Properties that say what a node emits, for how long or in which layout it keeps what it does, or
 that follow from others."""
+_COUNTING: Final = ("join", "interval-join")
+"""Joins that keep of their rows, unless they are inner, what they have met."""
 _ROW_TYPES: Final = frozenset({"localAggInputRowType", "partialLocalAggInputRowType"})
 """Properties that are types of rows, whose columns may have any names."""
 _OF_SINKS: Final = ("inputUpsertKey", "requireUpsertMaterialize", "conflictStrategy")
@@ -79,10 +81,12 @@ def state_meanings(plan: CompiledPlan) -> dict[int, Meaning]:
         check_time()
         inputs = plan.inputs(node.id)
         given = [columns[each.id] for each in inputs]
-        columns[node.id] = _columns(node, given, said_zone(node.raw) or common)
+        zone = said_zone(node.raw) or common
+        columns[node.id] = _columns(node, given, zone)
         if keeps_state(node):
             found[node.id] = {
                 **_own(node),
+                **_matches(node, given, zone),
                 "input types": _digest([_types(each.output_type) for each in inputs]),
                 "input columns": _digest(given),
             }
@@ -109,6 +113,17 @@ def _own(node: ExecNode) -> Meaning:
     if zone is not None and not is_utc(zone):
         found["time zone"] = _digest(zone)
     return found
+
+
+def _matches(node: ExecNode, given: Sequence[Sequence[str]], zone: str | None) -> Meaning:
+    """Of a join that keeps how many rows each row has met, or whether any: by what they meet."""
+    if node.node_type.short not in _COUNTING:
+        return {}
+    spec = node.raw.get("intervalJoinSpec", node.raw)["joinSpec"]
+    condition = spec.get("nonEquiCondition")
+    if spec["joinType"] == "INNER" or condition is None:
+        return {}
+    return {"nonEquiCondition": _expression(condition, [*given[0], *given[1]], zone)}
 
 
 def _types(row: LogicalType) -> list[str]:

@@ -48,6 +48,8 @@ def planned(query: str) -> Any:
     return load_plan(compile_script(SCRIPT.format(query))[-1].document)
 
 
+OUTER = "SELECT t.k, u.y FROM t {} JOIN u ON t.k = u.k AND {}"
+SEMI = "SELECT k, x FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.y {} t.x)"
 HOURS = (
     "SELECT k, CAST(SUM(h) AS INT) FROM (SELECT k, {} AS h FROM t "
     "WHERE CAST(CAST(us AS TIMESTAMP_LTZ(3)) AS STRING) <> '') GROUP BY k"
@@ -76,6 +78,8 @@ def fates(before: str, after: str) -> set[str]:
         (NEAR.format("u.y", 1), NEAR.format("u.z", 1)),
         (NEAR.format("u.y", 1), NEAR.format("u.y", 2)),
         (VERSION.format("y"), VERSION.format("z")),
+        (OUTER.format("LEFT", "t.x > u.y"), OUTER.format("LEFT", "t.x < u.y")),
+        (SEMI.format(">"), SEMI.format("<")),
         ("SELECT k, x FROM t ORDER BY ts, x", "SELECT k, x FROM t ORDER BY ts, y"),
         ("SELECT k, x FROM t ORDER BY x LIMIT 2", "SELECT k, x FROM t ORDER BY y LIMIT 2"),
     ],
@@ -98,6 +102,12 @@ def test_state_of_other_columns_is_not_read(before: str, after: str) -> None:
             "SELECT k, SUM(x) FROM t WHERE y > 2 GROUP BY k",
         ),
         (WINDOW_SUM.format("x", 5), WINDOW_SUM.format("x", 5).replace("SELECT k", "SELECT 'a'")),
+        (OUTER.format("INNER", "t.x > u.y"), OUTER.format("INNER", "t.x < u.y")),
+        (
+            OUTER.format("LEFT", "t.x > u.y"),
+            "SELECT l, m FROM (SELECT k AS l, x AS m FROM t) "
+            "LEFT JOIN (SELECT k AS r, y AS s FROM u) ON l = r AND m > s",
+        ),
         (TAGS.format("tag", "t"), TAGS.format("word", "t")),
         (
             "SELECT k, SUM(x) FROM t GROUP BY k, TUMBLE(ts, INTERVAL '5' MINUTE)",
