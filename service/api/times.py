@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 LATEST_MS = 253_402_300_799_999
 """The end of the year 9999, beyond which the calendar has no text; a TTL may lead there."""
+_EARLIEST_MS = -62_135_596_800_000
+"""The begin of the year 1; a watermark is before it where rows have that as their time."""
 
 
 def iso(time_ms: int | None) -> str | None:
@@ -20,9 +22,9 @@ def iso(time_ms: int | None) -> str | None:
     """
     if time_ms is None:
         return None
-    seconds, milliseconds = divmod(min(time_ms, LATEST_MS), 1_000)
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
+    seconds, milliseconds = divmod(max(_EARLIEST_MS, min(time_ms, LATEST_MS)), 1_000)
+    moment = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+    return f"{moment.isoformat()}.{milliseconds:03d}Z"
 
 
 def with_time(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ The form of what is stored does not tell a sum of one column from that of anothe
 that keeps state has a fingerprint: its own properties, but for those that only say what it emits,
 and what the columns of its inputs are. What a column is follows from the table that it comes from
 and all that is computed on the way, whatever it is called and wherever it stands; a condition on
-the way says which rows come, not what they mean.
+the way says which rows come, not what they mean. But that of an outer join says what is counted.
 
     SELECT k, SUM(x) ..    `x` of table `t`
     SELECT k, SUM(y) ..    `y` of table `t`: the node's own properties are the same
@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from service.plan.deadline import check_time
-from service.plan.local_zone import is_utc, said_zone
+from service.plan.local_zone import common_zone, is_utc, said_zone, zone_readers
 from service.plan.nodes import Sink
+from service.plan.rex import ZONE_MARK
+from service.plan.type_json import parse_type_json
 from state.types import format_type
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from service.plan.document import CompiledPlan
     from service.plan.nodes import ExecNode
+    from state.types import LogicalType
 
 Meaning = dict[str, str]
 """By property: a digest of its value."""
@@ -54,6 +57,10 @@ _EMITTED: Final = frozenset(
 )  # fmt: skip  # a list of names, several a line
 """Properties that say what a node emits, for how long or in which layout it keeps what it does, or
 that follow from others."""
+_COUNTING: Final = ("join", "interval-join")
+"""Joins that keep of their rows, unless they are inner, what they have met."""
+_ROW_TYPES: Final = frozenset({"localAggInputRowType", "partialLocalAggInputRowType"})
+"""Properties that are types of rows, whose columns may have any names."""
 _OF_SINKS: Final = ("inputUpsertKey", "requireUpsertMaterialize", "conflictStrategy")
 
 
@@ -69,16 +76,18 @@ def state_meanings(plan: CompiledPlan) -> dict[int, Meaning]:
     """By id of each node that keeps state: what gives it its meaning."""
     columns: dict[int, list[str]] = {}
     found: dict[int, Meaning] = {}
+    common = common_zone(plan.document["nodes"])
     for node in plan.nodes:
         check_time()
         inputs = plan.inputs(node.id)
         given = [columns[each.id] for each in inputs]
-        columns[node.id] = _columns(node, given)
+        zone = said_zone(node.raw) or common
+        columns[node.id] = _columns(node, given, zone)
         if keeps_state(node):
-            types = [[format_type(each) for each in of.output_type.children] for of in inputs]
             found[node.id] = {
                 **_own(node),
-                "input types": _digest(types),
+                **_matches(node, given, zone),
+                "input types": _digest([_types(each.output_type) for each in inputs]),
                 "input columns": _digest(given),
             }
     return found
@@ -97,6 +106,8 @@ def _own(node: ExecNode) -> Meaning:
         named["primary key"] = list(node.view.primary_key)
     else:
         named = {name: value for name, value in node.raw.items() if name not in _EMITTED}
+        for name in _ROW_TYPES & named.keys():
+            named[name] = _types(parse_type_json(named[name], f"{node.path}/{name}"))
     found = {name: _digest(_plain(value)) for name, value in named.items() if value is not None}
     zone = said_zone(node.raw)
     if zone is not None and not is_utc(zone):
@@ -104,21 +115,36 @@ def _own(node: ExecNode) -> Meaning:
     return found
 
 
+def _matches(node: ExecNode, given: Sequence[Sequence[str]], zone: str | None) -> Meaning:
+    """Of a join that keeps how many rows each row has met, or whether any: by what they meet."""
+    if node.node_type.short not in _COUNTING:
+        return {}
+    spec = node.raw.get("intervalJoinSpec", node.raw)["joinSpec"]
+    condition = spec.get("nonEquiCondition")
+    if spec["joinType"] == "INNER" or condition is None:
+        return {}
+    return {"nonEquiCondition": _expression(condition, [*given[0], *given[1]], zone)}
+
+
+def _types(row: LogicalType) -> list[str]:
+    return [format_type(each) for each in row.children]
+
+
 def _plain(value: Any) -> Any:
-    """A property without the names of calls, the options of tables, and what is only emitted."""
+    """A property without names of calls and columns, options of tables, and what is emitted."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if not isinstance(value, dict):
         return value
     if isinstance(value.get("identifier"), str):
         return value["identifier"]
-    hidden = _EMITTED - {"type", "description"}
+    hidden = (_EMITTED - {"type", "description"}) | {"fieldName"}
     named = {"name"} if "argList" in value else set()
     return {name: _plain(each) for name, each in value.items() if name not in hidden | named}
 
 
-def _columns(node: ExecNode, given: Sequence[Sequence[str]]) -> list[str]:
-    """What each column of a node's output is."""
+def _columns(node: ExecNode, given: Sequence[Sequence[str]], zone: str | None) -> list[str]:
+    """What each column of a node's output is, where expressions that read a zone read this one."""
     width = len(node.output_type.children)
     raw = node.raw
     kind = node.node_type.short
@@ -126,10 +152,14 @@ def _columns(node: ExecNode, given: Sequence[Sequence[str]]) -> list[str]:
         table = _plain(raw["scanTableSource"]["table"])
         return [_digest([table, name]) for name in node.output_type.field_names]
     if kind == "calc":
-        return [_expression(each, node, given[0]) for each in raw["projection"]]
+        return [_expression(each, given[0], zone) for each in raw["projection"]]
     if kind == "expand":
-        rows = [[_expression(each, node, given[0]) for each in row] for row in raw["projects"]]
+        rows = [[_expression(each, given[0], zone) for each in row] for row in raw["projects"]]
         return [_one_of(column) for column in zip(*rows, strict=False)]
+    if kind == "correlate":
+        call = _expression(raw["functionCall"], given[0], zone)
+        made = range(width - len(given[0]))
+        return [*given[0], *(_digest([kind, call, at]) for at in made)]
     if kind == "union":
         return [_one_of(column) for column in zip(*given, strict=False)]
     groups = raw.get("finalAggGrouping", raw.get("grouping"))
@@ -141,8 +171,8 @@ def _columns(node: ExecNode, given: Sequence[Sequence[str]]) -> list[str]:
     if kind == "window-table-function":
         # Windows are of a time, whatever else stands beside it.
         read = _at(given[0], raw.get("windowing", {}).get("timeAttributeIndex", 0))
-    made = _digest([kind, _own(node), read])
-    return [*passed, *(_digest([made, at]) for at in range(width - len(passed)))]
+    own = _digest([kind, _own(node), read])
+    return [*passed, *(_digest([own, at]) for at in range(width - len(passed)))]
 
 
 def _one_of(column: tuple[str, ...]) -> str:
@@ -155,11 +185,12 @@ def _at(given: Sequence[str], index: Any) -> str:
     return given[index] if known else _digest(index)
 
 
-def _expression(value: Any, node: ExecNode, given: Sequence[str]) -> str:
+def _expression(value: Any, given: Sequence[str], zone: str | None) -> str:
     """What an expression gives: of a column alone what the column is."""
     if isinstance(value, dict) and value.get("kind") == "INPUT_REF":
         return _at(given, value.get("inputIndex"))
-    return _digest([said_zone(node.raw), _over(value, given)])
+    is_zoned = zone is not None and not is_utc(zone) and any(zone_readers(value, ""))
+    return _digest([zone if is_zoned else None, _over(value, given)])
 
 
 def _over(value: Any, given: Sequence[str]) -> Any:
@@ -170,7 +201,10 @@ def _over(value: Any, given: Sequence[str]) -> Any:
         return value
     if value.get("kind") == "INPUT_REF":
         return {"column": _at(given, value.get("inputIndex"))}
-    return {name: _over(each, given) for name, each in value.items()}
+    if value.get("kind") == "FIELD_ACCESS" and value["expr"].get("kind") == "CORREL_VARIABLE":
+        fields = parse_type_json(value["expr"]["type"], "").field_names
+        return {"column": _at(given, fields.index(value["name"]))}
+    return {name: _over(each, given) for name, each in value.items() if name != ZONE_MARK}
 
 
 def _digest(value: Any) -> str:

@@ -84,6 +84,9 @@ if TYPE_CHECKING:
     from service.settings import Settings
     from state.savepoint import Manifest
 
+_READS_MAX = 1_000
+_READS_SHOWN = 20
+
 
 class Savepoints:
     """Takes and restores savepoints; see `SavepointWork`. Its calls block."""
@@ -320,18 +323,22 @@ def _check_sources(manifest: Manifest, plan: CompiledPlan) -> None:
             f"{_named(saved)}, this one reads {_named(_sources(plan))}",
             hint="a changed plan must read the same tables in the same order",
         )
-    reads = manifest.about.get("reads")
-    if reads not in (None, _reads(plan)) and manifest.epoch:
+    reads, now = manifest.about.get("reads"), _reads(plan)
+    if reads not in (None, now) and manifest.epoch:
         raise SavepointMismatch(
-            f"the savepoint was taken of a query that reads {', '.join(reads)}, this one would "
-            f"read {', '.join(_reads(plan))}",
+            f"the savepoint was taken of a query that reads {_listed(reads)}, this one would "
+            f"read {_listed(now)}",
             hint="a query reads a table once for each way from it to a sink: keep the statements, "
             "and give a sink that is not wanted any more the connector blackhole",
         )
 
 
-def _reads(plan: CompiledPlan) -> list[str]:
-    """The tables as Spark's query reads them: once for each way from the table to a sink."""
+def _reads(plan: CompiledPlan) -> list[str] | None:
+    """The tables as Spark's query reads them: once for each way from the table to a sink.
+
+    None where they are read more often than anyone lists: ways double with each join of a view
+    with itself.
+    """
     names = table_names(plan)
     found: dict[int, list[str]] = {}
     for node in plan.nodes:
@@ -340,9 +347,19 @@ def _reads(plan: CompiledPlan) -> list[str]:
         elif isinstance(node.view, Values):
             found[node.id] = ["values"]
         else:
-            inputs = plan.inputs(node.id)
-            found[node.id] = [each for source in inputs for each in found[source.id]]
-    return [each for sink in plan.sinks for each in found[sink.id]]
+            inputs = [found[each.id] for each in plan.inputs(node.id)]
+            if sum(map(len, inputs)) > _READS_MAX:
+                return None
+            found[node.id] = [each for of_input in inputs for each in of_input]
+    read = [each for sink in plan.sinks for each in found[sink.id]]
+    return read if len(read) <= _READS_MAX else None
+
+
+def _listed(reads: list[str] | None) -> str:
+    if reads is None:
+        return f"tables more than {_READS_MAX} times"
+    more = len(reads) - _READS_SHOWN
+    return ", ".join(reads[:_READS_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _meanings(plan: CompiledPlan, operators: list[OperatorInfo]) -> dict[str, Meaning]:

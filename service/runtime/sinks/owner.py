@@ -1,4 +1,4 @@
-"""Who writes tables and topics that lie elsewhere, and who takes them over.
+"""Who writes folders, and tables and topics that lie elsewhere, and who takes them over.
 
 Kept apart from both: neither the client of databases nor that of Kafka need be there.
 """
@@ -6,12 +6,27 @@ Kept apart from both: neither the client of databases nor that of Kafka need be 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import orjson
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from service.plan import CompiledPlan
+
+FOLDER_OWNER: Final = "_owner"
+"""The file in a folder that names the pipeline which writes there."""
+
+
+def owner_of_folder(folder: Path) -> tuple[str, str] | None:
+    """Name and id of the pipeline that has a folder; None if none is known to have it."""
+    try:
+        held = orjson.loads((folder / FOLDER_OWNER).read_bytes())
+        return str(held["pipeline"]), str(held["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

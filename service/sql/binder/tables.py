@@ -151,6 +151,13 @@ class TableBinder:
     ) -> Bound:
         """A join; what it joins is first joined with what stands behind it."""
         position = position_of(join, self._fragment)
+        if behind and _reads_before(join):
+            raise UnsupportedSql(
+                "RIGHT, FULL or NATURAL JOIN, or USING, behind a comma and what reads columns "
+                "before it is not planned",
+                position,
+                hint="put CROSS JOIN in the place of the comma, if all before it is to be joined",
+            )
         width = len(left.relation.row)
         method = str(join.args.get("method") or "").upper()
         unnest = unnest_of(join.this)

@@ -16,6 +16,7 @@ from state.backends.interface import EpochStamp
 from state.backends.transport import RedisTransport
 from state.epochs import EpochLedger
 from state.multiset.strategy import Strategy
+from state.savepoint import read_manifest
 from tests.service.api.test_state import Flights, flight
 from tests.service.app_client import until
 from tests.service.keyed_states import KEY
@@ -301,6 +302,29 @@ def test_a_plan_that_reads_a_table_less_often_is_refused(
     assert_problem(answer, 409, "savepoint-unusable")
     assert answer.json()["detail"].endswith("reads s, s, this one would read s")
     assert app.post("/v1/pipelines", unwanted).status_code == 201
+
+
+def test_a_table_that_is_read_too_often_to_be_listed_is_not(
+    app: AppClient, redis_client: redis.Redis
+) -> None:
+    """Views of a view twice: with each there are twice as many ways to the sink."""
+    tables = TWO_SINKS.partition("EXECUTE")[0].format("print")
+    views = "".join(
+        f"CREATE TEMPORARY VIEW v{n} AS SELECT * FROM {of} UNION ALL SELECT * FROM {of};"
+        for n, of in enumerate(["s", *(f"v{n}" for n in range(11))])
+    )
+    sql = f"{tables} {views} INSERT INTO t SELECT * FROM v11;"
+    assert app.post("/v1/pipelines", {"name": "p", "sql": sql}).status_code == 201
+    ledger = EpochLedger(RedisTransport(redis_client), "p")
+    ledger.close_epoch(EpochStamp(1, ledger.open_run([], 8), 1_000), {}, [])
+    fake_checkpoint(app, "p", 1)
+    made = taken(app)["id"]
+
+    manifest = read_manifest(app.settings.savepoints.folder / "p" / made)
+    again = {"name": "q", "sql": sql, "restore": {"savepoint": f"p/{made}"}}
+
+    assert manifest.about["reads"] is None
+    assert app.post("/v1/pipelines", again).status_code == 201
 
 
 def test_other_key_groups_may_be_asked_for(app: AppClient, flights: Flights) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from typing import Any
 
 import pytest
 
 from service.plan import PlanError, diff, load_plan
+from service.plan.local_zone import ZONE_OPTION, with_zone
 from service.plan.state_meaning import keeps_state
 from service.runtime.dataflow_errors import DataflowError
 from service.runtime.operators import stateful_nodes
@@ -16,7 +18,8 @@ from tests.service.plan.builders import recorded
 
 SOURCE = "'connector' = 'ingress', 'format' = 'changelog-json'"
 SCRIPT = f"""
-CREATE TABLE t (k STRING, x INT, y INT, ts TIMESTAMP(3), us TIMESTAMP(3), WATERMARK FOR ts AS ts)
+CREATE TABLE t (k STRING, x INT, y INT, many ARRAY<STRING>, ts TIMESTAMP(3), us TIMESTAMP(3),
+  WATERMARK FOR ts AS ts)
   WITH ({SOURCE}, 'changelog-mode' = 'I');
 CREATE TABLE u (k STRING, y INT, z INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
   WITH ({SOURCE}, 'changelog-mode' = 'I');
@@ -45,6 +48,16 @@ def planned(query: str) -> Any:
     return load_plan(compile_script(SCRIPT.format(query))[-1].document)
 
 
+OUTER = "SELECT t.k, u.y FROM t {} JOIN u ON t.k = u.k AND {}"
+SEMI = "SELECT k, x FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.y {} t.x)"
+HOURS = (
+    "SELECT k, CAST(SUM(h) AS INT) FROM (SELECT k, {} AS h FROM t "
+    "WHERE CAST(CAST(us AS TIMESTAMP_LTZ(3)) AS STRING) <> '') GROUP BY k"
+)
+HOUR = "EXTRACT(HOUR FROM CAST(us AS TIMESTAMP_LTZ(3)))"
+TAGS = "SELECT {0}, CAST(COUNT(*) AS INT) FROM {1}, UNNEST(many) AS each ({0}) GROUP BY {0}"
+
+
 def fates(before: str, after: str) -> set[str]:
     return {each.fate for each in diff(planned(before), planned(after)).states}
 
@@ -65,6 +78,8 @@ def fates(before: str, after: str) -> set[str]:
         (NEAR.format("u.y", 1), NEAR.format("u.z", 1)),
         (NEAR.format("u.y", 1), NEAR.format("u.y", 2)),
         (VERSION.format("y"), VERSION.format("z")),
+        (OUTER.format("LEFT", "t.x > u.y"), OUTER.format("LEFT", "t.x < u.y")),
+        (SEMI.format(">"), SEMI.format("<")),
         ("SELECT k, x FROM t ORDER BY ts, x", "SELECT k, x FROM t ORDER BY ts, y"),
         ("SELECT k, x FROM t ORDER BY x LIMIT 2", "SELECT k, x FROM t ORDER BY y LIMIT 2"),
     ],
@@ -87,10 +102,50 @@ def test_state_of_other_columns_is_not_read(before: str, after: str) -> None:
             "SELECT k, SUM(x) FROM t WHERE y > 2 GROUP BY k",
         ),
         (WINDOW_SUM.format("x", 5), WINDOW_SUM.format("x", 5).replace("SELECT k", "SELECT 'a'")),
+        (OUTER.format("INNER", "t.x > u.y"), OUTER.format("INNER", "t.x < u.y")),
+        (
+            OUTER.format("LEFT", "t.x > u.y"),
+            "SELECT l, m FROM (SELECT k AS l, x AS m FROM t) "
+            "LEFT JOIN (SELECT k AS r, y AS s FROM u) ON l = r AND m > s",
+        ),
+        (TAGS.format("tag", "t"), TAGS.format("word", "t")),
+        (
+            "SELECT k, SUM(x) FROM t GROUP BY k, TUMBLE(ts, INTERVAL '5' MINUTE)",
+            "SELECT l, SUM(m) FROM (SELECT k AS l, ts AS at, x AS m FROM t) "
+            "GROUP BY l, TUMBLE(at, INTERVAL '5' MINUTE)",
+        ),
+        (
+            WINDOW_SUM.format("x", 5),
+            "WITH w AS (SELECT k AS l, x AS m, ts AS at FROM t) SELECT l, SUM(m) FROM "
+            "TABLE(TUMBLE(TABLE w, DESCRIPTOR(at), INTERVAL '5' MINUTE)) "
+            "GROUP BY l, window_start, window_end",
+        ),
     ],
 )
 def test_names_and_what_is_let_through_make_no_difference(before: str, after: str) -> None:
     assert fates(before, after) == {"kept"}
+
+
+def test_a_column_beside_those_that_are_read_makes_no_difference() -> None:
+    query = TAGS.format("tag", "t")
+    wider = SCRIPT.replace("many ARRAY<STRING>", "many ARRAY<STRING>, more INT")
+    after = load_plan(compile_script(wider.format(query))[-1].document)
+    assert {each.fate for each in diff(planned(query), after).states} == {"kept"}
+
+
+@pytest.mark.parametrize(("hours", "fate"), [("x + 1", "kept"), (HOUR, "dropped")])
+def test_a_time_zone_is_of_what_reads_it(hours: str, fate: str) -> None:
+    document = compile_script(SCRIPT.format(HOURS.format(hours)))[-1].document
+
+    def zoned(zone: str | None) -> Any:
+        copied = copy.deepcopy(document)
+        for node in copied["nodes"]:
+            node.get("configuration", {}).pop(ZONE_OPTION, None)
+        return load_plan(copied if zone is None else with_zone(copied, zone))
+
+    before, berlin = zoned(None), zoned("Europe/Berlin")
+    assert {each.fate for each in diff(before, zoned("UTC")).states} == {"kept"}
+    assert {each.fate for each in diff(before, berlin).states} == {fate}
 
 
 def test_the_nodes_that_keep_state_are_those_whose_operators_do() -> None:

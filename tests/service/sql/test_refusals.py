@@ -124,6 +124,26 @@ def test_a_sink_of_inserts_is_told_what_takes_updates(options: str, hint: str) -
     assert hint in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "entry", ["UNNEST(many) AS u (v)", "LATERAL (SELECT id AS v FROM s WHERE s.id = t.id) AS u"]
+)
+@pytest.mark.parametrize(
+    "join",
+    ["JOIN s USING (v)", "NATURAL JOIN s", "RIGHT JOIN s ON s.v = u.v", "FULL JOIN s ON 1=1"],
+)
+def test_no_join_behind_a_comma_is_lost(entry: str, join: str) -> None:
+    """Behind what reads columns before the comma it was, without a word."""
+    declared = f"""
+    CREATE TABLE t (id INT, many ARRAY<INT>) {INGRESS};
+    CREATE TABLE s (id INT, v INT) {INGRESS};
+    CREATE TABLE o (n INT) WITH ('connector' = 'print');
+    INSERT INTO o SELECT 1 FROM t, {entry} {join};
+    """
+    with pytest.raises(UnsupportedSql, match="behind a comma and what reads") as caught:
+        compile_script(declared)
+    assert "CROSS JOIN" in caught.value.hint
+
+
 INGRESS = "WITH ('connector' = 'ingress', 'format' = 'changelog-json')"
 
 

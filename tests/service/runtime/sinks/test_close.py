@@ -10,8 +10,9 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from operators.wire import EPOCH_TIME, NoteSum
+from operators.wire import EPOCH_TIME, NoteSum, WorkerError
 from service.runtime.sinks.commit import EpochParts, close
+from service.runtime.sinks.owner import FOLDER_OWNER
 from service.runtime.sinks.spec import SinkSpec, WriterSpec
 from service.runtime.sinks.tables import open_sink
 from state.epochs import EpochLedger
@@ -93,6 +94,22 @@ def test_an_epoch_that_runs_again_leaves_one_set_of_their_files(
     written(again, 1, (0, 0), (2, 0))
 
     assert rows_in(tmp_path / "out") == ["1 0 0", "1 2 0"]
+
+
+def test_a_run_whose_folder_another_pipeline_has_by_now_writes_nothing(
+    writer: WriterSpec, tmp_path: Path
+) -> None:
+    """One that was restored from its savepoint while it ran: epochs of both have one number."""
+    first = replace(writer, pipeline_id="id-p")
+    written(first, 1, (0, 0))
+    claim = {"pipeline": "restored", "id": "id-r"}
+    (tmp_path / "out" / FOLDER_OWNER).write_bytes(orjson.dumps(claim))
+
+    told = r"\[tailrace:state-fenced\] pipeline restored has taken over the folder of sink t3"
+    with pytest.raises(WorkerError, match=told):
+        written(first, 2, (0, 0))
+
+    assert rows_in(tmp_path / "out") == ["1 0 0"]
 
 
 def _die(*_: object) -> None:
