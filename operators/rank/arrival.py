@@ -121,8 +121,8 @@ class ArrivalTopN(RetractTopN):
                     grows with how many rows there are, or with how often one is there
         unseen -D   an orphan; of equal rows the first in the order is retracted
 
-    Rows that a version before kept without numbers stand before all others, oldest first; what
-    takes one of them back reads all of them.
+    Rows that a version before kept without numbers stand before all others, oldest first; equal
+    ones with numbers are taken back before them. What takes one of them back reads all of them.
 
     Source: Flink plans a RetractableTopNFunction. Of a LIMIT it walks over all rows; by processing
     time, which its rows do not have yet, it keeps the oldest row in either order.

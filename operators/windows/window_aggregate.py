@@ -117,11 +117,7 @@ class WindowAggregate(WindowedOperator):
         for slice_end, mine in by_slice.items():
             held = await self._slices.get((slice_end,))
             held = await self._aggregates.add(held, slice_end, mine)
-            if held.rows:
-                await self._slices.put((slice_end,), held)
-            else:
-                # Hopping windows without rows wake no later ones, which would let go of it.
-                await self._remove(slice_end)
+            await self._slices.put((slice_end,), held)
 
     def _target(self, slice_end: int) -> int | None:
         """The slice that its rows go into; None if they are late. The next window is woken."""

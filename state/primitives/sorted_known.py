@@ -340,7 +340,8 @@ class KnownOrder(KnownCollection):
             if gap is None:
                 return high
             missing = count - (end - start)
-            await self._handle.answered(Probe(self, *gap, reverse=False, count=missing))
+            # Beyond what is known behind the gap, too: between neighbours there is nothing to find.
+            await self._handle.answered(Probe(self, gap[0], high, reverse=False, count=missing))
         return low
 
     async def settle(self) -> None:

@@ -111,6 +111,25 @@ def test_hopping_windows_share_slices() -> None:
     assert harness.stored_names() == {b"counters"}
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Tumbling(size_ms=10),
+        Hopping(size_ms=10, slide_ms=5),
+        Cumulating(size_ms=10, step_ms=5),
+        Session(gap_ms=10),
+    ],
+)
+def test_what_was_taken_back_unseen_counts_whatever_epochs_end_in_between(shape: Any) -> None:
+    """As in Flink, also where as many rows came as were taken back."""
+    steps: Steps = [delete("a", 5, at(3)), insert("a", 3, at(3)), insert("a", 1, at(3))]
+    for size in (1, 2, 3):
+        harness = OperatorHarness.on_heap(spec(shape))
+        emitted = seen(harness.run([*steps, Watermark(100)], epoch_changes=size))
+        assert {row[:3] for row in emitted} == {("a", -1, 1)}
+        assert harness.stored_names() == set()
+
+
 @pytest.mark.parametrize("has_panes", [False, True])
 def test_rows_of_hopping_windows_that_add_up_to_none_leave_nothing(has_panes: bool) -> None:
     """A row that was never there is taken back: of one window no row is left, of the next some."""
