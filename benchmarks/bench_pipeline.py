@@ -13,8 +13,8 @@ Ratios in one run on one Spark Connect server with two cores:
 Input is Parquet (so that reading text does not hide the operator): insertions, each upsert key many
 times, so histories stay at 10 entries a key (1,000 for the single key). Times are Spark's own
 `triggerExecution`; the first epochs are left out, and so is a first round of all, in which the JVM
-compiles what it runs often. Each figure is the best of four rounds that take turns: the machine
-is a guest, whose speed changes from minute to minute.
+compiles what it runs often. Each figure is the best of four rounds that take turns, each ratio the
+median of theirs: the machine is a guest, whose speed changes from minute to minute.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ _EMPTY_ROWS = (
     "bare Spark query",
     "bare Spark query, Spark's own settings",
 )
+_BARE_QUERY = 2
 
 
 class Plan(Enum):
@@ -85,17 +86,25 @@ def main() -> None:
                 for turn in range(ROUNDS)
             ]
             rates = [max(each) for each in zip(*rounds[1:], strict=True)]
-            others = [f"{each:,.0f} | {rates[0] / each:.2f}" for each in rates[1:]]
+            others = [
+                f"{each:,.0f} | {_ratio(rounds, 0, at):.2f}"
+                for at, each in enumerate(rates[1:], start=1)
+            ]
             print(f"| {keys:,} | {rates[0]:,.0f} | {' | '.join(others)} |")
         plain = _plain_session(connect.remote)
         rounds = [_empty_round(spark, plain, client, folder, turn) for turn in range(ROUNDS)]
         times = [min(each) for each in zip(*rounds[1:], strict=True)]
         print("\n| epoch without data | ms | against the bare query |")
         print("|---|---:|---:|")
-        for name_of_row, ms in zip(_EMPTY_ROWS, times, strict=True):
-            print(f"| {name_of_row} | {ms:.0f} | {ms / times[2]:.2f} |")
+        for at, (name_of_row, ms) in enumerate(zip(_EMPTY_ROWS, times, strict=True)):
+            print(f"| {name_of_row} | {ms:.0f} | {_ratio(rounds, at, _BARE_QUERY):.2f} |")
         plain.stop()
         spark.stop()
+
+
+def _ratio(rounds: list[list[float]], one: int, other: int) -> float:
+    """The median over the rounds, but the first, of two figures that are of one time."""
+    return statistics.median(each[one] / each[other] for each in rounds[1:])
 
 
 def _plain_session(remote: str) -> SparkSession:
