@@ -153,7 +153,10 @@ class ArrivalTopN(RetractTopN):
             return
         first, *others = {self.rows_codec.encode(each): each for each in rows}.values()
         found = [await self._arrivals.find(first)]
-        found += await combine_all(*map(self._arrivals.find, others))
+        # Beyond the newest row is nothing: rows that these changes bring need not be asked for.
+        newest = self.rows.first_entry() if self._is_newest_first else self.rows.last_entry()
+        _, *more = await combine_all(newest, *map(self._arrivals.find, others))
+        found += more
         await self.rows.know_at((each,) for each in found if each is not None)
 
     async def _new_key(self, row: Row) -> tuple[Any, ...]:

@@ -287,6 +287,22 @@ def test_what_an_epoch_takes_back_is_looked_for_in_one_round_trip(
     remote.close()
 
 
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_rows_that_come_and_go_in_an_epoch_of_a_limit_are_not_asked_for(
+    redis_client: redis.Redis, newest_first: bool
+) -> None:
+    spec = rank_spec(order=(), newest_first=newest_first, end=10)
+    remote = OperatorHarness.on_redis(spec, redis_client)
+    remote.run([Change(RowKind.INSERT, (at, "a", at)) for at in range(400)])
+
+    new = [(at, "a", at) for at in range(400, 600)]
+    come = [Change(RowKind.INSERT, row) for row in new]
+    remote.run([*come, *(Change(RowKind.DELETE, row) for row in new)])
+
+    assert remote.statistics[-1]["round_trips"] <= 8
+    remote.close()
+
+
 @pytest.mark.parametrize("order", [(), DESCENDING])
 def test_the_first_rows_are_taken_back_in_few_round_trips(
     redis_client: redis.Redis, order: tuple[SortColumn, ...]
