@@ -110,6 +110,7 @@ def _ratio(rounds: list[list[float]], one: int, other: int) -> float:
 def _plain_session(remote: str) -> SparkSession:
     """A session as Spark gives it."""
     with warnings.catch_warnings():
+        # pyspark has an opinion about pandas, which we hand no rows.
         warnings.simplefilter("ignore", FutureWarning)
         from pyspark.sql.connect.session import SparkSession
     return SparkSession.builder.remote(remote).create()

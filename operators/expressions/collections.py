@@ -18,10 +18,11 @@ from state.types import INTEGER_BITS, MAP_ROOTS, LogicalType, TypeRoot
 if TYPE_CHECKING:
     from operators.expressions.representation import Row, Run
 
-# A list of names, several a line.
-_EXACT_KEYS = frozenset({*INTEGER_BITS, TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BOOLEAN,
-                         TypeRoot.DECIMAL, TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP,
-                         TypeRoot.TIMESTAMP_LTZ, TypeRoot.BINARY, TypeRoot.VARBINARY})  # fmt: skip
+_EXACT_KEYS = frozenset({
+    *INTEGER_BITS, TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BOOLEAN, TypeRoot.DECIMAL,
+    TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ, TypeRoot.BINARY,
+    TypeRoot.VARBINARY,
+})  # fmt: skip  # a list of names, several a line
 """Types whose values are equal in Python where they are in Flink."""
 
 

@@ -191,9 +191,10 @@ class SavepointStore:
             OSError: It cannot be removed.
         """
         folder = self.folder(pipeline, savepoint)
-        # Gone at once; if this process dies on the way, the next savepoint removes the rest.
+        # Gone at once.
         hidden = folder.with_name(f".gone-{savepoint}")
         folder.rename(hidden)
+        # What cannot be removed, or is left where this process dies, the next savepoint removes.
         shutil.rmtree(hidden, ignore_errors=True)
 
     def _is_complete(self, pipeline: str, savepoint: str) -> bool:

@@ -63,6 +63,7 @@ class Pipeline:
 
     def live_on(self, epoch: int) -> None:
         """Begin an epoch and commit it, if anything lets it."""
+        # Whether it is let, and how it is told, is another test's; what it may not do is looked at.
         with contextlib.suppress(StateError):
             self.epoch(epoch, b"of the orphan", close=False)
 

@@ -98,6 +98,7 @@ def test_a_savepoint_at_any_command_of_an_epoch_is_of_one_epoch(
             saved: list[Manifest] = []
             plan = FaultPlan()
             plan.visit(command, partial(_save, transport, folder, saved))
+            # A savepoint that came between fences the epoch; where it comes too late, nothing does.
             with contextlib.suppress(Fenced):
                 _run(FaultyTransport(transport, plan, ahead), 2, run)
             plan.deliver()

@@ -77,6 +77,7 @@ class Epoch:
         self._client = client
         self.folder = folder / "out"
         client.flushall()
+        # At first there is none.
         shutil.rmtree(folder, ignore_errors=True)
         port = client.connection_pool.connection_kwargs["port"]
         self._spec = WriterSpec("p", 0, f"redis://127.0.0.1:{port}/0", None, str(folder), SINKS)

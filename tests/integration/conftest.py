@@ -15,9 +15,9 @@ from tests.conftest import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# pyspark says this whenever it looks at pandas, with pandas 3, which we never hand rows to.
 ABOUT_PANDAS = "PySpark does not yet fully support pandas"
 with warnings.catch_warnings():
+    # pyspark says this whenever it looks at pandas, with pandas 3, which we never hand rows to.
     warnings.filterwarnings("ignore", ABOUT_PANDAS, FutureWarning)
     from pyspark.sql.connect.session import SparkSession
 
@@ -40,6 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ours = [item for item in items if here in item.path.parents]
     for item in ours:
         item.add_marker(pytest.mark.integration)
+        # As above.
         item.add_marker(pytest.mark.filterwarnings(f"ignore:{ABOUT_PANDAS}:FutureWarning"))
     items[:] = [item for item in items if here not in item.path.parents] + sorted(ours, key=_turn)
 

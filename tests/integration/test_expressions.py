@@ -194,7 +194,7 @@ NESTED = [
     (call("IN", "BOOLEAN", ref(0, "INT"), lit(1, "INT"), lit(7, "INT")), "BOOLEAN", True),
     (call("NULLIF", "INT", ref(0, "INT"), lit(7, "INT")), "INT", None),
     (call("IS UNKNOWN", "BOOLEAN NOT NULL", lit(None, "BOOLEAN")), "BOOLEAN", True),
-]  # fmt: skip
+]  # fmt: skip  # a table: a case a line
 
 
 def test_nested_values_and_rewritten_calls(spark: SparkSession) -> None:
@@ -209,7 +209,7 @@ def test_nested_values_and_rewritten_calls(spark: SparkSession) -> None:
             "f3": pa.array([[10, 20, None]], pa.list_(pa.int32())),
             "f4": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32())),
         })
-    )  # fmt: skip
+    )  # fmt: skip  # a table: a case a line
     columns = [
         to_column(parse_rex(rex, ""), [sf.col(name) for name in frame.columns]).alias(f"e{number}")
         for number, (rex, _, _) in enumerate(NESTED)
@@ -268,7 +268,7 @@ def test_chains_of_whole_numbers_wrap_at_their_end(spark: SparkSession) -> None:
             "f0": pa.array([2**31 - 1, -(2**31), None], pa.int32()),
             "f1": pa.array([2**63 - 1, -(2**63), 5], pa.int64()),
         })
-    )  # fmt: skip
+    )  # fmt: skip  # a table: a case a line
     chain = {0: ref(0, "INT"), 1: ref(1, "BIGINT")}
     for step in range(STEPS):
         operator = "*" if step == PRODUCT else "+"

@@ -146,7 +146,7 @@ class Service:
 
     async def until(self, name: str, holds: Callable[[PipelineStatus], bool]) -> PipelineStatus:
         """Watch a pipeline's status until it is as expected; the test's limit ends a hang."""
-        while not holds(self.supervisor.status(name)):  # noqa: ASYNC110 as clients poll it
+        while not holds(self.supervisor.status(name)):  # noqa: ASYNC110 - as clients poll it
             await asyncio.sleep(0.02)
         return self.supervisor.status(name)
 
@@ -309,6 +309,7 @@ def test_workers_of_another_version_are_refused_before_a_query_starts(
     serve(spark_server, redis_client, tmp_path, scenario)
 
 
+# The client warns that it has tried as often as it may, which is what is tested.
 @pytest.mark.filterwarnings(r"ignore:\[RETRIES_EXCEEDED\]")
 def test_absent_server_is_unavailable_within_the_limit(redis_client: redis.Redis) -> None:
     async def ask() -> None:

@@ -204,8 +204,16 @@ def _group_aggregates() -> list[Entry]:
 
 def _split_aggregates() -> list[Entry]:
     middle, final = split(retracts=True)
-    row = rows(("a", "b"), (None, "x", "y"), (None, 1, 2), (None, 0), (None, 1), (True, False),
-               (True, False), (True, False))  # fmt: skip
+    row = rows(
+        ("a", "b"),
+        (None, "x", "y"),
+        (None, 1, 2),
+        (None, 0),
+        (None, 1),
+        (True, False),
+        (True, False),
+        (True, False),
+    )
     came = orderly(row)
 
     def merged(changes: list[Of]) -> list[Of]:
@@ -221,7 +229,7 @@ def _split_aggregates() -> list[Entry]:
             "group-aggregate", "of partial aggregates", copied(lambda: final), came.map(merged),
             "changelog", None, bundles=True,
         ),
-    ]  # fmt: skip
+    ]  # fmt: skip  # a table: a case a line
 
 
 def _lag_lead() -> list[Entry]:
@@ -249,7 +257,7 @@ def _joins() -> list[Entry]:
         ("LEFT", "unique", False), ("RIGHT", "none", False), ("FULL", "contained", False),
         ("FULL", "none", False), ("FULL", "unique", True), ("SEMI", "unique", False),
         ("SEMI", "none", True), ("ANTI", "none", False), ("ANTI", "contained", False),
-    ):  # fmt: skip
+    ):  # fmt: skip  # a table: a case a line
         unique = streaming.UNIQUE_KEYS[known]
         made.append(
             Entry(
@@ -279,7 +287,7 @@ def _multi_joins() -> list[Entry]:
             ("INNER", "INNER", "unique"), ("INNER", "LEFT", "none"), ("LEFT", "LEFT", "contained"),
             ("LEFT", "INNER", "unique"),
         )
-    ]  # fmt: skip
+    ]  # fmt: skip  # a table: a case a line
 
 
 def _timed_joins() -> list[Entry]:
@@ -291,7 +299,7 @@ def _timed_joins() -> list[Entry]:
             left=frozenset({b"versions", b"next_steps"}),
         )
         for join_type in ("INNER", "LEFT")
-    ]  # fmt: skip
+    ]  # fmt: skip  # a table: a case a line
     joins += [
         Entry(
             "interval-join", setting, partial(interval.spec, join_type, **fields),
@@ -302,7 +310,7 @@ def _timed_joins() -> list[Entry]:
             ("inner", "INNER", {}), ("full", "FULL", {}),
             ("left, processing time", "LEFT", {"times": None}),
         )
-    ]  # fmt: skip
+    ]  # fmt: skip  # a table: a case a line
     ordered = rows((10, 11, 12), (None, 1, 2, 9))
     joins += [
         Entry(
@@ -311,7 +319,7 @@ def _timed_joins() -> list[Entry]:
             orderly(ordered, unique=[(0,)]), "bag", "rows",
         )
         for join_type in ("INNER", "LEFT") for kept in (False, True)
-    ]  # fmt: skip
+    ]  # fmt: skip  # a table: a case a line
     return joins
 
 
@@ -327,14 +335,21 @@ def _by_time() -> list[Entry]:
               left=frozenset({b"last_emitted"})),
         entry("processing time", partial(temporal_sort.spec, rowtime=None, order=by_value),
               watermarks=False),
-    ]  # fmt: skip
+    ]  # fmt: skip  # a table: a case a line
     row = rows(("a", "b", None), (None, 1, 2, 3), given.times())
-    entry = entry_of("over-aggregate", growing(row), "insertions", "time", watermarks=True,
-                     sums_up=True, has_ttl=False)  # fmt: skip
+    entry = entry_of(
+        "over-aggregate",
+        growing(row),
+        "insertions",
+        "time",
+        watermarks=True,
+        sums_up=True,
+        has_ttl=False,
+    )
     for setting, fields in (
         ("rows", {"is_rows": True, "preceding": 1}), ("all rows", {"is_rows": True}),
         ("range", {"preceding": 3}), ("whole range", {}),
-    ):  # fmt: skip
+    ):  # fmt: skip  # a table: a case a line
         retracts = fields.get("preceding") is not None
         calls = [over.aggregate(each, retracts=retracts) for each in ("SUM", "MIN", "LAST_VALUE")]
         calls.append(over.aggregate("COUNT", retracts=retracts, is_distinct=True))
@@ -363,7 +378,7 @@ def _windows() -> list[Entry]:
         made.append(
             entry(f"{name}, processing time", partial(windows.spec, shape, time_column=None),
                   watermarks=False)
-        )  # fmt: skip
+        )  # fmt: skip  # a table: a case a line
         table = entry_of("window-table-function", growing(row), "insertions", "time", **timed)
         made.append(table(name, partial(window_table.spec, shape)))
     ends = [each for each in given.times(15) if each in (given.times(15)[4], given.times(15)[9])]
@@ -373,14 +388,15 @@ def _windows() -> list[Entry]:
         join(each.lower(), partial(window_join.spec, each))
         for each in ("INNER", "LEFT", "FULL", "SEMI", "ANTI")
     ]
-    ranked = entry_of("window-rank", growing(rows((None, 1, 2), (1, 2, 3), ends)), "insertions",
-                      "time", **timed)  # fmt: skip
+    ranked = entry_of(
+        "window-rank", growing(rows((None, 1, 2), (1, 2, 3), ends)), "insertions", "time", **timed
+    )
     made += [
         ranked("", window_rank.spec),
         ranked("numbers", partial(window_rank.spec, with_rank=True)),
         ranked("one, the last of equals", partial(
             window_rank.spec, last=1, ties_last=True, order=(OrderColumn(column=0),))),
-    ]  # fmt: skip
+    ]  # fmt: skip  # a table: a case a line
     return made
 
 
@@ -396,7 +412,7 @@ def _functions() -> list[Entry]:
             growing(rows(("a", "b"), given.times())), "insertions", None, watermarks=True,
             has_ttl=False,
         ),
-    ]  # fmt: skip
+    ]  # fmt: skip  # a table: a case a line
 
 
 TABLE: tuple[Entry, ...] = (
@@ -404,4 +420,4 @@ TABLE: tuple[Entry, ...] = (
     *_group_aggregates(), *_split_aggregates(), *_lag_lead(), *_ordered_over(), *_joins(),
     *_multi_joins(),
     *_timed_joins(), *_by_time(), *_windows(), *_functions(),
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line

@@ -122,6 +122,7 @@ def _run(case: Case, options: argparse.Namespace, engines: Engines) -> Iterator[
 def _plan_runner() -> Callable[..., Iterator[Outcome]]:
     """Imported when a plan is run: only plans need Spark's client, which warns of newer pandas."""
     with warnings.catch_warnings():
+        # pyspark has an opinion about pandas, which we hand no rows.
         warnings.simplefilter("ignore", FutureWarning)
         from tests.oracles.plans import run_plan
     return run_plan

@@ -37,6 +37,7 @@ class Engines:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
         if self._folder is not None:
+            # Of a server that has just ended; a file that it still closes is of no case any more.
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @property

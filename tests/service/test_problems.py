@@ -55,6 +55,7 @@ def error_classes() -> list[type[Exception]]:
     return [found[name] for name in sorted(found)]
 
 
+# Of pandas, which we hand no rows.
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support:FutureWarning")
 def test_every_error_class_has_a_row() -> None:
     classes = error_classes()

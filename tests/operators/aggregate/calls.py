@@ -51,7 +51,7 @@ def call(function: str, arguments: Sequence[int] | None = None, **fields: Any) -
 FUNCTIONS = (
     "COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "LISTAGG", "COLLECT",
     "ARRAY_AGG", "VAR_POP", "VAR_SAMP", "BIT_AND", "BIT_OR", "BIT_XOR", "BOOL_AND", "BOOL_OR",
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 
 
 def every_call(*, needs_retraction: bool) -> list[AggregateCall]:

@@ -103,7 +103,7 @@ def over(function: Any, values: list[Any], taken: list[Any] | None = None) -> An
         ("BOOL_OR", "BOOLEAN", "BOOLEAN", [False, None], False),
         ("BOOL_OR", "BOOLEAN", "BOOLEAN", [None], None),
     ],
-)  # fmt: skip
+)  # fmt: skip  # a table: a case a line
 def test_value_of_rows(
     function: str, argument: str, result: str, values: list[Any], expected: object
 ) -> None:

@@ -79,7 +79,7 @@ DIVISION = call("/", "INT", lit(1, "INT NOT NULL"), ref(1, "INT"))
         (call("=", "BOOLEAN", S, I), "=", "", "not compared"),
         (lit("1000", "INTERVAL SECOND(3) NOT NULL"), "a result", "", "cannot be stored"),
     ],
-)  # fmt: skip
+)  # fmt: skip  # a table: a case a line
 def test_refusals_name_function_place_and_reason(
     rex: dict[str, Any], function: str, path: str, words: str
 ) -> None:
@@ -276,7 +276,7 @@ NESTED = [
     # a DECIMAL has the digits of its declared scale
     (call("+", "DECIMAL(12, 2)", ref(0, "INT"), lit("1.50", "DECIMAL(3, 2) NOT NULL")),
      Decimal("8.50")),
-]  # fmt: skip
+]  # fmt: skip  # a table: a case a line
 
 
 @pytest.mark.parametrize(("rex", "expected"), NESTED)

@@ -80,7 +80,7 @@ def test_what_is_taken_finds_what_java_finds(pattern: str, text: str, expected: 
         "(", ")", "a\\", r"\Q\E",
         "(?i)é", "a{99999999999999999999}", "(" * 3_000 + ")" * 3_000,
     ],
-)  # fmt: skip
+)  # fmt: skip  # a list of names, several a line
 def test_what_may_differ_is_refused(pattern: str) -> None:
     with pytest.raises(PatternDiffers):
         translated(pattern)

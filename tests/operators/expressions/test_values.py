@@ -26,8 +26,12 @@ from operators.expressions.floats import (
 from state.types import LogicalType, TypeRoot
 
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
-WIDTHS = {TypeRoot.TINYINT: np.int8, TypeRoot.SMALLINT: np.int16, TypeRoot.INTEGER: np.int32,
-          TypeRoot.BIGINT: np.int64}  # fmt: skip
+WIDTHS = {
+    TypeRoot.TINYINT: np.int8,
+    TypeRoot.SMALLINT: np.int16,
+    TypeRoot.INTEGER: np.int32,
+    TypeRoot.BIGINT: np.int64,
+}
 FIRST = dt.date(1970, 1, 1).toordinal()
 
 

@@ -170,7 +170,7 @@ CASES = {
         -D 1 a 40; -D 5 a 12
         """,
     ),
-}  # fmt: skip
+}  # fmt: skip  # a table: a case a line
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -215,7 +215,7 @@ UPDATES = {
         -U a 4 4; +U a 1 4
         """,
     ),
-}  # fmt: skip
+}  # fmt: skip  # a table: a case a line
 
 
 @pytest.mark.parametrize("name", UPDATES)

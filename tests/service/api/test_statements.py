@@ -96,7 +96,7 @@ def test_a_pipeline_bears_the_name_and_options_that_are_asked_for(app: AppClient
     assert problem["statement"] == 4
     assert [each["statement"] for each in problem["results"]] == [
         "CREATE TABLE", "CREATE TABLE", "SET",
-    ]  # fmt: skip
+    ]  # fmt: skip  # a list of names, several a line
     failed(app, f"{TABLES} SET 'pipeline.name' = 'Not Mine'; {INSERT}", 422, "invalid-request")
 
 
@@ -260,7 +260,7 @@ def test_state_of_which_a_plan_says_nothing_lives_as_the_session_says(app: AppCl
         (f"{FORCE}; COMPILE PLAN 'c' FOR {INSERT}", "sql-invalid", 422),
         ("'", "sql-invalid", 422),
     ],
-)  # fmt: skip
+)  # fmt: skip  # a table: a case a line
 def test_what_cannot_be_done_is_refused(app: AppClient, sql: str, slug: str, status: int) -> None:
     run(app, f"{TABLES} COMPILE PLAN 'ok.json' FOR {INSERT}")
 

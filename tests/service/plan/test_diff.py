@@ -164,7 +164,7 @@ def test_a_condition_beside_the_keys_keeps_state() -> None:
     after = recorded_plan(JOIN)
     node(after, "join")["joinSpec"]["nonEquiCondition"] = {
         "kind": "LITERAL", "value": True, "type": "BOOLEAN NOT NULL",
-    }  # fmt: skip
+    }  # fmt: skip  # a table: a case a line
 
     found = difference(recorded_plan(JOIN), after)
 

@@ -63,7 +63,7 @@ def calc(node_id: int, *projection: dict[str, Any], **columns: str) -> dict[str,
         (None, 90_000, "ttl 90 s (from the default)"),
         (None, 0, "kept for ever (the default is 0)"),
     ],
-)  # fmt: skip
+)  # fmt: skip  # a table: a case a line
 def test_a_state_says_its_ttl_and_where_it_is_from(
     state: list[Any] | None, default_ttl_ms: int, described: str
 ) -> None:

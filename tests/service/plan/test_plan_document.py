@@ -207,7 +207,7 @@ EDITED = [
      "/nodes/0/scanTableSource/abilities/0/type"),
     (["set", "/nodes/0/scanTableSource/table/resolvedTable/options", {}], InvalidProperty,
      "no connector", 1, "/nodes/0/scanTableSource/table/resolvedTable/options"),
-]  # fmt: skip
+]  # fmt: skip  # a table: a case a line
 
 
 @pytest.mark.parametrize(("edit", "error", "message", "node_id", "path"), EDITED)

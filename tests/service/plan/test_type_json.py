@@ -55,7 +55,7 @@ def test_a_row_with_a_time_attribute_inside() -> None:
         ({"type": "DISTINCT_TYPE", "objectIdentifier": "`a`.`b`.`c`", "sourceType": "INT"}, "INT"),
         ({"type": "DISTINCT_TYPE", "nullable": False, "sourceType": "INT"}, "INT NOT NULL"),
     ],
-)  # fmt: skip
+)  # fmt: skip  # a table: a case a line
 def test_containers_and_distinct_types(value: dict[str, Any], text: str) -> None:
     assert parse_type_json(value, "") == parse_type(text)
 

@@ -94,7 +94,7 @@ S, I = ref(0, "STRING"), ref(1, "INT")  # noqa: E741 - as short as in the plans
         # an interval is not a column
         (lit("1000", "INTERVAL SECOND(3) NOT NULL"), "a result", "", "cannot be stored"),
     ],
-)  # fmt: skip
+)  # fmt: skip  # a table: a case a line
 def test_refusals_name_function_place_and_reason(
     rex: dict[str, Any], function: str, path: str, words: str
 ) -> None:
@@ -296,7 +296,7 @@ def test_literals_have_the_value_of_their_type(value: object, kind: str, expecte
          "struct<a:array<smallint>,b:map<string,binary>>"),
         ("MULTISET<STRING>", "map<string,int>"),
     ],
-)  # fmt: skip
+)  # fmt: skip  # a table: a case a line
 def test_spark_types(kind: str, expected: str) -> None:
     assert spark_type(parse_type(kind)).simpleString() == expected
 

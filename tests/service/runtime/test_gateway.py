@@ -30,6 +30,7 @@ class Sessions:
         self.id = session_id
 
 
+# The client warns that it has tried as often as it may, which is what is tested.
 @pytest.mark.filterwarnings("ignore:.RETRIES_EXCEEDED:UserWarning")
 def test_calls_that_stand_in_line_behind_an_attempt_that_fails_fail_with_it() -> None:
     sessions = Sessions()

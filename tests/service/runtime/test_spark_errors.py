@@ -137,6 +137,7 @@ def _connect_error(condition: str | None, status: grpc.StatusCode) -> Exception:
     return error
 
 
+# Of pandas, which we hand no rows.
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support:FutureWarning")
 @pytest.mark.parametrize(
     ("condition", "status", "expected", "code"),
@@ -167,6 +168,7 @@ def test_errors_of_the_client_become_ours(
     assert "secret" not in str(raised.value)
 
 
+# Of pandas, which we hand no rows.
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support:FutureWarning")
 def test_refused_definition_is_a_failed_start() -> None:
     from pyspark.errors import AnalysisException

@@ -132,7 +132,7 @@ def test_a_query_is_explained_without_a_sink() -> None:
         ("EXPLAIN ESTIMATED_COST PLAN 'a'", ["ESTIMATED_COST"], "a"),
         ("EXPLAIN PLAN FOR 'a'", [], "a"),
     ],
-)  # fmt: skip
+)  # fmt: skip  # a table: a case a line
 def test_explain_is_read_as_flink_and_flip_292_write_it(
     text: str, details: list[str], uri: str | None
 ) -> None:

@@ -66,7 +66,7 @@ def test_a_table_is_described(statement: str) -> None:
 
     assert [name for name, _ in found.columns] == [
         "name", "type", "null", "key", "extras", "watermark", "comment",
-    ]  # fmt: skip
+    ]  # fmt: skip  # a list of names, several a line
     assert found.rows == (
         ("id", "BIGINT", False, "PRI(id)", None, None, "the order's id"),
         ("price", "DECIMAL(10, 2)", True, None, None, None, None),

@@ -96,7 +96,7 @@ def test_append(flink: Driver) -> None:
 def test_add_keeps_places(flink: Driver) -> None:
     for key, value, ms in [
         ("k1", "x", 777), ("k2", "x", 777), ("k2", "y", 778), ("k1", "y", 778)
-    ]:  # fmt: skip
+    ]:  # fmt: skip  # a table: a case a line
         flink.at(ms, add(key, value))
 
     assert stamped_rows(flink) == [(["k1", "y"], 778), (["k2", "y"], 778)]

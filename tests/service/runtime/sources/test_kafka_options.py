@@ -116,7 +116,7 @@ def test_a_start_by_offsets_names_them_for_the_one_topic() -> None:
           "scan.startup.specific-offsets": "partition:0,offset:1;partition:00,offset:2"},
          InvalidTableOption, "no list"),
     ],
-)  # fmt: skip
+)  # fmt: skip  # a table: a case a line
 def test_what_cannot_be_is_refused_by_name(
     options: dict[str, str], error: type[DataflowError], words: str
 ) -> None:

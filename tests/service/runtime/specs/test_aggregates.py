@@ -250,7 +250,7 @@ def with_call(**fields: Any) -> dict[str, Any]:
         ({"argList": [0]}, "not defined for VARCHAR", ""),
         ({"argList": []}, "0 arguments", ""),
     ],
-)  # fmt: skip
+)  # fmt: skip  # a table: a case a line
 def test_what_is_not_run_is_refused(fields: dict[str, Any], message: str, path: str) -> None:
     with pytest.raises(UnsupportedNode, match=message) as refusal:
         specs(with_call(**fields))
