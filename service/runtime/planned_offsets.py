@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-_OF_TICKS: Final = frozenset({"tick", "time"})
+OF_TICKS: Final = frozenset({"tick", "time"})
 """All that an offset of ticks has; what tells of changes has a place among them, too."""
 
 
@@ -40,8 +40,8 @@ def are_ticks_apart(ends: Sequence[dict[str, Any]]) -> bool:
     """Whether these are the ends of a source of changes, and of one for its ticks."""
     return (
         len(ends) == 2
-        and not _OF_TICKS.issuperset(ends[0])
-        and _OF_TICKS.issuperset(ends[1])
+        and not OF_TICKS.issuperset(ends[0])
+        and OF_TICKS.issuperset(ends[1])
         and "time" in ends[1]
     )
 

@@ -29,6 +29,7 @@ from operators.wire import (
 )
 from service.runtime.errors import with_hint
 from service.runtime.ledgers import ledger_of, transport_of
+from service.runtime.planned_offsets import OF_TICKS
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.kafka.options import CONNECTORS as KAFKA
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink, sinks_by_folder
@@ -133,7 +134,7 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
             write_topics(spec, epoch, parts.staged)
     # A source, or a partition of it, without news takes no part: its offset is the marker's.
     known = orjson.loads(marker.offsets)
-    offsets = merged_offsets(known, parts.notes.offsets)
+    offsets = merged_offsets(known, places(parts.notes.offsets))
     if proceeds:
         offsets[EPOCH_TIME] = parts.time_ms
         if spec.assigners:
@@ -169,6 +170,22 @@ def _commit_files(
     ledger.require_run(stamp)
     for sink, staged in files:
         sink.commit(stamp.epoch, staged)
+
+
+def places(offsets: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of offsets that tells of changes, by table: what an epoch is known again by.
+
+    A tick is told by the source of the changes, by one of its own or by the writer, as it suits a
+    run (`ticks_apart`); and the epoch that one run has closed, the next one may be asked for again.
+
+    >>> places({"s": {"at": 4, "tick": 7, "time": 1}, "s-ticks": {"tick": 7, "time": 1}})
+    {'s': {'at': 4}}
+    """
+    told = {
+        table: {name: value for name, value in end.items() if name not in OF_TICKS}
+        for table, end in offsets.items()
+    }
+    return {table: place for table, place in told.items() if place}
 
 
 def reached(
