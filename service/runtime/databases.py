@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from service.runtime.sinks.owner import Restored
 
 
-def claim_databases(job: PipelineJob, *, marker: int) -> None:
+def claim_databases(job: PipelineJob, *, marker: int) -> list[str]:
     """Let a run write the tables that its plan names, if any; no earlier run does from then on.
 
     Args:
         job: The run.
         marker: The pipeline's last closed epoch.
+
+    Returns:
+        The words for the tables that have the epoch behind the marker.
 
     Raises:
         StartFailed: A table is not there, or does not take what will be written.
@@ -38,7 +41,9 @@ def claim_databases(job: PipelineJob, *, marker: int) -> None:
             from service.runtime.sinks.database.commit import claim_tables
 
             owner = Owner(job.pipeline_id, job.pipeline, job.run)
-            claim_tables(owner, sinks, job.files_root, marker=marker)
+            ahead = claim_tables(owner, sinks, job.files_root, marker=marker)
+            return [f"table {each}" for each in ahead]
+    return []
 
 
 def adopt_databases(restored: Restored) -> None:

@@ -36,6 +36,7 @@ from service.runtime.savepoints import Savepoints
 from service.runtime.slot_keys import KAFKA_NAME, slot_key
 from service.runtime.status import RestartLimits
 from service.runtime.supervisor import SystemClock
+from service.runtime.terms import keep_terms
 from service.runtime.topics import claim_of_topics
 from service.runtime.worker_view import workers_see
 from state.backends.names import slot_prefix
@@ -118,13 +119,16 @@ class DataflowStarter:
         """Start the record's query in a run; Spark's `StreamingQuery`.
 
         Raises:
-            StartFailed: the plan cannot run, or a table or topic elsewhere does not take its rows.
+            StartFailed: the plan cannot run, or a table or topic elsewhere does not take its rows,
+                or has an epoch that was written by other terms.
             QueryFailed: a database or broker does not answer, or a folder is another pipeline's.
             Fenced, StateLost: such a table or topic is another run's, or of another epoch.
         """
         job = replace(self.job(record, run), workers_see_checkpoint=self._workers_see(spark))
-        claim_databases(job, marker=run.epoch)
-        claim_of_topics(job, marker=run.epoch, begun=partial(self._begun, record.name))
+        begun = partial(self._begun, record.name)
+        ahead = claim_databases(job, marker=run.epoch)
+        ahead += claim_of_topics(job, marker=run.epoch, begun=begun)
+        keep_terms(job, ahead, marker=run.epoch)
         claim_folders(job, self._is_there)
         return _refused(partial(start_query, spark, job))
 

@@ -9,6 +9,7 @@ All carry the hash tag `{pipeline}`, so that closing an epoch is one function ca
     tailrace:{pipeline}:table:<sink>       hash    a Redis table: canonical primary key -> row
     tailrace:{pipeline}:print:<sink>       stream  the newest lines of a print sink
     tailrace:{pipeline}:kafka              hash    by a topic's group: the last epoch begun
+    tailrace:{pipeline}:terms              hash    by run, the last: what its epochs come out by
     tailrace:{pipeline}:dead[:count]       stream  dead letters, bounded; and how many there were
     tailrace:{pipeline}:progress           stream  one entry an epoch, bounded
     tailrace:{pipeline}:closes             stream  how long each epoch's close took, bounded
@@ -65,5 +66,7 @@ CLOSES_NAME = "closes"
 closed, and lost where that fails: its progress record is part of what is measured."""
 KAFKA_NAME = "kafka"
 """The hash of epochs for which a Kafka transaction may have been begun, by group."""
+TERMS_NAME = "terms"
+"""The hash of the terms of the last run that claimed tables or topics elsewhere (`terms`)."""
 TOTALS_NAME = "totals"
 """The hash of sums over all closed epochs: `rows_in`, `rows_out`, `dead`."""

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 def claim_of_topics(
     job: PipelineJob, *, marker: int, begun: Callable[[], Mapping[str, int]]
-) -> None:
+) -> list[str]:
     """Let a run write the topics that its plan names, if any; no earlier run does from then on.
 
     Args:
         job: The run.
         marker: The pipeline's last closed epoch.
         begun: Tells, by group, the last epoch for which a transaction may have been begun.
+
+    Returns:
+        The words for the topics that have the epoch behind the marker.
 
     Raises:
         StartFailed: A topic is not there, or may not be written.
@@ -40,7 +43,9 @@ def claim_of_topics(
             from service.runtime.sinks.kafka.commit import claim_topics
 
             owner = Owner(job.pipeline_id, job.pipeline, job.run)
-            claim_topics(owner, sinks, marker=marker, begun=begun())
+            ahead = claim_topics(owner, sinks, marker=marker, begun=begun())
+            return [f"topic {each}" for each in ahead]
+    return []
 
 
 def adopt_of_topics(restored: Restored) -> None:

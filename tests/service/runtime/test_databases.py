@@ -16,6 +16,7 @@ from service.runtime.query_starter import DataflowStarter
 from service.runtime.records import PipelineRecord
 from service.runtime.sinks.owner import Restored
 from service.runtime.sinks.spec import WriterSpec
+from service.runtime.slot_keys import TERMS_NAME, slot_key
 from service.runtime.spark_configuration import SPEC_OPTION
 from service.settings import DatabaseSettings, FilesSettings, Settings, SparkSettings
 from state.errors import Fenced, SavepointMismatch, StateLost
@@ -26,16 +27,31 @@ from tests.service.runtime.test_query_starter import RecordingSpark
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import redis
+
 COLUMNS = {"k": "INT NOT NULL", "v": "INT"}
 FENCE = "SELECT pipeline_id, table_name, run, epoch FROM tailrace_epochs"
 
 
-def plan_of(**options: str) -> dict[str, Any]:
+def plan_of(*, materialize: bool = False, **options: str) -> dict[str, Any]:
     plan = PlanBuilder()
     scan = plan.scan("s", COLUMNS, connector="ingress")
     given = {"url": "jdbc:sqlite:db.sqlite", "table_name": "t"} | options
-    plan.sink("snk", COLUMNS, scan, key=["k"], connector="jdbc", **given)
+    plan.sink("snk", COLUMNS, scan, key=["k"], materialize=materialize, connector="jdbc", **given)
     return plan.document()
+
+
+def materialized(ttl: str) -> dict[str, Any]:
+    document = plan_of(materialize=True)
+    document["nodes"][-1]["state"][0]["ttl"] = ttl
+    return document
+
+
+@pytest.fixture(autouse=True)
+def _redis(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings' Redis is the tests'."""
+    port = redis_client.connection_pool.connection_kwargs["port"]
+    monkeypatch.setenv("TAILRACE_REDIS__URL", f"redis://127.0.0.1:{port}/0")
 
 
 def settings(root: Path) -> Settings:
@@ -128,3 +144,38 @@ def test_a_restore_takes_a_table_over_at_its_epoch_only(database: Path) -> None:
     assert ("2d", "main.t", 0, 8) in execute(database, FENCE)
     with pytest.raises(Fenced, match="another pipeline"):
         start(root, Run(6, None, epoch=8))
+
+
+def test_an_epoch_that_a_table_has_already_is_gone_on_from_by_the_same_terms_only(
+    database: Path, redis_client: redis.Redis
+) -> None:
+    """The service died behind the database's transaction, and a time to live was changed."""
+    root, lasting, short = database.parent, materialized("0 ms"), materialized("1000 ms")
+    start(root, Run(5, None), lasting)
+    execute(database, "UPDATE tailrace_epochs SET epoch = 1")
+
+    with pytest.raises(StartFailed, match=r"table main.t has epoch 1, which is not closed") as told:
+        start(root, Run(6, None), short)
+    assert told.value.code == "epoch-half-written"
+    assert told.value.message.endswith('the ttl of sinkMaterializeState of node 2 = "0 ms"')
+
+    # What was refused has written nothing: the terms are still those of run 5.
+    with pytest.raises(StartFailed):
+        start(root, Run(7, None), short)
+    start(root, Run(8, None), lasting)
+    # Once the epoch is closed, anything may change.
+    start(root, Run(9, None, epoch=1), short)
+    execute(database, "UPDATE tailrace_epochs SET epoch = 2")
+    start(root, Run(10, None, epoch=1), short)
+    assert list(redis_client.hgetall(slot_key("p", TERMS_NAME))) == [b"10"]
+
+
+def test_terms_that_nobody_has_kept_are_taken_for_the_same(
+    database: Path, redis_client: redis.Redis
+) -> None:
+    """The run before was of a version that kept none."""
+    start(database.parent, Run(5, None))
+    execute(database, "UPDATE tailrace_epochs SET epoch = 1")
+    redis_client.delete(slot_key("p", TERMS_NAME))
+
+    start(database.parent, Run(6, None), materialized("1000 ms"))

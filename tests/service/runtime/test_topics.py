@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 
 from service.plan import load_plan
@@ -14,7 +15,7 @@ from service.runtime.query_starter import DataflowStarter
 from service.runtime.records import PipelineRecord
 from service.runtime.sinks.owner import Restored
 from service.runtime.sinks.spec import WriterSpec
-from service.runtime.slot_keys import KAFKA_NAME, slot_key
+from service.runtime.slot_keys import KAFKA_NAME, TERMS_NAME, slot_key
 from service.runtime.spark_configuration import SPEC_OPTION
 from service.runtime.topics import adopt_of_topics
 from service.settings import DatabaseSettings, FilesSettings, RedisSettings, Settings
@@ -99,6 +100,27 @@ def test_what_redis_has_of_a_transaction_decides_where_a_group_was_lost(
     assert broker.group(GROUP, "out") == (4, "tailrace/1 1d 6 4\0")
 
 
+def test_an_epoch_that_a_topic_has_already_is_gone_on_from_by_the_same_terms_only(
+    broker: Broker, settings: Settings, redis_client: redis.Redis
+) -> None:
+    start(settings, Run(5, None), plan_of(broker))
+    broker.offsets[GROUP, "out", 0] = (1, "tailrace/1 1d 5 1\0")
+    start(settings, Run(6, None), plan_of(broker))
+    # As if the last run had kept the rows of an operator for another time.
+    terms = {"the ttl of sinkMaterializeState of node 2": "7 ms"}
+    redis_client.hset(slot_key("p", TERMS_NAME), "6", orjson.dumps(terms))
+    plan = plan_of(broker)
+    plan["nodes"][-1] |= {
+        "requireUpsertMaterialize": True,
+        "state": [{"index": 0, "ttl": "8 ms", "name": "sinkMaterializeState"}],
+    }
+
+    with pytest.raises(StartFailed, match=r'topic out has epoch 1, .* node 2 = "7 ms"') as told:
+        start(settings, Run(7, None), plan)
+    assert told.value.code == "epoch-half-written"
+    start(settings, Run(8, None, epoch=1), plan)
+
+
 def test_a_topic_that_is_not_there_is_a_failed_start(broker: Broker, settings: Settings) -> None:
     with pytest.raises(StartFailed, match="no topic nowhere") as refused:
         start(settings, Run(1, None), plan_of(broker, "nowhere"))
@@ -126,7 +148,7 @@ def test_a_broker_that_is_away_is_a_failure_to_try_again(
 def test_a_restore_takes_a_topic_over_at_its_epoch_only(broker: Broker, settings: Settings) -> None:
     plan = plan_of(broker)
     start(settings, Run(5, None), plan)
-    broker.offsets[GROUP, "out", 0] = (8, "tailrace/1 1d 5 8")
+    broker.offsets[GROUP, "out", 0] = (8, "tailrace/1 1d 5 8\0")
     restored = Restored(
         load_plan(plan),
         pipeline="q",

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 _ENGINES_MAX = 64
 
 
-def claim_tables(owner: Owner, sinks: Sequence[SinkSpec], files_root: str, *, marker: int) -> None:
+def claim_tables(
+    owner: Owner, sinks: Sequence[SinkSpec], files_root: str, *, marker: int
+) -> list[str]:
     """Let a run write its tables, once they are known to take what it will write.
 
     Args:
@@ -47,12 +49,16 @@ def claim_tables(owner: Owner, sinks: Sequence[SinkSpec], files_root: str, *, ma
         files_root: Folder that files must lie in.
         marker: The pipeline's last closed epoch.
 
+    Returns:
+        The tables that have the epoch behind the marker.
+
     Raises:
         InvalidTableOption: A table is not there, or does not take it.
         Fenced: A later run, or another pipeline, has a table.
         StateLost: A table is of another epoch than the pipeline's state.
         SinkRefused, SinkUnavailable: As the database says.
     """
+    ahead: list[str] = []
     for address, numbered in _databases(sinks, files_root).items():
         engine = _connected(address)
         with translated("show its tables"):
@@ -63,8 +69,9 @@ def claim_tables(owner: Owner, sinks: Sequence[SinkSpec], files_root: str, *, ma
         with translated("make table tailrace_epochs"):
             create_fence(engine)
         with translated("note a run in table tailrace_epochs"), engine.begin() as connection:
-            for name in _names(targets):
-                claim(connection, owner, name, marker)
+            epochs = {n: claim(connection, owner, n, marker) for n in _names(targets)}
+        ahead += [name for name, epoch in epochs.items() if epoch > marker]
+    return ahead
 
 
 def write_epoch(spec: WriterSpec, epoch: int, staged: Mapping[int, list[dict[str, Any]]]) -> None:

@@ -83,7 +83,7 @@ def create_fence(engine: sa.Engine) -> None:
             raise
 
 
-def claim(connection: sa.Connection, owner: Owner, table: str, marker: int) -> None:
+def claim(connection: sa.Connection, owner: Owner, table: str, marker: int) -> int:
     """Let a run write, and none before it.
 
     Args:
@@ -91,6 +91,9 @@ def claim(connection: sa.Connection, owner: Owner, table: str, marker: int) -> N
         owner: The run that begins.
         table: What it will write, with its schema.
         marker: The pipeline's last closed epoch.
+
+    Returns:
+        The epoch of the table: the marker's, or the next one.
 
     Raises:
         Fenced: A later run, or another pipeline, has the table.
@@ -104,7 +107,8 @@ def claim(connection: sa.Connection, owner: Owner, table: str, marker: int) -> N
             raise StateLost(
                 f"the state is of epoch {marker}, and {NAME} has no epoch of table {table}"
             )
-        _add(connection, owner, table, epoch=0)
+        epoch = 0
+        _add(connection, owner, table, epoch=epoch)
     else:
         run, epoch = held
         if run > owner.run:
@@ -119,6 +123,7 @@ def claim(connection: sa.Connection, owner: Owner, table: str, marker: int) -> N
             raise StateLost(f"the state is of epoch {marker}, table {table} of epoch {epoch}")
         connection.execute(_ROWS.update().where(*_OF).values(run=owner.run), place)
     connection.execute(_RETIRE_EARLIER, {**place, "of_name": owner.pipeline})
+    return epoch
 
 
 def advance(connection: sa.Connection, owner: Owner, table: str, epoch: int) -> bool:

@@ -41,7 +41,7 @@ _KEPT_MAX = 16
 
 def claim_topics(
     owner: Owner, sinks: Sequence[SinkSpec], *, marker: int, begun: Mapping[str, int]
-) -> None:
+) -> list[str]:
     """Let a run write its topics, once they are known to be there.
 
     Args:
@@ -49,6 +49,9 @@ def claim_topics(
         sinks: Of all connectors; those of Kafka are taken.
         marker: The pipeline's last closed epoch.
         begun: By group: the last epoch for which a transaction may have been begun.
+
+    Returns:
+        The topics that have the epoch behind the marker.
 
     Raises:
         InvalidTableOption: A topic is written in two ways.
@@ -58,6 +61,7 @@ def claim_topics(
         SinkRefused, SinkUnavailable: As the brokers say.
     """
     groups: set[str] = set()
+    ahead: set[str] = set()
     for place in _topics(sinks):
         group = writer_id(place.id_prefix, owner.pipeline, place.topic)
 
@@ -70,11 +74,14 @@ def claim_topics(
                 begun=begun.get(group),
                 is_second=group in groups,
             )
+            if claimed.epoch > marker:
+                ahead.add(place.topic)
             with session.transaction({group: claimed}):
                 pass
 
         _with_topic(place, group, act, looks_first=True)
         groups.add(group)
+    return sorted(ahead)
 
 
 def write_topics(spec: WriterSpec, epoch: int, staged: Mapping[int, list[dict[str, Any]]]) -> None:
