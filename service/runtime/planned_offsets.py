@@ -14,7 +14,7 @@ import orjson
 from service.runtime.errors import QueryFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 OF_TICKS: Final = frozenset({"tick", "time"})
@@ -34,6 +34,15 @@ def recorded_ends(text: str) -> list[dict[str, Any]]:
         # Spark writes "-" for a source that told no offset.
         return []
     return ends if version == "v1" and all(isinstance(each, dict) for each in ends) else []
+
+
+def place_in(end: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of an end that tells of changes; empty where it tells of ticks alone.
+
+    >>> place_in({"at": 4, "tick": 7, "time": 1}), place_in({"tick": 7, "time": 1})
+    ({'at': 4}, {})
+    """
+    return {name: value for name, value in end.items() if name not in OF_TICKS}
 
 
 def are_ticks_apart(ends: Sequence[dict[str, Any]]) -> bool:

@@ -172,6 +172,32 @@ def test_epochs_without_data_go_on_as_the_checkpoint_began_whatever_workers_see(
     assert sorted(each["n"] for each in table) == RESULTS_OF_THREE[name]
 
 
+@pytest.mark.parametrize("name", ["no-exchange", "materialized"])
+def test_an_epoch_that_redis_has_closed_needs_its_input_no_more(
+    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path, name: str
+) -> None:
+    """Files that were read are archived, and lines that are no changes are to fail from now on."""
+    document = compile_script(SOURCE + PLANS[name])[-1].document
+    write_lines(tmp_path / "in/a.jsonl", [*lines(0), b"no change"])
+    with Pipeline(spark, redis_client, tmp_path, document) as pipeline:
+        pipeline.wait_for_rows(7)
+    _forget(tmp_path / "checkpoint", pipeline.progress()[-1]["epoch"])
+    (tmp_path / "in/a.jsonl").unlink()
+    write_lines(tmp_path / "in/b.jsonl", lines(6))
+
+    options = {"on_malformed": "fail", "tick_interval_ms": 200}
+    with Pipeline(spark, redis_client, tmp_path, document, **options) as pipeline:
+        records = pipeline.wait(lambda all_: sum(each["rows_in"] for each in all_) >= 12)
+
+    assert [each["epoch"] for each in records] == list(range(1, len(records) + 1))
+    assert sum(each["dead"] for each in records) == 1
+    printed = [row["n"] for _, row in pipeline.printed("snk")]
+    assert RESULTS[name] in (
+        sorted(each["n"] for each in pipeline.table("snk").values()),
+        len(printed),
+    )
+
+
 def _forget(checkpoint: Path, closed: int) -> None:
     """Take back what Spark has recorded since it planned an epoch that Redis has closed."""
     for log, first in (("commits", closed - 1), ("offsets", closed)):

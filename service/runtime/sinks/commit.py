@@ -29,7 +29,7 @@ from operators.wire import (
 )
 from service.runtime.errors import with_hint
 from service.runtime.ledgers import ledger_of, transport_of
-from service.runtime.planned_offsets import OF_TICKS
+from service.runtime.planned_offsets import place_in
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.kafka.options import CONNECTORS as KAFKA
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink, sinks_by_folder
@@ -181,10 +181,7 @@ def places(offsets: Mapping[str, Any]) -> dict[str, Any]:
     >>> places({"s": {"at": 4, "tick": 7, "time": 1}, "s-ticks": {"tick": 7, "time": 1}})
     {'s': {'at': 4}}
     """
-    told = {
-        table: {name: value for name, value in end.items() if name not in OF_TICKS}
-        for table, end in offsets.items()
-    }
+    told = {table: place_in(end) for table, end in offsets.items()}
     return {table: place for table, place in told.items() if place}
 
 

@@ -7,9 +7,11 @@ gets a pickled copy of the reader, so a reader keeps its connections out of its 
 
 Offsets are JSON objects. Spark records the end offset of an epoch before it runs, and runs the
 same epoch again after a crash: a cut must give the same rows, in the same order, whenever it is
-read. A tick number in each offset moves with the clock, so that epochs run while no data comes.
-An offset that has anything new has the time as well, where the schema asks for it: that is the
-epoch's time, and as the offset is recorded it is the same when the epoch runs again.
+read. One that Redis has closed runs for Spark's record alone, and nothing is read for it: its lines
+are done with, whatever became of them since, and whatever is asked of lines now. A tick number in
+each offset moves with the clock, so that epochs run while no data comes. An offset that has
+anything new has the time as well, where the schema asks for it: that is the epoch's time, and as
+the offset is recorded it is the same when the epoch runs again.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import redis
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -40,7 +43,11 @@ from operators.wire import (
     dead_letter_note,
     to_note,
 )
+from service.runtime.connections import redis_of
 from service.runtime.dataflow_errors import MalformedChange, SourceChanged, SourceUnavailable
+from service.runtime.planned_offsets import place_in
+from service.runtime.slot_keys import slot_key
+from state.backends.byte_client import byte_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -140,6 +147,8 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
     schema: StructType
     _wire: WireBatches = field(init=False)
     _first: Offset | None = field(init=False, default=None)
+    _is_begun: bool = field(init=False, default=False)
+    """Whether an epoch was planned: none that is planned behind it is closed already."""
 
     def __post_init__(self) -> None:
         self._wire = WireBatches(self.spec, self.schema)
@@ -165,6 +174,10 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
     @abstractmethod
     def read_cut(self, cut: Any) -> Iterator[Chunk]:
         """The changes of a cut, the same ones each time."""
+
+    def closed(self) -> Offset:
+        """The end of the source's last closed epoch; empty where the source need not know it."""
+        return {}
 
     def time_of(self, end: Offset) -> int | None:
         """The processing time of an epoch that ends here; None where Spark tells it instead.
@@ -215,7 +228,7 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
         whether the source has ended, so a task says that.
         """
         with redis_errors():
-            work = self.cuts(start, end)
+            work = [] if self._is_closed(end) else self.cuts(start, end)
         if not work and self.spec.is_quiet and "time" in end and not self.is_last(end):
             return []
         return [Task(part, each, end) for part, each in enumerate(work or [[]])]
@@ -234,6 +247,14 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
     def _chunks(self, cut: Any) -> Iterator[Chunk]:
         with redis_errors():
             yield from self.read_cut(cut)
+
+    def _is_closed(self, end: Offset) -> bool:
+        """Whether the epoch that ends here, a run's first one, was closed by the run before."""
+        if self._is_begun:
+            return False
+        self._is_begun = True
+        known = place_in(self.closed())
+        return bool(known) and known == place_in(end)
 
     @property
     def _tells_time(self) -> bool:
@@ -263,6 +284,17 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
         if task.part == 0:
             ticks += [ControlRow(TICK, each) for each in range(1, self.spec.partitions)]
         return ticks
+
+
+def closed_end(spec: SourceSpec) -> Offset:
+    """The end of a source's last closed epoch, as the marker has it; empty before the first.
+
+    Raises:
+        RedisError: Redis does not answer.
+    """
+    held = byte_client(redis_of(spec)).hget(slot_key(spec.pipeline, "marker"), "offsets")
+    end: Offset = orjson.loads(held or b"{}").get(spec.table, {})
+    return end
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from service.runtime.connections import redis_of
 from service.runtime.dataflow_errors import SourceChanged
 from service.runtime.files import matching_files, path_below, standing_in
 from service.runtime.slot_keys import files_key
-from service.runtime.sources.base import ChangeReader, Chunk, Offset
+from service.runtime.sources.base import ChangeReader, Chunk, Offset, closed_end
 from service.runtime.sources.file_formats import FileCut, open_format
 from service.runtime.sources.file_log import FileLog, LoggedFile
 from service.runtime.sources.spec import EPOCHS, TIME_FIELD
@@ -90,6 +90,10 @@ class FileReader(ChangeReader):
         """The rows that start within the cut."""
         path = self._path(LoggedFile(cut.path, cut.size, 0))
         yield from self._format.read(path, cut)
+
+    def closed(self) -> Offset:
+        """As the marker has it: files that were read may be gone."""
+        return closed_end(self.spec)
 
     def time_of(self, end: Offset) -> int | None:
         """The time that the epoch was given, where the testing aid is on."""

@@ -15,12 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 
 from service.runtime.connections import redis_of
 from service.runtime.dataflow_errors import SourceChanged
-from service.runtime.slot_keys import ingress_key, slot_key
-from service.runtime.sources.base import ChangeReader, Chunk, Offset, Rejected, redis_errors
+from service.runtime.slot_keys import ingress_key
+from service.runtime.sources.base import (
+    ChangeReader,
+    Chunk,
+    Offset,
+    Rejected,
+    closed_end,
+    redis_errors,
+)
 from service.runtime.sources.formats import ingress_format
 from state.backends.byte_client import byte_client
 
@@ -90,6 +96,10 @@ class IngressReader(ChangeReader):
         if seen != cut.rows:
             raise SourceChanged(f"{self.spec.table}: the stream holds {seen} of {cut.rows} rows")
 
+    def closed(self) -> Offset:
+        """As the marker has it."""
+        return closed_end(self.spec)
+
     def commit(self, end: Offset) -> None:
         """Delete what Spark has recorded as done, and Redis as closed.
 
@@ -98,8 +108,7 @@ class IngressReader(ChangeReader):
         """
         client = byte_client(redis_of(self.spec))
         with redis_errors():
-            held = client.hget(slot_key(self.spec.pipeline, "marker"), "offsets")
-            closed = orjson.loads(held or b"{}").get(self.spec.table, {}).get("id", _START)
+            closed = self.closed().get("id", _START)
             milliseconds, sequence = min(_numbers(end["id"]), _numbers(closed))
             key = ingress_key(self.spec.pipeline, self.spec.table)
             client.xtrim(key, minid=f"{milliseconds}-{sequence + 1}", approximate=False)

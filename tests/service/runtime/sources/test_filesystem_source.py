@@ -12,7 +12,7 @@ import pytest
 
 from service.runtime.dataflow_errors import MalformedChange, SourceChanged
 from service.runtime.sources import file_formats, parquet_files
-from tests.service.runtime.sources.readers import make_reader, read_all, read_epoch
+from tests.service.runtime.sources.readers import Epoch, make_reader, read_all, read_epoch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +69,35 @@ def test_new_files_are_picked_up_and_a_replay_reads_the_same(
     assert read_epoch(restarted, restarted.initialOffset(), first.end).rows == [(0, 1, "k1")]
     third_end = restarted.latestOffset(second_end, restarted.getDefaultReadLimit())
     assert read_epoch(restarted, second_end, third_end).rows == [(0, 3, "k3")]
+
+
+def test_an_epoch_that_redis_has_closed_needs_its_files_no_more(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    """Spark missed the note of it, and asks the next run for it; files that were read are gone."""
+    write(tmp_path, "in/a.jsonl", line(1) + b"no change\n")
+    (first,) = read_all(make_reader(redis_client, tmp_path, options=JSON))
+    (tmp_path / "in/a.jsonl").unlink()
+    write(tmp_path, "in/b.jsonl", line(2))
+    changes: dict[str, Any] = {"options": JSON, "fail_on_malformed": True}
+
+    def again() -> Epoch:
+        reader = make_reader(redis_client, tmp_path, **changes)
+        return read_epoch(reader, reader.initialOffset(), first.end)
+
+    with pytest.raises(SourceChanged):
+        again()
+    # As a version that kept ticks in the marker has closed it, too.
+    for known in ({}, {"tick": 3}):
+        closed = {"t": {**first.end, **known}}
+        redis_client.hset("tailrace:{p}:marker", "offsets", orjson.dumps(closed))
+        epoch = again()
+        assert (epoch.rows, epoch.dead, epoch.tasks) == ([], [], 1)
+        assert orjson.loads(epoch.notes[0])["end"] == first.end
+
+    reader = make_reader(redis_client, tmp_path, **changes)
+    end = reader.latestOffset(first.end, reader.getDefaultReadLimit())
+    assert read_epoch(reader, first.end, end).rows == [(0, 2, "k2")]
 
 
 @pytest.mark.parametrize(
