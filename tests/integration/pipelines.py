@@ -214,6 +214,14 @@ class Pipeline:
             self.query.stop()
             self.query = None
 
+    def fence(self) -> int:
+        """The last closed epoch, once nothing of the run that was stopped can close another one.
+
+        Spark does not wait for the process that commits: it may be through with it behind `stop`.
+        """
+        self.client.incr(f"tailrace:{{{self.name}}}:run")
+        return self.ledger.marker().epoch
+
     def __enter__(self) -> Pipeline:
         return self.start()
 

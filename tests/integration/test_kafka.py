@@ -88,6 +88,7 @@ def test_a_materialized_table_is_exact_across_restarts_and_replays(
     with Pipeline(spark, redis_client, tmp_path, kafka_plan(kafka), **run) as pipeline:
         pipeline.wait_for_rows(sum(map(len, cuts)))
     # Spark did not note the end of the last epoch, so it runs again; Tailrace has closed it.
+    pipeline.fence()
     commits = (tmp_path / "checkpoint/commits").glob("[0-9]*")
     max(commits, key=lambda path: int(path.name)).unlink()
     for number, all_ in enumerate(partitions):
@@ -98,9 +99,9 @@ def test_a_materialized_table_is_exact_across_restarts_and_replays(
     assert final_table(pipeline.files("out"), "k") == expected_table(lines)
     assert sum(each["rows_in"] for each in records) == 60
     assert [each["epoch"] for each in records] == list(range(1, len(records) + 1))
-    assert {each["run"] for each in records} == {1, 2}
+    assert len({each["run"] for each in records}) == 2
     ends = {str(number): max(each) + 1 for number, each in enumerate(partitions)}
-    assert marker_offsets(redis_client)["s"] == {"tick": 0, "topics": {"changes": ends}}
+    assert marker_offsets(redis_client)["s"] == {"topics": {"changes": ends}}
     letters = {each["position"]: each["reason"] for each in pipeline.dead_letters()}
     assert set(letters) == {"changes/0/8", "changes/0/11", "changes/1/8", "changes/1/12"}
     assert letters["changes/0/8"] == "not valid JSON"
@@ -137,11 +138,9 @@ def test_rows_that_go_two_ways_are_read_once_and_ticks_come_without_data(
     assert positions == [f"changes-{n}/0/{count}" for n, count in zip("ab", counts, strict=True)]
     assert all(each["time_ms"] > 0 for each in records)
     assert count == 2, "two ways are one source to Spark, and the ticks another"
-    offsets = marker_offsets(redis_client)["s"]
-    assert offsets["topics"] == {
-        f"changes-{n}": {"0": count + 1} for n, count in zip("ab", counts, strict=True)
-    }
-    assert offsets["tick"] > 0
+    ends = {f"changes-{n}": {"0": count + 1} for n, count in zip("ab", counts, strict=True)}
+    assert marker_offsets(redis_client)["s"] == {"topics": ends}
+    assert records[-1]["offsets"]["s"]["tick"] > 0
 
 
 def test_specific_offsets_and_a_query_that_fails_on_a_bad_record(

@@ -100,7 +100,7 @@ def test_an_epoch_that_was_planned_quiet_stays_so_when_files_have_come_since(
 
     with Pipeline(spark, redis_client, tmp_path, document, **options) as pipeline:
         pipeline.wait(lambda all_: len(all_) >= 2 and is_quiet(all_[-1]))
-    last = pipeline.progress()[-1]["epoch"]
+    last = pipeline.fence()
     planned_ms = _plan_quiet(tmp_path / "checkpoint" / "offsets", last)
     write_lines(tmp_path / "in/b.jsonl", lines(6))
     with pipeline:
@@ -166,7 +166,7 @@ def test_epochs_without_data_go_on_as_the_checkpoint_began_whatever_workers_see(
         # Rows that Spark counts are ticks.
         assert {any(source["numInputRows"] for source in each) for each in read} == {not sees}
         # Redis has closed the last epoch; Spark asks the next turn for it again, with its ticks.
-        _forget(tmp_path / "checkpoint", pipeline.progress()[-1]["epoch"])
+        _forget(tmp_path / "checkpoint", pipeline.fence())
 
     table = pipeline.table("snk").values()
     assert sorted(each["n"] for each in table) == RESULTS_OF_THREE[name]
@@ -181,7 +181,7 @@ def test_an_epoch_that_redis_has_closed_needs_its_input_no_more(
     write_lines(tmp_path / "in/a.jsonl", [*lines(0), b"no change"])
     with Pipeline(spark, redis_client, tmp_path, document) as pipeline:
         pipeline.wait_for_rows(7)
-    _forget(tmp_path / "checkpoint", pipeline.progress()[-1]["epoch"])
+    _forget(tmp_path / "checkpoint", pipeline.fence())
     (tmp_path / "in/a.jsonl").unlink()
     write_lines(tmp_path / "in/b.jsonl", lines(6))
 
