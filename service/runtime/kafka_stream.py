@@ -6,13 +6,13 @@ Spark's Kafka source comes in a jar that the server must have been given.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
 from service.runtime.dataflow_errors import UnsupportedConnector
-from service.runtime.sources.kafka import COLUMNS, decode_records
+from service.runtime.map_tasks import RecordStage
+from service.runtime.sources.kafka import COLUMNS
 from service.runtime.sources.kafka_options import reader_options, task_options
 
 if TYPE_CHECKING:
@@ -54,4 +54,4 @@ def kafka_stream(spark: SparkSession, spec: SourceSpec, schema: StructType) -> D
             f"--conf spark.jars.packages={package}), or put that package's jars into its image",
         ) from error
     task = replace(spec, options=task_options(spec.options))
-    return records.mapInArrow(partial(decode_records, task, schema), schema)
+    return records.mapInArrow(RecordStage(task, schema), schema)

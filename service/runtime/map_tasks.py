@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from service.runtime.sources.spec import SourceSpec
 
 
 class OperatorStage:
@@ -49,6 +52,29 @@ class OperatorStage:
             place = epoch, context.partitionId()
             batches = operator_batches(QuietSource(*self._source), self._inputs, *place, batches)
         yield from OperatorTask.from_json(self._task).run(epoch, batches)
+
+
+class RecordStage:
+    """Decodes the records of a Kafka table.
+
+    Args:
+        spec: The table.
+        schema: The wire columns to give.
+    """
+
+    def __init__(self, spec: SourceSpec, schema: StructType) -> None:
+        self._spec = spec
+        self._schema = schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decode one task's records of one epoch."""
+        # Other stages decode nothing, and need not import what does.
+        from service.runtime.sources.kafka import decode_records, in_epoch
+
+        context = TaskContext.get()
+        assert context is not None  # Spark calls this, nobody else
+        epoch = int(context.getLocalProperty("streaming.sql.batchId")) + 1
+        yield from decode_records(in_epoch(self._spec, epoch), self._schema, batches)
 
 
 class WatermarkStage:

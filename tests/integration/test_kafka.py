@@ -69,6 +69,11 @@ def marker_offsets(client: redis.Redis) -> Any:
     return orjson.loads(client.hget("tailrace:{p}:marker", "offsets") or b"{}")
 
 
+def forget_commit(folder: Path, epoch: int) -> None:
+    """Take back Spark's note that its last epoch is through, if it came to that."""
+    (folder / f"checkpoint/commits/{epoch - 1}").unlink(missing_ok=True)
+
+
 def test_a_materialized_table_is_exact_across_restarts_and_replays(
     spark: SparkSession, redis_client: redis.Redis, tmp_path: Path, kafka: dict[str, str]
 ) -> None:
@@ -88,9 +93,7 @@ def test_a_materialized_table_is_exact_across_restarts_and_replays(
     with Pipeline(spark, redis_client, tmp_path, kafka_plan(kafka), **run) as pipeline:
         pipeline.wait_for_rows(sum(map(len, cuts)))
     # Spark did not note the end of the last epoch, so it runs again; Tailrace has closed it.
-    pipeline.fence()
-    commits = (tmp_path / "checkpoint/commits").glob("[0-9]*")
-    max(commits, key=lambda path: int(path.name)).unlink()
+    forget_commit(tmp_path, pipeline.fence())
     for number, all_ in enumerate(partitions):
         write_records(broker, "changes", number, all_)
     with Pipeline(spark, redis_client, tmp_path, kafka_plan(kafka), **run) as pipeline:
@@ -167,6 +170,26 @@ def test_specific_offsets_and_a_query_that_fails_on_a_bad_record(
     code, message = code_in(str(caught.value)) or ("", "")
     assert code == "malformed-change"
     assert message.startswith("s at changes/0/4: ")
+
+
+def test_a_record_that_was_listed_fails_nothing_when_its_closed_epoch_runs_again(
+    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path, kafka: dict[str, str]
+) -> None:
+    plan = PlanBuilder()
+    plan.sink("seen", INPUT, plan.scan("s", INPUT, **kafka), connector="print")
+    records = {0: change("+I", id=1, k="a", v=1), 1: b"{no json"}
+    write_records(tmp_path / "broker", "changes", 0, records)
+    with Pipeline(spark, redis_client, tmp_path, plan.document()) as pipeline:
+        pipeline.wait_for_rows(2)
+    forget_commit(tmp_path, pipeline.fence())
+
+    records[2] = change("+I", id=2, k="a", v=2)
+    write_records(tmp_path / "broker", "changes", 0, records)
+    with Pipeline(spark, redis_client, tmp_path, plan.document(), on_malformed="fail") as pipeline:
+        pipeline.wait_for_rows(3)
+
+    assert [each["id"] for _, each in pipeline.printed("seen")] == [1, 2]
+    assert len(pipeline.dead_letters()) == 1
 
 
 def test_a_server_without_the_jar_is_told_which_one_it_lacks(

@@ -18,14 +18,14 @@ offset, then partition; between partitions Kafka has no order that could be kept
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from operators.wire import TICK, ControlRow, SourceNote, to_note
 from service.runtime.connections import redis_of
-from service.runtime.slot_keys import places_key
+from service.runtime.slot_keys import places_key, slot_key
 from service.runtime.sources.base import Chunk, Rejected, WireBatches, redis_errors
 from service.runtime.sources.decoding import LineDecoder
 from service.runtime.sources.formats import DEBEZIUM
@@ -44,6 +44,19 @@ COLUMNS = ("value", "topic", "partition", "offset")
 _PLACE_BITS = 16
 _OFFSET_BITS = 47
 _BLANK = b" \t\r\n"
+
+
+def in_epoch(spec: SourceSpec, epoch: int) -> SourceSpec:
+    """The table as an epoch reads it: in one that Redis has closed no record fails any more.
+
+    Raises:
+        SourceUnavailable: Redis does not answer, where it is asked.
+    """
+    if not spec.fail_on_malformed:
+        return spec
+    with redis_errors():
+        closed = redis_of(spec).hget(slot_key(spec.pipeline, "marker"), "epoch")
+    return replace(spec, fail_on_malformed=epoch > int(closed or 0))
 
 
 def decode_records(
