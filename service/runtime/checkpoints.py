@@ -12,7 +12,8 @@ the batch is through. Nothing of a later batch may go along: state does not know
 
 What is hard is a query that ended between the two: our sinks have closed the epoch, and Spark has
 not written its commit. Running the batch once more, as Spark would, needs its input once more,
-which a restored pipeline need not have; so the commit is written here. It says nothing but that the
+which a restored pipeline need not have; so the commit is written here, if the batch was planned as
+it was closed. It says nothing but that the
 batch is through, as our queries have neither state nor watermarks of Spark's.
 
 The id is a new one: Spark ends a query when another one of its id starts.
@@ -24,15 +25,16 @@ import contextlib
 import os
 import shutil
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from service.runtime.planned_offsets import place_in, recorded_ends
 from state.errors import SavepointCorrupt, StateLost
 from state.savepoint import sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 FOLDER: Final = "checkpoint"
@@ -41,13 +43,16 @@ _COMMIT: Final = b'v1\n{"nextBatchWatermarkMs":0}'
 _LOGS: Final = ("offsets", "commits")
 
 
-def save_checkpoint(checkpoint: Path, folder: Path, epoch: int) -> list[str]:
+def save_checkpoint(
+    checkpoint: Path, folder: Path, epoch: int, places: Iterable[Mapping[str, Any]] = ()
+) -> list[str]:
     """Copy what a restored query needs to go on behind an epoch.
 
     Args:
         checkpoint: The query's, which is over.
         folder: The savepoint's.
         epoch: The last closed one.
+        places: Where that epoch had read tables to, as the marker has it.
 
     Returns:
         The files, relative to the savepoint's folder; none before the first epoch.
@@ -64,6 +69,10 @@ def save_checkpoint(checkpoint: Path, folder: Path, epoch: int) -> list[str]:
         raise StateLost(
             f"the state was closed at epoch {epoch}, the checkpoint has come to epoch "
             f"{committed + 1}"
+        )
+    if committed < batch and not _is_recorded(checkpoint / "offsets" / str(batch), places):
+        raise StateLost(
+            f"the state was closed at epoch {epoch}, which the checkpoint has with other offsets"
         )
     target = folder / FOLDER
     for log in _LOGS:
@@ -112,6 +121,17 @@ def restore_checkpoint(folder: Path, files: Sequence[str], checkpoint: Path) -> 
         _sync(each)
     fresh.rename(checkpoint)
     sync_folder(checkpoint.parent)
+
+
+def _is_recorded(record: Path, places: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether an epoch was to be read to these places; yes where they cannot be compared.
+
+    A record that a machine lost when it stopped may have been made anew, with what came since.
+    """
+    ends = [place_in(each) for each in recorded_ends(record.read_text("utf-8"))]
+    told = filter(None, map(place_in, places))
+    # Of Kafka the marker has what was read, which ends before what was to be.
+    return not ends or all(each in ends or "topics" in each for each in told)
 
 
 def _batches(folder: Path) -> Iterator[int]:

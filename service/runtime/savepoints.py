@@ -223,7 +223,9 @@ class Savepoints:
         with self._transport() as transport:
             saver = StateSaver(transport, record.name, states.descriptors, options.max_parallelism)
             marker = saver.marker
-            files = save_checkpoint(self._starter.checkpoint(record), hidden, marker.epoch)
+            offsets = orjson.loads(marker.offsets)
+            places = [offsets.get(name, {}) for name, _ in _sources(plan)]
+            files = save_checkpoint(self._starter.checkpoint(record), hidden, marker.epoch, places)
             save_options = SaveOptions(
                 clock=self._clock(record.name, marker.epoch) if order.filter_expired else None,
                 watermarks_ms={
@@ -231,7 +233,7 @@ class Savepoints:
                     for node, assigners in states.assigners.items()
                 },
                 expiry={each.id: _expiry(each) for each in operators},
-                slot=_slot(record.name, plan, orjson.loads(marker.offsets)),
+                slot=_slot(record.name, plan, offsets),
             )
             about = {
                 "pipeline_id": record.id,

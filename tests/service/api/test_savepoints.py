@@ -169,6 +169,19 @@ def test_a_query_that_ended_before_its_commit_is_restored_behind_it(
     assert (folder / "commits" / "1").read_bytes() == b'v1\n{"nextBatchWatermarkMs":0}'
 
 
+def test_a_checkpoint_that_planned_the_closed_epoch_anew_is_not_saved(
+    make_app: Any, redis_client: redis.Redis
+) -> None:
+    app = make_app()
+    flights = Flights(app, redis_client)
+    flights.run_epoch(("+I", flight("f1")), offsets={"flights": {"id": "4-0", "rows": 1}})
+    record = fake_checkpoint(app, "p", 1, committed=0) / "offsets" / "0"
+
+    for identity, state in (("5-0", "FAILED"), ("4-0", "COMPLETED")):
+        record.write_text(f'v1\n{{}}\n{{"id":"{identity}","rows":1,"tick":0,"time":7}}')
+        assert taken(app)["state"] == state
+
+
 def test_deleting_with_keep_leaves_a_savepoint_to_go_on_from(
     app: AppClient, flights: Flights, redis_client: redis.Redis
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -113,6 +113,38 @@ def test_a_checkpoint_of_another_epoch_is_refused(
 
     with pytest.raises(StateLost, match=f"closed at epoch {epoch}"):
         save_checkpoint(checkpoint, tmp_path, epoch)
+
+
+PLANNED = ['{"file":2,"at":0,"tick":5,"time":9}', '{"changes":{"0":7}}', '{"tick":5,"time":9}']
+
+
+@pytest.mark.parametrize(
+    ("commits", "lines", "place", "is_taken"),
+    [
+        (2, PLANNED, {"file": 2, "at": 0}, True),
+        # As a version that kept ticks in the marker has closed it.
+        (2, PLANNED, {"file": 2, "at": 0, "tick": 4}, True),
+        (2, PLANNED, {"topics": {"changes": {"0": 6}}}, True),
+        (2, PLANNED, {}, True),
+        (2, ["-"], {"file": 1, "at": 0}, True),
+        (2, PLANNED, {"file": 1, "at": 0}, False),
+        # Spark has recorded that it is through, so it was closed as it was planned.
+        (3, PLANNED, {"file": 1, "at": 0}, True),
+    ],
+)
+def test_an_epoch_that_was_planned_anew_since_it_was_closed_is_refused(
+    tmp_path: Path, commits: int, lines: list[str], place: dict[str, Any], *, is_taken: bool
+) -> None:
+    """The record was lost with the machine: what came since would be taken for read."""
+    checkpoint = _checkpoint(tmp_path / "first", 3, commits)
+    (checkpoint / "offsets" / "2").write_text("\n".join(["v1", "{}", *lines]))
+    (tmp_path / "saved").mkdir()
+
+    if is_taken:
+        assert len(save_checkpoint(checkpoint, tmp_path / "saved", 3, [place])) == 4
+        return
+    with pytest.raises(StateLost, match="epoch 3, which the checkpoint has with other offsets"):
+        save_checkpoint(checkpoint, tmp_path / "saved", 3, [place])
 
 
 @pytest.mark.parametrize(("offsets", "commits"), [(3, 3), (4, 3), (3, 2), (4, 2)])
