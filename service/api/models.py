@@ -213,10 +213,19 @@ class Check(BaseModel):
     reason: str | None
 
 
+class Lease(BaseModel):
+    """Which of the services on one Redis supervises the pipelines."""
+
+    service: str = Field(description="This service; another one after each start.")
+    holder: str | None = Field(description="The one that supervises; null: nobody at the moment.")
+    held: bool = Field(description="Whether it is this one.")
+
+
 class Readiness(BaseModel):
     """Whether the service can work, why not, and the limits in force."""
 
     ready: bool
     checks: list[Check]
+    lease: Lease
     limits: dict[str, Any]
     authentication: bool

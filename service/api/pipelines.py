@@ -113,7 +113,7 @@ async def create(
             desired="RUNNING" if body.start else "STOPPED",
             restore=restore,
         )
-        await services.supervisor.apply(record.name)
+        services.supervisor.wake(record.name)
         location = {"Location": f"/v1/pipelines/{record.name}"}
         return pipeline_reply(request, services, record, status=201, headers=location)
 
@@ -224,7 +224,7 @@ async def delete(
         expected=expected_edition(request),
         keep=order,
     )
-    await services.supervisor.forget(record.name)
+    services.supervisor.wake(record.name)
     services.contents.forget(record)
     if order is None:
         return Response(status_code=204)
@@ -243,7 +243,10 @@ async def start(
     """Run the pipeline; one that FAILED gets all its restarts again."""
 
     async def act() -> Response:
-        return await _wish(request, services, record, "RUNNING")
+        order = services.registry.order_start
+        changed = await in_thread(order, record.name, expected=expected_edition(request))
+        services.supervisor.wake(record.name)
+        return pipeline_reply(request, services, changed, status=202)
 
     return await idempotency.run(act)
 
@@ -260,7 +263,14 @@ async def stop(
     """Stop the pipeline after the epoch that runs; its state stays and can be read."""
 
     async def act() -> Response:
-        return await _wish(request, services, record, "STOPPED")
+        changed = await in_thread(
+            services.registry.update,
+            record.name,
+            expected=expected_edition(request),
+            desired="STOPPED",
+        )
+        services.supervisor.wake(record.name)
+        return pipeline_reply(request, services, changed, status=202)
 
     return await idempotency.run(act)
 
@@ -282,23 +292,10 @@ async def restart(
             record.name,
             expected=expected_edition(request),
         )
-        await services.supervisor.apply(record.name)
+        services.supervisor.wake(record.name)
         return pipeline_reply(request, services, changed, status=202)
 
     return await idempotency.run(act)
-
-
-async def _wish(
-    request: Request, services: Services, record: PipelineRecord, desired: str
-) -> Response:
-    changed = await in_thread(
-        services.registry.update,
-        record.name,
-        expected=expected_edition(request),
-        desired=desired,
-    )
-    await services.supervisor.apply(record.name)
-    return pipeline_reply(request, services, changed, status=202)
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -81,7 +81,7 @@ async def take(
             stop=body.stop,
             expected=expected_edition(request),
         )
-        await services.supervisor.wake(record.name)
+        services.supervisor.wake(record.name)
         return savepoint_reply(request, ordered(record.name, order), status=202)
 
     return await idempotency.run(act)
