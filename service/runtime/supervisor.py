@@ -114,7 +114,7 @@ class Supervisor:
             del self._keepers[keeper.name], self._tasks[keeper.name]
 
     async def _scan_for_ever(self) -> None:
-        # Without Redis nothing can be looked at either, and the session is asked for again.
+        # Without it, queries of another session are taken for gone, and the next runs replace them.
         with contextlib.suppress(RegistryUnavailable):
             await self._ports.queries.reconnect()
         order = asyncio.Event()

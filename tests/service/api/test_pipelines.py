@@ -46,6 +46,22 @@ def test_a_pipeline_is_created_with_location_and_tag(app: AppClient) -> None:
     assert app.json(f"{PATH}/p/plan") == flights_plan(source=INGRESS)
 
 
+def test_a_misspelt_member_is_told_with_the_one_that_is_meant(app: AppClient) -> None:
+    given = body(labls={}, options={"tick_intervall_ms": 5, "tick_interval_ms": "{x}", "xyzzy": 1})
+
+    problem = assert_problem(app.post(PATH, given), 422, "invalid-request")
+
+    told = {each["path"]: each["message"] for each in problem["errors"]}
+    assert told == {
+        "/labls": 'Extra inputs are not permitted; did you mean "labels"?',
+        "/options/tick_intervall_ms": (
+            'Extra inputs are not permitted; did you mean "tick_interval_ms"?'
+        ),
+        "/options/tick_interval_ms": "Input should be a valid integer",
+        "/options/xyzzy": "Extra inputs are not permitted",
+    }
+
+
 def test_secrets_of_a_plan_are_kept_and_not_shown(app: AppClient, redis_client: Any) -> None:
     sink = {"connector": "jdbc", "url": "jdbc:sqlite:db.sqlite", "table-name": "t"}
     plan = flights_plan(source=INGRESS, sink=sink | {"username": "u", "password": "hunter-2"})
