@@ -86,6 +86,9 @@ class CountedRuns:
     def epoch(self, name: str) -> int:
         return 0
 
+    def require_run(self, name: str, run: int) -> None:
+        assert self.runs[name] == run
+
     def drop(self, name: str) -> None:
         self.runs.pop(name)
 

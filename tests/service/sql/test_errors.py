@@ -100,10 +100,10 @@ MISSPELT = [
     ("SELECT v FROM s WERE v = 1", 17, "WERE", "WHERE"),
     ("SELECT v FROM s JION c ON s.id = c.id", 17, "JION", "JOIN"),
     ("SELECT v FROM s GROUPBY v", 17, "GROUPBY", "GROUP BY"),
-    ("SELECT k FROM s WHERE k LIEK 'x'", 25, "LIEK", "LIKE"),
+    ("SELECT k FROM s WHERE k LKIE 'x'", 25, "LKIE", "LIKE"),
     ("SELECT v FROM (selec v FROM s)", 16, "selec", "SELECT"),
-    ("SELECT CASE WHEN v > 1 THEN 1 ESLE 2 END FROM s", 31, "ESLE", "ELSE"),
-    ("SELECT v FROM s UNOIN SELECT v FROM s", 17, "UNOIN", "UNION"),
+    ("SELECT CASE WHEN v > 1 THEN 1 ELSEE 2 END FROM s", 31, "ELSEE", "ELSE"),
+    ("SELECT v FROM s UNIN SELECT v FROM s", 17, "UNIN", "UNION"),
 ]
 
 
