@@ -15,7 +15,7 @@ import anyio.to_thread
 from fastapi import Depends, Path, Request
 
 from service.api.body_guard import is_json
-from service.api.errors import NotAcceptable, UnsupportedMediaType
+from service.api.errors import InvalidParameter, NotAcceptable, UnsupportedMediaType
 from service.api.idempotency import Idempotency, idempotency_of
 from service.api.paging import Page, limit_of, page_of
 from service.runtime.errors import SavepointPending
@@ -165,6 +165,19 @@ async def json_only(request: Request) -> None:
 
 
 JsonBody = Depends(json_only)
+
+
+async def no_body(request: Request) -> None:
+    """Refuse a body where nothing is read of it; clients that always send JSON send `{}`.
+
+    Raises:
+        InvalidParameter: it says something.
+    """
+    if (await request.body()).strip() not in (b"", b"{}"):
+        raise InvalidParameter("the body says something, and nothing is read of it here")
+
+
+NoBody = Depends(no_body)
 
 
 def preferred(request: Request, offered: Sequence[str]) -> str:

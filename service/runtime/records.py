@@ -180,6 +180,10 @@ class Edition:
     """How the pipeline's id begins."""
 
 
+NEVER = Edition(0, "")
+"""The edition of no pipeline: versions count from 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class PipelineRecord:
     """A pipeline as the registry has it."""

@@ -34,6 +34,7 @@ from service.runtime.errors import (
 from service.runtime.lease import ORDERS
 from service.runtime.pipeline_names import check_name, deleted_key, not_found, pipeline_key
 from service.runtime.records import (
+    NEVER,
     Desired,
     Edition,
     PipelineOptions,
@@ -398,6 +399,8 @@ def _read(transaction: Pipeline, name: str, expected: Edition | None) -> Pipelin
         return record
     is_other = expected.version == record.version
     told = "is another one" if is_other else f"has version {record.version}, not {expected.version}"
+    if expected == NEVER:
+        told = "never had the version that is expected"
     versions = {"expected": expected.version, "found": record.version}
     hint = "read it again and repeat the change"
     raise VersionConflict(f'pipeline "{name}" {told}', **versions, hint=hint)

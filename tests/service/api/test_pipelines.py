@@ -296,6 +296,40 @@ def test_of_two_changes_to_one_version_the_second_is_refused(app: AppClient) -> 
     assert app.request("DELETE", f"{PATH}/p", headers={"If-Match": matching}).status_code == 204
 
 
+def test_whether_there_is_a_pipeline_comes_before_its_version(app: AppClient) -> None:
+    for headers in ({"If-Match": '"1"'}, {"If-Match": 'W/"1.00000000.aa"'}, {"If-Match": ""}):
+        gone = app.request("DELETE", f"{PATH}/p", headers=headers)
+        assert_problem(gone, 404, "pipeline-not-found")
+    app.post(PATH, body())
+    assert_problem(app.post(f"{PATH}/p/stop", headers=headers), 412, "precondition-failed")
+
+
+@pytest.mark.parametrize("verb", ["start", "stop", "restart"])
+def test_a_verb_takes_no_body_that_says_something(app: AppClient, verb: str) -> None:
+    app.post(PATH, body())
+
+    refused = app.post(f"{PATH}/p/{verb}", {"drain": True})
+
+    assert_problem(refused, 422, "invalid-request")
+    assert app.json(f"{PATH}/p")["version"] == 1
+    assert app.post(f"{PATH}/p/{verb}", {}).status_code == 202
+
+
+def test_an_extension_is_made_of_what_was_read(app: AppClient) -> None:
+    app.post(PATH, body())
+    place = f"{PATH}/p/ttl-extension"
+    tag = app.get(place).headers["etag"]
+    plain = {"content": b'{"by_ms": 5}', "headers": {"Content-Type": "text/plain"}}
+    assert_problem(app.request("POST", place, **plain), 415, "unsupported-media-type")
+
+    assert app.post(place, {"by_ms": 5}, headers={"If-Match": f'"x", {tag}'}).status_code == 200
+    again = app.post(place, {"by_ms": 5}, headers={"If-Match": tag})
+
+    assert_problem(again, 412, "precondition-failed")
+    assert app.json(place)["extension_ms"] == 5
+    assert app.post(place, {"by_ms": 5}, headers={"If-Match": "*"}).status_code == 200
+
+
 def test_what_was_read_of_a_pipeline_is_not_of_a_new_one_of_its_name(app: AppClient) -> None:
     tag = app.post(PATH, body()).headers["etag"]
     app.request("DELETE", f"{PATH}/p")
