@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from fastapi import Request, Response
+    from fastapi import Request
 
     from service.api.deps import Services
     from service.settings import Settings
@@ -60,8 +60,9 @@ if TYPE_CHECKING:
 DESCRIPTION = (
     "Retraction-aware streaming on Spark Connect: a state you can see, bound and explain. "
     "Errors are application/problem+json; lists are paged with cursor and limit; JSON that is read "
-    "has an ETag; HEAD is answered wherever GET is; a name in a query that an address does not "
-    "have is refused. Readers see closed epochs only, and answers about state name theirs."
+    "has an ETag; HEAD is answered wherever GET is, and OPTIONS everywhere; a name in a query that "
+    "an address does not have is refused. Readers see closed epochs only, and answers about state "
+    "name theirs."
 )
 
 ROUTERS = (
@@ -135,11 +136,14 @@ def create_app(
 
 
 async def _raise_on(request: Request, error: Exception) -> Response:
-    """Leave it to `Observe`, where all errors become answers."""
+    """Leave it to `Observe`, where all errors become answers; OPTIONS is answered here."""
     if isinstance(error, HTTPException) and error.status_code == METHOD_NOT_ALLOWED.status:
         # The framework lists the methods of one route; an address may have several.
         methods = sorted(addresses_of(request.app).methods(request.url.path))
-        raise HTTPException(error.status_code, headers={"Allow": ", ".join(methods)}) from error
+        allow = {"Allow": ", ".join(methods)}
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=allow)
+        raise HTTPException(error.status_code, headers=allow) from error
     raise error
 
 

@@ -96,7 +96,6 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     lifecycle.QueryFailed: kinds.PIPELINE_FAILED,
     lifecycle.StartFailed: kinds.PIPELINE_FAILED,
     lifecycle.QueryStillRunning: kinds.PIPELINE_CONFLICT,
-    lifecycle.SupervisorClosed: kinds.SPARK_UNAVAILABLE,
     lifecycle.SqlSessionError: kinds.SESSION_LIMIT,
     lifecycle.SqlSessionNotFound: kinds.SESSION_NOT_FOUND,
     lifecycle.TooManySavepoints: kinds.SAVEPOINT_LIMIT,

@@ -265,6 +265,13 @@ class ExecutionSettings(_Group):
         le=10 * MINUTE_MS,
         description="Time between looks at a query, in ms.",
     )
+    lease_ms: int = Field(
+        default=10 * SECOND_MS,
+        ge=SECOND_MS,
+        le=10 * MINUTE_MS,
+        description="Time without a sign of life after which another service on the same Redis "
+        "supervises the pipelines, in ms.",
+    )
     restarts_max: int = Field(
         default=10, ge=0, le=1_000_000, description="Restarts in a row before a pipeline is FAILED."
     )

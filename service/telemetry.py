@@ -67,6 +67,9 @@ class Telemetry:
         )
         self._pipelines = self._gauge("pipelines", "Pipelines by state.", "state")
         self._restarts = self._gauge("pipeline_restarts", "Restarts of the query.", "pipeline")
+        self._lease_held = self._gauge(
+            "lease_held", "1 if it is this service that supervises the pipelines."
+        )
         self._redis_up = self._gauge(
             "redis_up", "1 if Redis answered these metrics; at 0, what comes from it is as it was."
         )
@@ -133,6 +136,10 @@ class Telemetry:
             self._pipelines.labels(state).inc()
         for name, count in restarts.items():
             self._restarts.labels(name).set(count)
+
+    def lease(self, *, held: bool) -> None:
+        """Take in whether this service supervises."""
+        self._lease_held.set(held)
 
     def redis(self, *, up: bool) -> None:
         """Take in whether Redis answers."""

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from service.api.deps import Services
 from service.runtime.collector import Collector
 from service.runtime.contents import ContentsCache
 from service.runtime.gateway import SparkGateway
+from service.runtime.lease import Lease
 from service.runtime.query_starter import DataflowStarter, keeper_ports
 from service.runtime.registry import Registry
 from service.runtime.savepoints import Savepoints
-from service.runtime.supervisor import Supervisor
+from service.runtime.supervision import Supervision
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from service.api.deps import SparkProbe
     from service.runtime.keeper_ports import KeeperPorts
@@ -33,19 +36,42 @@ THREADS_MAX = 48
 async def open_services(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Services]:
     """Everything that the routes work with, for the life of the application.
 
-    Neither Redis nor Spark need answer yet: the supervisor waits for them, and `/readyz` says so.
+    Neither Redis nor Spark need answer yet: what is done waits for them, and `/readyz` says so.
     Queries are not stopped at the end: the next service finds them in the registry.
     """
     client = redis_client(settings.redis)
-    registry = Registry(client, settings.limits.pipelines_max)
-    gateway = SparkGateway(settings.spark, registry, parallelism=settings.execution.parallelism)
-    ports = keeper_ports(settings, client, registry, gateway)
+    with lease_of(settings) as lease:
+        registry = Registry(client, settings.limits.pipelines_max, token=lease.token)
+        gateway = SparkGateway(settings.spark, registry, parallelism=settings.execution.parallelism)
+        ports = keeper_ports(settings, client, registry, gateway)
+        try:
+            async with serving(settings, telemetry, client, ports, lease, gateway) as services:
+                yield services
+        finally:
+            await gateway.close()
+            client.connection_pool.disconnect()
+
+
+@contextmanager
+def lease_of(settings: Settings) -> Iterator[Lease]:
+    """The service's side of the lease, over connections of its own.
+
+    No other request may keep it waiting, and no answer is worth more than a part of its life. An
+    attempt that failed is followed by the next beat.
+    """
+    life_ms = settings.execution.lease_ms
+    redis_settings = settings.redis
+    wait_ms = min(redis_settings.socket_timeout_ms, life_ms // 3)
+    client = redis.Redis.from_url(
+        redis_settings.url,
+        socket_timeout=wait_ms / 1_000,
+        socket_connect_timeout=min(redis_settings.connect_timeout_ms, wait_ms) / 1_000,
+        retry=Retry(NoBackoff(), 0),
+    )
     try:
-        async with serving(settings, telemetry, client, ports, gateway) as services:
-            yield services
+        yield Lease(client, life_ms)
     finally:
-        await gateway.close()
-        client.connection_pool.disconnect()
+        client.close()
 
 
 @asynccontextmanager
@@ -54,12 +80,13 @@ async def serving(
     telemetry: Telemetry,
     client: redis.Redis,
     ports: KeeperPorts,
+    lease: Lease,
     spark: SparkProbe,
 ) -> AsyncIterator[Services]:
-    """The services over given neighbours: pipelines are taken up, and let go at the end."""
+    """The services over given neighbours: the lease is asked for, and let go at the end."""
     limiter = anyio.to_thread.current_default_thread_limiter()
     limiter.total_tokens = min(THREADS_MAX, settings.redis.connections_max)
-    supervisor = Supervisor(ports)
+    supervisor = Supervision(ports, lease)
     contents = ContentsCache(client, settings.execution)
     collector = Collector(client, ports.registry, supervisor.status, telemetry)
     try:

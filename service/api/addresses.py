@@ -113,7 +113,7 @@ def _address(path: str, operations: Mapping[str, Any]) -> Address:
     methods = {each.upper() for each in operations}
     return Address(
         pattern=compile_path(path)[0],
-        methods=frozenset(methods | ({"HEAD"} if "GET" in methods else set())),
+        methods=frozenset(methods | {"OPTIONS"} | ({"HEAD"} if "GET" in methods else set())),
         queries={method.upper(): _query(each) for method, each in operations.items()},
     )
 

@@ -15,7 +15,7 @@ import anyio.to_thread
 from fastapi import Depends, Path, Request
 
 from service.api.body_guard import is_json
-from service.api.errors import NotAcceptable, UnsupportedMediaType
+from service.api.errors import InvalidParameter, NotAcceptable, UnsupportedMediaType
 from service.api.idempotency import Idempotency, idempotency_of
 from service.api.paging import Page, limit_of, page_of
 from service.runtime.errors import SavepointPending
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from service.runtime.contents import Contents, ContentsCache
     from service.runtime.registry import Registry
     from service.runtime.savepoints import Savepoints
+    from service.runtime.supervision import LeaseView
     from service.runtime.supervisor import PipelineStatus
     from service.settings import Settings
     from service.telemetry import Telemetry
@@ -43,14 +44,12 @@ T = TypeVar("T")
 class PipelineSupervisor(Protocol):
     """What the API asks of the supervisor; every call returns quickly."""
 
-    async def apply(self, name: str) -> None:
-        """Bring the query to the pipeline's desired state."""
+    @property
+    def lease(self) -> LeaseView:
+        """Who supervises."""
 
-    async def wake(self, name: str) -> None:
-        """Look at what is wanted now, without another attempt of one that failed."""
-
-    async def forget(self, name: str) -> None:
-        """Stop the query for good."""
+    def wake(self, name: str) -> None:
+        """Have the pipeline looked at now, where it is this service that supervises."""
 
     def status(self, name: str) -> PipelineStatus:
         """What the pipeline does now."""
@@ -166,6 +165,19 @@ async def json_only(request: Request) -> None:
 
 
 JsonBody = Depends(json_only)
+
+
+async def no_body(request: Request) -> None:
+    """Refuse a body where nothing is read of it; clients that always send JSON send `{}`.
+
+    Raises:
+        InvalidParameter: it says something.
+    """
+    if (await request.body()).strip() not in (b"", b"{}"):
+        raise InvalidParameter("the body says something, and nothing is read of it here")
+
+
+NoBody = Depends(no_body)
 
 
 def preferred(request: Request, offered: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ import orjson
 from starlette.responses import Response
 
 from service.api.errors import InvalidParameter, PreconditionFailed
-from service.runtime.records import Edition
+from service.runtime.records import NEVER, Edition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,14 +57,17 @@ def tagged(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """As `reply`, for bytes of any media type."""
-    digest = blake2b(content, digest_size=12).hexdigest()
-    tag = f'"{digest}"'
+    tag = _tag_of(content)
     if edition is not None:
-        tag = f'"{edition.version}.{edition.pipeline}.{digest}"'
+        tag = f'"{edition.version}.{edition.pipeline}.{tag[1:]}'
     known = request.headers.get("if-none-match")
     if request.method == "GET" and status == 200 and known is not None and _lists(known, tag):
         return Response(status_code=304, headers={"ETag": tag})
     return Response(content, status, {"ETag": tag, **(headers or {})}, media_type)
+
+
+def _tag_of(content: bytes) -> str:
+    return f'"{blake2b(content, digest_size=12).hexdigest()}"'
 
 
 def _lists(header: str, tag: str) -> bool:
@@ -76,9 +79,11 @@ def _lists(header: str, tag: str) -> bool:
 def expected_edition(request: Request) -> Edition | None:
     """What `If-Match` says that a pipeline is; None without the header or for `*`.
 
+    A tag that is weak, or not one of a pipeline, is `NEVER`: whether there is such a pipeline comes
+    before whether it is as it was.
+
     Raises:
         InvalidParameter: the header is not one tag as we give them.
-        PreconditionFailed: the tag is weak or not one of a pipeline, so it cannot match.
     """
     header = request.headers.get("if-match")
     if header is None or header.strip() == "*":
@@ -87,8 +92,20 @@ def expected_edition(request: Request) -> Edition | None:
     if "," in tag:
         raise InvalidParameter("If-Match takes one entity tag", hint="send the ETag as it was")
     found = _OF_PIPELINE.fullmatch(tag)
-    if found is None:
+    return NEVER if found is None else Edition(int(found[1]), found[2])
+
+
+def check_unchanged(request: Request, body: Any) -> None:
+    """See that what is to be changed is still what `If-Match` says, where it has no versions.
+
+    Raises:
+        PreconditionFailed: None of the tags is that of what it is now.
+    """
+    header = request.headers.get("if-match")
+    if header is None or header.strip() == "*":
+        return
+    tag = _tag_of(orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS))
+    if tag not in [each.strip() for each in header.split(",")]:
         raise PreconditionFailed(
-            "If-Match does not hold an entity tag of a pipeline", hint="send the ETag as it was"
+            "it is not what If-Match says any more", hint="read it again and repeat the change"
         )
-    return Edition(int(found[1]), found[2])

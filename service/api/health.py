@@ -37,7 +37,10 @@ async def healthz(request: Request) -> Response:
     responses={503: {"model": Readiness, "description": "Not ready; `checks` says why."}},
 )
 async def readyz(request: Request, services: ServicesDep) -> Response:
-    """Whether pipelines can run, the reason for each condition that fails, the limits in force."""
+    """Whether pipelines can run, the reason for each condition that fails, the limits in force.
+
+    A service is ready whether or not it is the one that supervises; `lease` says which that is.
+    """
     found: dict[str, list[Condition]] = {}
 
     async def ask_redis() -> None:
@@ -56,6 +59,7 @@ async def readyz(request: Request, services: ServicesDep) -> Response:
         "checks": [
             {"name": each.name, "ok": each.reason is None, "reason": each.reason} for each in checks
         ],
+        "lease": lease_of(services),
         "limits": limits_of(services),
         "authentication": bool(services.settings.auth.keys),
     }
@@ -70,12 +74,19 @@ async def readyz(request: Request, services: ServicesDep) -> Response:
 async def metrics(services: ServicesDep) -> Response:
     """Counters and gauges in the text format of Prometheus."""
     await services.collector.collect()
+    services.telemetry.lease(held=services.supervisor.lease.is_held)
     return Response(services.telemetry.exposition(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 def limits_of(services: Services) -> dict[str, Any]:
     """The limits in force."""
     return services.settings.limits.model_dump()
+
+
+def lease_of(services: Services) -> dict[str, Any]:
+    """Which service supervises the pipelines; the others answer requests all the same."""
+    view = services.supervisor.lease
+    return {"service": view.service, "holder": view.holder, "held": view.is_held}
 
 
 async def _spark(services: Services) -> Condition:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from service.api.deps import ServicesDep, in_thread
 from service.api.etags import reply
+from service.api.health import lease_of
 from service.runtime.connectors import SOURCES
 from service.runtime.errors import LifecycleError
 from service.runtime.launcher import package_version
@@ -24,7 +25,7 @@ FLINK_VERSIONS = ("1.18", "1.19", "1.20", "2.0", "2.1", "2.2", "2.3")
 
 @router.get("/info")
 async def info(request: Request, services: ServicesDep) -> Response:
-    """Versions of the service and its neighbours; null for a neighbour that does not answer."""
+    """Versions of the service and its neighbours, null where none answers; who supervises."""
     spark: str | None = None
     with anyio.move_on_after(services.settings.spark.call_timeout_ms / 1_000):
         try:
@@ -37,6 +38,7 @@ async def info(request: Request, services: ServicesDep) -> Response:
         "python": platform.python_version(),
         "spark": spark,
         "redis": await in_thread(version_of, services.redis),
+        "lease": lease_of(services),
         "flink_plans": FLINK_VERSIONS,
         "strategies": ("LEGACY", "VALUE", "MAP", "ADAPTIVE"),
         "sources": sorted(SOURCES),

@@ -10,19 +10,28 @@ holds the two together. Times are ISO 8601 in UTC; members named `..._ms` are in
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+import difflib
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     StringConstraints,
+    ValidationError,
     field_validator,
     model_validator,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from operators.time_zones import is_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pydantic_core import ErrorDetails
 
 Label = Annotated[
     str, StringConstraints(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9._/-]+$")
@@ -36,9 +45,29 @@ PipelineState = Literal[
 
 
 class RequestBody(BaseModel):
-    """Of all requests: what is not known is refused."""
+    """Of all requests: what is not known is refused, with the nearest name."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_nearest(cls, value: object, read: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return read(value)
+        except ValidationError as problem:
+            told = [_told(each, cls.model_fields) for each in problem.errors()]
+            raise ValidationError.from_exception_data(problem.title, told) from None
+
+
+def _told(error: ErrorDetails, known: Iterable[str]) -> InitErrorDetails:
+    """The same error, with the member that is meant where it is about one of this object's own."""
+    place, message = error["loc"], error["msg"]
+    if error["type"] == "extra_forbidden" and len(place) == 1:
+        near = difflib.get_close_matches(str(place[0]), known, n=1)
+        message += f'; did you mean "{near[0]}"?' if near else ""
+    # A text of ours could have what looks like a place for a value.
+    told = PydanticCustomError("invalid", "{message}", {"message": message})
+    return InitErrorDetails(type=told, loc=place, input=error["input"])
 
 
 def _object_or_text(value: object) -> object:
@@ -213,10 +242,19 @@ class Check(BaseModel):
     reason: str | None
 
 
+class Lease(BaseModel):
+    """Which of the services on one Redis supervises the pipelines."""
+
+    service: str = Field(description="This service; another one after each start.")
+    holder: str | None = Field(description="The one that supervises; null: nobody at the moment.")
+    held: bool = Field(description="Whether it is this one.")
+
+
 class Readiness(BaseModel):
     """Whether the service can work, why not, and the limits in force."""
 
     ready: bool
     checks: list[Check]
+    lease: Lease
     limits: dict[str, Any]
     authentication: bool

@@ -27,7 +27,10 @@ _HEADERS: dict[str, Any] = {
     "ETag": {"description": "For If-None-Match, and If-Match where it is taken.", "schema": _TEXT},
     "Location": {"description": "Where the thing is that was made, or ordered.", "schema": _TEXT},
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
-    "Allow": {"description": "405: the methods of this address.", "schema": _TEXT},
+    "Allow": {
+        "description": "405, and 204 to OPTIONS: the methods of this address.",
+        "schema": _TEXT,
+    },
     "WWW-Authenticate": {"description": "401: how to say the key.", "schema": _TEXT},
     "Idempotency-Replayed": {
         "description": "`true`: the first answer to this Idempotency-Key, again.",
@@ -41,7 +44,8 @@ _CONDITIONS = {
     ),
     "412": (
         "If-Match",
-        "The pipeline's entity tag as it was read; 412 where its definition has changed since.",
+        "The entity tag as it was read; 412 where that has changed since. Of a pipeline its "
+        "definition counts, and not its status.",
     ),
 }
 

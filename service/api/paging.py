@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 
 import orjson
 from fastapi import Query, Request
+from pydantic import BeforeValidator
 
 from service.api.errors import InvalidCursor
 
@@ -81,8 +82,20 @@ class Page:
         return tuple(found)
 
 
+def _digits(value: object) -> object:
+    """Refuse what Python reads as a number and nobody else does, such as `1_0`.
+
+    Raises:
+        ValueError: It is not made of digits.
+    """
+    if isinstance(value, str) and re.fullmatch("-?[0-9]+", value) is None:
+        raise ValueError("must be a whole number in digits")
+    return value
+
+
 _LimitQuery = Annotated[
     int | None,
+    BeforeValidator(_digits),
     Query(ge=1, le=10_000, description="Items at most; capped by limits.page_size_max."),
 ]
 

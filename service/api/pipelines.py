@@ -16,6 +16,7 @@ from service.api.deps import (
     IdempotencyDep,
     JsonBody,
     NamePath,
+    NoBody,
     PageDep,
     RecordDep,
     ServicesDep,
@@ -55,6 +56,13 @@ _PLAN_PROBLEMS = (
     problem.PLAN_TIMEOUT,
     problem.TABLE_OPTION_INVALID,
     problem.PATH_OUTSIDE_ROOT,
+)
+_VERB_PROBLEMS = describe(
+    problem.PIPELINE_NOT_FOUND,
+    problem.PRECONDITION_FAILED,
+    problem.INVALID_REQUEST,
+    problem.IDEMPOTENCY_IN_PROGRESS,
+    problem.IDEMPOTENCY_MISMATCH,
 )
 
 
@@ -113,7 +121,7 @@ async def create(
             desired="RUNNING" if body.start else "STOPPED",
             restore=restore,
         )
-        await services.supervisor.apply(record.name)
+        services.supervisor.wake(record.name)
         location = {"Location": f"/v1/pipelines/{record.name}"}
         return pipeline_reply(request, services, record, status=201, headers=location)
 
@@ -224,7 +232,7 @@ async def delete(
         expected=expected_edition(request),
         keep=order,
     )
-    await services.supervisor.forget(record.name)
+    services.supervisor.wake(record.name)
     services.contents.forget(record)
     if order is None:
         return Response(status_code=204)
@@ -235,15 +243,19 @@ async def delete(
     "/{pipeline}/start",
     status_code=202,
     response_model=Pipeline,
-    responses=describe(problem.PIPELINE_NOT_FOUND, problem.PRECONDITION_FAILED),
+    dependencies=[NoBody],
+    responses=_VERB_PROBLEMS,
 )
 async def start(
-    request: Request, record: RecordDep, services: ServicesDep, idempotency: IdempotencyDep
+    request: Request, pipeline: NamePath, services: ServicesDep, idempotency: IdempotencyDep
 ) -> Response:
     """Run the pipeline; one that FAILED gets all its restarts again."""
 
     async def act() -> Response:
-        return await _wish(request, services, record, "RUNNING")
+        order = services.registry.order_start
+        changed = await in_thread(order, pipeline, expected=expected_edition(request))
+        services.supervisor.wake(pipeline)
+        return pipeline_reply(request, services, changed, status=202)
 
     return await idempotency.run(act)
 
@@ -252,15 +264,23 @@ async def start(
     "/{pipeline}/stop",
     status_code=202,
     response_model=Pipeline,
-    responses=describe(problem.PIPELINE_NOT_FOUND, problem.PRECONDITION_FAILED),
+    dependencies=[NoBody],
+    responses=_VERB_PROBLEMS,
 )
 async def stop(
-    request: Request, record: RecordDep, services: ServicesDep, idempotency: IdempotencyDep
+    request: Request, pipeline: NamePath, services: ServicesDep, idempotency: IdempotencyDep
 ) -> Response:
     """Stop the pipeline after the epoch that runs; its state stays and can be read."""
 
     async def act() -> Response:
-        return await _wish(request, services, record, "STOPPED")
+        changed = await in_thread(
+            services.registry.update,
+            pipeline,
+            expected=expected_edition(request),
+            desired="STOPPED",
+        )
+        services.supervisor.wake(pipeline)
+        return pipeline_reply(request, services, changed, status=202)
 
     return await idempotency.run(act)
 
@@ -269,36 +289,24 @@ async def stop(
     "/{pipeline}/restart",
     status_code=202,
     response_model=Pipeline,
-    responses=describe(problem.PIPELINE_NOT_FOUND, problem.PRECONDITION_FAILED),
+    dependencies=[NoBody],
+    responses=_VERB_PROBLEMS,
 )
 async def restart(
-    request: Request, record: RecordDep, services: ServicesDep, idempotency: IdempotencyDep
+    request: Request, pipeline: NamePath, services: ServicesDep, idempotency: IdempotencyDep
 ) -> Response:
     """Stop the query and start it from its checkpoint, with the options as they are now."""
 
     async def act() -> Response:
         changed = await in_thread(
             services.registry.order_restart,
-            record.name,
+            pipeline,
             expected=expected_edition(request),
         )
-        await services.supervisor.apply(record.name)
+        services.supervisor.wake(pipeline)
         return pipeline_reply(request, services, changed, status=202)
 
     return await idempotency.run(act)
-
-
-async def _wish(
-    request: Request, services: Services, record: PipelineRecord, desired: str
-) -> Response:
-    changed = await in_thread(
-        services.registry.update,
-        record.name,
-        expected=expected_edition(request),
-        desired=desired,
-    )
-    await services.supervisor.apply(record.name)
-    return pipeline_reply(request, services, changed, status=202)
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from service.api.deps import (
     describe,
     in_thread,
 )
-from service.api.etags import expected_edition, reply
+from service.api.etags import check_unchanged, expected_edition, reply
 from service.api.paging import cursor_text, page_body, text
 from service.api.savepoint_models import Savepoint, SavepointBody, SavepointList
 from service.api.times import iso
@@ -81,7 +81,7 @@ async def take(
             stop=body.stop,
             expected=expected_edition(request),
         )
-        await services.supervisor.wake(record.name)
+        services.supervisor.wake(record.name)
         return savepoint_reply(request, ordered(record.name, order), status=202)
 
     return await idempotency.run(act)
@@ -113,9 +113,13 @@ async def get(
     "/{savepoint}",
     status_code=204,
     response_class=Response,
-    responses=describe(problem.SAVEPOINT_NOT_FOUND, problem.PIPELINE_CONFLICT),
+    responses=describe(
+        problem.SAVEPOINT_NOT_FOUND, problem.PIPELINE_CONFLICT, problem.PRECONDITION_FAILED
+    ),
 )
-async def delete(pipeline: NamePath, savepoint: SavepointPath, services: ServicesDep) -> Response:
+async def delete(
+    request: Request, pipeline: NamePath, savepoint: SavepointPath, services: ServicesDep
+) -> Response:
     """Delete a savepoint for good. A restore from it that is not through yet fails."""
 
     def remove() -> None:
@@ -124,6 +128,8 @@ async def delete(pipeline: NamePath, savepoint: SavepointPath, services: Service
             raise SavepointPending(
                 "the savepoint is being taken", hint="wait until it is COMPLETED or FAILED"
             )
+        if "if-match" in request.headers:
+            check_unchanged(request, _shown(services, pipeline, savepoint))
         services.savepoints.store.delete(pipeline, savepoint)
 
     await in_thread(remove)

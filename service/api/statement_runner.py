@@ -212,7 +212,7 @@ class StatementRunner:
             desired="RUNNING",
         )
         self._took_effect = True
-        await services.supervisor.apply(record.name)
+        services.supervisor.wake(record.name)
         return {"name": record.name, "href": f"/v1/pipelines/{record.name}"}
 
     def _whole(self, document: PlanDocument) -> CompiledPlan:

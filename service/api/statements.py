@@ -15,7 +15,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from service import problem_types as problem
 from service.api.deps import IdempotencyDep, JsonBody, ServicesDep, describe, in_thread
-from service.api.etags import reply
+from service.api.etags import check_unchanged, reply
 from service.api.planning import Planning
 from service.api.plans import options_of
 from service.api.statement_models import SqlSessionView, StatementResults, StatementsBody
@@ -104,23 +104,24 @@ async def run(
 )
 async def get(request: Request, session: SessionPath, services: ServicesDep) -> Response:
     """What a session has declared and set."""
-    sessions = _sessions(services)
-    saved = await in_thread(sessions.load, session)
-    if saved is None:
-        raise SqlSessionNotFound("there is no session of this name")
-    planning = Planning(services.settings.limits)
-    shown = await planning.run(_shown, session, saved, sessions)
-    return reply(request, shown)
+    return reply(request, await _view(session, services))
 
 
 @router.delete(
     "/sessions/{session}",
     status_code=204,
     response_class=Response,
-    responses=describe(problem.SESSION_NOT_FOUND),
+    responses=describe(
+        problem.SESSION_NOT_FOUND,
+        problem.PRECONDITION_FAILED,
+        problem.SQL_TIMEOUT,
+        problem.PLANNER_BUSY,
+    ),
 )
-async def close(session: SessionPath, services: ServicesDep) -> Response:
+async def close(request: Request, session: SessionPath, services: ServicesDep) -> Response:
     """Forget a session; pipelines that it started go on."""
+    if "if-match" in request.headers:
+        check_unchanged(request, await _view(session, services))
     if not await in_thread(_sessions(services).close, session):
         raise SqlSessionNotFound("there is no session of this name")
     return Response(status_code=204)
@@ -128,6 +129,19 @@ async def close(session: SessionPath, services: ServicesDep) -> Response:
 
 def _sessions(services: Services) -> SqlSessions:
     return SqlSessions(services.redis, services.settings.limits)
+
+
+async def _view(name: str, services: Services) -> dict[str, Any]:
+    """A session as it is shown.
+
+    Raises:
+        SqlSessionNotFound: there is none.
+    """
+    sessions = _sessions(services)
+    saved = await in_thread(sessions.load, name)
+    if saved is None:
+        raise SqlSessionNotFound("there is no session of this name")
+    return await Planning(services.settings.limits).run(_shown, name, saved, sessions)
 
 
 def _shown(name: str, saved: SavedSession, sessions: SqlSessions) -> dict[str, Any]:

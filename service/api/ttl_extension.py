@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request, Response
 
 from service import problem_types as problem
-from service.api.deps import IdempotencyDep, RecordDep, ServicesDep, describe, in_thread
-from service.api.etags import reply
+from service.api.deps import IdempotencyDep, JsonBody, RecordDep, ServicesDep, describe, in_thread
+from service.api.etags import check_unchanged, reply
 from service.api.pipeline_models import TtlExtension, TtlExtensionBody
 from service.runtime.table_reader import SlotReader
 from state.registry import extend_ttl, extension_ms
@@ -31,7 +31,18 @@ async def get(request: Request, record: RecordDep, services: ServicesDep) -> Res
     return reply(request, _shown(record, total_ms))
 
 
-@router.post("", response_model=TtlExtension, responses=describe(problem.PIPELINE_NOT_FOUND))
+@router.post(
+    "",
+    response_model=TtlExtension,
+    dependencies=[JsonBody],
+    responses=describe(
+        problem.PIPELINE_NOT_FOUND,
+        problem.PRECONDITION_FAILED,
+        problem.UNSUPPORTED_MEDIA_TYPE,
+        problem.IDEMPOTENCY_IN_PROGRESS,
+        problem.IDEMPOTENCY_MISMATCH,
+    ),
+)
 async def extend(
     request: Request,
     body: TtlExtensionBody,
@@ -43,6 +54,7 @@ async def extend(
 
     async def act() -> Response:
         slot = SlotReader(services.redis, record.name)
+        check_unchanged(request, _shown(record, await in_thread(extension_ms, slot)))
         return reply(request, _shown(record, await in_thread(extend_ttl, slot, body.by_ms)))
 
     return await idempotency.run(act)

@@ -1,7 +1,8 @@
 """Plans as streaming queries on Spark Connect, and their pipelines, kept running.
 
 What is wanted, and what is done about it:
-    registry, records         the pipelines that exist; transactions, pipeline_names
+    registry, records         the pipelines that exist; registry_notes, transactions, pipeline_names
+    supervision, lease        which of several services supervises
     supervisor, keeper        brings each pipeline's query to what is wanted; keeper_ports, status
     query_starter             what keepers work with; admission: what may become a pipeline
     gateway                   our session of Spark Connect; spark_errors, spark_configuration

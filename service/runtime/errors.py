@@ -18,6 +18,7 @@
     │   ├── SqlSessionFull        it would hold more than it may
     │   └── TooManySqlSessions
     ├── RegistryUnavailable       Redis does not answer: ask again later
+    │   └── LeaseLost             another service supervises the pipelines
     ├── RegistryCorrupt           a record that we did not write: keep the evidence
     ├── SparkUnavailable          the Connect server does not answer: ask again later
     │   └── SessionLost           it answers, but has forgotten our session
@@ -26,8 +27,7 @@
     ├── QueryStillRunning         a query did not end in time after it was told to
     ├── SavepointNotFound         no savepoint has this id
     ├── SavepointFailed           a savepoint could not be taken; the pipeline goes on
-    ├── StartFailed               the pipeline could not be turned into a query
-    └── SupervisorClosed          asked after the service began to stop
+    └── StartFailed               the pipeline could not be turned into a query
 Each has a stable `code`; `message` and `hint` may be shown to users: they name no row values.
 """
 
@@ -177,6 +177,12 @@ class RegistryUnavailable(LifecycleError):
     code = "registry.unavailable"
 
 
+class LeaseLost(RegistryUnavailable):
+    """The registry takes no notes of ours: another service has the lease, or nobody."""
+
+    code = "lease.lost"
+
+
 class RegistryCorrupt(LifecycleError):
     """A stored record cannot be read as one."""
 
@@ -225,9 +231,3 @@ class StartFailed(LifecycleError):
     def __init__(self, message: str, *, code: str = "query.start-failed", hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.code = code
-
-
-class SupervisorClosed(LifecycleError):
-    """The service is stopping and takes no more orders."""
-
-    code = "supervisor.closed"

@@ -66,8 +66,8 @@ class SessionStore(Protocol):
     def session_id(self) -> str | None:
         """The id that was used last."""
 
-    def note_session_id(self, session_id: str) -> None:
-        """Keep the id that is used from now on."""
+    def note_session_id(self, session_id: str, *, instead_of: str | None) -> str:
+        """Keep the id that is used from now on, unless another service was faster; which it is."""
 
 
 class QueryState(Enum):
@@ -212,6 +212,16 @@ class SparkGateway:
         with contextlib.suppress(SessionLost):
             await self.call(partial(_stop_named, name=name))
 
+    async def reconnect(self) -> None:
+        """Use the session that is kept, where another service has begun one meanwhile.
+
+        Raises:
+            RegistryUnavailable: Redis does not answer.
+        """
+        kept = await self._thread(self._store.session_id)
+        if self._session is not None and self._session.id != kept:
+            self._give_back(self._session)
+
     async def close(self) -> None:
         """Close our side. The session and its queries go on at the server, to be adopted."""
         async with self._connecting:
@@ -267,8 +277,8 @@ class SparkGateway:
                 return await self._connect_as(stored)
         fresh = str(uuid.uuid4())
         # Kept before it is used: a query must never run in a session that nobody can find again.
-        await self._thread(self._store.note_session_id, fresh)
-        return await self._connect_as(fresh)
+        kept = await self._thread(partial(self._store.note_session_id, fresh, instead_of=stored))
+        return await self._connect_as(kept)
 
     async def _connect_as(self, session_id: str) -> _Session:
         open_session = partial(

@@ -2,7 +2,7 @@
 
 A `PipelineKeeper` is one asyncio task. Each step reads what is wanted, compares it with what is and
 does one thing; then it waits for an order, or for the time of the next step. It never trusts an
-order's content, only the registry: orders may come twice, late, or be lost with the process.
+order's content, only the registry: orders may come twice, or late.
 Changed options do not end a query; they count from its next start on. A savepoint is taken between
 two runs, and one that a deleted pipeline is to leave behind before anything of it goes.
 
@@ -86,7 +86,6 @@ class PipelineKeeper:
         self.status = PipelineStatus(since_ms=ports.clock.now_ms())
         self._ports = ports
         self._orders = asyncio.Event()
-        self._retry_ordered = False
         self._query: QueryHandle | None = None
         self._unnoted: RunOptions | None = None  # of a run that was started
         self._settled_past = False
@@ -99,13 +98,8 @@ class PipelineKeeper:
         self._sink_away_since_ms: int | None = None
         self._log = log.bind(pipeline=name)
 
-    def order(self) -> None:
-        """Look at the registry now; a failed pipeline is tried again."""
-        self._retry_ordered = True
-        self._orders.set()
-
     def wake(self) -> None:
-        """Look at the registry now; a failed pipeline stays as it is."""
+        """Look at the registry now."""
         self._orders.set()
 
     async def run(self) -> None:
@@ -142,8 +136,8 @@ class PipelineKeeper:
             return await self._take_savepoint(record, record.savepoint)
         if record.desired is Desired.STOPPED:
             return await self._rest(record)
-        if self._retry_ordered or record.restart_ms is not None:
-            await self._forgive()
+        if record.start_ms is not None or record.restart_ms is not None:
+            await self._forgive(record)
         if self.status.state is PipelineState.FAILED:
             return _UNTIL_ORDER
         if self._query is None:
@@ -181,8 +175,6 @@ class PipelineKeeper:
         remaining = self._not_before_ms - self._ports.clock.elapsed_ms()
         if remaining > 0:
             return remaining
-        if (ordered := record.restart_ms) is not None:
-            await self._blocking(self._ports.registry.note_restarted, self.name, ordered)
         self._become(PipelineState.STARTING, error=self.status.error)
         states = await self._blocking(self._ports.starter.states, record)
         key_groups = record.options.max_parallelism or self._ports.max_parallelism
@@ -190,9 +182,13 @@ class PipelineKeeper:
         # A start may reach Spark and its reply not us: then a query runs that nobody noted, and
         # Spark takes no second one of its name.
         self._settled_past = False
-        started = await self._of_spark(
-            self._ports.queries.start(lambda spark: self._ports.starter.start(spark, record, run))
-        )
+
+        def begin(spark: Any) -> Any:
+            # Spark would end another service's query for one whose tasks can do nothing.
+            self._ports.ledgers.require_run(self.name, run.number)
+            return self._ports.starter.start(spark, record, run)
+
+        started = await self._of_spark(self._ports.queries.start(begin))
         self._query = QueryHandle(
             session_id=started.session_id,
             query_id=started.query_id,
@@ -242,7 +238,6 @@ class PipelineKeeper:
             await self._stop()
         if record.failure is not None:
             await self._blocking(self._ports.registry.note_failure, self.name, None)
-        self._retry_ordered = False
         self._not_before_ms = 0
         self._forget_sink()
         if self.status.state is not PipelineState.STOPPED:
@@ -262,8 +257,8 @@ class PipelineKeeper:
 
     async def _restore(self, record: PipelineRecord) -> int:
         """Give the pipeline what its savepoint has; until then it is not started."""
-        if self._retry_ordered:
-            await self._forgive()
+        if record.start_ms is not None or record.restart_ms is not None:
+            await self._forgive(record)
         if self.status.state is PipelineState.FAILED:
             return _UNTIL_ORDER
         await self._blocking(self._ports.savepoints.restore, record)
@@ -302,15 +297,19 @@ class PipelineKeeper:
             self._log.info("pipeline deleted")
         return _FINISHED
 
-    async def _forgive(self) -> None:
+    async def _forgive(self, record: PipelineRecord) -> None:
         """An order of the user: what failed is tried again at once, with a full count."""
-        self._retry_ordered = False
         self._not_before_ms = 0
         self._sink_away_count = 0
         if self.status.state is PipelineState.FAILED:
             await self._blocking(self._ports.registry.note_failure, self.name, None)
             self.status = replace(self.status, restarts=0)
             self._become(PipelineState.STARTING)
+        # Last, so that a service that dies before leaves the order to its successor.
+        if record.start_ms is not None:
+            await self._blocking(self._ports.registry.note_started, self.name, record.start_ms)
+        if record.restart_ms is not None and self._query is None:
+            await self._blocking(self._ports.registry.note_restarted, self.name, record.restart_ms)
 
     async def _failed(self, code: str, message: str, *, permanent: bool = False) -> int:
         """Count a failure; decide between another attempt and giving up."""

@@ -33,6 +33,9 @@ class Queries(Protocol):
     async def stop_named(self, name: str) -> None:
         """End the queries of this name that nobody noted."""
 
+    async def reconnect(self) -> None:
+        """See the queries that another service has started, where it supervised before us."""
+
 
 States: TypeAlias = "Mapping[str, Sequence[StateDescriptor]]"
 """The states of each stateful operator, by its id."""
@@ -74,6 +77,9 @@ class PipelineLedgers(Protocol):
 
     def epoch(self, name: str) -> int:
         """The last closed epoch; 0 before the first."""
+
+    def require_run(self, name: str, run: int) -> None:
+        """See that this is the newest run; raises Fenced where another service opened one."""
 
     def drop(self, name: str) -> None:
         """Remove all state but the run counter."""

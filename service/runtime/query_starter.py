@@ -42,12 +42,12 @@ from service.runtime.worker_view import workers_see
 from state.backends.names import slot_prefix
 from state.backends.transport import ClientSettings, RedisTransport, checked
 from state.epochs import EpochLedger
-from state.errors import StateUnavailable
+from state.errors import Fenced, StateUnavailable
 from state.registry import extension_ms, register_states
 from state.ttl import TtlClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from service.plan import CompiledPlan
@@ -71,7 +71,7 @@ def keeper_ports(
         registry=registry,
         queries=queries,
         starter=starter,
-        ledgers=RedisLedgers(client, settings.redis),
+        ledgers=RedisLedgers(client, settings.redis, registry.check_lease),
         savepoints=Savepoints(settings, client, starter),
         clock=SystemClock(),
         limits=RestartLimits.of(execution),
@@ -221,10 +221,17 @@ class RedisLedgers:
     """The ledgers of all pipelines in one Redis.
 
     A ledger holds on to the Redis process that it met first, so each run is opened by a new one.
+    Who has lost the lease neither opens a run nor drops state: it would fence its successor's run.
     """
 
-    def __init__(self, client: redis.Redis, settings: RedisSettings) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        settings: RedisSettings,
+        check_lease: Callable[[], None] = lambda: None,
+    ) -> None:
         self._redis = client
+        self._check_lease = check_lease
         self._settings = ClientSettings(
             settings.url,
             connect_timeout_ms=settings.connect_timeout_ms,
@@ -259,22 +266,40 @@ class RedisLedgers:
         Raises:
             StateUnavailable: Redis does not answer.
         """
-        try:
-            found = self._redis.hget(slot_prefix(name) + b"marker", "epoch")
-        except redis.RedisError as error:
-            raise StateUnavailable("Redis does not answer") from error
-        return int(found or 0)
+        with _away_as_unavailable():
+            return int(self._redis.hget(slot_prefix(name) + b"marker", "epoch") or 0)
+
+    def require_run(self, name: str, run: int) -> None:
+        """See that no newer run was opened, by another service.
+
+        Raises:
+            Fenced: One was.
+            StateUnavailable: Redis does not answer.
+        """
+        with _away_as_unavailable():
+            newest = int(self._redis.get(slot_prefix(name) + b"run") or 0)
+        if newest != run:
+            raise Fenced(f"run {newest} owns the pipeline, this is run {run}")
 
     def drop(self, name: str) -> None:
         """Remove all of a pipeline's state but the run counter."""
         self._with_ledger(name, EpochLedger.drop)
 
     def _with_ledger(self, name: str, act: Callable[[EpochLedger], T]) -> T:
+        self._check_lease()
         transport = RedisTransport(self._settings)
         try:
             return act(EpochLedger(transport, name))
         finally:
             transport.close()
+
+
+@contextlib.contextmanager
+def _away_as_unavailable() -> Iterator[None]:
+    try:
+        yield
+    except redis.RedisError as error:
+        raise StateUnavailable("Redis does not answer") from error
 
 
 def _refused(call: Callable[[], T]) -> T:

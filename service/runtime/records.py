@@ -180,6 +180,10 @@ class Edition:
     """How the pipeline's id begins."""
 
 
+NEVER = Edition(0, "")
+"""The edition of no pipeline: versions count from 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class PipelineRecord:
     """A pipeline as the registry has it."""
@@ -211,6 +215,8 @@ class PipelineRecord:
     """The savepoint that is to be taken next; does not count as a change."""
     restore: RestoreOrder | None = None
     """The savepoint that the pipeline begins with."""
+    start_ms: int | None = None
+    """When the start was asked for that was not looked at yet; does not count as a change."""
     restart_ms: int | None = None
     """When the restart was asked for that is not made yet; does not count as a change."""
 
@@ -249,7 +255,7 @@ def to_hash(record: PipelineRecord) -> dict[str, bytes]:
     for name in ("query", "failure", "run_options", "savepoint", "restore"):
         if (part := getattr(record, name)) is not None:
             values[name] = asdict(part)
-    for name in ("run_plan", "restart_ms"):
+    for name in ("run_plan", "start_ms", "restart_ms"):
         if (value := getattr(record, name)) is not None:
             values[name] = value
     return {name: orjson.dumps(value) for name, value in values.items()}

@@ -9,6 +9,10 @@ A name stays taken until the supervisor has ended the query and dropped state an
 pipeline that had it: state lies under the name, and a new pipeline must not find any. Deletion
 leaves nothing but the pipeline's run counter, which fences what an old query may still write.
 
+What is asked of a pipeline is written together with its name in `tailrace:orders`, whichever
+service was asked; the one that has the lease finds it there (`lease`). What that one notes beside
+is in `registry_notes`.
+
 Changes are optimistic: WATCH what was read, write in MULTI, begin again when it moved. Both kinds
 of key are touched in one transaction, so the registry wants one Redis node, not a cluster.
 Calls block: the service makes them in threads.
@@ -21,30 +25,27 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from service.runtime.errors import (
     PipelineExists,
     SavepointPending,
     TooManyPipelines,
     VersionConflict,
 )
+from service.runtime.lease import ORDERS
 from service.runtime.pipeline_names import check_name, deleted_key, not_found, pipeline_key
 from service.runtime.records import (
+    NEVER,
     Desired,
     Edition,
-    Failure,
     PipelineOptions,
     PipelineRecord,
-    QueryHandle,
     RestoreOrder,
-    RunOptions,
     SavepointOrder,
     from_hash,
     to_hash,
 )
+from service.runtime.registry_notes import DELETIONS, RegistryNotes
 from service.runtime.transactions import transact, translated
-from state.backends.byte_client import byte_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
 
 PIPELINES = "tailrace:pipelines"
-DELETIONS = "tailrace:deletions"
 SESSION = "tailrace:spark:session"
 
 
@@ -73,19 +73,25 @@ class RecordPage:
     """The last name of this page; None at the end."""
 
 
-class Registry:
+class Registry(RegistryNotes):
     """Typed access to the records; thread-safe, as the client is.
 
     Args:
         client: Redis, with replies as bytes.
         pipelines_max: How many may exist at a time, those being deleted among them.
         clock: Gives the time in ms.
+        token: Under which the lease is held that notes need; see `RegistryNotes`.
     """
 
     def __init__(
-        self, client: redis.Redis, pipelines_max: int, clock: Callable[[], int] = now_ms
+        self,
+        client: redis.Redis,
+        pipelines_max: int,
+        clock: Callable[[], int] = now_ms,
+        *,
+        token: str | None = None,
     ) -> None:
-        self._redis = byte_client(client)
+        super().__init__(client, token)
         self._pipelines_max = pipelines_max
         self._clock = clock
 
@@ -140,6 +146,7 @@ class Registry:
             transaction.multi()
             transaction.hset(pipeline_key(name), mapping=fields)
             transaction.zadd(PIPELINES, {name: 0})
+            transaction.sadd(ORDERS, name)
             return record
 
         return transact(self._redis, add, pipeline_key(name), PIPELINES, DELETIONS)
@@ -214,9 +221,7 @@ class Registry:
             wanted = replace(wanted, version=record.version + 1, updated_ms=self._clock())
             if wanted.plan != record.plan:
                 wanted = replace(wanted, plan_version=wanted.version, run_plan=record.plan_in_force)
-            transaction.multi()
-            transaction.hset(pipeline_key(name), mapping=to_hash(wanted))
-            return wanted
+            return _ordered(transaction, wanted)
 
         return transact(self._redis, change, pipeline_key(name))
 
@@ -243,9 +248,23 @@ class Registry:
             wanted = replace(record, savepoint=order)
             if stop:
                 wanted = self._desiring(wanted, Desired.STOPPED)
-            transaction.multi()
-            transaction.hset(pipeline_key(name), mapping=to_hash(wanted))
-            return wanted
+            return _ordered(transaction, wanted)
+
+        return transact(self._redis, change, pipeline_key(name))
+
+    def order_start(self, name: str, *, expected: Edition | None = None) -> PipelineRecord:
+        """Ask for a run; one that was given up is tried again.
+
+        Raises:
+            PipelineNotFound: no pipeline has this name.
+            VersionConflict: it is not `expected`.
+            RegistryUnavailable: Redis does not answer.
+        """
+
+        def change(transaction: Pipeline) -> PipelineRecord:
+            record = _read(transaction, name, expected)
+            wanted = self._desiring(record, Desired.RUNNING)
+            return _ordered(transaction, replace(wanted, start_ms=self._clock()))
 
         return transact(self._redis, change, pipeline_key(name))
 
@@ -261,10 +280,7 @@ class Registry:
         def change(transaction: Pipeline) -> PipelineRecord:
             record = _read(transaction, name, expected)
             wanted = self._desiring(record, Desired.RUNNING)
-            wanted = replace(wanted, restart_ms=self._clock())
-            transaction.multi()
-            transaction.hset(pipeline_key(name), mapping=to_hash(wanted))
-            return wanted
+            return _ordered(transaction, replace(wanted, restart_ms=self._clock()))
 
         return transact(self._redis, change, pipeline_key(name))
 
@@ -298,6 +314,7 @@ class Registry:
             if keep is None and b"savepoint" in going:
                 transaction.multi()
                 transaction.hdel(deleted_key(name), "savepoint")
+                transaction.sadd(ORDERS, name)
                 return from_hash(name, going)
             record = _read(transaction, name, expected)
             if keep is not None:
@@ -309,6 +326,7 @@ class Registry:
             transaction.rename(pipeline_key(name), deleted_key(name))
             transaction.zrem(PIPELINES, name)
             transaction.zadd(DELETIONS, {name: 0})
+            transaction.sadd(ORDERS, name)
             return record
 
         return transact(self._redis, remove, pipeline_key(name), deleted_key(name))
@@ -328,78 +346,33 @@ class Registry:
         with translated():
             return self._redis.zscore(DELETIONS, name) is not None
 
-    def bury(self, name: str) -> None:
-        """Give the name free: query, state and checkpoint are gone."""
-        with translated(), self._redis.pipeline(transaction=True) as batch:
-            batch.delete(deleted_key(name))
-            batch.zrem(DELETIONS, name)
-            batch.execute()
-
-    def note_query(
-        self, name: str, query: QueryHandle | None, options: RunOptions | None = None
-    ) -> None:
-        """Keep or clear which query serves a pipeline; a pipeline that is gone is left alone.
-
-        Args:
-            name: The pipeline's.
-            query: None when it is over.
-            options: Those that the query was started with; they stay when it is over.
-        """
-        self._note(name, query=query, **({} if options is None else {"run_options": options}))
-
-    def note_failure(self, name: str, failure: Failure | None) -> None:
-        """Keep or clear why a pipeline has failed; a pipeline that is gone is left alone."""
-        self._note(name, failure=failure)
-
-    def note_savepoint(self, name: str, order: SavepointOrder) -> None:
-        """Forget an order of a savepoint that was carried out, or failed, unless it is another."""
-
-        def write(transaction: Pipeline) -> None:
-            held = transaction.hget(pipeline_key(name), "savepoint")
-            transaction.multi()
-            if held is not None and orjson.loads(held).get("id") == order.id:
-                transaction.hdel(pipeline_key(name), "savepoint")
-
-        transact(self._redis, write, pipeline_key(name))
-
-    def note_restarted(self, name: str, ordered_ms: int) -> None:
-        """Forget a restart that is being made, unless another one was asked for since."""
-
-        def write(transaction: Pipeline) -> None:
-            held = transaction.hget(pipeline_key(name), "restart_ms")
-            transaction.multi()
-            if held is not None and orjson.loads(held) == ordered_ms:
-                transaction.hdel(pipeline_key(name), "restart_ms")
-
-        transact(self._redis, write, pipeline_key(name))
-
-    def note_kept(self, name: str) -> None:
-        """Forget the order of a savepoint that a pipeline which is being deleted left behind."""
-        with translated():
-            self._redis.hdel(deleted_key(name), "savepoint")
-
-    def note_restored(self, name: str) -> None:
-        """Keep that a pipeline has the state of its savepoint; one that is gone is left alone."""
-
-        def write(transaction: Pipeline) -> None:
-            held = transaction.hget(pipeline_key(name), "restore")
-            transaction.multi()
-            if held is not None:
-                done = {**orjson.loads(held), "done": True}
-                transaction.hset(pipeline_key(name), "restore", orjson.dumps(done))
-
-        transact(self._redis, write, pipeline_key(name))
-
     def session_id(self) -> str | None:
         """The Spark Connect session that the service used last."""
         with translated():
             found = self._redis.get(SESSION)
         return None if found is None else found.decode("ascii", "replace")
 
-    def note_session_id(self, session_id: str) -> None:
-        """Keep which Spark Connect session the service uses."""
-        with translated():
-            self._redis.set(SESSION, session_id)
+    def note_session_id(self, session_id: str, *, instead_of: str | None) -> str:
+        """Keep which Spark Connect session services use, unless another one was faster.
+
+        Args:
+            session_id: The new one.
+            instead_of: The one that was found, and is over; None where there was none.
+
+        Returns:
+            The one that is to be used.
+        """
+
+        def write(transaction: Pipeline) -> str:
+            held = transaction.get(SESSION)
+            found = None if held is None else held.decode("ascii", "replace")
+            transaction.multi()
+            if found is not None and found != instead_of:
+                return found
+            transaction.set(SESSION, session_id)
+            return session_id
+
+        return transact(self._redis, write, SESSION)
 
     def _desiring(self, record: PipelineRecord, desired: Desired) -> PipelineRecord:
         """The record that wants this of its pipeline: a new version, if it did not before."""
@@ -408,17 +381,13 @@ class Registry:
         now = self._clock()
         return replace(record, desired=desired, version=record.version + 1, updated_ms=now)
 
-    def _note(self, name: str, **noted: QueryHandle | Failure | RunOptions | None) -> None:
-        def write(transaction: Pipeline) -> None:
-            exists = transaction.exists(pipeline_key(name))
-            transaction.multi()
-            for field, value in noted.items() if exists else ():
-                if value is None:
-                    transaction.hdel(pipeline_key(name), field)
-                else:
-                    transaction.hset(pipeline_key(name), field, orjson.dumps(value))
 
-        transact(self._redis, write, pipeline_key(name))
+def _ordered(transaction: Pipeline, wanted: PipelineRecord) -> PipelineRecord:
+    """Write what is wanted of a pipeline, and that somebody is to look at it."""
+    transaction.multi()
+    transaction.hset(pipeline_key(wanted.name), mapping=to_hash(wanted))
+    transaction.sadd(ORDERS, wanted.name)
+    return wanted
 
 
 def _read(transaction: Pipeline, name: str, expected: Edition | None) -> PipelineRecord:
@@ -430,6 +399,8 @@ def _read(transaction: Pipeline, name: str, expected: Edition | None) -> Pipelin
         return record
     is_other = expected.version == record.version
     told = "is another one" if is_other else f"has version {record.version}, not {expected.version}"
+    if expected == NEVER:
+        told = "never had the version that is expected"
     versions = {"expected": expected.version, "found": record.version}
     hint = "read it again and repeat the change"
     raise VersionConflict(f'pipeline "{name}" {told}', **versions, hint=hint)

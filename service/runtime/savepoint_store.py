@@ -152,7 +152,8 @@ class SavepointStore:
             if each.name.startswith("."):
                 # Somebody else may be removing it, too.
                 shutil.rmtree(each, ignore_errors=True)
-        hidden = parent / f".{savepoint}"
+        # Unlike that of another service, which may still write one of the same id.
+        hidden = parent / f".{savepoint}-{uuid.uuid4().hex[:8]}"
         hidden.mkdir()
         return hidden
 
@@ -173,11 +174,13 @@ class SavepointStore:
         sync_folder(place.parent)
 
     def fail(self, pipeline: str, savepoint: str, failure: SavepointFailed) -> None:
-        """Keep why a savepoint was not taken; what was written of it goes.
+        """Keep why a savepoint was not taken, unless another service took it; what is half goes.
 
         Raises:
             OSError: The disk does not take it.
         """
+        if self.is_there(pipeline, savepoint):
+            return
         hidden = self.begin(pipeline, savepoint)
         told = {"code": failure.code, "message": with_hint(failure.message, failure.hint)}
         (hidden / _FAILED).write_bytes(orjson.dumps(told))

@@ -54,6 +54,7 @@ from service.runtime.table_reader import SlotReader, key_names
 from service.runtime.topics import adopt_of_topics
 from state.backends.transport import ClientSettings, RedisTransport
 from state.errors import (
+    Fenced,
     IncarnationChanged,
     SavepointMismatch,
     StateError,
@@ -110,6 +111,9 @@ class Savepoints:
             self._save(record, order)
         except IncarnationChanged as error:
             raise StateUnavailable("redis restarted while a savepoint was taken") from error
+        except Fenced as error:
+            # By another service, which takes it now; if it was not, the next attempt does.
+            raise StateUnavailable("another run was opened while a savepoint was taken") from error
         except redis.RedisError as error:
             raise StateUnavailable("redis does not answer") from error
         except StateUnavailable:

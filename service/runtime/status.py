@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import orjson
+
 if TYPE_CHECKING:
     from service.settings import ExecutionSettings
 
@@ -92,6 +94,30 @@ class PipelineStatus:
     error: StatusError | None = None
     waiting: Waiting | None = None
     """The neighbour that it cannot go on without, and whose answer has not come."""
+
+
+def status_of(told: bytes) -> PipelineStatus:
+    """A status that a service told others, as JSON of its fields.
+
+    What a service of another version tells otherwise is not known: CREATED.
+
+    >>> status_of(b'{"state": "RUNNING", "run": 2}').run
+    2
+    >>> status_of(b'{"state": "SLEEPING"}').state
+    <PipelineState.CREATED: 'CREATED'>
+    """
+    try:
+        values = orjson.loads(told)
+        error, waiting = values.pop("error", None), values.pop("waiting", None)
+        if waiting is not None:
+            waiting = Waiting(Neighbour(waiting["neighbour"]), waiting["since_ms"])
+        return PipelineStatus(
+            **{**values, "state": PipelineState(values["state"])},
+            error=None if error is None else StatusError(**error),
+            waiting=waiting,
+        )
+    except (TypeError, ValueError, KeyError):
+        return PipelineStatus()
 
 
 @dataclass(frozen=True, slots=True)

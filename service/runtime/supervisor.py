@@ -2,22 +2,22 @@
 
 The supervisor only hands out orders and keeps the tasks; what a pipeline does is decided in
 `keeper`. It reads the names in the registry when it starts, and now and then after, so that a
-pipeline is found even if the order about it was lost or Redis was away at the start. Closing it
-leaves the queries running: the next service adopts them.
+pipeline is found even if Redis was away at the start. Closing it leaves the queries running: the
+next one adopts them. It lives for as long as the service has the lease (`supervision`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import time
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 import structlog
 
-from service.runtime.errors import RegistryCorrupt, RegistryUnavailable, SupervisorClosed
+from service.runtime.errors import RegistryCorrupt, RegistryUnavailable
 from service.runtime.keeper import PipelineKeeper
 from service.runtime.keeper_ports import KeeperPorts, Run
 from service.runtime.registry import now_ms
@@ -85,42 +85,21 @@ class Supervisor:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def apply(self, name: str) -> None:
-        """Bring a pipeline to what the registry says now; a failed one is tried again.
-
-        Raises:
-            SupervisorClosed: the service is stopping.
-        """
-        self._keeper(name).order()
-
-    async def wake(self, name: str) -> None:
-        """Look at what the registry says of a pipeline now; a failed one stays as it is.
-
-        Raises:
-            SupervisorClosed: the service is stopping.
-        """
-        self._keeper(name).wake()
-
-    async def forget(self, name: str) -> None:
-        """End and remove what a pipeline that was deleted from the registry has.
-
-        Raises:
-            SupervisorClosed: the service is stopping.
-        """
-        self._keeper(name).order()
+    def wake(self, name: str) -> None:
+        """Bring a pipeline to what the registry says now; nothing once this is closed."""
+        if not self._closed:
+            self._keeper(name).wake()
 
     def status(self, name: str) -> PipelineStatus:
         """What a pipeline does now; CREATED for one that nobody has looked at yet."""
         keeper = self._keepers.get(name)
         return keeper.status if keeper is not None else PipelineStatus()
 
-    def statistics(self) -> Mapping[PipelineState, int]:
-        """How many pipelines are in each state."""
-        return Counter(keeper.status.state for keeper in self._keepers.values())
+    def statuses(self) -> Mapping[str, PipelineStatus]:
+        """What all pipelines do now, by name."""
+        return {name: keeper.status for name, keeper in self._keepers.items()}
 
     def _keeper(self, name: str) -> PipelineKeeper:
-        if self._closed:
-            raise SupervisorClosed("the service is stopping")
         found = self._keepers.get(name)
         if found is None:
             found = self._keepers[name] = PipelineKeeper(name, self._ports)
@@ -135,6 +114,9 @@ class Supervisor:
             del self._keepers[keeper.name], self._tasks[keeper.name]
 
     async def _scan_for_ever(self) -> None:
+        # Without it, queries of another session are taken for gone, and the next runs replace them.
+        with contextlib.suppress(RegistryUnavailable):
+            await self._ports.queries.reconnect()
         order = asyncio.Event()
         while True:
             try:

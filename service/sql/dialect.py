@@ -20,6 +20,7 @@ from service.sql.deadline import check_time
 from service.sql.errors import Position, SqlSyntaxError, SqlTooLarge
 from service.sql.foreign import check_hints, check_tokens
 from service.sql.grammar import check_grammar
+from service.sql.misspelt import misspelt
 
 if TYPE_CHECKING:
     from service.sql.source_text import Fragment
@@ -195,14 +196,11 @@ def _parse(fragment: Fragment, into: type[exp.Expression] | None) -> exp.Express
         )
     check_tokens(found, fragment)
     try:
-        made = _DIALECT.parser()
-        trees = (
-            made.parse(found, fragment.text)
-            if into is None
-            else made.parse_into(into, found, fragment.text)
-        )
+        trees = _trees(found, fragment.text, into)
     except ParseError as problem:
-        raise _syntax_error(problem, fragment) from problem
+        raise _misspelt(problem, found, fragment, into) or _syntax_error(
+            problem, fragment
+        ) from problem
     except SqlglotError as problem:
         raise SqlSyntaxError(_first_line(problem), fragment.position()) from problem
     except RecursionError as problem:
@@ -212,6 +210,16 @@ def _parse(fragment: Fragment, into: type[exp.Expression] | None) -> exp.Express
     tree: exp.Expression = trees[0]
     check_grammar(tree, lambda node: position_of(node, fragment))
     return tree
+
+
+def _trees(
+    found: list[Token], text: str, into: type[exp.Expression] | None
+) -> list[exp.Expression | None]:
+    made = _DIALECT.parser()
+    trees: list[exp.Expression | None] = (
+        made.parse(found, text) if into is None else made.parse_into(into, found, text)
+    )
+    return trees
 
 
 def position_of(node: exp.Expression, fragment: Fragment) -> Position:
@@ -254,6 +262,39 @@ def _syntax_error(problem: ParseError, fragment: Fragment) -> SqlSyntaxError:
         width = max(len(near) - 1, 0)
         position = Position(position.line + line - 1, max(start + column - 1 - width, 1))
     return SqlSyntaxError(f"{reason}, near {near!r}" if near else reason, position)
+
+
+def _misspelt(
+    problem: ParseError, found: list[Token], fragment: Fragment, into: type[exp.Expression] | None
+) -> SqlSyntaxError | None:
+    """The complaint about a misspelt word, if it is one that the parser stumbled over."""
+
+    def fails_at(text: str) -> int | None:
+        words: list[Token] = _DIALECT.tokenize(text)
+        try:
+            _trees(words, text, into)
+        except ParseError as other:
+            return len(words) - _place(other, words)
+        except (SqlglotError, RecursionError):
+            return len(words)
+        return None
+
+    meant = misspelt(fragment.text, found, _place(problem, found), fails_at)
+    if meant is None:
+        return None
+    token, word = meant
+    return SqlSyntaxError(
+        f"{str(token.text)!r} is not expected here",
+        fragment.position(token.start),
+        hint=f"did you mean {word}?",
+    )
+
+
+def _place(problem: ParseError, found: list[Token]) -> int:
+    """Which of the words the parser complains of; the first one if it does not say."""
+    details = problem.errors[0] if problem.errors else {}
+    place = (details.get("line"), details.get("col"))
+    return next((at for at, each in enumerate(found) if (each.line, each.col) == place), 0)
 
 
 def _first_line(problem: Exception) -> str:

@@ -119,7 +119,7 @@ def _statement(cursor: Cursor) -> Statement:
             f"statements that begin with {word or 'a text'} are not supported",
             position,
             hint=_QUERIES.get(word)
-            or nearest(word, _READERS)
+            or nearest(word, (*_READERS, *_QUERIES))
             or f"one of {', '.join(sorted(_READERS))}",
         )
     if read is not _run:

@@ -76,6 +76,8 @@ class System:
             "TAILRACE_EXECUTION__TRIGGER_INTERVAL_MS": "0",
             "TAILRACE_EXECUTION__RESTART_BACKOFF_MIN_MS": "100",
             "TAILRACE_EXECUTION__SUPERVISE_INTERVAL_MS": "200",
+            # One that is killed is followed by the next as soon as its lease is over.
+            "TAILRACE_EXECUTION__LEASE_MS": "2000",
             **self.settings,
         }
         with (self.folder / "service.log").open("ab") as log:

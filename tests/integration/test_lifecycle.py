@@ -86,6 +86,9 @@ class CountedRuns:
     def epoch(self, name: str) -> int:
         return 0
 
+    def require_run(self, name: str, run: int) -> None:
+        assert self.runs[name] == run
+
     def drop(self, name: str) -> None:
         self.runs.pop(name)
 
@@ -141,7 +144,7 @@ class Service:
 
     async def run(self, name: str) -> PipelineStatus:
         self.registry.create(name, {}, desired="RUNNING")
-        await self.supervisor.apply(name)
+        self.supervisor.wake(name)
         return await self.until(name, lambda status: status.state == "RUNNING")
 
     async def until(self, name: str, holds: Callable[[PipelineStatus], bool]) -> PipelineStatus:
@@ -204,12 +207,12 @@ def test_query_is_stopped_and_goes_on_from_its_checkpoint(
         seen = await service.rows_seen("stop-start")
 
         service.registry.update("stop-start", desired="STOPPED")
-        await service.supervisor.apply("stop-start")
+        service.supervisor.wake("stop-start")
         await service.until("stop-start", lambda status: status.state == "STOPPED")
         assert await service.names_active() == []
 
         service.registry.update("stop-start", desired="RUNNING")
-        await service.supervisor.apply("stop-start")
+        service.supervisor.wake("stop-start")
         second = await service.until("stop-start", lambda status: status.state == "RUNNING")
         assert (second.query_id, second.run) == (first.query_id, 2)
         assert await service.rows_seen("stop-start") > seen
@@ -262,7 +265,7 @@ def test_failure_that_a_worker_names_is_shown_without_anything_else(
     async def scenario(service: Service) -> None:
         service.starter.broken_by = "[tailrace:state-lost] marker 3, checkpoint 5\nrow: secret"
         service.registry.create("lost", {}, desired="RUNNING")
-        await service.supervisor.apply("lost")
+        service.supervisor.wake("lost")
 
         status = await service.until("lost", lambda status: status.state == "FAILED")
 
@@ -283,7 +286,7 @@ def test_deleted_pipeline_leaves_no_query(
         await service.run("deleted")
 
         service.registry.delete("deleted")
-        await service.supervisor.forget("deleted")
+        service.supervisor.wake("deleted")
 
         keepers = [each for each in asyncio.all_tasks() if each.get_name() == "tailrace deleted"]
         if keepers:

@@ -30,7 +30,7 @@ from service.settings import (
     Settings,
     SparkSettings,
 )
-from service.wiring import redis_client, serving
+from service.wiring import lease_of, redis_client, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -76,6 +76,9 @@ class StandInSpark:
     async def stop_named(self, name: str) -> None:
         """See `Queries`."""
 
+    async def reconnect(self) -> None:
+        """See `Queries`."""
+
 
 class CheckingStarter(DataflowStarter):
     """Does all that comes before Spark: reads the plan and makes the job."""
@@ -104,17 +107,18 @@ def opener_with(spark: StandInSpark) -> Any:
     @asynccontextmanager
     async def open_services(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Services]:
         client = redis_client(settings.redis)
-        registry = Registry(client, settings.limits.pipelines_max)
-        ports = replace(
-            keeper_ports(settings, client, registry, spark),
-            starter=CheckingStarter(settings),
-            look_interval_ms=20,
-        )
-        try:
-            async with serving(settings, telemetry, client, ports, spark) as services:
-                yield services
-        finally:
-            client.connection_pool.disconnect()
+        with lease_of(settings) as lease:
+            registry = Registry(client, settings.limits.pipelines_max, token=lease.token)
+            ports = replace(
+                keeper_ports(settings, client, registry, spark),
+                starter=CheckingStarter(settings),
+                look_interval_ms=20,
+            )
+            try:
+                async with serving(settings, telemetry, client, ports, lease, spark) as services:
+                    yield services
+            finally:
+                client.connection_pool.disconnect()
 
     return open_services
 

@@ -91,7 +91,7 @@ def test_head_is_answered_as_get_without_the_body(app: AppClient) -> None:
     missing = app.request("HEAD", "/v1/pipelines/absent")
     assert (missing.status_code, missing.content) == (404, b"")
     refused = app.request("HEAD", "/v1/plans/validate")
-    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "OPTIONS, POST")
 
 
 def test_metrics_count_by_route_and_never_by_path(app: AppClient) -> None:

@@ -59,17 +59,33 @@ def test_probes_may_add_what_they_like(app: AppClient) -> None:
 @pytest.mark.parametrize(
     ("path", "allow"),
     [
-        ("/v1/pipelines", "GET, HEAD, POST"),
-        ("/v1/pipelines/p", "DELETE, GET, HEAD, PATCH"),
-        ("/v1/pipelines/p/operators/o/ttl", "GET, HEAD, PATCH"),
-        ("/v1/plans/validate", "POST"),
+        ("/v1/pipelines", "GET, HEAD, OPTIONS, POST"),
+        ("/v1/pipelines/p", "DELETE, GET, HEAD, OPTIONS, PATCH"),
+        ("/v1/pipelines/p/operators/o/ttl", "GET, HEAD, OPTIONS, PATCH"),
+        ("/v1/plans/validate", "OPTIONS, POST"),
     ],
 )
 def test_a_wrong_method_is_told_all_right_ones(app: AppClient, path: str, allow: str) -> None:
-    answer = app.request("OPTIONS", path)
+    answer = app.request("TRACE", path)
 
     assert_problem(answer, 405, "method-not-allowed")
     assert answer.headers["allow"] == allow
+
+
+def test_options_tells_the_methods_of_an_address(app: AppClient) -> None:
+    answer = app.request("OPTIONS", "/v1/pipelines/p")
+
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert answer.headers["allow"] == "DELETE, GET, HEAD, OPTIONS, PATCH"
+    assert_problem(app.request("OPTIONS", "/v1/nothing"), 404, "not-found")
+
+
+@pytest.mark.parametrize("limit", ["1_0", "%2B1", "1.0", "%201"])
+def test_a_limit_is_written_in_digits(app: AppClient, limit: str) -> None:
+    answer = app.get(f"/v1/pipelines?limit={limit}")
+
+    problem = assert_problem(answer, 422, "invalid-request")
+    assert problem["errors"][0]["message"] == "must be a whole number in digits"
 
 
 def test_a_list_may_be_there_more_than_once() -> None:
@@ -89,7 +105,7 @@ def test_a_list_may_be_there_more_than_once() -> None:
     addresses = Addresses.of(document)
 
     assert addresses.by_template["/a/{b}"].queries == {"GET": {"x": False, "y": True}}
-    assert addresses.methods("/a/c") == {"GET", "HEAD"}
+    assert addresses.methods("/a/c") == {"GET", "HEAD", "OPTIONS"}
     assert addresses.methods("/a/c/d") == frozenset()
     assert addresses.template("/a/c", "GET") == "/a/{b}"
     assert addresses.template("/a/c", "POST") is None

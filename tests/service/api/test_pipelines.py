@@ -46,6 +46,22 @@ def test_a_pipeline_is_created_with_location_and_tag(app: AppClient) -> None:
     assert app.json(f"{PATH}/p/plan") == flights_plan(source=INGRESS)
 
 
+def test_a_misspelt_member_is_told_with_the_one_that_is_meant(app: AppClient) -> None:
+    given = body(labls={}, options={"tick_intervall_ms": 5, "tick_interval_ms": "{x}", "xyzzy": 1})
+
+    problem = assert_problem(app.post(PATH, given), 422, "invalid-request")
+
+    told = {each["path"]: each["message"] for each in problem["errors"]}
+    assert told == {
+        "/labls": 'Extra inputs are not permitted; did you mean "labels"?',
+        "/options/tick_intervall_ms": (
+            'Extra inputs are not permitted; did you mean "tick_interval_ms"?'
+        ),
+        "/options/tick_interval_ms": "Input should be a valid integer",
+        "/options/xyzzy": "Extra inputs are not permitted",
+    }
+
+
 def test_secrets_of_a_plan_are_kept_and_not_shown(app: AppClient, redis_client: Any) -> None:
     sink = {"connector": "jdbc", "url": "jdbc:sqlite:db.sqlite", "table-name": "t"}
     plan = flights_plan(source=INGRESS, sink=sink | {"username": "u", "password": "hunter-2"})
@@ -278,6 +294,40 @@ def test_of_two_changes_to_one_version_the_second_is_refused(app: AppClient) -> 
     assert_problem(foreign, 412, "precondition-failed")
     matching = first.headers["etag"]
     assert app.request("DELETE", f"{PATH}/p", headers={"If-Match": matching}).status_code == 204
+
+
+def test_whether_there_is_a_pipeline_comes_before_its_version(app: AppClient) -> None:
+    for headers in ({"If-Match": '"1"'}, {"If-Match": 'W/"1.00000000.aa"'}, {"If-Match": ""}):
+        gone = app.request("DELETE", f"{PATH}/p", headers=headers)
+        assert_problem(gone, 404, "pipeline-not-found")
+    app.post(PATH, body())
+    assert_problem(app.post(f"{PATH}/p/stop", headers=headers), 412, "precondition-failed")
+
+
+@pytest.mark.parametrize("verb", ["start", "stop", "restart"])
+def test_a_verb_takes_no_body_that_says_something(app: AppClient, verb: str) -> None:
+    app.post(PATH, body())
+
+    refused = app.post(f"{PATH}/p/{verb}", {"drain": True})
+
+    assert_problem(refused, 422, "invalid-request")
+    assert app.json(f"{PATH}/p")["version"] == 1
+    assert app.post(f"{PATH}/p/{verb}", {}).status_code == 202
+
+
+def test_an_extension_is_made_of_what_was_read(app: AppClient) -> None:
+    app.post(PATH, body())
+    place = f"{PATH}/p/ttl-extension"
+    tag = app.get(place).headers["etag"]
+    plain = {"content": b'{"by_ms": 5}', "headers": {"Content-Type": "text/plain"}}
+    assert_problem(app.request("POST", place, **plain), 415, "unsupported-media-type")
+
+    assert app.post(place, {"by_ms": 5}, headers={"If-Match": f'"x", {tag}'}).status_code == 200
+    again = app.post(place, {"by_ms": 5}, headers={"If-Match": tag})
+
+    assert_problem(again, 412, "precondition-failed")
+    assert app.json(place)["extension_ms"] == 5
+    assert app.post(place, {"by_ms": 5}, headers={"If-Match": "*"}).status_code == 200
 
 
 def test_what_was_read_of_a_pipeline_is_not_of_a_new_one_of_its_name(app: AppClient) -> None:

@@ -113,7 +113,11 @@ def test_a_savepoint_is_taken_listed_and_shown(app: AppClient, flights: Flights)
         made["id"],
     ]
     assert second["filtered"] is False
-    assert app.request("DELETE", f"{P}/savepoints/{made['id']}").status_code == 204
+    place = f"{P}/savepoints/{made['id']}"
+    stale = app.request("DELETE", place, headers={"If-Match": '"x"'})
+    assert_problem(stale, 412, "precondition-failed")
+    match = {"If-Match": app.get(place).headers["etag"]}
+    assert app.request("DELETE", place, headers=match).status_code == 204
     assert_problem(app.get(f"{P}/savepoints/{made['id']}"), 404, "savepoint-not-found")
     assert [each["id"] for each in app.json(f"{P}/savepoints")["items"]] == [second["id"]]
 

@@ -377,6 +377,19 @@ def test_what_was_declared_before_a_failure_stays(app: AppClient) -> None:
     assert rows(app, "SHOW TABLES", session="a") == [["s"], ["t"]]
 
 
+def test_a_session_that_has_changed_since_it_was_read_is_not_closed(app: AppClient) -> None:
+    run(app, TABLES, session="a")
+    tag = app.get(f"{SESSIONS}/a").headers["etag"]
+    run(app, "DROP TABLE s", session="a")
+
+    stale = app.request("DELETE", f"{SESSIONS}/a", headers={"If-Match": tag})
+
+    assert_problem(stale, 412, "precondition-failed")
+    tag = app.get(f"{SESSIONS}/a").headers["etag"]
+    closed = app.request("DELETE", f"{SESSIONS}/a", headers={"If-Match": tag})
+    assert closed.status_code == 204
+
+
 def test_a_session_is_closed_and_then_unknown(app: AppClient) -> None:
     run(app, TABLES, session="a")
 

@@ -128,6 +128,9 @@ class FakeQueries:
         for query_id in [each for each in self.looks if self._names.get(each) == name]:
             del self.looks[query_id]
 
+    async def reconnect(self) -> None:
+        self.log.append("reconnect")
+
     @property
     def alive(self) -> list[str]:
         return [each for each, look in self.looks.items() if look == ACTIVE]
@@ -179,6 +182,9 @@ class FakeLedgers:
             raise self.error
         self.runs[name] = self.runs.get(name, 0) + 1
         return Run(self.runs[name], "incarnation")
+
+    def require_run(self, name: str, run: int) -> None:
+        assert self.runs[name] == run
 
     def epoch(self, name: str) -> int:
         return self.epochs.get(name, 0)

@@ -69,13 +69,16 @@ class Rig:
         await self.clock.parked()
 
     async def order(self, desired: str) -> None:
-        self.registry.update("p", desired=desired)
-        await self.supervisor.apply("p")
+        if desired == "RUNNING":
+            self.registry.order_start("p")
+        else:
+            self.registry.update("p", desired=desired)
+        self.supervisor.wake("p")
         await self.settle()
 
     async def restart(self) -> None:
         self.registry.order_restart("p")
-        await self.supervisor.apply("p")
+        self.supervisor.wake("p")
         await self.settle()
 
     async def running(self) -> None:

@@ -26,8 +26,9 @@ class Sessions:
         self.asked_count += 1
         return self.id
 
-    def note_session_id(self, session_id: str) -> None:
+    def note_session_id(self, session_id: str, *, instead_of: str | None) -> str:
         self.id = session_id
+        return session_id
 
 
 # The client warns that it has tried as often as it may, which is what is tested.

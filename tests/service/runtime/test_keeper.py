@@ -43,7 +43,7 @@ async def test_wanted_pipeline_is_started_in_a_new_run(rig: Rig) -> None:
 async def test_created_pipeline_that_is_not_wanted_stays_stopped(rig: Rig) -> None:
     rig.registry.create("p", PLAN)
 
-    await rig.supervisor.apply("p")
+    rig.supervisor.wake("p")
     await rig.settle()
 
     assert rig.status.state == "STOPPED"
@@ -228,8 +228,7 @@ async def test_user_can_have_a_failed_pipeline_tried_again(rig: Rig) -> None:
     rig.query_ends("state-lost")
     await rig.look()
 
-    await rig.supervisor.apply("p")
-    await rig.settle()
+    await rig.order("RUNNING")
 
     assert (rig.status.state, rig.status.restarts) == ("RUNNING", 0)
     assert rig.error_code is None
@@ -375,7 +374,7 @@ async def test_a_spark_that_is_silent_is_told_before_it_is_given_up(rig: Rig) ->
     rig.registry.create("p", PLAN)
     rig.registry.update("p", desired="RUNNING")
 
-    await rig.supervisor.apply("p")
+    rig.supervisor.wake("p")
     await rig.queries.asked.wait()
 
     assert rig.status.state == "STARTING"
@@ -404,7 +403,7 @@ async def test_a_pipeline_that_is_not_to_run_does_not_restart_while_spark_is_awa
     rig.queries.away = True
     rig.registry.create("p", PLAN)
 
-    await rig.supervisor.apply("p")
+    rig.supervisor.wake("p")
     await rig.settle()
 
     assert (rig.status.state, rig.error_code) == ("CREATED", "spark.unavailable")
@@ -421,7 +420,7 @@ async def test_the_reason_of_a_failure_outlives_a_neighbour_that_is_away(rig: Ri
     assert (rig.status.state, rig.error_code) == ("FAILED", "state-lost")
     rig.savepoints.save_error = StateUnavailable("Redis is away")
     rig.registry.order_savepoint("p", SavepointOrder("s1", True, 0), stop=False)
-    await rig.supervisor.wake("p")
+    rig.supervisor.wake("p")
     await rig.settle()
 
     assert (rig.status.state, rig.error_code) == ("FAILED", "state-lost")

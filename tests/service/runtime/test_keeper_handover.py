@@ -77,7 +77,7 @@ async def test_query_that_was_never_noted_is_ended_first(rig: Rig) -> None:
 
     await rig.replace_service()
 
-    assert rig.queries.log == ["stop named p", "start p run 2"]
+    assert rig.queries.log == ["reconnect", "stop named p", "start p run 2"]
 
 
 @in_rig
@@ -85,7 +85,7 @@ async def test_deleted_pipeline_is_stopped_then_dropped_then_forgotten(rig: Rig)
     await rig.running()
     record = rig.registry.delete("p")
 
-    await rig.supervisor.forget("p")
+    rig.supervisor.wake("p")
     await rig.forgotten()
 
     assert rig.queries.alive == []
@@ -100,13 +100,13 @@ async def test_state_of_a_deleted_pipeline_stays_until_its_query_is_over(rig: Ri
     rig.queries.away = True
     rig.registry.delete("p")
 
-    await rig.supervisor.forget("p")
+    rig.supervisor.wake("p")
     await rig.settle()
 
     assert (rig.status.state, rig.ledgers.dropped) == ("STOPPING", [])
     rig.queries.away = False
     rig.clock.ms += LIMITS.backoff_max_ms
-    await rig.supervisor.forget("p")
+    rig.supervisor.wake("p")
     await rig.forgotten()
     assert rig.ledgers.dropped == ["p"]
 
@@ -130,7 +130,7 @@ async def test_deletion_that_a_dying_service_left_is_finished_by_the_next(rig: R
 async def test_name_can_be_used_again_after_deletion(rig: Rig) -> None:
     await rig.running()
     rig.registry.delete("p")
-    await rig.supervisor.forget("p")
+    rig.supervisor.wake("p")
     await rig.forgotten()
 
     await rig.running()
@@ -154,16 +154,53 @@ async def test_a_restart_outlives_the_service_that_was_asked_for_it(rig: Rig) ->
 
 
 @in_rig
+async def test_a_start_of_a_failed_pipeline_outlives_the_service_that_was_asked_for_it(
+    rig: Rig,
+) -> None:
+    await rig.running()
+    rig.query_ends("state-lost")
+    await rig.look()
+    assert rig.status.state == "FAILED"
+    await rig.supervisor.close()
+    rig.registry.order_start("p")
+
+    await rig.replace_service()
+    await rig.settle()
+
+    assert (rig.status.state, rig.status.run) == ("RUNNING", 2)
+    kept = rig.registry.get("p")
+    assert (kept.start_ms, kept.failure) == (None, None)
+
+
+@in_rig
+async def test_a_start_is_tried_once_and_not_at_each_look(rig: Rig) -> None:
+    await rig.running()
+    rig.query_ends("state-lost")
+    await rig.look()
+    rig.starter.refused = True
+
+    await rig.order("RUNNING")
+    assert (rig.status.state, rig.error_code) == ("FAILED", "plan.unsupported")
+    rig.starter.refused = False
+    rig.supervisor.wake("p")
+    await rig.settle()
+
+    assert rig.status.state == "FAILED"
+    await rig.replace_service()
+    assert (rig.status.state, rig.error_code) == ("FAILED", "plan.unsupported")
+
+
+@in_rig
 async def test_a_restart_that_is_asked_for_while_one_is_made_is_made_too(rig: Rig) -> None:
     """Options that were changed in between count."""
     await rig.running()
     rig.queries.holds = asyncio.Event()
     rig.registry.order_restart("p")
-    await rig.supervisor.apply("p")
+    rig.supervisor.wake("p")
     await rig.queries.asked.wait()
     rig.clock.ms += 1
     rig.registry.order_restart("p")
-    await rig.supervisor.apply("p")
+    rig.supervisor.wake("p")
 
     rig.queries.holds.set()
     await rig.settle()
@@ -205,12 +242,12 @@ async def test_a_checkpoint_that_cannot_be_removed_is_told_and_tried_again(rig: 
     )
     rig.registry.delete("p")
     with structlog.testing.capture_logs() as lines:
-        await rig.supervisor.forget("p")
+        rig.supervisor.wake("p")
         await rig.settle()
 
     assert (rig.status.state, rig.error_code) == ("STOPPING", "checkpoint-unusable")
     assert "Permission denied" in str(rig.status.error)
     assert [each["code"] for each in lines if each["event"] == "pipeline not stopped"]
     rig.starter.discard_error = None
-    await rig.supervisor.forget("p")
+    rig.supervisor.wake("p")
     await rig.forgotten()

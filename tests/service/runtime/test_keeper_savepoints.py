@@ -21,7 +21,7 @@ RESTORE = RestoreOrder("other", "s1")
 
 async def _order(rig: Rig, *, stop: bool = False) -> None:
     rig.registry.order_savepoint("p", ORDER, stop=stop)
-    await rig.supervisor.wake("p")
+    rig.supervisor.wake("p")
     await rig.settle()
 
 
@@ -111,12 +111,12 @@ async def test_a_deleted_pipeline_leaves_its_savepoint_before_anything_goes(rig:
     await rig.running()
     rig.savepoints.save_error = savepoint_failed()
     rig.registry.delete("p", keep=ORDER)
-    await rig.supervisor.forget("p")
+    rig.supervisor.wake("p")
     await rig.settle()
     assert rig.starter.discarded == rig.ledgers.dropped == []
 
     rig.savepoints.save_error = None
-    await rig.supervisor.forget("p")
+    rig.supervisor.wake("p")
     await rig.forgotten()
 
     assert rig.savepoints.log == ["save s1", "save s1"]
@@ -128,11 +128,11 @@ async def test_one_that_cannot_leave_a_savepoint_can_be_dropped(rig: Rig) -> Non
     await rig.running()
     rig.savepoints.save_error = savepoint_failed()
     rig.registry.delete("p", keep=ORDER)
-    await rig.supervisor.forget("p")
+    rig.supervisor.wake("p")
     await rig.settle()
 
     rig.registry.delete("p")
-    await rig.supervisor.forget("p")
+    rig.supervisor.wake("p")
     await rig.forgotten()
 
     assert rig.ledgers.dropped == ["p"]
@@ -144,7 +144,7 @@ async def test_one_that_cannot_leave_a_savepoint_can_be_dropped(rig: Rig) -> Non
 async def test_a_restored_pipeline_starts_when_all_is_there(rig: Rig) -> None:
     rig.savepoints.restore_error = StateUnavailable("redis does not answer")
     rig.registry.create("p", PLAN, restore=RESTORE, desired="RUNNING")
-    await rig.supervisor.apply("p")
+    rig.supervisor.wake("p")
     await rig.settle()
     assert rig.queries.started_count == 0
     with pytest.raises(SavepointPending):
@@ -169,7 +169,7 @@ async def test_a_restored_pipeline_starts_when_all_is_there(rig: Rig) -> None:
 async def test_a_restore_that_cannot_be_fails_until_it_is_ordered_again(rig: Rig) -> None:
     rig.savepoints.restore_error = SavepointCorrupt("part 3 was cut off")
     rig.registry.create("p", PLAN, restore=RESTORE)
-    await rig.supervisor.apply("p")
+    rig.supervisor.wake("p")
     await rig.settle()
     assert rig.status.state == "FAILED"
     assert rig.error_code == "savepoint-corrupt"
@@ -177,9 +177,9 @@ async def test_a_restore_that_cannot_be_fails_until_it_is_ordered_again(rig: Rig
     assert rig.savepoints.log == ["restore s1"]
 
     rig.savepoints.restore_error = None
-    await rig.order("STOPPED")
+    await rig.order("RUNNING")
 
-    assert rig.status.state == "STOPPED"
+    assert rig.status.state == "RUNNING"
     assert rig.savepoints.log == ["restore s1"] * 2
 
 

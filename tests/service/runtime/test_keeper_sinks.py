@@ -39,7 +39,7 @@ async def test_the_status_says_since_when_a_sink_is_waited_for(rig: Rig) -> None
 
     assert (rig.status.state, rig.error_code, rig.status.waiting) == ("RESTARTING", AWAY, since)
     # A look at the registry in between asks nobody but Redis.
-    await rig.supervisor.wake("p")
+    rig.supervisor.wake("p")
     await rig.settle()
     assert (rig.status.state, rig.error_code, rig.status.waiting) == ("RESTARTING", AWAY, since)
 

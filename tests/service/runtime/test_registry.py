@@ -56,7 +56,11 @@ def test_record_is_one_readable_hash_in_the_slot_of_the_pipeline(
     registry.create("p", PLAN)
 
     assert redis_client.hget("tailrace:{p}:pipeline", "desired") == b'"STOPPED"'
-    assert set(redis_client.keys()) == {b"tailrace:{p}:pipeline", b"tailrace:pipelines"}
+    assert set(redis_client.keys()) == {
+        b"tailrace:{p}:pipeline",
+        b"tailrace:pipelines",
+        b"tailrace:orders",
+    }
 
 
 @pytest.mark.parametrize("name", ["a", "0", "a-b_c", "a" * 63])
@@ -232,7 +236,7 @@ def test_burying_leaves_nothing_and_frees_the_name(
 
     registry.bury("p")
 
-    assert redis_client.keys() == []
+    assert redis_client.keys() == [b"tailrace:orders"]
     assert registry.create("p", PLAN).id != old.id
 
 
@@ -271,9 +275,17 @@ def test_note_about_a_pipeline_that_is_gone_makes_no_record(
 def test_session_is_remembered(registry: Registry) -> None:
     assert registry.session_id() is None
 
-    registry.note_session_id("abc")
+    assert registry.note_session_id("abc", instead_of=None) == "abc"
 
     assert registry.session_id() == "abc"
+
+
+def test_of_two_services_that_begin_a_session_both_use_the_first_ones(registry: Registry) -> None:
+    registry.note_session_id("lost", instead_of=None)
+
+    assert registry.note_session_id("first", instead_of="lost") == "first"
+    assert registry.note_session_id("second", instead_of="lost") == "first"
+    assert registry.session_id() == "first"
 
 
 def test_record_that_is_not_ours_is_told_by_name_only(

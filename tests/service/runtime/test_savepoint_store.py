@@ -46,9 +46,7 @@ def test_one_appears_as_a_whole_and_what_dead_processes_left_goes(store: Savepoi
     _complete(store, second)
     hidden = store.begin("p", third)
 
-    assert [each.name for each in hidden.parent.iterdir() if each.name.startswith(".")] == [
-        f".{third}"
-    ]
+    assert [each for each in hidden.parent.iterdir() if each.name.startswith(".")] == [hidden]
     assert store.ids("p") == [second]
     assert store.resolve("p", "latest") == second
     assert store.ids("other") == store.ids("..") == []
@@ -69,6 +67,18 @@ def test_a_failed_one_tells_why_and_is_not_the_latest(store: SavepointStore) -> 
     # The same one may be tried again: a pipeline that is to be kept does.
     _complete(store, newer)
     assert store.resolve("p", "latest") == newer
+
+
+def test_one_that_was_taken_stays_whatever_another_service_fails_at(store: SavepointStore) -> None:
+    savepoint = new_id(1)
+    ours = store.begin("p", savepoint)
+    _complete(store, savepoint)
+
+    assert not ours.exists()
+    store.fail("p", savepoint, SavepointFailed("its folder is gone"))
+
+    assert store.is_there("p", savepoint)
+    assert store.resolve("p", "latest") == savepoint
 
 
 def test_room_is_limited_and_deleting_makes_some(store: SavepointStore) -> None:

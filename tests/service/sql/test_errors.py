@@ -94,6 +94,36 @@ def test_a_query_that_is_wrong(
         assert caught.value.position.column == column
 
 
+MISSPELT = [
+    ("SELEC v, id FROM s", 1, "SELEC", "SELECT"),
+    ("SELECT v, id FORM s", 14, "FORM", "FROM"),
+    ("SELECT v FROM s WERE v = 1", 17, "WERE", "WHERE"),
+    ("SELECT v FROM s JION c ON s.id = c.id", 17, "JION", "JOIN"),
+    ("SELECT v FROM s GROUPBY v", 17, "GROUPBY", "GROUP BY"),
+    ("SELECT k FROM s WHERE k LKIE 'x'", 25, "LKIE", "LIKE"),
+    ("SELECT v FROM (selec v FROM s)", 16, "selec", "SELECT"),
+    ("SELECT CASE WHEN v > 1 THEN 1 ELSEE 2 END FROM s", 31, "ELSEE", "ELSE"),
+    ("SELECT v FROM s UNIN SELECT v FROM s", 17, "UNIN", "UNION"),
+]
+
+
+@pytest.mark.parametrize(("query", "column", "word", "meant"), MISSPELT)
+def test_a_misspelt_word_is_told_and_not_what_stands_behind_it(
+    query: str, column: int, word: str, meant: str
+) -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        compile_script(f"{TABLES}INSERT INTO snk\n{query}")
+    assert caught.value.reason == f"{word!r} is not expected here"
+    assert caught.value.hint == f"did you mean {meant}?"
+    assert caught.value.position == Position(3, column)
+
+
+def test_a_name_that_is_like_a_word_of_the_grammar_is_none() -> None:
+    """`form` is a column here: read as FROM, the query would be wrong a word later."""
+    with pytest.raises(SqlSyntaxError, match="near 'c'"):
+        compile_script(f"{TABLES}INSERT INTO snk SELECT form b c FROM s")
+
+
 WINDOWS = [
     ("SESSION(TABLE t PARTITION BY 1, DESCRIPTOR(ts), INTERVAL '1' MINUTE)", "needs columns"),
     ("TUMBLE(TABLE t, DESCRIPTOR(PROCTIME()), INTERVAL '1' MINUTE)", "needs a time attribute"),
@@ -110,6 +140,7 @@ def test_a_window_is_over_columns(window: str, reason: str) -> None:
 
 STATEMENTS = [
     ("SELECT 1", UnsupportedSql, 1, "statements that begin with SELECT"),
+    ("SELEC 1", UnsupportedSql, 1, "did you mean SELECT?"),
     ("EXPLAIN SELECT 1", UnsupportedSql, 1, "cannot show, explain or execute"),
     ("'abc'", UnsupportedSql, 1, "statements that begin with a text"),
     ("CREATE FUNCTION f AS 'x'", UnsupportedSql, 1, "CREATE FUNCTION"),

@@ -1,0 +1,183 @@
+"""The lease: one service has it, Redis ends it, and who lost it writes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.runtime.errors import LeaseLost
+from service.runtime.lease import LEASE, ORDERS, STATUSES, Lease
+from service.runtime.query_starter import RedisLedgers
+from service.runtime.records import Failure
+from service.runtime.registry import Registry
+from service.settings import RedisSettings
+from tests.service.app_client import until
+
+if TYPE_CHECKING:
+    import redis
+
+    from tests.conftest import RedisServer
+
+LIFE_MS = 60_000
+FAILURE = Failure("state-lost", "gone", 5)
+
+
+@pytest.fixture
+def first(redis_client: redis.Redis) -> Lease:
+    return Lease(redis_client, LIFE_MS)
+
+
+@pytest.fixture
+def second(redis_client: redis.Redis) -> Lease:
+    return Lease(redis_client, LIFE_MS)
+
+
+def ended(client: redis.Redis) -> None:
+    """The lease's life is over, by Redis."""
+    client.pexpire(LEASE, 1)
+    until(lambda: client.get(LEASE) is None)
+
+
+def test_the_first_one_has_it_and_the_second_is_told_who(first: Lease, second: Lease) -> None:
+    taken = first.beat({})
+    told = second.beat({})
+
+    assert (taken.holder, taken.begins) == (first.token, True)
+    assert (told.holder, told.begins) == (first.token, False)
+    assert 0 < taken.remaining_ms <= LIFE_MS
+    assert first.beat({}).begins is False
+
+
+def test_a_beat_renews_it_once_a_third_of_its_life_is_over(
+    first: Lease, redis_client: redis.Redis
+) -> None:
+    first.beat({})
+    redis_client.pexpire(LEASE, LIFE_MS * 2 // 3 + 5_000)
+    assert first.beat({}).remaining_ms <= LIFE_MS * 2 // 3 + 5_000
+
+    redis_client.pexpire(LEASE, LIFE_MS * 2 // 3 - 5_000)
+
+    assert first.beat({}).remaining_ms > LIFE_MS - 5_000
+
+
+def test_the_next_one_has_it_when_its_life_is_over(
+    first: Lease, second: Lease, redis_client: redis.Redis
+) -> None:
+    first.beat({})
+    ended(redis_client)
+
+    assert second.beat({}).begins is True
+    told = first.beat({})
+    assert (told.holder, told.begins) == (second.token, False)
+
+
+def test_one_that_has_it_again_knows_that_it_was_over(
+    first: Lease, redis_client: redis.Redis
+) -> None:
+    first.beat({})
+    ended(redis_client)
+
+    assert first.beat({}).begins is True
+
+
+def test_it_is_given_back_by_who_has_it_only(first: Lease, second: Lease) -> None:
+    first.beat({})
+    second.release()
+    assert second.beat({}).holder == first.token
+
+    first.release()
+
+    assert second.beat({}).begins is True
+
+
+def test_orders_are_for_the_holder_and_are_given_once(
+    first: Lease, second: Lease, redis_client: redis.Redis
+) -> None:
+    registry = Registry(redis_client, 10)
+    first.beat({})
+    registry.create("p", {"nodes": []})
+    registry.order_start("p")
+
+    assert second.beat({}).orders == frozenset()
+    assert first.beat({}).orders == {"p"}
+    assert first.beat({}).orders == frozenset()
+
+
+def test_others_read_what_the_holder_says(
+    first: Lease, second: Lease, redis_client: redis.Redis
+) -> None:
+    first.beat({})
+    first.beat({"p": b"one", "q": b"two"})
+    first.beat({"p": b"three", "q": b""})
+    second.beat({"r": b"not the holder's"})
+
+    assert second.beat({}).statuses == {"p": b"three"}
+    ended(redis_client)
+    second.beat({"s": b"of a time before"})
+    assert first.beat({}).statuses == {}
+
+
+def test_a_redis_that_is_full_renews_it(first: Lease, redis_client: redis.Redis) -> None:
+    first.beat({})
+    redis_client.pexpire(LEASE, 1_000)
+    redis_client.config_set("maxmemory", 1)
+    try:
+        beat = first.beat({"p": b"status"})
+    finally:
+        redis_client.config_set("maxmemory", 0)
+
+    assert beat.remaining_ms > LIFE_MS - 5_000
+
+
+def test_notes_of_one_that_lost_it_are_refused(
+    first: Lease, second: Lease, redis_client: redis.Redis
+) -> None:
+    registry = Registry(redis_client, 10, token=first.token)
+    registry.create("p", {"nodes": []})
+    first.beat({})
+    registry.note_failure("p", FAILURE)
+    ended(redis_client)
+    second.beat({})
+
+    with pytest.raises(LeaseLost):
+        registry.note_failure("p", None)
+    with pytest.raises(LeaseLost):
+        registry.bury("p")
+
+    assert registry.get("p").failure == FAILURE
+
+
+def test_a_note_under_way_when_it_is_lost_is_not_written(
+    first: Lease, redis_client: redis.Redis
+) -> None:
+    registry = Registry(redis_client, 10, token=first.token)
+    first.beat({})
+    registry.create("p", {"nodes": []})
+    record = registry.get("p")
+
+    def overtaken(*_: object) -> bytes:
+        # Between what the transaction reads and what it writes.
+        redis_client.set(LEASE, "another's")
+        return b"{}"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("service.runtime.registry_notes.orjson.dumps", overtaken)
+        with pytest.raises(LeaseLost):
+            registry.note_failure("p", FAILURE)
+
+    assert registry.get("p") == record
+
+
+def test_one_that_lost_it_fences_no_run_of_its_successor(
+    first: Lease, redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    registry = Registry(redis_client, 10, token=first.token)
+    ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url), registry.check_lease)
+    redis_client.set(LEASE, "another's")
+
+    with pytest.raises(LeaseLost):
+        ledgers.drop("p")
+
+    assert redis_client.keys("*{p}*") == []
+    assert redis_client.exists(ORDERS, STATUSES) == 0
