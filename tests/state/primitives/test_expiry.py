@@ -130,6 +130,18 @@ def test_a_huge_key_is_cleaned_in_bounded_steps(stand: Stand) -> None:
     assert state.at(120, lambda s: s.get()) == [250]
 
 
+@pytest.mark.parametrize(("bound", "a_key"), [(1_000, 250), (400, 100), (100, 64)])
+def test_due_keys_share_the_bound_of_what_goes_in_an_epoch(
+    stand: Stand, bound: int, a_key: int
+) -> None:
+    """But of each goes what a packed one may have, else many keys would never be done."""
+    state = driver(stand, "list", "spread", cleanup=Cleanup(background_keys_max=bound))
+    for n in range(4):
+        state.at(0, lambda s: s.add_all(range(250)), key=f"k{n}")
+
+    assert state.clean(120) == 4 * a_key
+
+
 def test_cleaning_a_spread_key_does_not_look_at_what_lives(stand: Stand) -> None:
     state = driver(stand, "map", "spread")
     state.at(0, lambda s: s.put_all({n: n for n in range(5)}))
