@@ -253,6 +253,34 @@ def test_a_spread_collection_of_both_is_cleaned_in_two_steps(stand: Stand) -> No
     assert state.names() == []
 
 
+@pytest.mark.parametrize("leaves", ["put", "remove"])
+def test_switched_off_a_spread_map_leaves_the_index_with_its_last_stamp(
+    stand: Stand, leaves: str
+) -> None:
+    """Else the index would have the key as long as it lives: no clean-up looks there."""
+    state = Driver(stand, descriptor("map", TTL), LAYOUTS["spread"])
+    state.at(0, lambda s: s.put_all({n: n for n in range(4)}))
+    state.change(DISABLED, 50)
+    state.at(50, lambda s: s.put(9, 9))
+    asking = state.cost.commands
+
+    for n in range(4):
+        assert b"state:expiry" in state.names()
+        if leaves == "put":
+            state.at(60 + n, lambda s, n=n: s.put(n, 0))
+        else:
+            state.at(60 + n, lambda s, n=n: s.remove(n))
+
+    assert state.names() == [b"state", b'state:["k"]:rows']
+    size = 5 if leaves == "put" else 1
+    assert state.sessions.fetch(HashScan(0, b"state")) == [
+        {b'["k"]': b"spread\t1\t%d\t0\t-" % size}
+    ]
+    state.at(70, lambda s: s.put(9, 8))
+    # Header, field and commit, but no question for stamps any more.
+    assert state.cost.commands == asking - 1
+
+
 def test_what_came_without_a_ttl_is_looked_for_each_time_it_is_switched_on(stand: Stand) -> None:
     state = Driver(stand, descriptor("value", DISABLED), LAYOUTS["packed"])
     state.at(0, lambda s: s.update(1), key="first")
