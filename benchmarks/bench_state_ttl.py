@@ -164,7 +164,7 @@ class Arm:
     def _operate(self, session: StateSession, operation: Operation, count: int) -> None:
         handle = getattr(session, self._descriptor.kind)(self._descriptor)
         keys = self._keys
-        session.prefetch([(self._descriptor, [(key, 0) for key in keys])])
+        session.prefetch([(self._descriptor, [(key, 0) for key in keys])], key_groups=(0,))
         # A write of what is there already would be none without a TTL, and one with it.
         first = self._done
         self._done += count

@@ -51,6 +51,7 @@ class IdleCleanup:
         So a TTL that is switched off and on again does not count a key by what came before.
         """
         if not self.is_active:
+            self.cancel(planned)
             return None
         end_ms = self._end_ms(planned)
         if end_ms is not None and self._now_ms + self._ttl_ms <= end_ms:
@@ -75,8 +76,8 @@ class IdleCleanup:
         return False
 
     def cancel(self, planned: Planned) -> None:
-        """The current key goes for another reason."""
-        end_ms = self._end_ms(planned) if self.is_active else None
+        """The current key goes for another reason, or lives on without a TTL."""
+        end_ms = self._end_ms(planned)
         if end_ms is not None:
             self._timers.remove(end_ms + self._extension_ms)
 

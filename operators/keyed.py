@@ -267,6 +267,8 @@ class KeyedOperator(ABC):
     """Timers that wait for the watermark; None: there are none."""
     processing_timers: TimersDescriptor | None = None
     """Timers that wait for the epoch's time; None: there are none."""
+    left_timers: TimersDescriptor | None = None
+    """Timers of a TTL that is off: they do not fire, and go with what they were for."""
     takes_bundles: bool = False
     """Hand all changes of a key in an epoch over at once even where `spec.bundles` is not set: for
     operators that then emit for each change, but read and write their state once."""
@@ -280,7 +282,7 @@ class KeyedOperator(ABC):
     @property
     def states(self) -> tuple[StateDescriptor, ...]:
         """All that it keeps, timers too."""
-        timers = (self.event_timers, self.processing_timers)
+        timers = (self.event_timers, self.processing_timers, self.left_timers)
         return (*self.descriptors, *(each for each in timers if each is not None))
 
     @abstractmethod

@@ -150,10 +150,10 @@ class KeyedRunner:
     ) -> EpochOutput:
         started_ns = time.perf_counter_ns()
         run = RunningEpoch(self, transaction, epoch, times, is_local=is_local)
-        done = self._on_columns(batches, run)
+        done = self._on_columns(batches, run, key_groups)
         changes = self._changes(batches if done is None else done.left, run.out.changes.append)
         if self.prefetches:
-            run.prefetch(changes)
+            run.prefetch(changes, key_groups)
         run.fire_processing_timers(key_groups)
         run.process(changes, bundles=self.takes_bundles)
         run.fire_event_timers(key_groups)
@@ -197,7 +197,9 @@ class KeyedRunner:
         }
         return EpochOutput(output, statistics)
 
-    def _on_columns(self, batches: Sequence[ChangeBatch], run: RunningEpoch) -> _OnColumns | None:
+    def _on_columns(
+        self, batches: Sequence[ChangeBatch], run: RunningEpoch, key_groups: Sequence[int]
+    ) -> _OnColumns | None:
         """Have the operator's columnar path take what it takes; None: it takes nothing."""
         path, sides = self.operator.columnar, self.operator.columnar_sides
         is_worth_it = self.prefetches and sum(map(len, batches)) >= self.columns_from
@@ -211,7 +213,7 @@ class KeyedRunner:
         if path is None:
             return None
         (only,) = changes
-        run.prefetch_keys(only.pairs)
+        run.prefetch_keys(only.pairs, key_groups)
         done = path.run(only)
         if done is None:
             return None

@@ -113,8 +113,8 @@ class LagLead(KeyedOperator):
         rows = OrderedRows if spec.order else ArrivedRows
         self._rows = rows(spec.inputs[0], spec.order, 2 * self._reach)
         self._idle = IdleRows(spec.ttl_of(0), spec.ttl_extension_ms)
-        self.descriptors = self.prefetched = (self._rows.descriptor, *self._idle.descriptors)
-        self.processing_timers = self._idle.timers
+        self.descriptors = self.prefetched = (self._rows.descriptor, self._idle.planned)
+        self.processing_timers, self.left_timers = self._idle.timers, self._idle.left_timers
         self._encode = spec.output.codec().encode
         self._shows = [
             (each.distance, each.column, each.default.value() if each.default else None)

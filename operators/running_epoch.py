@@ -63,19 +63,21 @@ class RunningEpoch:
         channel = runner.channel(self.session)
         self.controller = Controller(process, channel, self.session, site, limits=runner.limits)
 
-    def prefetch(self, changes: Sequence[InputChange]) -> None:
-        """Load what nearly every change reads."""
+    def prefetch(self, changes: Sequence[InputChange], key_groups: Sequence[int]) -> None:
+        """Load what nearly every change reads, and what the clean-up of these key groups does."""
         keys = {each.stored_key: each.key_group for each in changes}
-        self._prefetch(list(keys.items()), at_once=False)
+        self._prefetch(list(keys.items()), key_groups, at_once=False)
 
-    def prefetch_keys(self, pairs: Sequence[tuple[bytes, int]]) -> None:
-        """Load what a columnar path reads of these keys; before anything else of the epoch."""
-        self._prefetch(pairs, at_once=True)
+    def prefetch_keys(self, pairs: Sequence[tuple[bytes, int]], key_groups: Sequence[int]) -> None:
+        """The same for a columnar path and these keys; before anything else of the epoch."""
+        self._prefetch(pairs, key_groups, at_once=True)
 
-    def _prefetch(self, pairs: Sequence[tuple[bytes, int]], *, at_once: bool) -> None:
+    def _prefetch(
+        self, pairs: Sequence[tuple[bytes, int]], key_groups: Sequence[int], *, at_once: bool
+    ) -> None:
         if self._operator.prefetched and pairs:
             wanted = [(each, pairs) for each in self._operator.prefetched]
-            self.session.prefetch(wanted, at_once=at_once)
+            self.session.prefetch(wanted, at_once=at_once, key_groups=key_groups)
 
     def process(self, changes: Sequence[InputChange], *, bundles: bool) -> None:
         """Run all changes through the controller."""

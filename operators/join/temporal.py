@@ -115,8 +115,11 @@ class TemporalJoin(KeyedOperator):
         self.descriptors = self.prefetched = (self._rows, self._versions, self._pending)
         self.event_timers = self._event_timers = TimersDescriptor(name="event_timers")
         self._idle = IdleCleanup(spec.retention_ms, spec.ttl_extension_ms)
+        self._cleanup_timers = TimersDescriptor(name="cleanup_timers")
         if self._idle.is_active:
-            self.processing_timers = TimersDescriptor(name="cleanup_timers")
+            self.processing_timers = self._cleanup_timers
+        else:
+            self.left_timers = self._cleanup_timers
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles and the epoch's times."""
@@ -125,8 +128,7 @@ class TemporalJoin(KeyedOperator):
         self._right = session.sorted_map(self._versions)
         self._state = session.value(self._pending)
         self._timers = epoch.timers(self._event_timers)
-        if self.processing_timers is not None:
-            self._idle.open(epoch.timers(self.processing_timers), epoch.times.time_ms)
+        self._idle.open(epoch.timers(self._cleanup_timers), epoch.times.time_ms)
         self._now_ms = epoch.times.time_ms
         self._watermark_ms = epoch.times.watermark_ms
         self._next_watermark_ms = epoch.times.next_watermark_ms

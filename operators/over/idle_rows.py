@@ -26,14 +26,16 @@ class IdleRows:
         self._idle = IdleCleanup(ttl.ttl_ms if ttl.is_enabled else 0, extension_ms)
         self.planned: ValueDescriptor[Any] = ValueDescriptor(name="cleanup_at", codec=JSON)
         """The state that has when the current key's rows go."""
-        self.descriptors = (self.planned,)
-        self.timers = TimersDescriptor(name="processing_timers") if self._idle.is_active else None
+        self._timers = TimersDescriptor(name="processing_timers")
+        self.timers = self._timers if self._idle.is_active else None
+        """The timers that fire."""
+        self.left_timers = None if self._idle.is_active else self._timers
+        """Those of a TTL that was switched off."""
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles for an epoch."""
         self._cleanup_at = epoch.session.value(self.planned)
-        if self.timers is not None:
-            self._idle.open(epoch.timers(self.timers), epoch.times.time_ms)
+        self._idle.open(epoch.timers(self._timers), epoch.times.time_ms)
 
     async def keep(self) -> None:
         """Something came for the current key."""

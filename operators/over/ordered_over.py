@@ -104,9 +104,9 @@ class OrderedOver(KeyedOperator):
         self.descriptors = self.prefetched = (
             self._row_lists,
             self._accumulator,
-            *self._idle.descriptors,
+            self._idle.planned,
         )
-        self.processing_timers = self._idle.timers
+        self.processing_timers, self.left_timers = self._idle.timers, self._idle.left_timers
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles."""

@@ -37,7 +37,6 @@ from operators.stored_rows import StoredRows
 from operators.windows.spec import time_of
 from state.descriptors import JSON, SortedMapDescriptor, TimersDescriptor, ValueDescriptor
 from state.lexicographic import lexicographic_codec
-from state.ttl import DISABLED
 from state.types import parse_type
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class OverAggregate(KeyedOperator):
         self._waits = spec.time_column is not None or self._is_range
         self._delay_ms = int(spec.time_column is None)
         """Rows of processing time come out when the next millisecond has begun."""
-        self._idle = IdleRows(DISABLED if self._is_range else spec.ttl_of(0), spec.ttl_extension_ms)
+        self._idle = IdleRows(spec.ttl_of(0), spec.ttl_extension_ms)
         rows, key_codec = StoredRows(spec.inputs[0]), lexicographic_codec([_BIGINT])
         self._row_lists: SortedMapDescriptor[tuple[int], Row] = SortedMapDescriptor(
             name="rows", key_codec=key_codec, codec=rows
@@ -120,14 +119,15 @@ class OverAggregate(KeyedOperator):
         )
         self._triggers: ValueDescriptor[Any] = ValueDescriptor(name="triggered", codec=JSON)
         self._counts: ValueDescriptor[Any] = ValueDescriptor(name="row_count", codec=JSON)
-        used: list[StateDescriptor] = [self._accumulator, *self._idle.descriptors]
+        used: list[StateDescriptor] = [self._accumulator, self._idle.planned]
         used += [self._row_lists] * self._waits
         used += [self._windows, self._counts] * self._is_window
         used += [self._triggers] * (self._is_range or self._is_window)
         self.descriptors = [*used, *self._calls.descriptors]
         # What rows that wait are to read is read when they come out.
         self.prefetched = used if self._waits else [*used, *self._calls.prefetched]
-        self.processing_timers = self._idle.timers
+        if not self._is_range:
+            self.processing_timers, self.left_timers = self._idle.timers, self._idle.left_timers
         if spec.time_column is not None:
             self.event_timers = TimersDescriptor(name="event_timers")
         elif self._is_range:
@@ -141,10 +141,11 @@ class OverAggregate(KeyedOperator):
         self._accumulators = session.value(self._accumulator)
         self._triggered = session.value(self._triggers)
         self._count = session.value(self._counts)
-        # Of a RANGE, when its last frame is over: `IdleRows` does nothing with it but forget it.
+        # Of a RANGE, when its last frame is over: `IdleRows` has nothing to do with it.
         self._cleanup_at = session.value(self._idle.planned)
         self._calls.open(epoch)
-        self._idle.open(epoch)
+        if not self._is_range:
+            self._idle.open(epoch)
         waits_for = self.event_timers or self.processing_timers
         if self._waits and waits_for is not None:
             self._timers = epoch.timers(waits_for)
@@ -300,7 +301,10 @@ class OverAggregate(KeyedOperator):
         for value in (self._accumulators, self._triggered, self._count):
             await value.clear()
         await self._calls.clear()
-        await self._idle.forget()
+        if self._is_range:
+            await self._cleanup_at.clear()
+        else:
+            await self._idle.forget()
 
 
 class _Leaving:

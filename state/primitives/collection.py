@@ -20,7 +20,7 @@ from state.primitives.handle import StateHandle
 from state.primitives.layout import expired_lines, judged_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from state.primitives.write_batch import WriteBatch
     from state.ttl import TtlClock
@@ -73,7 +73,7 @@ class CollectionHandle(StateHandle[CollectionCell]):
         """
 
     @abstractmethod
-    def lines(self, elements: dict[bytes, bytes]) -> Iterable[bytes]:
+    def lines(self, elements: dict[bytes, bytes]) -> Collection[bytes]:
         """The packed lines of elements."""
 
     @abstractmethod

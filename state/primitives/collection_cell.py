@@ -52,9 +52,23 @@ class CollectionCell(KnownElements):
             if self.is_complete
             else [self.elements[each] for each in self._before if each in self.elements]
         )
-        if known is None or self._floor_ms is None:
-            return self._floor_ms if known is None else known
-        return min(known, self._floor_ms)
+        floor_ms = None if self._lost_all_stamps else self._floor_ms
+        if known is None or floor_ms is None:
+            return floor_ms if known is None else known
+        return min(known, floor_ms)
+
+    @property
+    def wants_stamp_count(self) -> bool:
+        """Whether stamps may go from a spread collection one by one, as nothing expires by them."""
+        return self._floor_ms is not None and not self._handle.rules.is_enabled
+
+    @property
+    def _lost_all_stamps(self) -> bool:
+        """Whether the epoch has removed or overwritten each stored element that had a stamp."""
+        if self.stamp_count is None:
+            return False
+        held = [field for field, old in self._before.items() if old is not None and old[:1] == b"@"]
+        return sum(self.elements.get(each, b"")[:1] != b"@" for each in held) == self.stamp_count
 
     def index_scores(self) -> tuple[int | None, MaybeKnown]:
         """The score that the expiry index is to have for the key, and what it has at most."""

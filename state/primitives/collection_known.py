@@ -35,6 +35,7 @@ class KnownElements(KnownCollection):
         "elements",
         "is_complete",
         "next_number",
+        "stamp_count",
     )
 
     def __init__(self, handle: CollectionHandle, key: bytes, key_group: int) -> None:
@@ -53,6 +54,8 @@ class KnownElements(KnownCollection):
         self._absent: set[bytes] = set()
         """Fields that are known to hold nothing now, though there are unknown ones."""
         self._moved_floor = False
+        self.stamp_count: int | None = None
+        """How many elements of a spread collection were stored with a stamp; None: not asked."""
         self._jsons: Sequence[bytes] | None = None
         """The JSON of all elements, where reads take it as it is and somebody asked."""
 

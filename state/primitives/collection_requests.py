@@ -35,12 +35,17 @@ class Fields:
     def __init__(self, cell: CollectionCell, fields: Sequence[bytes]) -> None:
         self._cell = cell
         self._fields = fields
-        self.reads = (HashGet(cell.key_group, cell.rows, fields),)
+        read = HashGet(cell.key_group, cell.rows, fields)
+        counts = (SortedLength(cell.key_group, cell.stamps),) if cell.wants_stamp_count else ()
+        self.reads = (read, *counts)
 
     def take(self, replies: Sequence[Any]) -> None:
         """Let the cell have what the fields hold."""
-        for field, text in zip(self._fields, replies[0], strict=True):
+        texts, *counts = replies
+        for field, text in zip(self._fields, texts, strict=True):
             self._cell.looked_up(field, text)
+        for count in counts:
+            self._cell.stamp_count = count
 
 
 class Expired:

@@ -12,10 +12,11 @@ before its writes are made:
     background      so many keys in each key group, also of an epoch that has no record
     by timer        all of them
 
-and none twice. It takes one round trip to see what is due, and two to three more if something is,
-however many states, key groups and keys. Most keys are settled by the one field that is stored of
-them (`StateHandle.settle`), and leave the index by one cut through its scores. A key's spread
-collection is cleaned by its oldest stamps, without a look at what lives.
+and none twice. It takes one round trip to see what is due, or none where the epoch's prefetch has
+asked for it, and two to three more if something is, however many states, key groups and keys. Most
+keys are settled by the one field that is stored of them (`StateHandle.settle`), and leave the index
+by one cut through its scores. A key's spread collection is cleaned by its oldest stamps, without a
+look at what lives.
 
 What is hard is an element without a stamp, from the time before TTL was switched on: no index has
 it. All such elements expire at one moment, `enabled_ms + ttl`. After it each key group is walked
@@ -70,20 +71,36 @@ class CleanUp(NamedTuple):
     """What is to be remembered, with its key group."""
 
 
+def looks_ahead(handles: Iterable[StateHandle[Any]], key_groups: Sequence[int]) -> list[Look]:
+    """Requests for what `clean_up` will ask first, to share a round trip with what is prefetched.
+
+    Not where accesses pay: they are counted only at the end. What is stored is the same until then.
+    """
+    return [each for each in _looks(handles, key_groups) if each.handle.accesses is None]
+
+
 def clean_up(
-    session: StateSession, handles: Iterable[StateHandle[Any]], key_groups: Sequence[int]
+    session: StateSession,
+    handles: Iterable[StateHandle[Any]],
+    key_groups: Sequence[int],
+    ahead: Sequence[Look],
 ) -> CleanUp:
     """Remove some of what is expired in these states and key groups.
 
+    Args:
+        session: Of the epoch.
+        handles: Of its states.
+        key_groups: Where to look.
+        ahead: `looks_ahead` of them, answered, at the times that the session has; or of none.
+
     Raises: As `EpochTransaction.fetch`, and what is wrong with what is stored.
     """
+    answered = {(each.handle.state, each.key_group): each for each in ahead}
     looks = [
-        _Look(handle, key_group)
-        for handle in handles
-        if handle.rules.is_enabled or handle.rules.enabled_ms is not None
-        for key_group in key_groups
+        answered.get((each.handle.state, each.key_group), each)
+        for each in _looks(handles, key_groups)
     ]
-    session.execute([each for each in looks if each.reads])
+    session.execute([each for each in looks if each.reads and not each.is_taken])
     walks = _affordable([_Walk(each) for each in looks if each.wants_walk])
     if walks:
         session.execute(walks)
@@ -99,7 +116,14 @@ def clean_up(
     return CleanUp(sum(removed), notes)
 
 
-class _Look:
+def _looks(handles: Iterable[StateHandle[Any]], key_groups: Sequence[int]) -> Iterable[Look]:
+    for handle in handles:
+        if handle.rules.is_enabled or handle.rules.enabled_ms is not None:
+            for key_group in key_groups:
+                yield Look(handle, key_group)
+
+
+class Look:
     """The request for what is due in one key group of one state."""
 
     def __init__(self, handle: StateHandle[Any], key_group: int) -> None:
@@ -115,11 +139,13 @@ class _Look:
         """Elements that a visit to a key may remove."""
         self.keys_count = 0
         """Keys of the state, where a walk may be needed."""
+        self.is_taken = False
         self._swept_ms: int | None = None
         self.reads = [*self._due_reads(), *self._walk_reads()]
 
     def take(self, replies: Sequence[Any]) -> None:
         """Keep what is due, and whether the walk was done."""
+        self.is_taken = True
         for read, reply in zip(self.reads, replies, strict=True):
             match read:
                 case SortedRange():
@@ -175,7 +201,7 @@ class _Judgement:
 
     __slots__ = ("_look", "_removed", "_untouched", "reads")
 
-    def __init__(self, look: _Look, removed: list[int]) -> None:
+    def __init__(self, look: Look, removed: list[int]) -> None:
         self._look = look
         self._removed = removed
         self._untouched = look.handle.unknown(look.key_group, look.due)
@@ -195,7 +221,7 @@ class _Judgement:
 class _Walk:
     """The request for all keys of one state in one key group."""
 
-    def __init__(self, look: _Look) -> None:
+    def __init__(self, look: Look) -> None:
         self.look = look
         self.key_group = look.key_group
         self.reads = (HashScan(look.key_group, look.handle.state),)
@@ -243,7 +269,7 @@ def _affordable(walks: Sequence[_Walk]) -> list[_Walk]:
     return chosen
 
 
-def _visited(looks: Sequence[_Look], walks: Sequence[_Walk]) -> Iterable[tuple[Cell, int]]:
+def _visited(looks: Sequence[Look], walks: Sequence[_Walk]) -> Iterable[tuple[Cell, int]]:
     """The cells to clean, each with how many elements it may lose."""
     for look in looks:
         elements_max = look.elements_max

@@ -1,7 +1,9 @@
 r"""The stored text of collections: packed into one field, or spread with a header there.
 
-    packed    packed 1 <next>                          header line, then a line for each element
+    packed    packed 3 <size> <next>                   header line, then a line for each element
     packed    packed 2 <size> <next> <oldest> <own>    the same where each element has a stamp
+    packed    packed 1 <next>                          as 3, of versions before: whether it was cut
+                                                       off behind a line, it does not tell
     spread    spread 1 <size> <next> <oldest>          the header alone; elements are elsewhere
 
 Words are separated by tabs, numbers are decimal; the first one is the version of the format. `next`
@@ -30,15 +32,19 @@ from state.errors import FormatVersionMismatch, StateCorrupt
 from state.ttl import oldest_stamp, stamped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 _BARE: Final = 1
 _SHARED: Final = 2
 """The version of packed collections whose elements all have stamps."""
-_PACKED: Final = b"packed\t%d\t" % _BARE
-_PACKED_UNNUMBERED: Final = _PACKED + b"0\n"
-_PACKED_SHARED: Final = b"packed\t%d\t" % _SHARED
-_WORDS: Final = {b"packed": {_BARE: 1, _SHARED: 4}, b"spread": {_BARE: 3}}
+_COUNTED: Final = 3
+"""The version of all others."""
+_PACKED: Final = b"packed\t"
+_PACKED_SHARED: Final = _PACKED + b"%d\t" % _SHARED
+_PACKED_COUNTED: Final = _PACKED + b"%d\t" % _COUNTED
+_UNCOUNTED: Final = _PACKED + b"%d\t0\n" % _BARE
+"""What a packed collection of the version before, whose elements have no numbers, begins with."""
+_WORDS: Final = {b"packed": {_BARE: 1, _SHARED: 4, _COUNTED: 2}, b"spread": {_BARE: 3}}
 """How many words stand behind the version, by layout and version."""
 
 
@@ -49,7 +55,7 @@ class Header:
     is_spread: bool
     next_number: int
     size: int = 0
-    """Elements; 0 for a packed collection of version 1, whose lines are counted."""
+    """Elements; 0 for a packed collection of version 1, which does not say it."""
     oldest_ms: int | None = None
     """The stamp of elements of a packed collection that have none of their own, and the oldest of
     all; at most the oldest stamp of a spread one."""
@@ -116,25 +122,36 @@ def own_stamps(header: Header, lines: list[bytes], before_element: bytes) -> lis
     ]
 
 
-def packed_text(next_number: int, lines: Iterable[bytes]) -> bytes:
+def packed_text(next_number: int, lines: Collection[bytes]) -> bytes:
     r"""A packed collection in which not every element has a stamp.
 
     >>> packed_text(7, [b"1", b"@6 2"])
-    b'packed\t1\t7\n1\n@6 2'
+    b'packed\t3\t2\t7\n1\n@6 2'
     """
-    return b"\n".join((_PACKED + b"%d" % next_number, *lines))
+    return b"\n".join((_counted_header(len(lines), next_number), *lines))
+
+
+@lru_cache(maxsize=1024)
+def _counted_header(size: int, next_number: int) -> bytes:
+    """The first line of it; of the keys of an epoch many have the same."""
+    return _PACKED_COUNTED + b"%d\t%d" % (size, next_number)
 
 
 def unstamped_lines(text: bytes) -> list[bytes] | None:
-    r"""The lines of a packed sorted map whose elements have no stamps; None if it is another text.
+    r"""The lines of a packed sorted map whose elements have no stamps.
+
+    None if it is another text, or not a whole one.
 
     >>> unstamped_lines(packed_text(0, [b"a\t1", b"b\t2"]))
     [b'a\t1', b'b\t2']
     >>> unstamped_lines(packed_text(0, [b"a\t@6 1"])), unstamped_lines(spread_text(9, 9, None))
     (None, None)
     """
-    is_bare = text.startswith(_PACKED_UNNUMBERED) and b"\t@" not in text
-    return text[len(_PACKED_UNNUMBERED) :].split(b"\n") if is_bare else None
+    if b"\t@" in text:
+        return None
+    first, *lines = text.split(b"\n")
+    is_whole = first == _counted_header(len(lines), 0) or text.startswith(_UNCOUNTED)
+    return lines if is_whole else None
 
 
 def shared_text(
@@ -178,7 +195,7 @@ def read_collection(text: bytes) -> tuple[Header, list[bytes]]:
             raise StateCorrupt("the header of a spread collection is followed by lines")
     elif not lines:
         raise StateCorrupt("a packed collection is empty")
-    elif header.oldest_ms is not None and header.size != len(lines):
+    elif header.size not in (0, len(lines)):
         raise StateCorrupt(
             f"a packed collection has {len(lines)} elements, its header says {header.size}",
             hint="it was truncated, or something else wrote to this state",
@@ -195,7 +212,7 @@ def _read_header(first: bytes) -> Header:
         raise _no_header()
     version, *numbers = numbers
     if version not in versions:
-        known = " and ".join(map(str, versions))
+        known = ", ".join(map(str, versions))
         raise FormatVersionMismatch(
             f"a stored collection has format version {version}, this version reads {known}",
             hint="run the version of the software that wrote it, and move by a savepoint",
@@ -209,6 +226,11 @@ def _read_header(first: bytes) -> Header:
         return Header(True, next_number or 0, size, oldest_ms)
     if version == _BARE:
         return Header(is_spread=False, next_number=numbers[0] or 0)
+    if version == _COUNTED:
+        size, next_number = numbers
+        if not size:
+            raise _no_header()
+        return Header(False, next_number or 0, size)
     size, next_number, oldest_ms, own_count = numbers
     if not size or oldest_ms is None or own_count is None or own_count > size:
         raise _no_header()
@@ -242,16 +264,13 @@ def judged_lines(
     >>> judged_lines(text, b"\n", 6), judged_lines(text, b"\n", 4)
     ((2, None), (0, 5))
     """
-    oldest_ms: int | None = None
-    if text.startswith(_PACKED):
-        size = own_count = text.count(b"\n")
-    else:
-        header = _shared_header_of(text)
-        if header is None or header.oldest_ms is None:
-            return None
-        size, oldest_ms, own_count = header.size, header.oldest_ms, header.own_count
-        if header.oldest_ms > expired_until_ms:
-            return 0, header.oldest_ms
+    header = packed_header(text)
+    if header is None:
+        return None
+    size, oldest_ms = text.count(b"\n"), header.oldest_ms
+    own_count = size if oldest_ms is None else header.own_count
+    if oldest_ms is not None and oldest_ms > expired_until_ms:
+        return 0, oldest_ms
     heads = text.split(before_element + b"@")[1:] if own_count else ()
     if len(heads) != own_count:
         return None
@@ -295,7 +314,7 @@ def expired_lines(
     found: dict[bytes, bytes] = {}
     count = 0
     for key, text in zip(keys, texts, strict=True):
-        header = None if text is None else _shared_header_of(text)
+        header = None if text is None else packed_header(text)
         if text is None or header is None:
             continue
         size = _expired_size(header, expired_until_ms)
@@ -339,16 +358,19 @@ def _expired_size(header: Header, expired_until_ms: float) -> int:
     return header.size
 
 
-def _shared_header_of(text: bytes) -> Header | None:
-    """The header of a packed collection of version 2.
+def packed_header(text: bytes) -> Header | None:
+    """The header of a packed collection.
 
     None where the text is none, or has other lines than its header says.
+
+    Raises:
+        FormatVersionMismatch, StateCorrupt: The header cannot be read.
     """
     end = text.find(b"\n")
-    if end < 0 or not text.startswith(_PACKED_SHARED):
+    if end < 0 or not text.startswith(_PACKED):
         return None
     header = _read_header(text[:end])
-    return header if text.count(b"\n") == header.size else None
+    return header if header.size in (0, text.count(b"\n")) else None
 
 
 def _numbers(words: Sequence[bytes]) -> list[int | None]:

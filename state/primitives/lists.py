@@ -14,7 +14,7 @@ from state.primitives.collection import CollectionHandle
 from state.ttl import json_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from state.descriptors import ListDescriptor
     from state.primitives.collection_cell import CollectionCell
@@ -117,7 +117,7 @@ class ListHandle(CollectionHandle, Generic[T]):
         first = next_number - len(lines)
         return {b"%d" % (first + at): line for at, line in enumerate(lines)}
 
-    def lines(self, elements: dict[bytes, bytes]) -> Iterable[bytes]:
+    def lines(self, elements: dict[bytes, bytes]) -> Collection[bytes]:
         """An element a line."""
         return elements.values()
 

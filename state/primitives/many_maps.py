@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from state.backends.interface import HashGet, HashScan
 from state.errors import InvariantViolation, StateCorrupt
 from state.execution.requests import OneRead
-from state.primitives.layout import Header, read_collection, rows_name, spread_text
+from state.primitives.layout import (
+    Header,
+    packed_header,
+    packed_text,
+    read_collection,
+    rows_name,
+    spread_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,10 +35,6 @@ if TYPE_CHECKING:
     from state.execution.requests import Request
     from state.primitives.maps import MapHandle
     from state.primitives.write_batch import WriteBatch
-
-_SPREAD = b"spread\t"
-_PLAIN = b"packed\t1\t"
-"""What a packed map begins with that has no shared stamp."""
 
 
 class Entries(NamedTuple):
@@ -107,7 +110,8 @@ class ManyMaps:
         """
         for number, text in zip(numbers, texts, strict=True):
             self._stored[number] = text
-            if text is None or text.startswith(_PLAIN):
+            packed = None if text is None else packed_header(text)
+            if text is None or (packed is not None and packed.oldest_ms is None):
                 continue
             header, _ = read_collection(text)
             if not header.is_spread:
@@ -214,7 +218,7 @@ class ManyMaps:
             self._change_spread(number, held, values)
             return
         text = self._stored[number]
-        header, *lines = (_PLAIN + b"0",) if text is None else text.split(b"\n")
+        lines = [] if text is None else text.split(b"\n")[1:]
         if held:
             gone = {b"%b\t%b" % each for each in held.items()}
             lines = [each for each in lines if each not in gone]
@@ -223,11 +227,11 @@ class ManyMaps:
         if not lines:
             self._texts[number] = None
         elif len(lines) < self._handle.thresholds.high:
-            self._texts[number] = b"\n".join((header, *lines))
+            self._texts[number] = packed_text(0, lines)
         else:
             words = _words(lines)
             self._rows[number] = words, []
-            self._texts[number] = spread_text(len(lines), int(header[len(_PLAIN) :]), None)
+            self._texts[number] = spread_text(len(lines), 0, None)
 
     def give_back(self, number: int) -> None:
         """Let a key have a cell, for operations of the handle."""

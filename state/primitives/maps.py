@@ -18,7 +18,7 @@ from state.primitives.collection_requests import Fields
 from state.ttl import json_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from state.descriptors import MapDescriptor
     from state.primitives.collection_cell import CollectionCell
@@ -173,7 +173,7 @@ class MapHandle(CollectionHandle, Generic[K, T]):
             elements[field] = text
         return elements
 
-    def lines(self, elements: dict[bytes, bytes]) -> Iterable[bytes]:
+    def lines(self, elements: dict[bytes, bytes]) -> Collection[bytes]:
         """An entry a line, by user key."""
         return [b"%b\t%b" % each for each in sorted(elements.items())]
 

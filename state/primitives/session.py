@@ -43,7 +43,7 @@ from state.backends.interface import HashGet, SortedScores
 from state.errors import InvalidName
 from state.multiset.strategy import Thresholds
 from state.primitives.cells import stored_key
-from state.primitives.expiry import clean_up
+from state.primitives.expiry import Look, clean_up, looks_ahead
 from state.primitives.handle import StateHandle
 from state.primitives.lists import ListHandle
 from state.primitives.maps import MapHandle
@@ -146,6 +146,7 @@ class StateSession:
         self._requests = 0
         self._cleaned = 0
         self._notes: list[tuple[int, Write]] = []
+        self._ahead: list[Look] = []
         self._records: Counter[int] | None = None
 
     @property
@@ -159,6 +160,7 @@ class StateSession:
     @clock.setter
     def clock(self, clock: TtlClock) -> None:
         self._clock = clock
+        self._ahead = []
         for handle in self._handles.values():
             handle.set_clock(clock)
 
@@ -261,14 +263,18 @@ class StateSession:
         wanted: Iterable[tuple[StateDescriptor, Sequence[tuple[bytes, int]]]],
         *,
         at_once: bool = False,
+        key_groups: Sequence[int] = (),
     ) -> None:
         """Load keys before operations ask for them: one round trip for all.
+
+        The first one of an epoch also asks for what `clean_up` will.
 
         Args:
             wanted: For each descriptor, whose handle was made before, stored keys (`stored_key`)
                 with their key groups.
             at_once: They will be read and written many at once, where their kind of state can do
                 that. Nothing of the epoch came before.
+            key_groups: Where `clean_up` will look.
 
         Raises: As `EpochTransaction.fetch`, and what is wrong with what is stored.
         """
@@ -283,7 +289,9 @@ class StateSession:
             missing = handle.missing(keys)
             requests += handle.first_loads(missing)
             count += len(missing)
-        self.execute(requests)
+        looks = [] if self._ahead else looks_ahead(self._handles.values(), key_groups)
+        self._ahead += looks
+        self.execute([*requests, *looks])
         self._requests += count - len(requests)
 
     def clean_up(self, key_groups: Sequence[int]) -> None:
@@ -296,7 +304,8 @@ class StateSession:
 
         Raises: As `EpochTransaction.fetch`, and what is wrong with what is stored.
         """
-        done = clean_up(self, self._handles.values(), key_groups)
+        ahead, self._ahead = self._ahead, []
+        done = clean_up(self, self._handles.values(), key_groups, ahead)
         self._cleaned += done.removed
         self._notes += done.notes
 

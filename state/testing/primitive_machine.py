@@ -356,11 +356,11 @@ def _packed(kind: str, text: bytes) -> list[bytes]:
     first, *lines = text.split(b"\n")
     elements = [line.partition(b"\t")[2] if kind == "map" else line for line in lines]
     _, version, *numbers = first.split(b"\t")
-    if version == b"1":
+    assert int(numbers[0]) == len(elements)
+    if version == b"3":
         assert any(not each.startswith(b"@") for each in elements)
         return elements
-    size, _, oldest, own = numbers
-    assert int(size) == len(elements)
+    _, _, oldest, own = numbers
     assert int(own) == sum(each.startswith(b"@") for each in elements) < len(elements)
     stamps = [int(each[1:].split(b" ")[0]) for each in elements if each.startswith(b"@")]
     assert all(each > int(oldest) for each in stamps)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from operators.testing.operator_harness import At, OperatorHarness, Watermark
+from operators.testing.operator_harness import At, OperatorHarness, Watermark, delete, insert
+from state.backends.interface import SortedRange
+from tests.operators import test_lag_lead as lag
 from tests.operators.join import test_temporal as temporal
+from tests.operators.over import test_ordered_over as ordered
 from tests.operators.over import test_over_aggregate as over
 
 if TYPE_CHECKING:
@@ -59,6 +63,13 @@ def is_kept(harness: OperatorHarness, at_ms: int) -> bool:
     return harness.stored_names() != set()
 
 
+def timers(harness: OperatorHarness) -> list[Any]:
+    """All timers in processing time."""
+    names = (b"processing_timers", b"cleanup_timers")
+    reads = [SortedRange(group, name, -math.inf, math.inf) for group in range(4) for name in names]
+    return [timer for found in harness.view().fetch(reads) for timer in found]
+
+
 def test_lives_that_are_extended_end_that_much_later(
     harness: OperatorHarness, spec_of: Callable[..., OperatorSpec]
 ) -> None:
@@ -94,6 +105,45 @@ def test_without_a_ttl_nothing_goes(
     harness.restart(spec_of(0))
 
     assert is_kept(harness, 10_000)
+
+
+def test_a_key_touched_without_a_ttl_leaves_no_timer_of_it(
+    harness: OperatorHarness, spec_of: Callable[..., OperatorSpec], kind: Any
+) -> None:
+    left = timers(harness)
+    assert len(left) == 1
+
+    harness.restart(spec_of(0))
+    assert timers(harness) == left
+    harness.run([At(5_000), kind[1](40), Watermark(40)])
+
+    assert timers(harness) == []
+
+
+@pytest.mark.parametrize("ttl_ms", [0, 100])
+def test_timers_that_a_ttl_left_are_state_of_the_operator(
+    spec_of: Callable[..., OperatorSpec], ttl_ms: int
+) -> None:
+    """So a savepoint with them is restored into a plan without the TTL."""
+    operator = spec_of(ttl_ms).operator()
+
+    names = [each.name for each in operator.states]
+    assert {"processing_timers", "cleanup_timers"} & {*names}
+    assert len({*names}) == len(names)
+    assert (operator.processing_timers is None) == (ttl_ms == 0)
+
+
+def test_a_key_that_goes_without_a_ttl_takes_its_timer_along() -> None:
+    """All of its rows were taken back, and nothing comes for it any more."""
+    for made, row in ((lag.spec, ("a", 1)), (ordered.spec, ("a", 1, 1))):
+        harness = OperatorHarness.on_heap(made(ttl_ms=(100,)))
+        harness.run([insert(*row)])
+        assert len(timers(harness)) == 1
+
+        harness.restart(made())
+        harness.run([delete(*row)])
+
+        assert harness.stored_names() == set()
 
 
 def test_a_key_touched_while_there_was_no_ttl_does_not_go_by_what_came_before(

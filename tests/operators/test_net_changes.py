@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
+
+from operators.batch import ChangeBatch
 from operators.changelog import Change, RowKind
+from operators.net_changes import net_changes
 from operators.testing.harness import MaterializerHarness
 from operators.testing.strategies import INTEGERS
 from operators.upsert_materializer import MaterializerSpec
+
+
+def test_net_changes_come_in_the_order_of_the_last_emissions() -> None:
+    emitted = [(RowKind.INSERT, 5), (RowKind.UPDATE_AFTER, 9), (RowKind.UPDATE_AFTER, 5)]
+    emitted += [(RowKind.UPDATE_AFTER, 7), (RowKind.DELETE, 1)]
+    batch = ChangeBatch(
+        columns=(pa.array([key for _, key in emitted], pa.int32()),),
+        kinds=np.array([kind for kind, _ in emitted], np.int8),
+        order=np.arange(10, 15),
+        key_groups=np.arange(5, dtype=np.int32),
+    )
+
+    found = net_changes(batch, INTEGERS.types[:1], (0,))
+
+    assert found.columns[0].to_pylist() == [9, 5, 7, 1]
+    assert found.order.tolist() == [11, 12, 13, 14]
+    assert found.key_groups.tolist() == [1, 2, 3, 4]
+    kinds = [RowKind.UPDATE_AFTER, RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE]
+    assert found.kinds.tolist() == kinds
 
 
 def test_a_row_that_came_and_went_takes_back_what_expired_unseen() -> None:

@@ -157,6 +157,16 @@ def test_the_first_row_waits_for_the_watermark() -> None:
     ]
 
 
+def test_no_timer_is_left_of_a_row_that_an_earlier_one_took_the_place_of() -> None:
+    """It would let a later row out before the watermark has reached it."""
+    harness = OperatorHarness.on_heap(spec(**FIRST, once=True, ttl_ms=(10,)))
+    run(harness, insert("a", 1, at(20)), insert("a", 2, at(5)), Watermark(START_MS + 5))
+    # That one was shown is forgotten by now, and what comes waits for its own time.
+    assert run(harness, At(100), insert("a", 3, at(40)), Watermark(START_MS + 30)) == []
+    assert run(harness, Watermark(START_MS + 40)) == [insert("a", 3, at(40))]
+    assert {b"waiting", b"event_timers"} & harness.stored_names() == set()
+
+
 def test_of_first_rows_what_is_below_the_watermark_is_late_and_a_later_row_is_not() -> None:
     harness = OperatorHarness.on_heap(spec(**FIRST, once=True))
     run(harness, insert("a", 1, at(2)), Watermark(START_MS + 4))

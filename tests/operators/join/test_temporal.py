@@ -153,6 +153,14 @@ def test_a_key_that_nothing_comes_for_goes_after_its_retention() -> None:
     assert harness.run([Watermark(100)]) == []
 
 
+def test_a_key_of_which_nothing_is_left_has_no_timer_for_it() -> None:
+    harness = OperatorHarness.on_heap(spec(retention_ms=100))
+    harness.run([order(1, 10), order(2, 15)])
+    assert b"cleanup_timers" in harness.stored_names()
+    assert shown(harness.run([Watermark(20)])) == [("+I", 1, None), ("+I", 2, None)]
+    assert harness.stored_names() == set()
+
+
 def test_what_a_watermark_touches_lives_on() -> None:
     harness = OperatorHarness.on_heap(spec(retention_ms=100))
     harness.run([rate(100, 1), At(140), Watermark(5), At(160), order(1, 6)])

@@ -34,6 +34,19 @@ def test_what_has_expired_keeps_its_rank_while_the_partition_changes() -> None:
         assert harness.run([At(at), *changes(given_)]) == changes(expected)
 
 
+def test_an_expired_sort_key_behind_the_range_counts_one_less_when_a_row_of_it_is_taken_back() -> (
+    None
+):
+    """In the range, and right behind it, all of it goes: there Flink's function finds no row."""
+    for end, shown in ((1, ""), (2, "+I 8 x 5; -D 7 x 1; +I 9 x 2")):
+        harness = OperatorHarness.on_heap(rank_spec(ttl_ms=(10,), end=end))
+        harness.run(changes("+I 1 x 9; +I 2 x 9; +I 3 x 8; +I 4 x 8"))
+        harness.run([At(6), *changes("+I 7 x 1")])
+        # At 12 the rows by 9 and 8 have expired. Of 8 one is counted on where 1 is the last rank.
+        assert harness.run([At(12), *changes("-D 3 x 8; -D 1 x 9")]) == []
+        assert harness.run(changes("+I 8 x 5; +I 9 x 2")) == changes(shown)
+
+
 def test_with_ranks_an_expired_row_counts_and_is_not_shifted() -> None:
     harness = OperatorHarness.on_heap(rank_spec(ttl_ms=(10,), with_number=True, end=3))
     assert harness.run([*changes("+I 1 a 10"), At(5), *changes("+I 2 a 5")]) == changes(

@@ -146,6 +146,17 @@ def test_the_record_of_another_query_is_refused(tmp_path: Path, ends: Any) -> No
         planned_end(checkpoint, 3)
 
 
+@pytest.mark.parametrize("ends", [(end(1),), (end(1), end(1))], ids=["one", "one in two ways"])
+def test_the_record_of_a_query_without_a_source_of_ticks_is_refused_where_there_is_to_be_one(
+    tmp_path: Path, ends: Any
+) -> None:
+    """Its time is that of changes, and may be of an epoch before."""
+    checkpoint = record(tmp_path, 3, *ends)
+
+    with pytest.raises(SourceChanged, match="epoch 3"):
+        planned_end(checkpoint, 3, has_ticks_apart=True)
+
+
 def test_a_record_of_another_form_is_refused(tmp_path: Path) -> None:
     checkpoint = record(tmp_path, 3, end(1), version="v9")
 

@@ -45,6 +45,31 @@ def test_all_changes_reach_a_sink_that_takes_them() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("of", "to", "is_key"),
+    [
+        ("INT", "BIGINT", True),
+        ("BIGINT", "INT", False),
+        ("BIGINT", "STRING", True),
+        ("BIGINT", "VARCHAR(20)", True),
+        ("BIGINT", "VARCHAR(19)", False),
+        ("VARCHAR(5)", "VARCHAR(4)", False),
+    ],
+)
+def test_a_key_that_is_cast_is_a_key_where_no_two_values_become_one(
+    of: str, to: str, is_key: bool
+) -> None:
+    tables = (
+        f"CREATE TABLE of_keys (k {of} NOT NULL, PRIMARY KEY (k) NOT ENFORCED) WITH ({WITH}"
+        f" = 'upsert'); CREATE TABLE to_keys (k {to} NOT NULL, PRIMARY KEY (k) NOT ENFORCED)"
+        f" WITH ({WITH} = 'upsert');"
+    )
+    insert = f"INSERT INTO to_keys SELECT CAST(k AS {to}) FROM of_keys"
+    [planned] = compile_script(f"{tables}{insert} ON CONFLICT DO DEDUPLICATE")
+    node = planned.document["nodes"][-1]
+    assert node.get("requireUpsertMaterialize", False) != is_key
+
+
 OTHER_KEY = "INSERT INTO keyed SELECT COALESCE(v, 0), COUNT(*) FROM c GROUP BY COALESCE(v, 0), id"
 
 

@@ -14,7 +14,7 @@ from state.execution.sync import run_now
 from state.registry import register_states
 from state.testing.sessions import LAYOUTS
 from state.testing.stand import NODE
-from state.ttl import TtlClock, TtlConfig
+from state.ttl import DISABLED, TtlClock, TtlConfig
 from state.types import parse_type
 from state.values import StoredTextCorrupt
 from tests.state.primitives.driver import Driver, descriptor
@@ -61,11 +61,12 @@ def refused(state: Driver, operation: Operation) -> StateError:
 
 @KINDS
 @BOTH
+@pytest.mark.parametrize("ttl", [TtlConfig(100), DISABLED], ids=["with TTL", "without"])
 def test_wherever_a_stored_text_is_cut_off_it_is_refused(
-    stand: Stand, kind: str, layout: str
+    stand: Stand, kind: str, layout: str, ttl: TtlConfig
 ) -> None:
     """The key's field, and what it refers to; each cut at every byte."""
-    state = Driver(stand, descriptor(kind, TtlConfig(100)), LAYOUTS[layout])
+    state = Driver(stand, descriptor(kind, ttl), LAYOUTS[layout])
     state.at(5, FILL[kind])
     (before,) = state.sessions.fetch(HashScan(0, b"state"))
     text = before[KEY]
@@ -79,6 +80,34 @@ def test_wherever_a_stored_text_is_cut_off_it_is_refused(
         assert error.hint
         assert "row" not in error.message.split()
         assert state.sessions.fetch(HashScan(0, b"state")) == [{KEY: text[:size]}]
+
+
+MORE: dict[str, Operation] = {
+    "list": lambda s: s.add_all([ROW, ["other", 2], ROW]),
+    "map": lambda s: s.put_all({"user": ROW, "other": ["other", 2], "third": ROW}),
+    "sorted_map": lambda s: s.put((1,), [ROW, ["other", 2], ROW]),
+}
+
+
+@pytest.mark.parametrize("kind", MORE)
+@pytest.mark.parametrize("ttl", [TtlConfig(100), DISABLED], ids=["with TTL", "without"])
+def test_a_packed_collection_that_lost_its_last_elements_is_refused(
+    stand: Stand, kind: str, ttl: TtlConfig
+) -> None:
+    """Cut off behind a line, all that is left is as we write it."""
+    state = Driver(stand, descriptor(kind, ttl), LAYOUTS["packed"])
+    state.at(5, MORE[kind])
+    (before,) = state.sessions.fetch(HashScan(0, b"state"))
+    lines = before[KEY].split(b"\n")
+    assert len(lines) == 4
+
+    for count in range(1, 4):
+        state.store(HashPut(b"state", [KEY, b"\n".join(lines[:count])]))
+
+        error = refused(state, READ[kind])
+
+        assert isinstance(error, StateCorrupt)
+        assert state.sessions.fetch(HashScan(0, b"state")) == [{KEY: b"\n".join(lines[:count])}]
 
 
 @pytest.mark.parametrize("kind", ["list", "map", "sorted_map", "multiset"])
@@ -108,7 +137,7 @@ def test_another_format_version_says_both_and_what_to_do(stand: Stand, kind: str
     error = refused(state, READ[kind])
 
     assert isinstance(error, FormatVersionMismatch)
-    known = "1" if text.startswith(b"spread") else "1 and 2"
+    known = "1" if text.startswith(b"spread") else "1, 2, 3"
     assert f"format version {text[7:8].decode()}, this version reads {known}" in error.message
     assert "savepoint" in error.hint
     assert state.sessions.fetch(HashScan(0, b"state")) == [{KEY: text}]

@@ -130,6 +130,18 @@ def test_a_huge_key_is_cleaned_in_bounded_steps(stand: Stand) -> None:
     assert state.at(120, lambda s: s.get()) == [250]
 
 
+@pytest.mark.parametrize(("bound", "a_key"), [(1_000, 250), (400, 100), (100, 64)])
+def test_due_keys_share_the_bound_of_what_goes_in_an_epoch(
+    stand: Stand, bound: int, a_key: int
+) -> None:
+    """But of each goes what a packed one may have, else many keys would never be done."""
+    state = driver(stand, "list", "spread", cleanup=Cleanup(background_keys_max=bound))
+    for n in range(4):
+        state.at(0, lambda s: s.add_all(range(250)), key=f"k{n}")
+
+    assert state.clean(120) == 4 * a_key
+
+
 def test_cleaning_a_spread_key_does_not_look_at_what_lives(stand: Stand) -> None:
     state = driver(stand, "map", "spread")
     state.at(0, lambda s: s.put_all({n: n for n in range(5)}))
@@ -151,6 +163,79 @@ def test_what_is_not_due_costs_one_look(stand: Stand) -> None:
     assert state.clean(99) == 0
 
     assert (state.cost.round_trips, state.cost.commands, state.cost.reads) == (1, 2, 0)
+
+
+@KINDS
+@BOTH
+@pytest.mark.parametrize("key_groups", [(), (0,)])
+def test_what_is_due_may_come_with_what_is_prefetched(
+    stand: Stand, kind: str, layout: str, key_groups: tuple[int, ...]
+) -> None:
+    """What the epoch has written again lives, and is not due any more."""
+    state = driver(stand, kind, layout)
+    for at_ms, key in ((0, "old"), (0, "again"), (50, "young")):
+        state.at(at_ms, FILL[kind], key=key)
+    session = state.session(120)
+    handle = state.handle(session)
+    again = JSON.encode(["again"])
+    session.prefetch([(state.descriptor, [(again, 0)])], key_groups=key_groups)
+    session.set_key(again, 0)
+    run_now(handle.clear(), session)
+    run_now(FILL[kind](handle), session)
+
+    session.clean_up((0,))
+    state.sessions.end(session)
+
+    assert session.statistics().cleaned == ELEMENTS[kind]
+    assert due(state) == [(b'["young"]', 50.0), (b'["again"]', 120.0)]
+    assert [state.clean(ms) for ms in (149, 150, 219, 220)] == [0, ELEMENTS[kind]] * 2
+    assert state.names() == []
+
+
+@pytest.mark.parametrize(("key_groups", "round_trips"), [((), 2), ((0,), 1)])
+def test_what_is_asked_for_ahead_costs_no_round_trip(
+    stand: Stand, key_groups: tuple[int, ...], round_trips: int
+) -> None:
+    state = driver(stand, "value", "packed")
+    state.at(0, FILL["value"])
+    session = state.session(99)
+    state.handle(session)
+
+    session.prefetch([(state.descriptor, [(b'["k"]', 0)])], key_groups=key_groups)
+    session.prefetch([(state.descriptor, [(b'["k"]', 0)])], key_groups=key_groups)
+    session.clean_up((0,))
+
+    told = session.statistics().transaction
+    assert (told.round_trips, told.commands) == (round_trips, 3)
+
+
+def test_only_what_is_known_before_the_first_record_is_asked_for_ahead(stand: Stand) -> None:
+    cleanup = Cleanup(incremental_entries=2, background=False)
+    state = driver(stand, "value", "packed", cleanup=cleanup)
+    for n in range(5):
+        state.at(0, FILL["value"], key=f"k{n}")
+    session = state.session(200)
+    handle = state.handle(session)
+    session.prefetch([(state.descriptor, [(b'["other"]', 0)])], key_groups=(0,))
+    session.set_key(b'["other"]', 0)
+    run_now(handle.value(), session)
+
+    session.clean_up((0,))
+
+    assert session.statistics().cleaned == 2
+
+
+def test_a_clock_that_is_set_asks_again_for_what_is_due(stand: Stand) -> None:
+    state = driver(stand, "value", "packed")
+    state.at(0, FILL["value"])
+    session = state.session(99)
+    state.handle(session)
+    session.prefetch([], key_groups=(0,))
+    session.clock = TtlClock(100)
+
+    session.clean_up((0,))
+
+    assert session.statistics().cleaned == 1
 
 
 def test_incremental_clean_up_is_paid_for_by_accesses(stand: Stand) -> None:

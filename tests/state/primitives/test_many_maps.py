@@ -98,7 +98,14 @@ def test_states_with_stamps_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"packed\t1\t0\nx", b"packed\t1\t0\n1\t2\n1\t3", b"packed\t2\t1\t0\t5\t0\n1\t2", b"x"]
+    "text",
+    [
+        b"packed\t1\t0\nx",
+        b"packed\t1\t0\n1\t2\n1\t3",
+        b"packed\t2\t1\t0\t5\t0\n1\t2",
+        b"packed\t3\t2\t0\n1\t2",
+        b"x",
+    ],
 )
 def test_what_is_no_map_is_refused(text: bytes) -> None:
     stand = SessionStand(heap_stand(), key_groups=(0, 1))

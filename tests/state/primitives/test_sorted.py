@@ -279,7 +279,7 @@ def test_a_large_map_costs_what_is_asked_for(epochs: Epochs) -> None:
 def test_a_map_is_spread_when_it_grows_and_packed_when_it_shrinks(epochs: Epochs) -> None:
     rows = described(thresholds=Thresholds(high=4, low=2))
     fill(epochs, rows, range(3))
-    assert epochs.text(rows).startswith(b"packed\t1\t0\n0000000000000000000\t")
+    assert epochs.text(rows).startswith(b"packed\t3\t3\t0\n0000000000000000000\t")
     fill(epochs, rows, range(3, 4))
     assert epochs.text(rows) == b"spread\t1\t4\t4\t-"
     assert epochs.stored() == {b"rows", b'rows:["k"]:order'}
@@ -290,7 +290,7 @@ def test_a_map_is_spread_when_it_grows_and_packed_when_it_shrinks(epochs: Epochs
     with epochs.epoch(rows) as state:
         state.clear_entry_at((2,))
     assert epochs.text(rows) == (
-        b'packed\t1\t0\n0000000000000000000\t"v0"\n0000000000000000003\t"v3"'
+        b'packed\t3\t2\t0\n0000000000000000000\t"v0"\n0000000000000000003\t"v3"'
     )
     assert epochs.stored() == {b"rows"}
 
@@ -555,7 +555,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("text", "error"),
         [
-            (b"packed\t3\t0\n", FormatVersionMismatch),
+            (b"packed\t4\t0\n", FormatVersionMismatch),
             (b"packed\t1", StateCorrupt),
             (b"packed\t1\t0\nno tab", StateCorrupt),
             (b"heap\t1\t0\n", StateCorrupt),

@@ -253,6 +253,60 @@ def test_a_spread_collection_of_both_is_cleaned_in_two_steps(stand: Stand) -> No
     assert state.names() == []
 
 
+@pytest.mark.parametrize("leaves", ["put", "remove"])
+def test_switched_off_a_spread_map_leaves_the_index_with_its_last_stamp(
+    stand: Stand, leaves: str
+) -> None:
+    """Else the index would have the key as long as it lives: no clean-up looks there."""
+    state = Driver(stand, descriptor("map", TTL), LAYOUTS["spread"])
+    state.at(0, lambda s: s.put_all({n: n for n in range(4)}))
+    state.change(DISABLED, 50)
+    state.at(50, lambda s: s.put(9, 9))
+    asking = state.cost.commands
+
+    for n in range(4):
+        assert b"state:expiry" in state.names()
+        if leaves == "put":
+            state.at(60 + n, lambda s, n=n: s.put(n, 0))
+        else:
+            state.at(60 + n, lambda s, n=n: s.remove(n))
+
+    assert state.names() == [b"state", b'state:["k"]:rows']
+    size = 5 if leaves == "put" else 1
+    assert state.sessions.fetch(HashScan(0, b"state")) == [
+        {b'["k"]': b"spread\t1\t%d\t0\t-" % size}
+    ]
+    state.at(70, lambda s: s.put(9, 8))
+    # Header, field and commit, but no question for stamps any more.
+    assert state.cost.commands == asking - 1
+
+
+def test_what_came_without_a_ttl_is_looked_for_each_time_it_is_switched_on(stand: Stand) -> None:
+    state = Driver(stand, descriptor("value", DISABLED), LAYOUTS["packed"])
+    state.at(0, lambda s: s.update(1), key="first")
+    state.change(TTL, 1_000)
+    state.at(1_050, lambda s: s.update(0), key="stays")
+    assert state.clean(1_100) == 1
+    assert state.sessions.fetch(HashScan(0, b"state:swept")) == [{b"enabled_ms": b"1000"}]
+
+    state.change(DISABLED, 2_000)
+    state.at(2_000, lambda s: s.update(2), key="second")
+    state.change(TTL, 3_000)
+    state.at(3_050, lambda s: s.update(0), key="stays")
+
+    assert [state.clean(ms) for ms in (3_099, 3_100)] == [0, 1]
+    assert state.sessions.fetch(HashScan(0, b"state:swept")) == [{b"enabled_ms": b"3000"}]
+
+
+def test_nothing_is_walked_where_nothing_is_stored(stand: Stand) -> None:
+    state = Driver(stand, descriptor("value", DISABLED), LAYOUTS["packed"])
+    state.change(TTL, 1_000)
+
+    assert state.clean(1_100) == 0
+
+    assert state.cost.round_trips == 1
+
+
 def test_the_walk_is_bounded_by_key_groups_and_remembers_what_is_done(stand: Stand) -> None:
     state = Driver(stand, descriptor("value", DISABLED), LAYOUTS["packed"])
     groups = (0, 1, 2)
