@@ -121,6 +121,8 @@ class ArrivalTopN(RetractTopN):
                     grows with how many rows there are, or with how often one is there
         unseen -D   an orphan; of equal rows the first in the order is retracted
 
+    With a TTL it is `AgingTopN` or `AgingNewest`.
+
     Rows that a version before kept without numbers stand before all others, oldest first; equal
     ones with numbers are taken back before them. What takes one of them back reads all of them.
 
