@@ -54,7 +54,9 @@ class AgingNewest(AgingTopN):
             elif not self._go(change, row, live, end):
                 change.orphan()
         await self.rows.put(key, live.rows)
-        if not live.rows:
+        if live.rows:
+            await self.end.live_on()
+        else:
             await self.end.clear()
 
     def _come(self, change: InputChange, row: Row, live: _Newest, end: int | None) -> None:
