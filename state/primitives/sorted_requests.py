@@ -54,26 +54,28 @@ class Count:
 class Probe:
     """The request for a few elements from one end of an interval."""
 
-    __slots__ = ("_cell", "_count", "_high", "_low", "_reverse", "reads")
+    __slots__ = ("_cell", "_low", "_reverse", "count", "known_until", "reads")
 
     def __init__(
         self, cell: KnownOrder, low: Cut, high: Cut, *, reverse: bool, count: int = PROBE
     ) -> None:
-        self._cell, self._low, self._high, self._reverse = cell, low, high, reverse
-        self._count = max(count, PROBE)
+        self._cell, self._low, self._reverse = cell, low, reverse
+        self.known_until = high
+        """Where what it shows whole ends, once it is answered."""
+        self.count = max(count, PROBE)
         bounds = bounds_of(low, high)
-        self.reads = [LexRange(cell.key_group, cell.order, *bounds, self._count, reverse)]
+        self.reads = [LexRange(cell.key_group, cell.order, *bounds, self.count, reverse)]
 
     def take(self, replies: Sequence[Any]) -> None:
         """Let the cell learn the part of the interval that the elements show whole."""
-        low, high, members = self._low, self._high, replies[0]
-        if len(members) == self._count:
+        low, members = self._low, replies[0]
+        if len(members) == self.count:
             key, number, _ = entry_of_member(members[-1])
             if self._reverse:
                 low = (key, number)
             else:
-                high = (key, number, LAST)
-        self._cell.learn(low, high, members[::-1] if self._reverse else members)
+                self.known_until = (key, number, LAST)
+        self._cell.learn(low, self.known_until, members[::-1] if self._reverse else members)
 
 
 class Expired:
