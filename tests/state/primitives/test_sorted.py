@@ -364,7 +364,18 @@ class TestCosts:
             state.read_range((150,), (300,))
             state.read_range((100,), (300,))
 
-        assert self.cost(epochs, call) == (2, 2, 200, [])
+        # The second look goes on where the first one ended, so it reads on behind its own end.
+        assert self.cost(epochs, call) == (3, 2, 200 + 200, [])
+
+    def test_who_reads_one_range_after_the_other_looks_seldom(self, epochs: Epochs) -> None:
+        def call(state: Any) -> None:
+            for at in range(0, 900, 5):
+                state.clear_range_until((at,))
+                assert len(state.read_range((at,), (at + 20,))) == 20
+
+        _, trips, members, _ = self.cost(epochs, call)
+        assert trips <= 8
+        assert members <= 1_010
 
     def test_an_end_is_one_command(self, epochs: Epochs) -> None:
         assert self.cost(epochs, lambda state: state.first_entry()) == (1, 1, 16, [])
