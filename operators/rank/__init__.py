@@ -6,6 +6,7 @@ buffer      what the operators share: the rows in order, the end of the range
 retract     any input: all rows are kept
 arrival     the same by arrival: LIMIT
 aging       any input with a TTL: expired rows keep their ranks for a while
+aging_newest    the same by arrival, the newest first
 append      input that only grows: what is shown is kept
 update      input whose rows only rise: what is shown is kept, with an index by unique key
 first       the first rows by arrival (a counter), and top-1 (one row)

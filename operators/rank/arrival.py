@@ -72,13 +72,13 @@ class Arrivals:
     async def find(self, row: Row) -> int | None:
         """The number of the first of these rows in the order; None: none has one."""
         text, numbers = self._encode(row).decode(), self._numbers
-        if self._is_newest_first:
-            last = await numbers.last_entry_until((text, _LAST))
-            key = None if last is None else last[0]
-        else:
-            behind = await numbers.entries_behind(numbers.behind((text, 0)), 1)
-            key = behind[0][0] if behind else None
-        return key[1] if key is not None and key[0] == text else None
+        look = numbers.last_entry_between if self._is_newest_first else numbers.first_entry_between
+        found = await look((text, 0), (text, _LAST))
+        return None if found is None else found[0][1]
+
+    async def know_for(self, looks: int) -> None:
+        """See that all numbers are known if that costs less than so many calls of `find`."""
+        await self._numbers.know_for(looks)
 
     async def take(self, row: Row) -> int | None:
         """The number of the first of these rows in the order, which goes; None: there is none."""
@@ -121,6 +121,8 @@ class ArrivalTopN(RetractTopN):
                     grows with how many rows there are, or with how often one is there
         unseen -D   an orphan; of equal rows the first in the order is retracted
 
+    With a TTL it is `AgingTopN` or `AgingNewest`.
+
     Rows that a version before kept without numbers stand before all others, oldest first; equal
     ones with numbers are taken back before them. What takes one of them back reads all of them.
 
@@ -151,12 +153,11 @@ class ArrivalTopN(RetractTopN):
         rows = [blanked(each.row, self._proctime) for each in changes if each.kind.is_retraction]
         if not rows:
             return
-        first, *others = {self.rows_codec.encode(each): each for each in rows}.values()
-        found = [await self._arrivals.find(first)]
+        texts = {self.rows_codec.encode(each): each for each in rows}
         # Beyond the newest row is nothing: rows that these changes bring need not be asked for.
         newest = self.rows.first_entry() if self._is_newest_first else self.rows.last_entry()
-        _, *more = await combine_all(newest, *map(self._arrivals.find, others))
-        found += more
+        await combine_all(newest, self._arrivals.know_for(len(texts)))
+        found = await combine_all(*map(self._arrivals.find, texts.values()))
         await self.rows.know_at((each,) for each in found if each is not None)
 
     async def _new_key(self, row: Row) -> tuple[Any, ...]:

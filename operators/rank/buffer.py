@@ -59,6 +59,11 @@ class RankEnd:
             await self._state.update(stored)
         return stored
 
+    async def live_on(self) -> None:
+        """Have it expire with what is written of the current key now."""
+        if self._stored is not None and (stored := await self._state.value()) is not None:
+            await self._state.update(stored)
+
     async def clear(self) -> None:
         """Forget the current key."""
         if self._stored is not None:

@@ -8,6 +8,7 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from operators.ordering import SortColumn
 from operators.rank.aging import AgingTopN
+from operators.rank.aging_newest import AgingNewest
 from operators.rank.append import AppendTopN
 from operators.rank.arrival import ArrivalTopN
 from operators.rank.first import FirstN, Top1
@@ -89,6 +90,6 @@ class RankSpec(OperatorSpec):
     def _retracting(self) -> KeyedOperator:
         # What was ever counted must be counted on: a TTL may be switched off, and on again.
         ages = self.ttl_of(0).is_enabled or "rows" in self.is_stamped
-        if ages and not self.newest_first:
-            return AgingTopN(self)
+        if ages:
+            return AgingNewest(self) if self.newest_first else AgingTopN(self)
         return RetractTopN(self) if self.order else ArrivalTopN(self)

@@ -17,9 +17,7 @@ no places (`state.primitives.sorted_places`), which top-n needs.
 
 from __future__ import annotations
 
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from state.primitives.intervals import BOTTOM, TOP
 from state.primitives.sorted_places import SortedPlaces, refuse_none
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from state.primitives.sorted_cell import SortedCell
     from state.primitives.sorted_text import Entry
 
-_KEY: Final = itemgetter(0)
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -47,9 +44,11 @@ class SortedMapHandle(SortedPlaces[K, T]):
     Characteristics:
         add                    nothing more; one member written for each value
         range, values_at,      one command for a range, unless it is known; all its values; only
-        entries                the parts that are not known where some are
-        first_entry,           one command, 16 values; more only where a user key has more values
-        last_entry(_until)     or where all of them are expired
+        entries                the parts that are not known where some are; one that goes on at the
+                               end of the one before reads on behind its own, ever further
+        first_entry(_between), one command, 16 values; more only where a user key has more values
+        last_entry(_between,   or where all of them are expired
+        _until)
         clear of a range, put  one command written; one read that counts, unless it is known; with
                                TTL the values themselves, since the stamps must go with them
         clear                  nothing more, whatever the size
@@ -78,12 +77,17 @@ class SortedMapHandle(SortedPlaces[K, T]):
         Args:
             user_keys: May repeat; not looked at where all of the map is known.
 
-        Cost: one round trip, with one command for each user key that is not known.
+        Cost: one round trip, with one command for each user key that is not known; with one for all
+        of a map that is no longer than eight times as many.
         """
         cell = await self.loaded()
         if not cell.is_complete:
             ordered = dict.fromkeys(map(self._ordered, user_keys))
             await cell.know_each(map(cuts_of, ordered))
+
+    async def know_for(self, looks: int) -> None:
+        """See that all is known if reading it costs less than so many looks at one user key."""
+        await (await self.loaded()).know_for(looks)
 
     async def add(self, user_key: K, value: T) -> None:
         """Append a value to those of a user key.
@@ -124,6 +128,14 @@ class SortedMapHandle(SortedPlaces[K, T]):
     ) -> tuple[K, list[T]] | None:
         """The highest user key below a bound with its values; None if there is none."""
         return await self._nearest(BOTTOM, self._end(to, inclusive_to), reverse=True)
+
+    async def first_entry_between(self, from_: K, to: K) -> tuple[K, list[T]] | None:
+        """The lowest user key between two bounds with its values; None if there is none."""
+        return await self._nearest(self._start(from_), self._end(to, False), reverse=False)
+
+    async def last_entry_between(self, from_: K, to: K) -> tuple[K, list[T]] | None:
+        """The highest user key between two bounds with its values; None if there is none."""
+        return await self._nearest(self._start(from_), self._end(to, False), reverse=True)
 
     async def entries(self) -> list[tuple[K, list[T]]]:
         """All user keys with their values, in order."""
@@ -216,9 +228,16 @@ class SortedMapHandle(SortedPlaces[K, T]):
             entries = self._live(cell, entries)
             jsons = [json_of(text) for _, _, text in entries]
             await cell.settle()
-        decode_key, decode = self._keys.decode, self._codec.decode
-        shown = zip(map(_KEY, entries), jsons, strict=True)
-        return [
-            (decode_key(ordered_key), [decode(json) for _, json in group])
-            for ordered_key, group in groupby(shown, _KEY)
-        ]
+        decode_key, decode, keys = self._keys.decode, self._codec.decode, self._read_keys
+        shown: list[tuple[K, list[T]]] = []
+        before: bytes | None = None
+        for (ordered_key, _, _), json in zip(entries, jsons, strict=True):
+            if ordered_key == before:
+                shown[-1][1].append(decode(json))
+                continue
+            before = ordered_key
+            user_key = keys.get(ordered_key)
+            if user_key is None:
+                user_key = keys[ordered_key] = decode_key(ordered_key)
+            shown.append((user_key, [decode(json)]))
+        return shown

@@ -38,6 +38,11 @@ every element, though an operator may read after each addition. So many parts of
 counted apart."""
 
 
+LOOK: Final = 8
+"""So many elements of one range are read at the cost of a command that reads one (a server
+moves some eight times as many by commands of many as by commands of one each)."""
+
+
 class KnownOrder(KnownCollection):
     """The elements of one key: what is known of them, and what operations do to them."""
 
@@ -51,6 +56,8 @@ class KnownOrder(KnownCollection):
         "_is_changed",
         "_known",
         "_next_number",
+        "_read_count",
+        "_read_until",
         "_removed",
         "_rewritten",
         "_sorted_count",
@@ -68,6 +75,10 @@ class KnownOrder(KnownCollection):
         self._first_new = b""
         """Numbers from here on are of this epoch; below it, elements are stored as spread ones."""
         self._is_changed = False
+        self._read_until: Cut | None = None
+        """Where the last look at the first elements of an interval ended."""
+        self._read_count = 0
+        """How many it asked for."""
         self._cleared: list[tuple[Cut, Cut]] = []
         """Intervals whose stored elements go."""
         self._removed: list[Entry] = []
@@ -278,20 +289,33 @@ class KnownOrder(KnownCollection):
             raise _wrong_size(len(self._entries), self.size)
 
     async def know(self, low: Cut, high: Cut) -> None:
-        """See that all elements of an interval are known; one command for each gap in it."""
+        """See that all elements of an interval are known; one command for each gap in it.
+
+        Where it goes on at the end of the one before, one more reads on behind it, twice as far
+        each time: so whoever reads one interval after the other looks seldom.
+        """
         if self._known.is_all:
             return
         gaps = list(self._known.gaps(low, high))
-        if gaps:
-            await self._handle.answered(Gaps(self, gaps))
+        if not gaps:
+            return
+        request = Gaps(self, gaps, 2 * self._read_count if self._goes_on_at(gaps[0][0]) else 0)
+        await self._handle.answered(request)
+        self._read_until, self._read_count = request.known_until, request.count
 
     async def know_each(self, intervals: Iterable[tuple[Cut, Cut]]) -> None:
         """The same of several intervals that have nothing in common, in one request."""
         if self._known.is_all:
             return
         gaps = [gap for each in intervals for gap in self._known.gaps(*each)]
-        if gaps:
+        await self.know_for(len(gaps))
+        if gaps and not self._known.is_all:
             await self._handle.answered(Gaps(self, gaps))
+
+    async def know_for(self, looks: int) -> None:
+        """See that all elements are known if reading them costs less than looks at so many."""
+        if self.size <= LOOK * looks:
+            await self.know(BOTTOM, TOP)
 
     async def count_unseen(self, low: Cut, high: Cut) -> int:
         """How many elements of an interval are not known; one command for each gap in it."""
@@ -328,7 +352,9 @@ class KnownOrder(KnownCollection):
         Returns:
             Where they end: behind as many as were asked for, or where the interval ends.
 
-        Cost: where they are not known, one command; more only where the epoch removed some.
+        Cost: where they are not known, one command; more only where the epoch removed some. Each
+        look that goes on where the last one ended asks for twice as many: so whoever takes away one
+        first element after the other looks seldom, and reads at most twice what goes.
         """
         while count > 0:
             entries = self._in_order()
@@ -340,9 +366,18 @@ class KnownOrder(KnownCollection):
             if gap is None:
                 return high
             missing = count - (end - start)
+            if self._goes_on_at(gap[0]):
+                missing = max(missing, 2 * self._read_count)
             # Beyond what is known behind the gap, too: between neighbours there is nothing to find.
-            await self._handle.answered(Probe(self, gap[0], high, reverse=False, count=missing))
+            request = Probe(self, gap[0], high, reverse=False, count=missing)
+            await self._handle.answered(request)
+            self._read_until, self._read_count = request.known_until, request.count
         return low
+
+    def _goes_on_at(self, low: Cut) -> bool:
+        """Whether all is known from where the last look ended up to here."""
+        end = self._read_until
+        return end is not None and end <= low and self._known.fills(end, low)
 
     async def settle(self) -> None:
         """After a change: see to it that a map that fell to `low` can be packed."""

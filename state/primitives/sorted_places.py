@@ -58,6 +58,8 @@ class SortedPlaces(PackedTexts, Generic[K, T]):
         self._codec = descriptor.codec
         self._last_key: Any = ()
         self._last_text = b""
+        self._read_keys: dict[bytes, K] = {}
+        """User keys that were read, by their ordered bytes: ranges often overlap."""
 
     def set_clock(self, clock: TtlClock) -> None:
         """Work out anew what accesses compare with and write; cells must be looked at again."""

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from state.backends.interface import LexCount, LexRange, SortedLength, SortedRange
+from state.primitives.intervals import TOP
 from state.primitives.sorted_text import LAST, bounds_of, entry_of_member
 
 if TYPE_CHECKING:
@@ -22,19 +23,33 @@ RUN: Final = 128
 
 
 class Gaps:
-    """The request for all elements of some intervals."""
+    """The request for all elements of some intervals, and for the first ones behind the last."""
 
-    __slots__ = ("_cell", "_gaps", "reads")
+    __slots__ = ("_ahead", "_cell", "_gaps", "count", "known_until", "reads")
 
-    def __init__(self, cell: KnownOrder, gaps: Sequence[tuple[Cut, Cut]]) -> None:
+    def __init__(
+        self, cell: KnownOrder, gaps: Sequence[tuple[Cut, Cut]], read_ahead: int = 0
+    ) -> None:
         self._cell = cell
         self._gaps = gaps
+        self.known_until = gaps[-1][1]
+        """Where what is known ends, once it is answered."""
+        self.count = 0
+        """How many elements came."""
         self.reads = [LexRange(cell.key_group, cell.order, *bounds_of(*each)) for each in gaps]
+        self._ahead = None
+        if read_ahead and self.known_until != TOP:
+            self._ahead = Probe(cell, self.known_until, TOP, reverse=False, count=read_ahead)
+            self.reads += self._ahead.reads
 
     def take(self, replies: Sequence[Any]) -> None:
         """Let the cell learn them."""
-        for (low, high), members in zip(self._gaps, replies, strict=True):
+        for (low, high), members in zip(self._gaps, replies, strict=False):
             self._cell.learn(low, high, members)
+        if self._ahead is not None:
+            self._ahead.take(replies[-1:])
+            self.known_until = self._ahead.known_until
+        self.count = sum(map(len, replies))
 
 
 class Count:
@@ -54,26 +69,28 @@ class Count:
 class Probe:
     """The request for a few elements from one end of an interval."""
 
-    __slots__ = ("_cell", "_count", "_high", "_low", "_reverse", "reads")
+    __slots__ = ("_cell", "_low", "_reverse", "count", "known_until", "reads")
 
     def __init__(
         self, cell: KnownOrder, low: Cut, high: Cut, *, reverse: bool, count: int = PROBE
     ) -> None:
-        self._cell, self._low, self._high, self._reverse = cell, low, high, reverse
-        self._count = max(count, PROBE)
+        self._cell, self._low, self._reverse = cell, low, reverse
+        self.known_until = high
+        """Where what it shows whole ends, once it is answered."""
+        self.count = max(count, PROBE)
         bounds = bounds_of(low, high)
-        self.reads = [LexRange(cell.key_group, cell.order, *bounds, self._count, reverse)]
+        self.reads = [LexRange(cell.key_group, cell.order, *bounds, self.count, reverse)]
 
     def take(self, replies: Sequence[Any]) -> None:
         """Let the cell learn the part of the interval that the elements show whole."""
-        low, high, members = self._low, self._high, replies[0]
-        if len(members) == self._count:
+        low, members = self._low, replies[0]
+        if len(members) == self.count:
             key, number, _ = entry_of_member(members[-1])
             if self._reverse:
                 low = (key, number)
             else:
-                high = (key, number, LAST)
-        self._cell.learn(low, high, members[::-1] if self._reverse else members)
+                self.known_until = (key, number, LAST)
+        self._cell.learn(low, self.known_until, members[::-1] if self._reverse else members)
 
 
 class Expired:

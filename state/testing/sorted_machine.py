@@ -270,6 +270,15 @@ class SortedMachine(RuleBasedStateMachine):
         expected = self.model.nearest(bounds(None, high, inclusive=inclusive), reverse=True)
         self.agree("last_entry_until", expected, high, inclusive_to=inclusive)
 
+    @rule(low=_user_keys, high=_user_keys, last=st.booleans())
+    def entry_between(self, low: tuple[str], high: tuple[str], last: bool) -> None:
+        expected = self.model.nearest(bounds(low, high, inclusive=False), reverse=last)
+        self.agree("last_entry_between" if last else "first_entry_between", expected, low, high)
+
+    @rule(looks=st.integers(0, 2))
+    def know_for(self, looks: int) -> None:
+        self.agree("know_for", None, looks)
+
     @rule(user_key=_user_keys, value=_values)
     def take(self, user_key: tuple[str], value: Any) -> None:
         expected = self.model.take(user_key, value)

@@ -110,7 +110,7 @@ def test_what_was_once_counted_is_counted_on_without_a_ttl(newest_first: bool) -
     fields = {"order": (), "newest_first": True} if newest_first else {}
     before = rank_spec(ttl_ms=(10,), **fields)
     after = rank_spec(is_stamped=("rows",), **fields)
-    assert isinstance(before.operator(), AgingTopN) != newest_first
+    assert isinstance(before.operator(), AgingTopN)
     assert type(before.operator()) is type(after.operator())
     assert not isinstance(rank_spec(**fields).operator(), AgingTopN)
 
@@ -153,3 +153,56 @@ def test_a_sort_key_is_written_once_an_epoch_however_many_of_its_rows_come_and_g
     go = [changes(f"-D {each} a 5")[0] for each in range(15)]
     harness.run([*come, At(5), *go, *changes("+I 20 a 5")])
     assert written == [20, 6]
+
+
+NEWEST = [
+    (0, "+I 1 a 5", "+I 1 a 5"),
+    (6, "+I 2 a 5", "+I 2 a 5"),
+    (12, "+I 3 a 5", "-D 1 a 5; +I 3 a 5"),
+    (13, "-D 3 a 5", "-D 3 a 5; +I 1 a 5"),
+    (23, "+I 4 a 5", "+I 4 a 5"),
+]
+"""That of `AgingNewest`: TTL 10, ranks 1 and 2."""
+BY_NEWEST: dict[str, Any] = {"order": (), "newest_first": True, "ttl_ms": (10,)}
+
+
+def test_the_newest_rows_of_a_partition_live_together() -> None:
+    harness = OperatorHarness.on_heap(rank_spec(**BY_NEWEST))
+    for at, given_, expected in NEWEST:
+        assert harness.run([At(at), *changes(given_)]) == changes(expected)
+
+
+@given(
+    given=anything,
+    fields=st.sampled_from(
+        [
+            {},
+            {"with_number": True},
+            {"start": 2, "end": 3},
+            {"start": 2, "end": 3, "update_before": False},
+            {"end": None},
+            {"end": None, "end_column": 0},
+        ]
+    ),
+    size=st.integers(1, 5),
+    data=st.data(),
+)
+def test_the_newest_rows_are_those_without_a_ttl_while_the_partition_changes(
+    given: list[Change], fields: dict[str, Any], size: int, data: st.DataObject
+) -> None:
+    alone = [each for each in given if each.row[1] == "a"]
+    timed = [step for at, change in enumerate(alone) for step in (At(9 * at), change)]
+    emitted = emits_the_same_any_way(rank_spec(**BY_NEWEST, **fields), timed, data, size)
+    forever = BY_NEWEST | fields | {"ttl_ms": (0,)}
+    assert emitted == OperatorHarness.on_heap(rank_spec(**forever)).run(alone)
+
+
+def test_the_newest_rows_that_came_without_a_ttl_or_before_an_upgrade_live_on_together() -> None:
+    harness = OperatorHarness.on_heap(rank_spec(**BY_NEWEST | {"ttl_ms": (0,)}))
+    harness.run(changes("+I 1 a 5; +I 2 a 5; +I 3 a 5; +I 2 a 5"))
+    harness.restart(rank_spec(**BY_NEWEST))
+    assert harness.run([At(5), *changes("-D 2 a 5; -D 9 a 5")]) == changes("-D 2 a 5; +I 2 a 5")
+    assert harness.run([At(14), *changes("-D 3 a 5")]) == changes("-D 3 a 5; +I 1 a 5")
+    harness.restart(rank_spec(**BY_NEWEST | {"ttl_ms": (0,)}))
+    assert harness.run([At(90), *changes("-D 1 a 5; -D 2 a 5")]) == changes("-D 1 a 5; -D 2 a 5")
+    assert harness.stored_names() - {b"counters", b"orphans"} == set()

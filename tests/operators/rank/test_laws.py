@@ -317,6 +317,22 @@ def test_the_first_rows_are_taken_back_in_few_round_trips(
     remote.close()
 
 
+@pytest.mark.parametrize("fields", [{"order": ()}, {"order": (), "newest_first": True}, {}])
+def test_epochs_that_take_back_few_of_many_first_rows_are_as_short(
+    redis_client: redis.Redis, fields: dict[str, Any]
+) -> None:
+    """Each look at what follows the rows that are gone goes twice as far as the one before."""
+    remote = OperatorHarness.on_redis(rank_spec(end=10, **fields), redis_client)
+    rows = [(at, "a", -at) for at in range(5_000)]
+    remote.run([Change(RowKind.INSERT, row) for row in rows])
+
+    gone = rows[::-1] if fields.get("newest_first") else rows
+    remote.run([Change(RowKind.DELETE, row) for row in gone[:600]])
+
+    assert remote.statistics[-1]["round_trips"] <= 12
+    remote.close()
+
+
 def arrived(count: int, **fields: Any) -> RankSpec:
     """The first rows of `a` by arrival."""
     return rank_spec(order=(), end=count, **fields)

@@ -11,6 +11,7 @@ from state.descriptors import JSON, SortedMapDescriptor
 from state.errors import FormatVersionMismatch, StateCorrupt
 from state.lexicographic import DESCENDING, lexicographic_codec
 from state.multiset.strategy import Thresholds
+from state.primitives.intervals import BOTTOM
 from state.testing.sessions import PACKED, SPREAD
 from state.testing.sorted_epochs import KEY, Epochs
 from state.ttl import TtlConfig, UpdateType, Visibility
@@ -363,12 +364,51 @@ class TestCosts:
             state.read_range((150,), (300,))
             state.read_range((100,), (300,))
 
-        assert self.cost(epochs, call) == (2, 2, 200, [])
+        # The second look goes on where the first one ended, so it reads on behind its own end.
+        assert self.cost(epochs, call) == (3, 2, 200 + 200, [])
+
+    def test_who_reads_one_range_after_the_other_looks_seldom(self, epochs: Epochs) -> None:
+        def call(state: Any) -> None:
+            for at in range(0, 900, 5):
+                state.clear_range_until((at,))
+                assert len(state.read_range((at,), (at + 20,))) == 20
+
+        _, trips, members, _ = self.cost(epochs, call)
+        assert trips <= 8
+        assert members <= 1_010
 
     def test_an_end_is_one_command(self, epochs: Epochs) -> None:
         assert self.cost(epochs, lambda state: state.first_entry()) == (1, 1, 16, [])
         assert self.cost(epochs, lambda state: state.last_entry()) == (1, 1, 16, [])
         assert self.cost(epochs, lambda s: s.last_entry_until((500,))) == (1, 1, 16, [])
+
+    @pytest.mark.parametrize("end", ["first", "last"])
+    def test_an_end_of_a_range_reads_nothing_beyond_it(self, epochs: Epochs, end: str) -> None:
+        def call(state: Any) -> None:
+            assert getattr(state, f"{end}_entry_between")((5,), (7,)) is not None
+
+        assert self.cost(epochs, call) == (1, 1, 2, [])
+
+    @pytest.mark.parametrize(("count", "cost"), [(124, (124, 1, 124)), (125, (1, 1, 1_000))])
+    def test_a_map_that_is_short_beside_what_is_looked_for_is_read_whole(
+        self, epochs: Epochs, count: int, cost: tuple[int, int, int]
+    ) -> None:
+        keys = [(at * 3,) for at in range(count)]
+
+        assert self.cost(epochs, lambda state: state.know_at(keys)) == (*cost, [])
+
+    def test_who_takes_one_first_value_after_the_other_looks_seldom(self, epochs: Epochs) -> None:
+        def call(state: Any) -> None:
+            # What lies in the way is known.
+            state.know_at([(20,), (21,)])
+            for at in range(500):
+                assert state.values_from(BOTTOM, 1) == [f"v{at}"]
+                state.clear_entry_at((at,))
+
+        _, trips, members, _ = self.cost(epochs, call)
+        # One look for each of 16, 32, 64 and so on; and what lies behind the last value of each.
+        assert trips <= 1 + 6 + 5
+        assert members <= 2 + 16 * (1 + 2 + 4 + 8 + 16 + 32) + 5
 
     def test_a_range_that_was_read_is_cleared_unread(self, epochs: Epochs) -> None:
         def call(state: Any) -> None:

@@ -1,0 +1,115 @@
+"""Top-n by arrival, the newest first, of any input where rows expire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from operators.changelog import RowKind
+from operators.processing_time import blanked
+from operators.rank.aging import AgingTopN
+from operators.rank.ranking import inserted, removed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from operators.changelog import Row
+    from operators.keyed import InputChange
+
+
+class AgingNewest(AgingTopN):
+    """Show the rows of a range of ranks, what comes last stands first, with a TTL.
+
+    The rows of a partition live and expire together, from its last change: a row that went by
+    itself would stay in the sink, since expiry emits nothing. Ranks 1 and 2 are shown, TTL 10:
+
+        at    change    rows kept     emitted without ranks
+        0     +I a      a             +I a
+        6     +I b      b a           +I b
+        12    +I c      c b a         -D a  +I c
+        13    -D c      b a           -D c  +I a
+        23    +I d      d             +I d          (nothing is known of a and b)
+
+    Characteristics:
+        input, output   as RetractTopN
+        state       all rows, in one list
+        state cost  the list is read and written once an epoch
+        time        none; TTL of a partition's rows, from the last change of it
+        unseen -D   an orphan; of equal rows the newest is retracted
+
+    Source: none. Flink keeps the oldest row in either order (see `ArrivalTopN`).
+    """
+
+    async def process_bundle(self, changes: Sequence[InputChange]) -> None:
+        """Put rows before all others, or take them out, one after the other."""
+        await self._gather()
+        key = self.sort.of(())
+        found = list(await self.rows.values_at(key) or ())
+        live = _Newest(found, [self.rows_codec.encode(row) for row in found])
+        for change in changes:
+            row = blanked(change.row, self._proctime)
+            self.rows_codec.know(change)
+            end = await self.end.of(row)
+            if not change.kind.is_retraction:
+                self._come(change, row, live, end)
+            elif not self._go(change, row, live, end):
+                change.orphan()
+        await self.rows.put(key, live.rows)
+        if live.rows:
+            await self.end.live_on()
+        else:
+            await self.end.clear()
+
+    def _come(self, change: InputChange, row: Row, live: _Newest, end: int | None) -> None:
+        if end is None or end > 0:
+            if self.ranking.counts_ranks:
+                self.ranking.emit(change, inserted(row, 1, live.ranks(1, end), end), end)
+            else:
+                for out in () if end is None else live.ranks(end, end):
+                    change.emit(RowKind.DELETE, out)
+                change.emit(RowKind.INSERT, row)
+        live.rows.append(row)
+        live.texts.append(self.rows_codec.encode(row))
+
+    def _go(self, change: InputChange, row: Row, live: _Newest, end: int | None) -> bool:
+        rank = live.rank_of(self.rows_codec.encode(row))
+        if rank is None:
+            return False
+        gone = live.take(rank)
+        if end is not None and rank > end:
+            return True
+        if self.ranking.counts_ranks:
+            self.ranking.emit(change, removed(gone, rank, live.ranks(rank, end), end), end)
+            return True
+        change.emit(RowKind.DELETE, gone)
+        for entering in () if end is None else live.ranks(end, end):
+            change.emit(RowKind.INSERT, entering)
+        return True
+
+
+class _Newest:
+    """The rows of a partition, which are kept oldest first, by rank."""
+
+    __slots__ = ("rows", "texts")
+
+    def __init__(self, rows: list[Row], texts: list[bytes]) -> None:
+        self.rows = rows
+        self.texts = texts
+        """As they are compared."""
+
+    def ranks(self, first: int, last: int | None) -> list[Row]:
+        """The rows of some ranks, as far as there are any."""
+        count = len(self.rows)
+        low = 0 if last is None else max(count - last, 0)
+        return self.rows[low : count - first + 1][::-1] if first <= count else []
+
+    def rank_of(self, text: bytes) -> int | None:
+        """The rank of the newest row that is this; None: none is."""
+        for rank, each in enumerate(reversed(self.texts), 1):
+            if each == text:
+                return rank
+        return None
+
+    def take(self, rank: int) -> Row:
+        """One row less: that of a rank."""
+        del self.texts[-rank]
+        return self.rows.pop(-rank)
