@@ -13,6 +13,7 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 
+from state.multiset import spread_writing
 from tests.installed import CUSTOM_WINDOW, install
 from tests.tied import tied
 
@@ -30,6 +31,15 @@ for _name, _examples in (("dev", 50), ("ci", 100), ("deep", 10_000)):
         suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(scope="module")
+def small_segments() -> Iterator[None]:
+    """New blocks are a segment, however few they are; and soon there are as many as may be."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spread_writing, "SEGMENT_BYTES_MIN", 1)
+        patch.setattr(spread_writing, "SEGMENTS_MAX", 3)
+        yield
 
 
 PORTS = range(15_000, 32_000)

@@ -13,9 +13,11 @@ REGISTRY = b"registry"
 """What a pipeline remembers of its states, in its slot: see `state.registry`."""
 RESTORING = b"restoring"
 """What an unfinished restore left in the pipeline's slot: see `state.savepoint`."""
-STATE_FORMAT = 2
-"""Format of what is stored; `tailrace.lua` has the same, and refuses others."""
-STATE_FORMAT_WITH_PARTS = 3
+STATE_FORMAT = 4
+"""Format of what is stored; `tailrace.lua` has the same, reads 2 and 3, and refuses others."""
+SAVED_FORMAT = 2
+"""Format of state in savepoints: 4 with the segments of histories put together is 2."""
+STATE_FORMAT_WITH_PARTS = 5
 """Format of a key group while parts of a commit wait, so that versions without them refuse it."""
 OFFERED = b"offered"
 """What a commit brings; it is there inside the transaction of the commit only."""

@@ -3,8 +3,8 @@
 What `redis-cli` shows, for a pipeline `orders` with a node `3_sink-materializer`:
 
     > HGETALL tailrace:{orders:3_sink-materializer:17}:meta
-    format 2  epoch 41  pending 42  chunks 1  run 3
-        format    of what is stored here; 3 while parts wait
+    format 4  epoch 41  pending 42  chunks 1  run 3
+        format    of what is stored here; 5 while parts wait
         epoch     the last one that is part of the state
         pending   the one whose writes wait, absent if none does; with chunks, the list's length
         run       the newest run of the pipeline that was here; older ones are fenced off

@@ -18,6 +18,8 @@
 -- the list T:pending, and chunks, the number of its items; parts, the number of the hashes
 -- T:pending#1 and so on, where there are any; run, the newest run that was here. While parts wait,
 -- the format is another one: versions that know none must not take the list for all that waits.
+-- Formats 2 and 3 are those of versions that know no segments of histories; a run of this one makes
+-- 4 and 5 of them.
 --
 -- Writes are items: a chunk of commands, packed, then the long values of its commands as they are
 -- (state/backends/chunks.py). Lua takes some two nanoseconds for each byte of each string that it
@@ -36,11 +38,13 @@
 --   CORRUPT <text>  what is stored is not ours    CLOSED <epoch>  the marker is elsewhere
 --   OFFSETS         closed with other offsets     RUN <run>       another run owns the pipeline
 --   STAGED <found>  a staged list is not whole    UNBEGUN         an earlier epoch still waits
---   FORMAT <found> <ours> <ours with parts>    what is stored has another format
+--   FORMAT <found> <oldest> <newest>           what is stored has a format that is not read here
 --   UNKNOWN <command>       what waits holds a command of another version
 
-local FORMAT = '2'
-local FORMAT_WITH_PARTS = '3'
+local FORMAT = '4'
+local FORMAT_WITH_PARTS = '5'
+local WITH_PARTS = { ['2'] = '3', ['4'] = '5' }
+local WITHOUT_PARTS = { ['2'] = '2', ['3'] = '2', ['4'] = '4', ['5'] = '4' }
 local PIECE = 4000
 
 -- Which type a command needs; UNLINK takes any.
@@ -61,8 +65,8 @@ local function read_meta(key)
     if redis.call('EXISTS', key) == 1 then return nil, fail('CORRUPT', 'meta has no format') end
     return { format = FORMAT, epoch = 0, run = -1, parts = 0 }
   end
-  if held[1] ~= FORMAT and held[1] ~= FORMAT_WITH_PARTS then
-    return nil, fail('FORMAT', held[1] .. ' ' .. FORMAT .. ' ' .. FORMAT_WITH_PARTS)
+  if not WITHOUT_PARTS[held[1]] then
+    return nil, fail('FORMAT', held[1] .. ' 2 ' .. FORMAT_WITH_PARTS)
   end
   local meta = {
     format = held[1], epoch = tonumber(held[2]), pending = tonumber(held[3] or ''),
@@ -193,8 +197,8 @@ end
 local function discard(keys, meta)
   forget(keys[2], meta.parts)
   redis.call('HDEL', keys[1], 'pending', 'chunks', 'parts')
-  redis.call('HSET', keys[1], 'format', FORMAT)
-  meta.format, meta.pending, meta.parts = FORMAT, nil, 0
+  meta.format, meta.pending, meta.parts = WITHOUT_PARTS[meta.format], nil, 0
+  redis.call('HSET', keys[1], 'format', meta.format)
 end
 
 local function promote_up_to(keys, meta, marker)
@@ -225,7 +229,7 @@ local function begin(keys, args)
   problem = promote_up_to(keys, meta, epoch - 1)
   if problem then return problem end
   if is_new and meta.pending == epoch then discard(keys, meta) end
-  if is_new then redis.call('HSET', keys[1], 'format', meta.format, 'epoch', meta.epoch, 'run', run) end
+  if is_new then redis.call('HSET', keys[1], 'format', FORMAT, 'epoch', meta.epoch, 'run', run) end
   return meta.epoch
 end
 
@@ -291,7 +295,7 @@ local function checked_commit(keys, args)
       redis.call('RENAME', part(keys[3], number), part(keys[2], number))
     end
     redis.call('RENAME', keys[3], keys[2])
-    if parts > 0 then redis.call('HSET', keys[1], 'parts', parts, 'format', FORMAT_WITH_PARTS) end
+    if parts > 0 then redis.call('HSET', keys[1], 'parts', parts, 'format', WITH_PARTS[meta.format]) end
   end
   redis.call('HSET', keys[1], 'pending', epoch, 'chunks', count)
   return redis.status_reply('OK')

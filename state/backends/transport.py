@@ -378,7 +378,7 @@ def translate(error: RedisError) -> StateError:
         whose = "an older" if found < least else "a newer"
         return FormatVersionMismatch(
             f"state in redis has format {found}, written by {whose} version; this version reads "
-            f"formats {least} and {most}",
+            f"formats {least} to {most}",
             hint=_OF_ANOTHER_VERSION,
         )
     if unknown := _UNKNOWN.fullmatch(str(error)):

@@ -6,7 +6,8 @@
                 short cut
     strategy    which layout a history is kept in
     text        the packed layout: parse and write
-    spread      the spread layout: names and fields; index: which of its entries match
+    spread      the spread layout: names and fields; segments: which hash has a block; index: which
+                entries match
     loading     what an epoch reads; probing: of spread histories; matching: which changes it is for
     memory      what a worker remembers of them; recalling: going on from it; known_index: their
                 indexes; numbered: entries found by numbers

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from state.backends.interface import HashGet, SortedRange, SortedTop
+from state.multiset.segments import block_reads
 from state.multiset.spread import BLOCK_ENTRIES, STATE, SpreadNames
 from state.multiset.strategy import HistoryPolicy, Strategy
 from state.multiset.text import (
@@ -131,8 +132,8 @@ def read_history(
         return None
     if not is_spread(value):
         return _packed_page(value, policy, now_ms, after, limit)
-    reader = _SpreadReader(view, key_group, SpreadNames.of(key), policy, now_ms)
-    return reader.page(parse_header(value), after, limit)
+    reader = _SpreadReader(view, key_group, key, parse_header(value), policy, now_ms)
+    return reader.page(after, limit)
 
 
 def list_keys(
@@ -215,17 +216,20 @@ class _SpreadReader:
         self,
         view: StateView,
         key_group: int,
-        names: SpreadNames,
+        key: bytes,
+        header: Header,
         policy: HistoryPolicy,
         now_ms: int,
     ) -> None:
         self._view = view
-        self._names = names
+        self._names = SpreadNames.of(key)
+        self._header = header
         self._key_group = key_group
         self._policy = policy
         self._now_ms = now_ms
 
-    def page(self, header: Header, after: int, limit: int) -> HistoryPage | Expired:
+    def page(self, after: int, limit: int) -> HistoryPage | Expired:
+        header = self._header
         stored = header.size or 0
         stale = self._stale_ms()
         if len(stale) >= stored:
@@ -299,6 +303,7 @@ class _SpreadReader:
 
     def _parsed(self, blocks: Sequence[int]) -> PackedHistories:
         """Those of these blocks that are there."""
-        fields = [b"%d" % number for number in blocks]
-        texts = self._view.fetch([HashGet(self._key_group, self._names.blocks, fields)])[0]
-        return parse_packed([text for text in texts if text is not None])
+        segments = self._header.segments
+        reads = block_reads(self._key_group, self._names.blocks, segments, blocks)
+        texts = self._view.fetch(reads)
+        return parse_packed([text for some in texts for text in some if text is not None])

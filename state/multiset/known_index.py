@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from state.multiset.index import LINE_BYTES, numbers_in, parse_lines
+from state.multiset.index import LINE_BYTES, buckets_of, numbers_in, origin_of, parse_lines
 from state.multiset.spread import block_of, spans_of_blocks
-from state.multiset.vectors import distinct_counts, is_among
+from state.multiset.vectors import distinct_counts, is_among, taken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
     from state.multiset.index import Characters
     from state.multiset.numbered import Numbered
+    from state.multiset.touched import Matching
+    from state.multiset.vectors import Places
 
     Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -89,3 +92,37 @@ class KnownIndex:
         """How many bytes it takes."""
         known = 0 if self.matches is None else self.matches.values.nbytes
         return self.lines.nbytes + self.bucket.nbytes + self.numbers.nbytes + known
+
+
+def split_buckets(index: KnownIndex, buckets: int, was: int, changed: Flags) -> Integers:
+    """The bucket of each line where there are more buckets than there were.
+
+    Args:
+        index: As it was.
+        buckets: How many buckets there are now.
+        was: How many there were.
+        changed: By bucket; set for those that are split, and those that gain by it.
+    """
+    bucket = index.bucket.copy()
+    is_split = np.zeros(was, np.bool_)
+    is_split[[origin_of(each, was) for each in range(was, buckets)]] = True
+    splits = is_split[bucket].nonzero()[0]
+    split_bucket = buckets_of(index.lines.take(splits, axis=0), buckets)
+    changed[bucket[splits]] = changed[split_bucket] = True
+    bucket[splits] = split_bucket
+    return bucket
+
+
+def matches_after(
+    before: Numbered | None, kept: Places, matching: Matching, groups: Integers
+) -> Numbered | None:
+    """Match columns of the lines that are kept and of those of groups that are new, as numbers."""
+    if before is None:
+        return None
+    if not groups.size:
+        # A copy: a slice would keep all that there was.
+        return before.with_values(taken(before.values, kept).copy())
+    new = matching.numbered(groups)
+    if new is None or not new.is_like(before):
+        return None
+    return before.with_values(np.concatenate([taken(before.values, kept), new.values]))

@@ -8,6 +8,7 @@ end away, so that an older entry becomes the newest, the kernel says so, and a d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,12 +25,8 @@ from state.multiset.index import (
 from state.multiset.known_index import KnownIndex
 from state.multiset.memory import NO_BLOCKS
 from state.multiset.numbered import find_numbers
-from state.multiset.spread import (
-    BLOCK_ENTRIES,
-    SpreadNames,
-    block_of,
-    parse_numbers,
-)
+from state.multiset.segments import block_reads
+from state.multiset.spread import BLOCK_ENTRIES, SpreadNames, block_of, parse_numbers
 from state.multiset.text import Header, is_spread, parse_header
 from state.multiset.vectors import distinct, distinct_counts, is_among
 
@@ -377,15 +374,14 @@ class SpreadProber:
         return blocks, going[is_among(block, blocks)]
 
     def block_reads(self, histories: Sequence[SpreadHistory]) -> list[Read]:
-        """Blocks that are needed and not there yet, one read a history; none if all are there."""
-        if all(each.is_complete for each in histories):
-            return []
+        """Blocks that are needed and not there yet, a read for each hash that has some."""
         reads: list[Read] = []
         for each in histories:
-            key_group, names = self._place(each.key)
-            missing = self._missing(each)
-            reads.append(HashGet(key_group, names.blocks, [b"%d" % block for block in missing]))
-        return reads if any(read.fields for read in reads if isinstance(read, HashGet)) else []
+            if not each.is_complete:
+                key_group, names = self._place(each.key)
+                segments, missing = each.header.segments, self._missing(each)
+                reads += block_reads(key_group, names.blocks, segments, missing)
+        return reads
 
     def take_blocks(self, histories: Sequence[SpreadHistory], replies: Sequence[Any]) -> None:
         """Take the replies to `block_reads`.
@@ -393,8 +389,10 @@ class SpreadProber:
         Raises:
             StateCorrupt: A block that the index or the order names is not there.
         """
-        for each, values in zip(histories, replies, strict=True):
-            for block, value in zip(self._missing(each), values, strict=True):
+        given = chain.from_iterable(replies)
+        for each in histories:
+            for block in [] if each.is_complete else self._missing(each):
+                value = next(given)
                 if value is None:
                     where = f"key group {int(self._key_groups[each.key])}"
                     raise StateCorrupt(f"block {block} of a history in {where} is missing")

@@ -3,7 +3,8 @@
     T:history               hash        key -> header (see `text`)
     T:history:<key>:order   sorted set  numbers of the blocks with entries, scored by themselves
     T:history:<key>:blocks  hash        number of a block -> its entries, written like a packed
-                                        history, with the block's number as header
+                                        history, with the block's number as header; those of
+                                        large epochs in hashes of their own: see `segments`
     T:history:<key>:index   hash        number of a bucket -> a line for each of its entries, with a
                                         digest of the match columns: see `index`
     T:history:<key>:stamps  sorted set  numbers of blocks, scored by the oldest ms in each

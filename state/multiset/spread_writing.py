@@ -16,11 +16,17 @@ from state.multiset.index import (
     buckets_of,
     digests_of,
     lines_of,
-    origin_of,
     write_lines,
 )
-from state.multiset.known_index import KnownIndex
-from state.multiset.spread import STATE, SpreadNames, block_of
+from state.multiset.known_index import KnownIndex, matches_after, split_buckets
+from state.multiset.segments import (
+    SEGMENT_BYTES_MIN,
+    SEGMENTS_MAX,
+    by_hash,
+    segment_name,
+    with_entries,
+)
+from state.multiset.spread import BLOCK_ENTRIES, STATE, SpreadNames, block_of
 from state.multiset.text import NEWEST, Header, pieces_before_rows
 from state.multiset.vectors import distinct, is_among, places_of, taken
 
@@ -39,7 +45,6 @@ if TYPE_CHECKING:
     from state.multiset.probing import SpreadHistory
     from state.multiset.strategy import HistoryPolicy
     from state.multiset.touched import Matching
-    from state.multiset.vectors import Places
     from state.row_pieces import Piece, RowPieces
 
     Integers = NDArray[np.int64]
@@ -124,6 +129,8 @@ class SpreadWriter:
         self._rows = rows
         self._names = SpreadNames.of(epoch.histories.keys[key])
         self._writes: list[Write] = []
+        self._segments: tuple[int, ...] = ()
+        """The first block of each segment."""
         self.header = Header(1)
         """Of the history, once it is written."""
         self.index: KnownIndex | None = None
@@ -137,6 +144,7 @@ class SpreadWriter:
         """Write what changed of a history that was spread and stays so."""
         epoch = self._epoch
         history = epoch.histories.spread[self._key]
+        self._segments = history.header.segments
         mine = epoch.entries_of(self._key)
         removed = epoch.histories.entries.sequence[mine][epoch.outcome.entry_removed[mine]]
         puts = self._puts
@@ -180,7 +188,7 @@ class SpreadWriter:
         changed = np.zeros(buckets, np.bool_)
         changed[new_bucket] = changed[old_bucket[gone]] = True
         if buckets > was:
-            old_bucket = _split(index, buckets, was, changed)
+            old_bucket = split_buckets(index, buckets, was, changed)
         # Lines of new entries last: their numbers are higher than all others.
         kept = places_of(stays)
         bucket = np.concatenate([taken(old_bucket, kept), new_bucket])
@@ -188,7 +196,10 @@ class SpreadWriter:
         chosen = None if changed.all() else changed[bucket].nonzero()[0]
         if len(index.read) == was:
             numbers = np.concatenate([taken(index.numbers, kept), puts.sequence[fresh]])
-            matches = _matches_after(index.matches, kept, matching, puts.group[fresh])
+            matches = matches_after(index.matches, kept, matching, puts.group[fresh])
+            if self._segments:
+                ascending = numbers if index.is_ascending else np.sort(numbers)
+                self._segments = with_entries(self._segments, ascending)
             self._know_index(
                 KnownIndex(
                     list(range(buckets)), lines, bucket, numbers, matches, index.is_ascending
@@ -235,7 +246,7 @@ class SpreadWriter:
         old = matching.index_of_rows(packed.rows(epoch.histories.packed_entry[kept]))
         new = matching.index_of_groups(puts.group)
         sequence = np.append(entries.sequence[kept], puts.sequence)
-        self._put_blocks(kept)
+        self._replace_blocks(kept)
         lines = lines_of(digests_of(chain(old, new)), sequence)
         buckets = buckets_for(sequence.size)
         bucket = buckets_of(lines, buckets)
@@ -279,11 +290,30 @@ class SpreadWriter:
         numbers = sorted(texts)
         self.blocks = {number: texts[number] for number in numbers}
         if numbers:
+            self._put_blocks(history.header.following)
             fresh = [number for number in numbers if number not in history.blocks]
-            self._write_blocks(HashPut, fresh, [oldest[number] for number in numbers])
+            self._note_blocks(fresh, [oldest[number] for number in numbers])
         return np.array(numbers, np.int64)
 
-    def _put_blocks(self, kept: Integers) -> None:
+    def _put_blocks(self, following: int) -> None:
+        """Write `blocks`: those that are new into a segment of their own, if they are many.
+
+        Args:
+            following: The sequence number that came next before the epoch.
+        """
+        blocks, texts = self._names.blocks, self.blocks
+        # One that had this number may be there.
+        new = [number for number in texts if number > (following - 1) // BLOCK_ENTRIES]
+        is_long = sum(len(texts[number]) for number in new) >= SEGMENT_BYTES_MIN
+        if not is_long or len(self._segments) == SEGMENTS_MAX:
+            new = []
+        for name, numbers in by_hash(blocks, self._segments, sorted(texts.keys() - set(new))):
+            self._writes.append(HashPut(name, self._pairs_of(numbers)))
+        if new:
+            self._writes.append(HashReplace(segment_name(blocks, new[0]), self._pairs_of(new)))
+            self._segments = (*self._segments, new[0])
+
+    def _replace_blocks(self, kept: Integers) -> None:
         """Write the blocks of a history in full: of these loaded entries and the epoch's puts."""
         epoch = self._epoch
         packed, place = epoch.histories.packed, epoch.histories.packed_entry[kept]
@@ -304,17 +334,17 @@ class SpreadWriter:
         numbers = block[start].tolist()
         texts = lines.joined([b"%d" % each for each in numbers], [*start.tolist(), sequence.size])
         self.blocks = dict(zip(numbers, texts, strict=True))
-        self._write_blocks(HashReplace, numbers, np.minimum.reduceat(written, start).tolist())
+        self._writes.append(HashReplace(self._names.blocks, self._pairs_of(numbers)))
+        self._note_blocks(numbers, np.minimum.reduceat(written, start).tolist())
 
-    def _write_blocks(
-        self,
-        put: type[HashPut | HashReplace],
-        fresh: Sequence[int],
-        oldest: Sequence[int],
-    ) -> None:
-        """Write `blocks`, say which of them were not there before, and how old each is."""
+    def _pairs_of(self, numbers: Sequence[int]) -> list[bytes]:
+        """These of `blocks`, as fields and values."""
+        texts = [self.blocks[number] for number in numbers]
+        return _interleaved([b"%d" % number for number in numbers], texts)
+
+    def _note_blocks(self, fresh: Sequence[int], oldest: Sequence[int]) -> None:
+        """Say of `blocks` which of them were not there before, and how old each is."""
         fields = [b"%d" % number for number in self.blocks]
-        self._writes.append(put(self._names.blocks, _interleaved(fields, [*self.blocks.values()])))
         if fresh:
             members = [b"%d" % number for number in fresh]
             self._writes.append(SortedPut(self._names.order, _interleaved(fresh, members)))
@@ -331,7 +361,8 @@ class SpreadWriter:
             return
         self.dropped = blocks.tolist()
         names, gone = self._names, [b"%d" % number for number in self.dropped]
-        self._writes.append(HashDelete(names.blocks, gone))
+        for name, numbers in by_hash(names.blocks, self._segments, self.dropped):
+            self._writes.append(HashDelete(name, [b"%d" % number for number in numbers]))
         self._writes.append(SortedRemove(names.order, gone))
         self._writes.append(SortedRemove(names.stamps, gone))
 
@@ -343,6 +374,7 @@ class SpreadWriter:
             shown=NEWEST if shown == int(outcome.newest[key]) else shown,
             size=int(outcome.size[key]),
             buckets=buckets,
+            segments=self._segments,
         )
         flat = [self._epoch.histories.keys[key], self.header.format()]
         self._writes.append(HashPut(STATE, flat))
@@ -388,40 +420,6 @@ def _as_numbers(texts: Sequence[bytes], matching: Matching, groups: Integers) ->
     if numbered is None or values is None:
         return None
     return numbered.with_values(np.append(values, numbered.values))
-
-
-def _split(index: KnownIndex, buckets: int, was: int, changed: Flags) -> Integers:
-    """The bucket of each line where there are more buckets than there were.
-
-    Args:
-        index: As it was.
-        buckets: How many buckets there are now.
-        was: How many there were.
-        changed: By bucket; set for those that are split, and those that gain by it.
-    """
-    bucket = index.bucket.copy()
-    is_split = np.zeros(was, np.bool_)
-    is_split[[origin_of(each, was) for each in range(was, buckets)]] = True
-    splits = is_split[bucket].nonzero()[0]
-    split_bucket = buckets_of(index.lines.take(splits, axis=0), buckets)
-    changed[bucket[splits]] = changed[split_bucket] = True
-    bucket[splits] = split_bucket
-    return bucket
-
-
-def _matches_after(
-    before: Numbered | None, kept: Places, matching: Matching, groups: Integers
-) -> Numbered | None:
-    """Match columns of the lines that are kept and of those of groups that are new, as numbers."""
-    if before is None:
-        return None
-    if not groups.size:
-        # A copy: a slice would keep all that there was.
-        return before.with_values(taken(before.values, kept).copy())
-    new = matching.numbered(groups)
-    if new is None or not new.is_like(before):
-        return None
-    return before.with_values(np.concatenate([taken(before.values, kept), new.values]))
 
 
 def _is_most(written: int, size: int) -> bool:

@@ -12,12 +12,12 @@ gone (`!`) until the key's next emission. Mostly it is the newest entry: then th
 
 A history without entries is not stored. A spread history has in its place
 
-    spread <size> <next> <buckets> [shown]
+    spread <size> <next> <buckets> [@segments] [shown]
 
-with the number of buckets of its index (see `index`), and its entries in blocks (see `spread`),
-each written like a packed history, with the number of the block in the header's place. Numbers are
-decimal. Costs: parsing and writing take time in proportion to the bytes, without a loop over
-entries.
+with the number of buckets of its index (see `index`), and its entries in blocks (see `spread`,
+`segments`), each written like a packed history, with the number of the block in the header's place.
+Numbers are decimal. Costs: parsing and writing take time in proportion to the bytes, without a loop
+over entries.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from state.columns import decimals_in
 from state.errors import StateCorrupt
+from state.multiset.segments import format_segments, is_segments, parse_segments
 from state.multiset.vectors import bytes_of, content_of
 from state.row_pieces import RowPieces, integer_texts
 
@@ -73,6 +74,8 @@ class Header:
     """Entries of a spread history; None for a packed one, whose entries follow."""
     buckets: int = 0
     """Buckets of a spread history's index."""
+    segments: tuple[int, ...] = ()
+    """The first block of each segment of a spread history (`state.multiset.segments`)."""
 
     @property
     def is_spread(self) -> bool:
@@ -84,6 +87,8 @@ class Header:
         fields = [b"%d" % self.following]
         if self.size is not None:
             fields = [b"spread", b"%d" % self.size, *fields, b"%d" % self.buckets]
+        if self.segments:
+            fields.append(format_segments(self.segments))
         if self.written_ms is not None:
             fields.append(b"%d" % self.written_ms)
         if self.shown != NEWEST:
@@ -117,9 +122,12 @@ def parse_header(value: bytes) -> Header:
 def _parse_header(value: bytes) -> Header:
     fields = value.split(b"\n", 1)[0].split(b"\t")
     size, buckets = None, 0
+    segments: tuple[int, ...] = ()
     if fields[0] == b"spread":
         size, buckets = int(fields[1]), int(fields[3])
         fields = [fields[2], *fields[4:]]
+        if len(fields) > 1 and is_segments(fields[1]):
+            segments = parse_segments(fields.pop(1))
     following, shown, written_ms = int(fields[0]), NEWEST, None
     for field in fields[1:]:
         if field == b"!":
@@ -128,7 +136,7 @@ def _parse_header(value: bytes) -> Header:
             shown = int(field[1:])
         else:
             written_ms = int(field)
-    return Header(following, written_ms, shown, size, buckets)
+    return Header(following, written_ms, shown, size, buckets, segments)
 
 
 @dataclass(frozen=True, slots=True)

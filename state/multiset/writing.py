@@ -23,6 +23,7 @@ from state.backends.interface import (
 from state.multiset.changes import Report
 from state.multiset.index import buckets_of, digests_of
 from state.multiset.memory import NO_BLOCKS, Remembered
+from state.multiset.segments import block_hashes
 from state.multiset.spread import EXPIRY, STATE, SpreadNames
 from state.multiset.spread_writing import EpochResult, Puts, Rows, SpreadWriter
 from state.multiset.strategy import Strategy
@@ -97,10 +98,9 @@ class HistoryWriter:
 
     def _fetch_missing(self, transaction: EpochTransaction, matching: Matching) -> None:
         """Read all of histories that are to be packed, and the index of entries that expired."""
-        scans = (self._to_packed & self._was_spread).nonzero()[0].tolist()
-        reads: list[Read] = [
-            HashScan(self._key_group(key), self._names(key).blocks) for key in scans
-        ]
+        packs = (self._to_packed & self._was_spread).nonzero()[0].tolist()
+        scans = [(key, name) for key in packs for name in self._block_hashes(key)]
+        reads: list[Read] = [HashScan(self._key_group(key), name) for key, name in scans]
         open_ = [(each, self._stale_buckets(each, matching)) for each in self._partly_expired()]
         reads += [
             HashGet(
@@ -111,8 +111,8 @@ class HistoryWriter:
             for each, buckets in open_
         ]
         replies = transaction.fetch(reads) if reads else []
-        for key, reply in zip(scans, replies[: len(scans)], strict=True):
-            self._scans[key] = reply
+        for (key, _), reply in zip(scans, replies[: len(scans)], strict=True):
+            self._scans.setdefault(key, {}).update(reply)
         for (each, buckets), reply in zip(open_, replies[len(scans) :], strict=True):
             each.index.learn(buckets, reply)
 
@@ -285,7 +285,7 @@ class HistoryWriter:
 
     def _drop_spread(self, key: int) -> None:
         names = self._names(key)
-        for name in (names.order, names.blocks, names.index, names.stamps):
+        for name in (names.order, *self._block_hashes(key), names.index, names.stamps):
             self._add(self._key_group(key), Drop(name))
 
     def _write_expiry(self, puts: Puts) -> None:
@@ -325,6 +325,11 @@ class HistoryWriter:
 
     def _add(self, key_group: int, write: Write) -> None:
         self._writes.setdefault(key_group, []).append(write)
+
+    def _block_hashes(self, key: int) -> list[bytes]:
+        """All hashes that may have stored blocks of a history that was spread."""
+        segments = self._epoch.histories.spread[key].header.segments
+        return block_hashes(self._names(key).blocks, segments)
 
     def _names(self, key: int) -> SpreadNames:
         return SpreadNames.of(self._epoch.histories.keys[key])

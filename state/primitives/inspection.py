@@ -29,6 +29,7 @@ import orjson
 from state.backends.interface import HashGet, HashScan, LexRange, SortedRange
 from state.descriptors import Shows
 from state.errors import StateCorrupt
+from state.multiset.segments import block_reads
 from state.multiset.spread import BLOCK_ENTRIES, SpreadNames
 from state.primitives.layout import own_stamps, read_collection, rows_name
 from state.primitives.multiset_text import read_block, read_header, read_lines
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from state.backends.interface import StateView
     from state.descriptors import StateDescriptor
+    from state.multiset.text import Header
     from state.registry import RegisteredState
     from state.ttl import TtlClock
 
@@ -243,7 +245,7 @@ def _history(
         entries = iter(read_lines(lines, header.following).items())
         return "packed", _of_history(entries, last)
     names = SpreadNames.of(key, name)
-    blocks = _spread_entries(view, names, key_group, header.following, last // BLOCK_ENTRIES)
+    blocks = _spread_entries(view, names, key_group, header, last // BLOCK_ENTRIES)
     return "spread", _of_history(blocks, last)
 
 
@@ -254,7 +256,7 @@ def _of_history(entries: Iterator[tuple[int, tuple[int, bytes]]], last: int) -> 
 
 
 def _spread_entries(
-    view: StateView, names: SpreadNames, key_group: int, following: int, block: int
+    view: StateView, names: SpreadNames, key_group: int, header: Header, block: int
 ) -> Iterator[tuple[int, tuple[int, bytes]]]:
     """Entries of a spread history from a block on, some blocks in memory at a time."""
     while True:
@@ -262,12 +264,14 @@ def _spread_entries(
         fields = [member for member, _ in view.fetch([order])[0]]
         if not fields:
             return
-        texts = view.fetch([HashGet(key_group, names.blocks, fields)])[0]
-        for field, text in zip(fields, texts, strict=True):
+        numbers = [int(field) for field in fields]
+        reads = block_reads(key_group, names.blocks, header.segments, numbers)
+        texts = [text for some in view.fetch(reads) for text in some]
+        for number, text in zip(numbers, texts, strict=True):
             if text is None:
                 raise StateCorrupt("a block of a spread history is missing")
-            yield from read_block(int(field), text, following).items()
-        block = int(fields[-1]) + 1
+            yield from read_block(number, text, header.following).items()
+        block = numbers[-1] + 1
 
 
 def _packed_pairs(

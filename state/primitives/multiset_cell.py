@@ -18,6 +18,7 @@ from state.multiset.index import (
     origin_of,
     write_bucket,
 )
+from state.multiset.segments import block_hash, block_hashes
 from state.multiset.spread import BLOCK_ENTRIES
 from state.multiset.text import Header
 from state.primitives.multiset_history import KnownHistory
@@ -195,8 +196,8 @@ class MultisetCell(KnownHistory):
         header = Header(self.following, None, self._shown)
         if spread:
             if not self._stays_spread:
-                self.buckets = buckets_for(self.size)
-            header = replace(header, size=self.size, buckets=self.buckets)
+                self.buckets, self.segments = buckets_for(self.size), ()
+            header = replace(header, size=self.size, buckets=self.buckets, segments=self.segments)
             self._write_blocks(batch)
             self._write_buckets(batch)
             text = header.format()
@@ -207,7 +208,7 @@ class MultisetCell(KnownHistory):
 
     def _drop(self, batch: WriteBatch) -> None:
         names = self.names
-        for name in (names.order, names.blocks, names.index):
+        for name in (names.order, *block_hashes(names.blocks, self.segments), names.index):
             batch.drop(self.key_group, name)
         batch.drop(self.key_group, names.stamps)
 
@@ -225,13 +226,14 @@ class MultisetCell(KnownHistory):
 
     def _write_block(self, batch: WriteBatch, number: int, old: Block, new: Block) -> None:
         key_group, names, member = self.key_group, self.names, b"%d" % number
+        blocks = block_hash(names.blocks, self.segments, number)
         if new:
-            batch.put(key_group, names.blocks, member, write_lines(member, new.items()))
+            batch.put(key_group, blocks, member, write_lines(member, new.items()))
             if not old:
                 batch.score(key_group, names.order, member, number)
             self._write_stamp(batch, number, old, new)
             return
-        batch.delete(key_group, names.blocks, member)
+        batch.delete(key_group, blocks, member)
         batch.unscore(key_group, names.order, member)
         batch.unscore(key_group, names.stamps, member)
 

@@ -65,6 +65,7 @@ class KnownHistory(Cell):
         "names",
         "newest_stored",
         "order",
+        "segments",
         "size",
     )
 
@@ -81,6 +82,8 @@ class KnownHistory(Cell):
         self.newest_stored = -1
         """The highest number that a stored block can have."""
         self.order = BlockOrder(-1)
+        self.segments: tuple[int, ...] = ()
+        """The first block of each segment of what is stored (`state.multiset.segments`)."""
         self.buckets = 0
         """How many buckets the index has now."""
         self._buckets_before = 0
@@ -146,6 +149,7 @@ class KnownHistory(Cell):
             self._was_spread, self._is_index_sure = True, False
             self.size = header.size
             self.buckets = self._buckets_before = header.buckets
+            self.segments = header.segments
             self.newest_stored = (header.following - 1) // BLOCK_ENTRIES
             self.order = BlockOrder(self.newest_stored)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from state.backends.interface import (
@@ -14,6 +15,7 @@ from state.backends.interface import (
     SortedTop,
 )
 from state.errors import StateCorrupt
+from state.multiset.segments import block_hashes, block_reads
 from state.primitives.multiset_order import WINDOW
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ class Look:
             wanted = [b"%d" % each for each in sorted(self._buckets)]
             reads.append(HashGet(key_group, names.index, wanted))
         if self._blocks:
-            reads.append(HashGet(key_group, names.blocks, [b"%d" % each for each in self._blocks]))
+            reads += block_reads(key_group, names.blocks, self._cell.segments, sorted(self._blocks))
         if self._below is not None:
             reads.append(SortedTop(key_group, names.order, WINDOW, self._below))
         if self._above is not None:
@@ -104,8 +106,11 @@ class Look:
             for number, text in zip(sorted(self._buckets), next(rest), strict=True):
                 cell.learn_bucket(number, text)
         if self._blocks:
-            for (number, is_there), text in zip(self._blocks.items(), next(rest), strict=True):
-                if text is None and is_there:
+            wanted, texts = sorted(self._blocks), list[bytes | None]()
+            while len(texts) < len(wanted):
+                texts += next(rest)
+            for number, text in zip(wanted, texts, strict=True):
+                if text is None and self._blocks[number]:
                     raise StateCorrupt(f"block {number} of a history is missing")
                 cell.learn_block(number, text)
         if self._below is not None:
@@ -125,12 +130,13 @@ class WholeHistory:
 
     def __init__(self, cell: KnownHistory) -> None:
         self._cell = cell
-        self.reads = (HashScan(cell.key_group, cell.names.blocks),)
+        hashes = block_hashes(cell.names.blocks, cell.segments)
+        self.reads = tuple(HashScan(cell.key_group, name) for name in hashes)
 
     def take(self, replies: Sequence[Any]) -> None:
         """Let the cell have the blocks that it does not know."""
         if not self._cell.is_complete:
-            self._cell.learn_whole(replies[0])
+            self._cell.learn_whole(dict(chain.from_iterable(each.items() for each in replies)))
 
 
 class IndexedAt:

@@ -17,6 +17,7 @@ import orjson
 
 from state.errors import StateCorrupt
 from state.multiset.index import digest_of
+from state.multiset.segments import is_segments, parse_segments
 from state.multiset.spread import TEXT_BYTES_MAX, digest
 from state.multiset.text import GONE, NEWEST, Header
 
@@ -36,7 +37,7 @@ def read_header(line: bytes) -> Header:
         StateCorrupt: It is no such line.
 
     >>> read_header(b"spread\t100\t108\t4\t=7")
-    Header(following=108, written_ms=None, shown=7, size=100, buckets=4)
+    Header(following=108, written_ms=None, shown=7, size=100, buckets=4, segments=())
     """
     words = line.split(b"\t")
     is_spread = words[0] == b"spread"
@@ -45,9 +46,12 @@ def read_header(line: bytes) -> Header:
     shown = NEWEST
     if words and words[-1][:1] in (b"=", b"!"):
         shown = _shown(words.pop())
+    segments: tuple[int, ...] = ()
+    if is_spread and words and is_segments(words[-1]):
+        segments = _segments(words.pop())
     numbers = [read_number(each, "a header") for each in words]
     if is_spread and len(numbers) == 3 and numbers[0] > 0 and numbers[2] > 0:
-        return Header(numbers[1], None, shown, numbers[0], numbers[2])
+        return Header(numbers[1], None, shown, numbers[0], numbers[2], segments)
     if not is_spread and 1 <= len(numbers) <= 2:
         return Header(numbers[0], numbers[1] if len(numbers) > 1 else None, shown)
     raise _corrupt("a header")
@@ -131,6 +135,13 @@ def _short(column: bytes) -> bytes:
 
 def _shown(word: bytes) -> int:
     return GONE if word == b"!" else read_number(word[1:], "a header")
+
+
+def _segments(word: bytes) -> tuple[int, ...]:
+    try:
+        return parse_segments(word)
+    except ValueError:
+        raise _corrupt("a header") from None
 
 
 def read_number(word: bytes, where: str) -> int:

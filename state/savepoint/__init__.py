@@ -16,8 +16,9 @@ A restore checks every file before it writes anything. It then says so in the pi
 (`restoring`) and marks all key groups with the savepoint's epoch, which the pipeline's marker has
 not reached: until the last command of the restore sets the marker no run can begin there.
 
-Sequence numbers, stamps and layouts are kept byte for byte, but for what is left out; so a restored
-pipeline goes on as if it had never stopped.
+Sequence numbers, stamps and layouts are kept byte for byte, but for what is left out and for
+segments of histories, which are put together; so a restored pipeline goes on as if it had never
+stopped.
 """
 
 from state.savepoint.expired import Expiry

@@ -30,7 +30,7 @@ import orjson
 import pyarrow as pa
 import xxhash
 
-from state.backends.names import STATE_FORMAT
+from state.backends.names import SAVED_FORMAT
 from state.errors import FormatVersionMismatch, SavepointCorrupt
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The text that `from_json` takes."""
-        body = {"format_version": VERSION, "state_format": STATE_FORMAT, **asdict(self)}
+        body = {"format_version": VERSION, "state_format": SAVED_FORMAT, **asdict(self)}
         checksum = xxhash.xxh3_64_hexdigest(orjson.dumps(body, option=orjson.OPT_SORT_KEYS))
         return orjson.dumps({**body, "xxh3": checksum}, option=orjson.OPT_INDENT_2) + b"\n"
 
@@ -150,7 +150,7 @@ def _check_formats(body: Mapping[str, Any]) -> None:
     """See that the files, and the state in them, are of the formats that are read here."""
     for what, name, wanted in (
         ("the savepoint has format version", "format_version", VERSION),
-        ("the state in the savepoint has format", "state_format", STATE_FORMAT),
+        ("the state in the savepoint has format", "state_format", SAVED_FORMAT),
     ):
         if body[name] != wanted:
             raise FormatVersionMismatch(

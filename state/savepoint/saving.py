@@ -300,12 +300,12 @@ class _StateOfGroups:
         left: tuple[bytes, int | None] | None = (text, oldest_ms)
         # A value of JSON never begins so: spread collections and histories do.
         if kind not in PLAIN and is_spread(text):
-            pieces = SpreadKey(self._pages, prefix + self.name + b":" + key, lives)
+            pieces = SpreadKey(self._pages, prefix + self.name + b":" + key, kind, text, lives)
             if lives.may_lack(oldest_ms):
-                yield from pieces.filtered(kind, text, oldest_ms)
-                left = pieces.left
+                yield from pieces.filtered(oldest_ms)
             else:
-                yield from pieces.copied(kind)
+                yield from pieces.copied(oldest_ms)
+            left = pieces.left
         elif lives.may_lack(oldest_ms):
             left = lives.packed(kind, text, oldest_ms)
         if left is None:

@@ -1,10 +1,16 @@
-"""A spread key as records of a savepoint: its structures, whole or without what is expired."""
+"""A spread key as records of a savepoint: its structures, whole or without what is expired.
+
+Segments of a history (`state.multiset.segments`) are put together: in a savepoint, and once it is
+restored, its blocks are in one hash. So versions that know no segments restore it as well.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from state.multiset.index import parse_bucket, write_bucket
+from state.multiset.segments import block_hashes
 from state.primitives.layout import read_collection, spread_text
 from state.primitives.multiset_text import read_header
 from state.savepoint.expired import HISTORIES, Lives, shown_after
@@ -32,16 +38,24 @@ PIECES: Final[Mapping[str, tuple[tuple[bytes, str], ...]]] = {
 class SpreadKey:
     """The structures of one spread key."""
 
-    def __init__(self, pages: Pages, key: bytes, lives: Lives) -> None:
+    def __init__(self, pages: Pages, key: bytes, kind: str, text: bytes, lives: Lives) -> None:
         self._pages = pages
         self._key = key
+        self._kind = kind
+        self._text = text
+        """The header."""
         self._lives = lives
+        self._segments: tuple[int, ...] = ()
+        if kind in HISTORIES and (segments := read_header(text).segments):
+            self._segments = segments
+            self._text = replace(read_header(text), segments=()).format()
         self.left: tuple[bytes, int | None] | None = None
-        """Header and score of what remains, once `filtered` is through."""
+        """Header and score of what remains, once all records were given."""
 
-    def copied(self, kind: str) -> Iterator[Record]:
+    def copied(self, oldest_ms: int | None) -> Iterator[Record]:
         """All of them, as they are."""
-        for piece, form in PIECES[kind]:
+        self.left = self._text, oldest_ms
+        for piece, form in PIECES[self._kind]:
             if form == "hash":
                 for flat in self._hash(piece):
                     yield _hash(piece, flat)
@@ -49,14 +63,14 @@ class SpreadKey:
                 for members in self._sorted(piece):
                     yield _sorted(piece, members)
 
-    def filtered(self, kind: str, text: bytes, oldest_ms: int | None) -> Iterator[Record]:
-        """Those of what is not past its life; sets `left`."""
-        if kind in HISTORIES:
-            yield from self._history(read_header(text), oldest_ms)
-        elif kind == "sorted_map":
-            yield from self._sorted_map(text)
+    def filtered(self, oldest_ms: int | None) -> Iterator[Record]:
+        """Those of what is not past its life."""
+        if self._kind in HISTORIES:
+            yield from self._history(read_header(self._text), oldest_ms)
+        elif self._kind == "sorted_map":
+            yield from self._sorted_map(self._text)
         else:
-            yield from self._rows(text)
+            yield from self._rows(self._text)
 
     def _rows(self, text: bytes) -> Iterator[Record]:
         gone: set[bytes] = set()
@@ -146,7 +160,10 @@ class SpreadKey:
                 yield _hash(b"index", kept)
 
     def _hash(self, piece: bytes) -> Iterator[list[bytes]]:
-        return self._pages.fields(self._key + b":" + piece)
+        name = self._key + b":" + piece
+        names = block_hashes(name, self._segments) if piece == b"blocks" else (name,)
+        for each in names:
+            yield from self._pages.fields(each)
 
     def _sorted(self, piece: bytes) -> Iterator[list[tuple[bytes, float]]]:
         return self._pages.scores(self._key + b":" + piece)

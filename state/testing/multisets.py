@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from state.backends.interface import HashScan, SortedRange
 from state.descriptors import JSON, MatchColumns, MultisetDescriptor
 from state.multiset.index import bucket_of, buckets_for, parse_bucket
+from state.multiset.segments import block_hash, block_hashes
 from state.multiset.spread import BLOCK_ENTRIES
 from state.multiset.text import is_spread, parse_header, parse_packed
 from state.multiset.vectors import bytes_of
@@ -14,6 +15,7 @@ from state.ttl import DISABLED
 
 if TYPE_CHECKING:
     from state.backends.interface import Read
+    from state.multiset.text import Header
     from state.ttl import TtlConfig
 
 NAME = "rows"
@@ -66,7 +68,7 @@ class Committed:
             self.following[key] = header.following
             if is_spread(value):
                 self.layouts[key] = "spread"
-                self.histories[key] = self._spread(state + b":" + key, header.buckets)
+                self.histories[key] = self._spread(state + b":" + key, header)
                 assert header.size == len(self.histories[key])
             else:
                 self.layouts[key] = "packed"
@@ -76,9 +78,19 @@ class Committed:
             assert numbers == sorted(set(numbers))
             assert numbers[-1] < header.following
 
-    def _spread(self, prefix: bytes, buckets: int) -> list[Line]:
+    def _blocks(self, name: bytes, header: Header) -> dict[bytes, bytes]:
+        """All blocks, each in the hash where it belongs, and in no other."""
+        blocks: dict[bytes, bytes] = {}
+        for each in block_hashes(name, header.segments):
+            for field, text in self._scan(each).items():
+                assert block_hash(name, header.segments, int(field)) == each
+                blocks[field] = text
+                self.names.add(each)
+        return blocks
+
+    def _spread(self, prefix: bytes, header: Header) -> list[Line]:
         """The entries of a spread history, whose structures must agree."""
-        blocks = self._scan(prefix + b":blocks")
+        blocks = self._blocks(prefix + b":blocks", header)
         numbers = sorted(int(each) for each in blocks)
         lines = {number: _lines([blocks[b"%d" % number]]) for number in numbers}
         for number, held in lines.items():
@@ -87,13 +99,13 @@ class Committed:
             assert {each[0] // BLOCK_ENTRIES for each in held} == {number}
         assert self._range(prefix + b":order") == [(b"%d" % n, float(n)) for n in numbers]
         entries = [each for number in numbers for each in lines[number]]
-        self._check_index(prefix, entries, buckets)
+        self._check_index(prefix, entries, header.buckets)
         stamps = dict(self._range(prefix + b":stamps"))
         oldest = {b"%d" % n: float(min(ms for _, ms, _ in held)) for n, held in lines.items()}
         assert stamps.items() <= oldest.items()
         if self._descriptor.may_have_stamps and self._descriptor.enabled_ms is None:
             assert stamps == oldest
-        self.names |= {prefix + b":blocks", prefix + b":order", prefix + b":index"}
+        self.names |= {prefix + b":order", prefix + b":index"}
         if stamps:
             self.names.add(prefix + b":stamps")
         return entries

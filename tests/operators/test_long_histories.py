@@ -17,6 +17,7 @@ from state.backends.wire import SentAhead
 from state.key_groups import key_group
 from state.multiset.memory import HistoryMemory, Remembered
 from state.multiset.strategy import Strategy
+from state.multiset.text import parse_header
 from state.multiset.writing import HistoryWriter
 
 if TYPE_CHECKING:
@@ -144,6 +145,39 @@ def test_an_index_is_replaced_where_most_of_it_changes(redis_client: redis.Redis
     assert b"".join(redis_client.hvals(index)).count(b"\n") == 150
     assert redis_client.hlen(index) <= 150
     assert not list(redis_client.scan_iter("*:pending*"))
+    harness.close()
+
+
+def test_new_blocks_of_a_large_epoch_are_a_segment_and_never_pass_through_a_script(
+    redis_client: redis.Redis,
+) -> None:
+    """They wait as a hash that is given its name; of rows only those beside what was there wait."""
+    harness = MaterializerHarness.on_redis(SPEC, redis_client)
+    text = "a" * 300
+    for start in range(0, 4 * CHANGED, CHANGED):
+        gone = range(max(0, start - CHANGED), max(0, start - CHANGED) + CHANGED if start else 0)
+        harness.run(
+            [
+                *(Change(RowKind.INSERT, (n, 1, text)) for n in range(start, start + CHANGED)),
+                *(Change(RowKind.DELETE, (n, 1, text)) for n in gone),
+            ]
+        )
+        if start:
+            (pending,) = redis_client.scan_iter("*:pending")
+            waiting = sum(map(len, redis_client.lrange(pending, 0, -1)))
+            parts = sorted(redis_client.scan_iter("*:pending#*"))
+            held = sum(len(value) for part in parts for value in redis_client.hvals(part))
+            assert len(parts) == 2
+            # A row has 300 bytes; at most sixteen of them are in the block that was there.
+            assert held > 300 * (CHANGED - 16)
+            assert waiting < 300 * 16 + 8_192
+    assert harness.history((1,)) == [(n, 1, text) for n in range(3 * CHANGED, 4 * CHANGED)]
+
+    names = sorted(redis_client.scan_iter("*:blocks*"))
+    ((_, value),) = redis_client.hgetall(names[0].partition(b":[1]")[0]).items()
+    # Entry 1,201, the first that is left, is in the last block of the third epoch.
+    assert parse_header(value).segments == (51, 76)
+    assert [name.rpartition(b":")[2] for name in names] == [b"51", b"76"]
     harness.close()
 
 

@@ -29,6 +29,8 @@ from state.multiset.strategy import Strategy
 if TYPE_CHECKING:
     import redis
 
+pytestmark = pytest.mark.usefixtures("small_segments")
+
 Timed = list[tuple[int, list[Change]]]
 TTLS = (0, 50, 100)
 

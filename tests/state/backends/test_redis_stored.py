@@ -94,7 +94,7 @@ def test_damaged_state_is_reported_and_left_alone(
     assert {key: redis_client.dump(key) for key in redis_client.scan_iter() if T in key} == before
 
 
-@pytest.mark.parametrize(("number", "whose"), [(1, "an older"), (4, "a newer")])
+@pytest.mark.parametrize(("number", "whose"), [(1, "an older"), (6, "a newer")])
 def test_another_format_is_refused_with_both_numbers(
     redis_client: redis.Redis, transport: RedisTransport, number: int, whose: str
 ) -> None:
@@ -105,7 +105,7 @@ def test_another_format_is_refused_with_both_numbers(
         redis_client,
         ledger,
         backend,
-        f"has format {number}, written by {whose} version; this version reads formats 2 and 3",
+        f"has format {number}, written by {whose} version; this version reads formats 2 to 5",
     )
 
 
@@ -141,25 +141,47 @@ def test_a_version_without_parts_refuses_them_by_name(
 ) -> None:
     """Rolled back while parts wait: it knows their format by number only, and reads nothing else.
 
-    That version asks for one format, 2, and refuses any other; so a key group has another one for
-    as long as parts wait, whoever stores, promotes or discards them.
+    That version asks for one format, now 4, and refuses any other; so a key group has another one
+    for as long as parts wait, whoever stores, promotes or discards them.
     """
     ledger, backend = EpochLedger(transport, "orders"), RedisBackend(transport, "orders")
     stamp = EpochStamp(1, ledger.open_run([NODE], 1), 0)
-    assert redis_client.hget(META, "format") == b"2"
+    assert redis_client.hget(META, "format") == b"4"
     writes = {0: [HashReplace(b"h", [b"a", LONG])]}
 
     backend.begin(NODE, stamp, [0]).commit(writes)
-    assert redis_client.hget(META, "format") == b"3"
+    assert redis_client.hget(META, "format") == b"5"
     stamp = EpochStamp(1, ledger.open_run([NODE], 1), 0)
-    assert redis_client.hget(META, "format") == b"2"
+    assert redis_client.hget(META, "format") == b"4"
     backend.begin(NODE, stamp, [0]).commit(writes)
     ledger.close_epoch(stamp, {}, [])
-    assert redis_client.hget(META, "format") == b"3"
+    assert redis_client.hget(META, "format") == b"5"
     ledger.promote_all([NODE], 1)
 
-    assert redis_client.hget(META, "format") == b"2"
+    assert redis_client.hget(META, "format") == b"4"
     assert redis_client.hgetall(T + b"h") == {b"a": LONG}
+
+
+@pytest.mark.parametrize(("parts", "waiting"), [(0, b"2"), (1, b"3")])
+def test_what_a_version_without_segments_left_is_read_on(
+    redis_client: redis.Redis, transport: RedisTransport, parts: int, waiting: bytes
+) -> None:
+    """Whoever looks promotes in its format, so that its run goes on; a run of ours has ours."""
+    ledger, backend = EpochLedger(transport, "orders"), RedisBackend(transport, "orders")
+    stamp = EpochStamp(1, ledger.open_run([NODE], 1), 0)
+    redis_client.hset(META, "format", "2")
+    writes = [HashPut(b"i", [b"a", b"1"]), *[HashReplace(b"h", [b"a", LONG])] * parts]
+    backend.begin(NODE, stamp, [0]).commit({0: writes})
+    assert redis_client.hget(META, "format") == waiting
+    ledger.close_epoch(stamp, {}, [])
+
+    ledger.promote_all([NODE], 1)
+    assert redis_client.hget(META, "format") == b"2"
+    ledger.open_run([NODE], 1)
+
+    assert redis_client.hgetall(META) == {b"format": b"4", b"epoch": b"1", b"run": b"2"}
+    assert redis_client.hgetall(T + b"i") == {b"a": b"1"}
+    assert redis_client.hgetall(T + b"h") == ({b"a": LONG} if parts else {})
 
 
 def test_parts_that_wait_in_the_earlier_format_are_carried_out(
@@ -175,7 +197,7 @@ def test_parts_that_wait_in_the_earlier_format_are_carried_out(
     ledger.open_run([NODE], 1)
 
     assert redis_client.hgetall(T + b"h") == {b"a": LONG}
-    assert redis_client.hgetall(META) == {b"format": b"2", b"epoch": b"1", b"run": b"2"}
+    assert redis_client.hgetall(META) == {b"format": b"4", b"epoch": b"1", b"run": b"2"}
 
 
 @pytest.mark.parametrize("parts", [0, 1])
@@ -198,7 +220,7 @@ def test_parts_that_an_older_version_left_are_no_part_of_the_next_commit(
     ledger.promote_all([NODE], 1)
 
     assert redis_client.hgetall(T + b"h") == ({b"a": LONG} if parts else {})
-    assert redis_client.hgetall(META) == {b"format": b"2", b"epoch": b"1", b"run": b"1"}
+    assert redis_client.hgetall(META) == {b"format": b"4", b"epoch": b"1", b"run": b"1"}
     assert redis_client.exists(PENDING, PENDING + b"#1", PENDING + b"#2") == 0
 
 
@@ -212,7 +234,7 @@ def test_a_new_run_removes_parts_that_an_older_version_left(
 
     ledger.open_run([NODE], 1)
 
-    assert redis_client.hgetall(META) == {b"format": b"2", b"epoch": b"0", b"run": b"2"}
+    assert redis_client.hgetall(META) == {b"format": b"4", b"epoch": b"0", b"run": b"2"}
     assert redis_client.exists(PENDING + b"#1") == 0
 
 
@@ -430,14 +452,14 @@ def test_state_is_readable_for_people(redis_client: redis.Redis, transport: Redi
     ledger, backend = _pending_epoch(transport)
 
     assert redis_client.hgetall(META) == {
-        b"format": b"2",
+        b"format": b"4",
         b"epoch": b"0",
         b"pending": b"1",
         b"chunks": b"1",
         b"run": b"1",
     }
     assert backend.begin(NODE, EpochStamp(2, 1, 0), [0]).fetch([HashGet(0, b"h", [b"a"])])
-    assert redis_client.hgetall(META) == {b"format": b"2", b"epoch": b"1", b"run": b"1"}
+    assert redis_client.hgetall(META) == {b"format": b"4", b"epoch": b"1", b"run": b"1"}
     assert redis_client.hget(T + b"h", "a") == b"1"
     assert redis_client.hget(slot_prefix("orders") + b"marker", "epoch") == b"1"
     assert ledger.marker().epoch == 1

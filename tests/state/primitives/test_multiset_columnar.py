@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from state.backends.interface import EpochTransaction, Read
 
-pytestmark = pytest.mark.usefixtures("small_buckets")
+pytestmark = pytest.mark.usefixtures("small_buckets", "small_segments")
 
 TTL_MS = 10
 NAMES = ("k", "id", "text", "number")

@@ -1,0 +1,130 @@
+"""Segments: blocks of a spread history that lie in hashes of their own.
+
+    T:history:<key>:blocks          hash   blocks before the first segment
+    T:history:<key>:blocks:<first>  hash   a segment: blocks from this number on, to the next one
+
+Blocks that are new are most of what a large epoch writes. In a hash of their own Redis gives them
+a name when they are promoted (`HashReplace`), where into one that is there each of their bytes
+would have to go through Lua. So such an epoch begins a segment, and says so in the history's
+header: `@313,344` there are the first blocks of two segments. Which hash has a block follows from
+its number, so that nothing more is read for it than before. What changes in a block later is
+written where the block is, and what is too little for a segment goes into the last one.
+
+There are few segments at a time. One of which nothing is left is taken out of the header by an
+epoch that knows the whole index; its numbers then belong to the one before, which has none of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from state.backends.interface import HashGet
+from state.multiset.spread import BLOCK_ENTRIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+SEGMENTS_MAX = 32
+"""Of one history: all stand in its header. Where there are so many, none is begun."""
+SEGMENT_BYTES_MIN = 16 * 1024
+"""Fewer bytes of new blocks go into a hash that is there, or there would soon be many segments."""
+
+_MARK = b"@"
+
+
+def is_segments(field: bytes) -> bool:
+    """Whether a field of a header tells segments."""
+    return field.startswith(_MARK)
+
+
+def parse_segments(field: bytes) -> tuple[int, ...]:
+    """The first blocks of segments.
+
+    Raises:
+        ValueError: It is no list of them.
+
+    >>> parse_segments(b"@313,344")
+    (313, 344)
+    """
+    segments = tuple(map(int, field.removeprefix(_MARK).split(b",")))
+    if segments[0] < 0 or any(first >= following for first, following in pairwise(segments)):
+        raise ValueError("first blocks of segments ascend")
+    return segments
+
+
+def format_segments(segments: Sequence[int]) -> bytes:
+    """What `parse_segments` reads, of one segment at least."""
+    return _MARK + b",".join([b"%d" % first for first in segments])
+
+
+def segment_name(blocks: bytes, first: int) -> bytes:
+    """The hash of a segment.
+
+    Args:
+        blocks: The name of the blocks before the first one.
+        first: Its first block.
+    """
+    return b"%b:%d" % (blocks, first)
+
+
+def block_hashes(blocks: bytes, segments: Sequence[int]) -> list[bytes]:
+    """All hashes that may have blocks."""
+    return [blocks, *(segment_name(blocks, first) for first in segments)]
+
+
+def block_hash(blocks: bytes, segments: Sequence[int], number: int) -> bytes:
+    """The hash that has a block, if it is there.
+
+    >>> [block_hash(b"b", (3, 5), number) for number in (2, 3, 4, 5, 99)]
+    [b'b', b'b:3', b'b:3', b'b:5', b'b:5']
+    """
+    place = bisect_right(segments, number)
+    return segment_name(blocks, segments[place - 1]) if place else blocks
+
+
+def by_hash(
+    blocks: bytes, segments: Sequence[int], numbers: Iterable[int]
+) -> list[tuple[bytes, list[int]]]:
+    """Blocks by the hash that has them.
+
+    >>> by_hash(b"b", (3,), [1, 4, 2, 7])
+    [(b'b', [1, 2]), (b'b:3', [4, 7])]
+    """
+    if not segments:
+        wanted = [*numbers]
+        return [(blocks, wanted)] if wanted else []
+    found: dict[int, list[int]] = {}
+    for number in numbers:
+        found.setdefault(bisect_right(segments, number), []).append(number)
+    names = block_hashes(blocks, segments)
+    return [(names[place], found[place]) for place in sorted(found)]
+
+
+def block_reads(
+    key_group: int, blocks: bytes, segments: Sequence[int], numbers: Iterable[int]
+) -> list[HashGet]:
+    """What reads these blocks; in their order, if they ascend."""
+    return [
+        HashGet(key_group, name, [b"%d" % number for number in some])
+        for name, some in by_hash(blocks, segments, numbers)
+    ]
+
+
+def with_entries(segments: Sequence[int], numbers: NDArray[np.int64]) -> tuple[int, ...]:
+    """The segments that have entries.
+
+    Args:
+        segments: The first block of each.
+        numbers: Sequence numbers of all entries of the history, ascending.
+    """
+    starts = numbers.searchsorted([first * BLOCK_ENTRIES for first in segments]).tolist()
+    return tuple(
+        first
+        for first, (low, high) in zip(segments, pairwise([*starts, numbers.size]), strict=True)
+        if low < high
+    )
