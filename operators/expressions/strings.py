@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from operators.expressions import operand_rules
 from operators.expressions.casts import convert
 from operators.expressions.families import STRING
-from operators.expressions.integers import INTEGER, wrapper
+from operators.expressions.integers import INTEGER
 from operators.expressions.site import Site, Value, lifted
 from operators.expressions.units import from_units, to_units
-from state.types import BINARY_ROOTS, INTEGER_BITS, LENGTH_MAX, STRING_ROOTS, TypeRoot
+from state.types import BINARY_ROOTS, INTEGER_BITS, LENGTH_MAX, STRING_ROOTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,6 @@ _WORDS = re.compile("[0-9A-Za-z]+")
 _TO_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _LOW_64 = 0xFFFFFFFFFFFFFFFF
-_wrap_int = wrapper(32)
 
 
 def _text(site: Site, index: int) -> Value:
@@ -194,30 +193,6 @@ def character(site: Site) -> Run:
     """CHR: the character of the low 8 bits; "" for a negative number."""
     number = site.of_type(0, INTEGER_BITS)
     return lifted(lambda n: chr(n & 0xFF) if n >= 0 else "", number)
-
-
-def hash_code(site: Site) -> Run:
-    """HASH_CODE: the absolute value of Java's hashCode of a string or an integer."""
-    root = site[0].type.root
-    if root is TypeRoot.BIGINT:
-        return lifted(lambda n: _absolute((n ^ ((n % (1 << 64)) >> 32)) & 0xFFFFFFFF), site[0])
-    if root in INTEGER_BITS:
-        return lifted(_absolute, site[0])
-    return lifted(_text_hash, _text(site, 0))
-
-
-def _text_hash(text: str) -> int:
-    """Of a string, over UTF-16 units."""
-    units = memoryview(text.encode("utf-16-le")).cast("H")
-    total = 0
-    for unit in units:
-        total = (total * 31 + unit) & 0xFFFFFFFF
-    return _absolute(total)
-
-
-def _absolute(number: int) -> int:
-    """The absolute value of an INT; that of the smallest is itself, as in Java."""
-    return _wrap_int(abs(_wrap_int(number)))
 
 
 def digest(algorithm: str) -> Callable[[str], str]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 RECORDED = Path(__file__).parents[1] / "oracles" / "expressions"
 FILES = (
-    *("edges-numbers", "edges-texts", "edges-times", "edges-clock"),
+    *("edges-numbers", "edges-texts", "edges-times", "edges-clock", "hash-codes"),
     *("random-numbers", "random-times", "random-texts"),
     *("zone-berlin", "zone-lord-howe", "zone-new-york", "zone-st-johns"),
 )

@@ -23,7 +23,7 @@ from operators.expressions.integers import INTEGER
 from service.runtime.expressions.casts import convert
 from service.runtime.expressions.integers import LONG
 from service.runtime.expressions.site import Column, Site, Value, bind, bind_all
-from state.types import BINARY_ROOTS, INTEGER_BITS, LENGTH_MAX, STRING_ROOTS, TypeRoot
+from state.types import BINARY_ROOTS, INTEGER_BITS, LENGTH_MAX, STRING_ROOTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -230,42 +230,6 @@ def _first_byte(code: Column) -> Column:
 def character(site: Site) -> Column:
     """CHR: the character of the low 8 bits; "" for a negative number."""
     return sf.chr(site.of_type(0, INTEGER_BITS).column.cast(LONG))
-
-
-def hash_code(site: Site) -> Column:
-    """HASH_CODE: the absolute value of Java's hashCode of a string or an integer."""
-    number, root = site[0].column, site[0].type.root
-    if root is TypeRoot.BIGINT:
-        return _absolute(number.bitwiseXOR(sf.shiftrightunsigned(number, 32)))
-    if root in INTEGER_BITS:
-        return _absolute(number)
-    return _bound_text(site, 0, _hash_code)
-
-
-def _hash_code(text: Column) -> Column:
-    characters = sf.when(text == "", sf.array().cast("array<string>")).otherwise(
-        sf.split(text, "", -1)
-    )
-    total = sf.aggregate(characters, sf.lit(0).cast(LONG), _hash_step)
-    return sf.when(text.isNotNull(), _absolute(total))
-
-
-def _absolute(number: Column) -> Column:
-    """The absolute value of the last 32 bits; that of the smallest INT is itself, as in Java."""
-    signed = sf.shiftright(sf.shiftleft(number.cast(LONG), 32), 32)
-    return sf.when(signed == -(1 << 31), signed).otherwise(sf.abs(signed)).cast(_INT)
-
-
-def _hash_step(total: Column, letter: Column) -> Column:
-    mask = sf.lit(0xFFFFFFFF).cast(LONG)
-    code = sf.ascii(letter).cast(LONG)
-
-    def step(before: Column, unit: Column) -> Column:
-        return (before * 31 + unit).bitwiseAND(mask)
-
-    offset = code - 0x10000
-    high, low = sf.shiftright(offset, 10) + 0xD800, offset.bitwiseAND(sf.lit(0x3FF)) + 0xDC00
-    return sf.when(code < 0x10000, step(total, code)).otherwise(step(step(total, high), low))
 
 
 def digest(bits: int) -> Callable[[Site], Column]:
