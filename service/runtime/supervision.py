@@ -116,9 +116,16 @@ class Supervision:
             while not self._closing.is_set():
                 await self._ports.clock.wait(self._closing, self._beat_ms)
                 if not self._closing.is_set():
-                    await self._beat()
+                    await self._beat_safely()
         finally:
             await self._step_down("the service stops")
+
+    async def _beat_safely(self) -> None:
+        try:
+            await self._beat()
+        except Exception:  # what it does not know of its lease, a supervisor must not go on with
+            log.exception("beat failed")
+            await self._step_down("a beat failed")
 
     async def _beat(self) -> None:
         sent_ms = self._ports.clock.elapsed_ms()
