@@ -76,7 +76,7 @@ class Supervision:
 
     async def start(self) -> None:
         """Ask for the lease; returns before pipelines run, whether or not we have it."""
-        await self._beat()
+        await self._beat_safely()
         # A context of its own: it outlives the request whose log fields it would inherit.
         context = contextvars.Context()
         self._beats = asyncio.create_task(
@@ -178,7 +178,8 @@ class Supervision:
         """Supervise no more; returns once nothing of it is under way."""
         if self._supervisor is None:
             return
-        log.warning("lease given up", reason=reason)
+        tell = log.info if self._closing.is_set() else log.warning
+        tell("lease given up", reason=reason)
         supervisor, self._supervisor = self._supervisor, None
         self._holder = None
         await supervisor.close()
