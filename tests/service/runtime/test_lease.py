@@ -12,6 +12,7 @@ from service.runtime.query_starter import RedisLedgers
 from service.runtime.records import Failure
 from service.runtime.registry import Registry
 from service.settings import RedisSettings
+from state.errors import Fenced
 from tests.service.app_client import until
 
 if TYPE_CHECKING:
@@ -167,6 +168,17 @@ def test_a_note_under_way_when_it_is_lost_is_not_written(
             registry.note_failure("p", FAILURE)
 
     assert registry.get("p") == record
+
+
+def test_a_run_that_another_service_has_followed_is_not_started(
+    redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url))
+    redis_client.set("tailrace:{p}:run", 7)
+
+    ledgers.require_run("p", 7)
+    with pytest.raises(Fenced, match="run 7 owns the pipeline, this is run 6"):
+        ledgers.require_run("p", 6)
 
 
 def test_one_that_lost_it_fences_no_run_of_its_successor(
