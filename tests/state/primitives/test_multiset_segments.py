@@ -13,6 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from operators.changelog import Change, Row, RowKind
+from state.backends.interface import Drop
+from state.errors import StateCorrupt
+from state.multiset.segments import segment_name
+from state.multiset.spread import SpreadNames
 from state.multiset.strategy import Strategy
 from state.multiset.text import is_spread, parse_header
 from state.primitives.inspection import StateContent, read_state
@@ -147,6 +151,22 @@ def test_people_see_a_multiset_in_segments() -> None:
     assert len(table.segments) == 2
     assert page("", 1_000) == list(range(21, 121))
     assert page("44", 10) == list(range(45, 55))
+
+
+@pytest.mark.parametrize("is_columnar", [True, False])
+def test_a_segment_that_is_gone_is_refused(is_columnar: bool) -> None:
+    """None of its blocks is taken for one that never was there."""
+    worlds = BothWorlds(Strategy.MAP, None, 0)
+    table = Table(worlds)
+    for _ in range(3):
+        table.epoch(40, 0, "old", is_columnar=True)
+    key, group = worlds.place(0)
+    name = segment_name(SpreadNames.of(key).blocks, table.segments[0])
+    worlds.harness.run_epoch_by(lambda epoch, _: epoch.commit({group: [Drop(name)]}))
+
+    with pytest.raises(StateCorrupt, match=r"block \d+ of a history.* is missing"):
+        # One that is neither among the first nor among the newest.
+        worlds.epoch([Change(RowKind.DELETE, table.live[50])], is_columnar=is_columnar)
 
 
 @pytest.mark.parametrize("is_columnar", [True, False])
