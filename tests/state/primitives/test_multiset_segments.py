@@ -1,7 +1,8 @@
 """Histories in segments: what one epoch puts into a hash of its own, others find and change there.
 
 Epochs add many rows at once, so that nearly each begins a segment, and take rows from the old end,
-the new end or anywhere. The materializer and the handle take turns, and agree with the plain list.
+the new end or anywhere, or all before others come. The materializer and the handle take turns, and
+agree with the plain list.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("small_buckets", "small_segments")
 
-ENDS = st.sampled_from(["old", "new", "any"])
+ENDS = st.sampled_from(["old", "new", "any", "all"])
 EPOCHS = st.lists(
     st.tuples(
         st.booleans(),
@@ -52,11 +53,15 @@ class Table:
         self.added = 0
 
     def epoch(self, added: int, removed: int, end: str, *, is_columnar: bool) -> None:
-        """Rows that come, each followed by one that goes."""
+        """Rows that come, each followed by one that goes; all go before the first one comes."""
         rows = [(0, number, "a", None) for number in range(self.added, self.added + added)]
         self.added += added
-        held = {"old": self.live, "new": self.live[::-1], "any": self.live[::3]}[end][:removed]
+        held = {"old": self.live, "new": self.live[::-1], "any": self.live[::3]}.get(end, [])
+        held = held[:removed]
         changes: list[Change] = []
+        if end == "all":
+            changes = [Change(RowKind.DELETE, row) for row in self.live]
+            self.live = []
         for place in range(max(len(rows), len(held))):
             changes += [Change(RowKind.INSERT, row) for row in rows[place : place + 1]]
             changes += [Change(RowKind.DELETE, row) for row in held[place : place + 1]]
@@ -167,6 +172,33 @@ def test_a_segment_that_is_gone_is_refused(is_columnar: bool) -> None:
     with pytest.raises(StateCorrupt, match=r"block \d+ of a history.* is missing"):
         # One that is neither among the first nor among the newest.
         worlds.epoch([Change(RowKind.DELETE, table.live[50])], is_columnar=is_columnar)
+
+
+@pytest.mark.parametrize("is_columnar", [True, False])
+@pytest.mark.parametrize("ttl_ms", [0, TTL_MS])
+def test_a_history_that_begins_anew_within_an_epoch_numbers_its_segments_anew(
+    ttl_ms: int, is_columnar: bool
+) -> None:
+    """Emptied by retractions of equal rows, for which little of the index is read, or by time."""
+    worlds = BothWorlds(Strategy.MAP, None, ttl_ms)
+    rows = [Change(RowKind.INSERT, (0, number % 2, "a", None)) for number in range(60)]
+    gone = [Change(RowKind.DELETE, each.row) for each in rows]
+    segments = Table(worlds)
+    for _ in range(2):
+        worlds.epoch(rows, is_columnar=True)
+    (first,) = segments.segments
+
+    worlds.harness.now_ms += ttl_ms
+    worlds.epoch([*([] if ttl_ms else 2 * gone), *rows[:20]], is_columnar=is_columnar)
+    assert segments.segments == ()
+    for _ in range(2):
+        worlds.epoch(rows, is_columnar=True)
+    assert segments.segments
+    assert segments.segments[0] < first
+
+    worlds.epoch([*gone, *gone, *gone[:20]], is_columnar=is_columnar)
+    assert worlds.value(0) is None
+    assert not {name for name in worlds.harness.stored_names() if b":blocks" in name}
 
 
 @pytest.mark.parametrize("is_columnar", [True, False])
