@@ -219,15 +219,20 @@ def _of_framework(error: HTTPException) -> Problem:
 
 def _places(error: RequestValidationError) -> list[dict[str, Any]]:
     """Where and what, but never the value: pydantic's own form has it under `input`."""
-    return [
-        {
-            "in": str(each["loc"][0]) if each["loc"] else "body",
-            "path": "".join(f"/{_escaped(part)}" for part in each["loc"][1:]),
-            # What pydantic puts before the text of a check of ours.
-            "message": each["msg"].removeprefix("Value error, "),
-        }
-        for each in error.errors()
-    ]
+    return [_place(each["loc"], each["msg"]) for each in error.errors()]
+
+
+def _place(place: tuple[str | int, ...], message: str) -> dict[str, Any]:
+    # What pydantic puts before the text of a check of ours.
+    message = message.removeprefix("Value error, ")
+    if place[-1:] == ("[key]",):
+        # Of a member of which the name is wrong, not the value.
+        place, message = place[:-1], f"its name: {message}"
+    return {
+        "in": str(place[0]) if place else "body",
+        "path": "".join(f"/{_escaped(part)}" for part in place[1:]),
+        "message": message,
+    }
 
 
 def _in_words(places: list[dict[str, Any]]) -> str:

@@ -49,6 +49,9 @@ class Extensible(Protocol):
 
 
 VERSION: Final = 1
+_APART: Final = {TimeCharacteristic.PROCESSING, TimeCharacteristic.EVENT_BY_WATERMARK}
+"""What counts by one of them makes nothing of stamps of the other: rows of 2013 are all past their
+life by the clock, and a watermark of then never reaches what the clock has stamped."""
 EXTENSION: Final = b"extension_ms"
 """The field of `extension_ms`."""
 
@@ -108,7 +111,8 @@ def register_states(
         The descriptors to use, in order, with what is known of their past.
 
     Raises:
-        CodecMismatch: A state is stored in another kind or with other codecs; nothing was changed.
+        CodecMismatch: A state is stored in another kind, with other codecs, or with times that
+            its TTL does not count by; nothing was changed.
         FormatVersionMismatch, StateCorrupt: The registry cannot be read.
         StateUnavailable, StateAccessDenied, IncarnationChanged: As everywhere.
     """
@@ -180,12 +184,21 @@ def _next(
             f"it is asked for as {form_of(state)}",
             hint="give the state another name, or restore a savepoint that was converted",
         )
+    times = {before.ttl.time, state.ttl.time}
+    if before.is_stamped and state.ttl.is_enabled and times == _APART:
+        raise CodecMismatch(
+            f"state {state.name!r} of {node} is stored with times of {before.ttl.time.value}, its "
+            f"TTL counts by {state.ttl.time.value}",
+            hint="let its TTL count by what it counted by before, or give the state another name",
+        )
     return with_ttl(before, state.ttl, clock)
 
 
 def with_ttl(state: RegisteredState, ttl: TtlConfig, clock: TtlClock) -> RegisteredState:
     """What is to be remembered of a state that gets this TTL at this time."""
-    ttl = replace(ttl, cleanup=DISABLED.cleanup)
+    # Without a TTL it is remembered what the stamps are that it has left.
+    time = ttl.time if ttl.is_enabled else state.ttl.time
+    ttl = replace(ttl, time=time, cleanup=DISABLED.cleanup)
     is_switched_on = ttl.is_enabled and not state.ttl.is_enabled
     return replace(
         state,

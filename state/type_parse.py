@@ -42,16 +42,23 @@ class TypeParseError(LogicalTypeError):
 
 
 @functools.lru_cache(maxsize=1024)
-def parse_type(text: str) -> LogicalType:
+def parse_type(text: str, *, is_sql: bool = False) -> LogicalType:
     """Read a type, as ``DECIMAL(10, 2) NOT NULL`` or ``ROW<`k` INT NOT NULL, `v` ARRAY<INT>>``.
+
+    Args:
+        text: The type.
+        is_sql: Whether it stands in a statement. There VARCHAR and VARBINARY are as long as they
+            can be where no length is said, and have other names; else their length is 1.
 
     Raises:
         TypeParseError: The text is not a type, or breaks a limit of Flink (precision, length, ...).
 
     >>> parse_type("VARCHAR(20) NOT NULL").length
     20
+    >>> parse_type("CHARACTER VARYING", is_sql=True).length
+    2147483647
     """
-    return _Parser(text).parse()
+    return _Parser(text, is_sql=is_sql).parse()
 
 
 _TOKEN = re.compile(
@@ -84,6 +91,7 @@ _LENGTHS = {
     "BINARY": TypeRoot.BINARY,
     "VARBINARY": TypeRoot.VARBINARY,
 }
+_VARYING = {TypeRoot.CHAR: TypeRoot.VARCHAR, TypeRoot.BINARY: TypeRoot.VARBINARY}
 _LONGEST = {"STRING": TypeRoot.VARCHAR, "BYTES": TypeRoot.VARBINARY}
 _DECIMALS = frozenset({"DECIMAL", "DEC", "NUMERIC"})
 _DAY_FIELDS = ("DAY", "HOUR", "MINUTE", "SECOND")
@@ -94,10 +102,11 @@ _Token = tuple[str, str, int]
 class _Parser:
     """Recursive descent over the tokens of one text."""
 
-    __slots__ = ("_at", "_depth", "_text", "_tokens")
+    __slots__ = ("_at", "_depth", "_is_sql", "_text", "_tokens")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, is_sql: bool) -> None:
         self._text = text
+        self._is_sql = is_sql
         self._tokens = self._scan()
         self._at = 0
         self._depth = 0
@@ -200,6 +209,8 @@ class _Parser:
     def _base(self) -> LogicalType:
         kind, value, _ = self._tokens[self._at]
         word = value.upper()
+        if kind == "word" and self._is_sql and word == "CHARACTER":
+            word = "CHAR"
         if kind == "name" or (kind == "word" and not self._is_keyword(word)):
             path = self._path()
             if self._tokens[self._at][:2] == ("sign", "("):
@@ -233,7 +244,10 @@ class _Parser:
         return LogicalType(TypeRoot.UNRESOLVED, arguments=tuple(parts))
 
     def _with_length(self, root: TypeRoot) -> LogicalType:
-        length = self._bracketed(1)
+        if self._is_sql and root in _VARYING and self._skip("VARYING"):
+            root = _VARYING[root]
+        is_longest = self._is_sql and root in _LONGEST.values()
+        length = self._bracketed(LENGTH_MAX if is_longest else 1)
         if not length:
             raise LogicalTypeError(f"length must be between 1 and {LENGTH_MAX}")
         return LogicalType(root, length=length)

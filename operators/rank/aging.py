@@ -55,7 +55,6 @@ class AgingTopN(RetractTopN):
 
     def __init__(self, spec: RankSpec) -> None:
         super().__init__(spec)
-        self._is_newest_first = spec.newest_first
         self._arrivals = None if spec.order else Arrivals(spec, self.rows_codec)
         self.prefetched = self.descriptors
         if self._arrivals is not None:
@@ -101,9 +100,7 @@ class AgingTopN(RetractTopN):
             return
         found = await self.rows.entries()
         await self.rows.clear()
-        kept = [row for _, rows in found for row in rows]
-        # By arrival, whatever stands first.
-        await self.rows.put(self.sort.of(()), kept[::-1] if self._is_newest_first else kept)
+        await self.rows.put(self.sort.of(()), [row for _, rows in found for row in rows])
         await self._arrivals.clear()
 
     async def _alive(self) -> Iterable[tuple[str, int]]:

@@ -31,7 +31,7 @@ class AgingNewest(AgingTopN):
 
     Characteristics:
         input, output   as RetractTopN
-        state       all rows, in one list
+        state       all rows, in one list, by rank
         state cost  the list is read and written once an epoch
         time        none; TTL of a partition's rows, from the last change of it
         unseen -D   an orphan; of equal rows the newest is retracted
@@ -43,7 +43,7 @@ class AgingNewest(AgingTopN):
         """Put rows before all others, or take them out, one after the other."""
         await self._gather()
         key = self.sort.of(())
-        found = list(await self.rows.values_at(key) or ())
+        found = (await self.rows.values_at(key) or [])[::-1]
         live = _Newest(found, [self.rows_codec.encode(row) for row in found])
         for change in changes:
             row = blanked(change.row, self._proctime)
@@ -53,7 +53,7 @@ class AgingNewest(AgingTopN):
                 self._come(change, row, live, end)
             elif not self._go(change, row, live, end):
                 change.orphan()
-        await self.rows.put(key, live.rows)
+        await self.rows.put(key, reversed(live.rows))
         if live.rows:
             await self.end.live_on()
         else:
@@ -87,7 +87,7 @@ class AgingNewest(AgingTopN):
 
 
 class _Newest:
-    """The rows of a partition, which are kept oldest first, by rank."""
+    """The rows of a partition while a bundle is processed: in the order in which they came."""
 
     __slots__ = ("rows", "texts")
 

@@ -61,7 +61,7 @@ class PipelinePatch(RequestBody):
     """What may change of a pipeline (RFC 7396): a member that is not there stays as it is.
 
     Options take effect at the next start of the query; `null` takes an option back to its default,
-    and a label away.
+    and a label away. In place of all options, or of all labels, it does so with each.
     """
 
     options: OptionsBody | None = None

@@ -37,11 +37,12 @@ from service.api.savepoints import new_order, ordered, restore_order, savepoint_
 from service.api.session_options import with_session
 from service.plan import load_plan
 from service.runtime.admission import admit, admit_options
+from service.runtime.records import PipelineOptions
 from service.sql.errors import placed
 
 if TYPE_CHECKING:
     from service.api.deps import Services
-    from service.runtime.records import PipelineOptions, PipelineRecord
+    from service.runtime.records import PipelineRecord
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"])
 
@@ -329,6 +330,12 @@ def _changes(record: PipelineRecord, body: PipelinePatch, services: Services) ->
             many labels.
     """
     changes: dict[str, Any] = {}
+    if "options" in body.model_fields_set and body.options is None:
+        # All of them, but for those that are fixed.
+        fixed = (record.options.max_parallelism, record.options.local_time_zone)
+        changes["options"] = PipelineOptions(max_parallelism=fixed[0], local_time_zone=fixed[1])
+    if "labels" in body.model_fields_set and body.labels is None:
+        changes["labels"] = {}
     if body.options is not None:
         given = {name: getattr(body.options, name) for name in body.options.model_fields_set}
         options = replace(record.options, **given).settled(services.settings.execution)

@@ -20,6 +20,7 @@ import redis
 
 from operators.errors import OperatorError
 from operators.expressions.errors import ExpressionError
+from operators.wire import time_behind
 from service.plan import load_plan
 from service.plan.errors import PlanError
 from service.runtime.databases import claim_databases
@@ -250,11 +251,12 @@ class RedisLedgers:
             number = ledger.open_run(list(states.descriptors), max_parallelism)
             # Nothing that an earlier run still does can move the marker any more.
             marker = ledger.marker()
+            begins_ms = time_behind(marker.offsets, now_ms)
             extended_ms = extension_ms(ledger)
             registered = {}
             for operator, descriptors in states.descriptors.items():
                 reached_ms = watermark(marker.offsets, states.assigners.get(operator, ()))
-                clock = TtlClock(now_ms, reached_ms, extended_ms)
+                clock = TtlClock(begins_ms, reached_ms, extended_ms)
                 registered[operator] = register_states(ledger, operator, descriptors, clock)
             return Run(number, ledger.incarnation, registered, marker.epoch, extended_ms)
 

@@ -10,6 +10,7 @@ All carry the hash tag `{pipeline}`, so that closing an epoch is one function ca
     tailrace:{pipeline}:print:<sink>       stream  the newest lines of a print sink
     tailrace:{pipeline}:kafka              hash    by a topic's group: the last epoch begun
     tailrace:{pipeline}:terms              hash    by run, the last: what its epochs come out by
+    tailrace:{pipeline}:written            hash    by sink elsewhere: epoch and offsets last written
     tailrace:{pipeline}:dead[:count]       stream  dead letters, bounded; and how many there were
     tailrace:{pipeline}:progress           stream  one entry an epoch, bounded
     tailrace:{pipeline}:closes             stream  how long each epoch's close took, bounded
@@ -66,6 +67,8 @@ CLOSES_NAME = "closes"
 closed, and lost where that fails: its progress record is part of what is measured."""
 KAFKA_NAME = "kafka"
 """The hash of epochs for which a Kafka transaction may have been begun, by group."""
+WRITTEN_NAME = "written"
+"""The hash of the epoch that tables and topics elsewhere were written last, and its offsets."""
 TERMS_NAME = "terms"
 """The hash of the terms of the last run that claimed tables or topics elsewhere (`terms`)."""
 TOTALS_NAME = "totals"

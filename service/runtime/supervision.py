@@ -76,7 +76,7 @@ class Supervision:
 
     async def start(self) -> None:
         """Ask for the lease; returns before pipelines run, whether or not we have it."""
-        await self._beat()
+        await self._beat_safely()
         # A context of its own: it outlives the request whose log fields it would inherit.
         context = contextvars.Context()
         self._beats = asyncio.create_task(
@@ -116,9 +116,16 @@ class Supervision:
             while not self._closing.is_set():
                 await self._ports.clock.wait(self._closing, self._beat_ms)
                 if not self._closing.is_set():
-                    await self._beat()
+                    await self._beat_safely()
         finally:
             await self._step_down("the service stops")
+
+    async def _beat_safely(self) -> None:
+        try:
+            await self._beat()
+        except Exception:  # what it does not know of its lease, a supervisor must not go on with
+            log.exception("beat failed")
+            await self._step_down("a beat failed")
 
     async def _beat(self) -> None:
         sent_ms = self._ports.clock.elapsed_ms()
@@ -171,7 +178,8 @@ class Supervision:
         """Supervise no more; returns once nothing of it is under way."""
         if self._supervisor is None:
             return
-        log.warning("lease given up", reason=reason)
+        tell = log.info if self._closing.is_set() else log.warning
+        tell("lease given up", reason=reason)
         supervisor, self._supervisor = self._supervisor, None
         self._holder = None
         await supervisor.close()

@@ -119,7 +119,7 @@ def _column(cursor: Cursor, draft: _Draft) -> None:
 def _typed_column(name: str, cursor: Cursor) -> Column:
     fragment = cursor.until(*_TYPE_ENDS, is_type=True)
     try:
-        logical = parse_type(fragment.text)
+        logical = parse_type(fragment.text, is_sql=True)
     except TypeParseError as problem:
         raise ValidationError(
             f"type of column {name!r}: {problem}", fragment.position()

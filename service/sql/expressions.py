@@ -211,7 +211,7 @@ class ExpressionBinder:
             if constant is not None:
                 return constant
         nullable = type_of(operand).nullable or is_try
-        if is_try and type_of(operand) == target.with_nullable(True):
+        if type_of(operand) == target.with_nullable(nullable):
             return operand
         name = "TRY_CAST" if is_try else "CAST"
         return call(name, [operand], target.with_nullable(nullable), syntax="SPECIAL")
@@ -220,7 +220,7 @@ class ExpressionBinder:
         text = written_type(node) if isinstance(node, exp.DataType) else node.sql(dialect="spark")
         position = self.position(node.parent or node)  # a type itself has no place
         try:
-            found = parse_type(text)
+            found = parse_type(text, is_sql=True)
         except TypeParseError as problem:
             raise UnsupportedSql(f"type {text}: {problem}", position) from problem
         if not types.is_known(found):

@@ -49,6 +49,11 @@ class WindowColumns:
         given = frozenset(columns)
         return bool(given & self.starts) and bool(given & self.ends)
 
+    def are_of(self, columns: Sequence[int]) -> bool:
+        """Whether sessions are of exactly these columns."""
+        is_whole = len(self.partition) == len(self.window.partition)
+        return is_whole and sorted(columns) == sorted(self.partition)
+
     def is_as(self, other: WindowColumns) -> bool:
         """Whether both are cut in the same way; where their time stands does not matter."""
         own, theirs = (replace(each.window, time_column=0) for each in (self, other))

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-SEGMENTS_MAX = 32
-"""Of one history: all stand in its header. Where there are so many, none is begun."""
+SEGMENTS_MAX = 128
+"""Of one history: all stand in its header, which has less than 1 kB more then, and is read with
+each change of its key. Where there are so many, none is begun."""
 SEGMENT_BYTES_MIN = 16 * 1024
 """Fewer bytes of new blocks go into a hash that is there, or there would soon be many segments."""
 
@@ -101,8 +102,9 @@ def by_hash(
     found: dict[int, list[int]] = {}
     for number in numbers:
         found.setdefault(bisect_right(segments, number), []).append(number)
-    names = block_hashes(blocks, segments)
-    return [(names[place], found[place]) for place in sorted(found)]
+    return [
+        (block_hash(blocks, segments, found[place][0]), found[place]) for place in sorted(found)
+    ]
 
 
 def block_reads(

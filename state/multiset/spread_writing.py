@@ -369,12 +369,14 @@ class SpreadWriter:
     def _put_header(self, buckets: int) -> None:
         key, outcome = self._key, self._epoch.outcome
         shown = int(outcome.shown[key])
+        # One that was emptied within the epoch is numbered anew: what lies behind is gone.
+        last = (int(outcome.following[key]) - 1) // BLOCK_ENTRIES
         self.header = Header(
             following=int(outcome.following[key]),
             shown=NEWEST if shown == int(outcome.newest[key]) else shown,
             size=int(outcome.size[key]),
             buckets=buckets,
-            segments=self._segments,
+            segments=tuple(first for first in self._segments if first <= last),
         )
         flat = [self._epoch.histories.keys[key], self.header.format()]
         self._writes.append(HashPut(STATE, flat))

@@ -78,7 +78,7 @@ class SortedMapHandle(SortedPlaces[K, T]):
             user_keys: May repeat; not looked at where all of the map is known.
 
         Cost: one round trip, with one command for each user key that is not known; with one for all
-        of a map that is no longer than eight times as many.
+        of a map that is no longer than eight times as many, and not above 65,536.
         """
         cell = await self.loaded()
         if not cell.is_complete:

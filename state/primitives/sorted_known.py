@@ -41,6 +41,9 @@ counted apart."""
 LOOK: Final = 8
 """So many elements of one range are read at the cost of a command that reads one (a server
 moves some eight times as many by commands of many as by commands of one each)."""
+UNASKED_MAX: Final = 65_536
+"""So many elements at most are read by one command that were not asked for, so that others who
+ask the server need not wait for long."""
 
 
 class KnownOrder(KnownCollection):
@@ -299,7 +302,7 @@ class KnownOrder(KnownCollection):
         gaps = list(self._known.gaps(low, high))
         if not gaps:
             return
-        request = Gaps(self, gaps, 2 * self._read_count if self._goes_on_at(gaps[0][0]) else 0)
+        request = Gaps(self, gaps, self._ahead_of(gaps[0][0]))
         await self._handle.answered(request)
         self._read_until, self._read_count = request.known_until, request.count
 
@@ -314,7 +317,7 @@ class KnownOrder(KnownCollection):
 
     async def know_for(self, looks: int) -> None:
         """See that all elements are known if reading them costs less than looks at so many."""
-        if self.size <= LOOK * looks:
+        if self.size <= min(LOOK * looks, UNASKED_MAX):
             await self.know(BOTTOM, TOP)
 
     async def count_unseen(self, low: Cut, high: Cut) -> int:
@@ -366,18 +369,22 @@ class KnownOrder(KnownCollection):
             if gap is None:
                 return high
             missing = count - (end - start)
-            if self._goes_on_at(gap[0]):
-                missing = max(missing, 2 * self._read_count)
+            missing = max(missing, self._ahead_of(gap[0]))
             # Beyond what is known behind the gap, too: between neighbours there is nothing to find.
             request = Probe(self, gap[0], high, reverse=False, count=missing)
             await self._handle.answered(request)
             self._read_until, self._read_count = request.known_until, request.count
         return low
 
-    def _goes_on_at(self, low: Cut) -> bool:
-        """Whether all is known from where the last look ended up to here."""
+    def _ahead_of(self, low: Cut) -> int:
+        """How many elements to read from here on if that goes on where the last look ended; else 0.
+
+        It does if all is known in between.
+        """
         end = self._read_until
-        return end is not None and end <= low and self._known.fills(end, low)
+        if end is None or end > low or not self._known.fills(end, low):
+            return 0
+        return min(2 * self._read_count, UNASKED_MAX)
 
     async def settle(self) -> None:
         """After a change: see to it that a map that fell to `low` can be packed."""

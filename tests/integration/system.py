@@ -65,6 +65,24 @@ class System:
 
     def start_service(self) -> None:
         """Start the service's process and wait until it is ready."""
+        self.service = self._spawn(self.port)
+        self.wait_for("the service to be ready", self._ready, timeout_s=90)
+
+    def hand_over(self) -> None:
+        """SIGKILL the service while another one follows it, which is asked from then on."""
+        assert self.service is not None
+        before, port = self.service, free_port()
+        self.service = self._spawn(port)
+        self.http.close()
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
+        self.port = port
+        try:
+            self.wait_for("the other service to be ready", self._ready, timeout_s=90)
+        finally:
+            before.kill()
+            before.wait(timeout=10)
+
+    def _spawn(self, port: int) -> subprocess.Popen[bytes]:
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("TAILRACE_")},
             "TAILRACE_REDIS__URL": self.redis.url,
@@ -72,7 +90,7 @@ class System:
             "TAILRACE_SPARK__CHECKPOINT_FOLDER": str(self.folder / "checkpoints"),
             "TAILRACE_FILES__ROOT": str(self.files),
             "TAILRACE_SAVEPOINTS__FOLDER": str(self.folder / "savepoints"),
-            "TAILRACE_HTTP__PORT": str(self.port),
+            "TAILRACE_HTTP__PORT": str(port),
             "TAILRACE_EXECUTION__TRIGGER_INTERVAL_MS": "0",
             "TAILRACE_EXECUTION__RESTART_BACKOFF_MIN_MS": "100",
             "TAILRACE_EXECUTION__SUPERVISE_INTERVAL_MS": "200",
@@ -81,14 +99,13 @@ class System:
             **self.settings,
         }
         with (self.folder / "service.log").open("ab") as log:
-            self.service = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "service", "serve"],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
-        self.wait_for("the service to be ready", self._ready, timeout_s=90)
 
     def kill_service(self) -> None:
         """SIGKILL the service, as the kernel would."""

@@ -45,6 +45,20 @@ def test_killed_service(system: System) -> None:
     _run_with_kills(system, "service", kill)
 
 
+def test_killed_service_is_followed_by_the_other_one(system: System) -> None:
+    """Without a new run: the query is adopted."""
+
+    def see() -> None:
+        system.wait_for("the take-over", lambda: system.get("/readyz")["lease"]["held"])
+        system.wait_for("the pipeline to run", lambda: status()["state"] == "RUNNING")
+        assert status()["run"] == 1
+
+    def status() -> dict[str, Any]:
+        return dict(system.get("/v1/pipelines/holder")["status"])
+
+    _run_with_kills(system, "holder", system.hand_over, kills=1, see=see)
+
+
 def test_killed_connect_server(system: System) -> None:
     """The service says that it waits for Spark, and goes on with the same query in a later run."""
     before: dict[str, Any] = {}

@@ -114,6 +114,53 @@ def test_the_time_is_that_which_the_ttl_counts(stand: Stand) -> None:
     assert [each.enabled_ms for each in states] == [950, 600]
 
 
+EVENT, BY_PROCESSING = (
+    TtlConfig(100, time=TimeCharacteristic.EVENT_BY_WATERMARK),
+    TtlConfig(100, time=TimeCharacteristic.EVENT_BY_PROCESSING),
+)
+
+
+@pytest.mark.parametrize(
+    ("runs", "stored"),
+    [
+        ((TtlConfig(100), EVENT), "ProcessingTime"),
+        ((TtlConfig(100), DISABLED, EVENT), "ProcessingTime"),
+        ((EVENT, TtlConfig(50)), "EventTimeByWatermark"),
+        ((EVENT, DISABLED, DISABLED, TtlConfig(100)), "EventTimeByWatermark"),
+    ],
+)
+def test_a_ttl_that_counts_other_times_than_are_stored_is_refused_and_nothing_changes(
+    stand: Stand, runs: tuple[TtlConfig, ...], stored: str
+) -> None:
+    """Stamps of rows from 2013 would all be past their life at once, by the clock."""
+    *before, other = runs
+    for ttl in before:
+        register_states(stand.ledger, NODE, [replace(VALUE, ttl=ttl)], TtlClock(0, 0))
+    held = stand.slot(HashScan(0, b"registry"))
+
+    with pytest.raises(CodecMismatch, match=f"stored with times of {stored}") as error:
+        register_states(stand.ledger, NODE, [MAP, replace(VALUE, ttl=other)], TtlClock(0, 0))
+
+    assert error.value.hint
+    assert stand.slot(HashScan(0, b"registry")) == held
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        (DISABLED, EVENT, BY_PROCESSING, DISABLED, EVENT),
+        (TtlConfig(1), BY_PROCESSING, DISABLED, TtlConfig(9)),
+    ],
+)
+def test_a_ttl_that_counts_the_times_that_are_stored_is_taken(
+    stand: Stand, runs: tuple[TtlConfig, ...]
+) -> None:
+    for ttl in runs:
+        (state,) = register_states(stand.ledger, NODE, [replace(VALUE, ttl=ttl)], TtlClock(0, 0))
+        assert state.ttl == ttl
+        assert state.is_stamped or ttl is DISABLED
+
+
 def test_switched_on_before_the_first_watermark_it_counts_from_the_epochs_time(
     stand: Stand,
 ) -> None:

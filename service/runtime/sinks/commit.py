@@ -33,6 +33,7 @@ from service.runtime.planned_offsets import place_in
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.kafka.options import CONNECTORS as KAFKA
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink, sinks_by_folder
+from service.runtime.sinks.written import EpochInput
 from service.runtime.slot_keys import (
     CLOSES_NAME,
     DEAD_COUNT_NAME,
@@ -49,7 +50,7 @@ from state.backends.interface import (
     HashAdd,
     StreamAppend,
 )
-from state.backends.rules import check_epoch
+from state.backends.rules import check_epoch, offsets_json
 from state.errors import StateError
 
 if TYPE_CHECKING:
@@ -118,24 +119,24 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
     marker = ledger.marker()
     parts.time_ms = time_behind(marker.offsets, parts.time_ms)
     stamp = EpochStamp(epoch=epoch, run=spec.run, time_ms=parts.time_ms)
+    # A source, or a partition of it, without news takes no part: its offset is the marker's.
+    known = orjson.loads(marker.offsets)
+    offsets = merged_offsets(known, places(parts.notes.offsets))
     proceeds = check_epoch(marker, epoch) is EpochCheck.PROCEED
     if proceeds:
+        source = EpochInput(spec, epoch, offsets_json(offsets))
         if files:
             _commit_files(ledger, stamp, files)
         if any(each.connector == "jdbc" for each in spec.sinks):
             # SQLAlchemy is imported where a database is written only.
             from service.runtime.sinks.database.commit import write_epoch
 
-            write_epoch(spec, epoch, parts.staged)
+            write_epoch(source, parts.staged)
         if any(each.connector in KAFKA for each in spec.sinks):
             # And Kafka's client where a topic is.
             from service.runtime.sinks.kafka.commit import write_topics
 
-            write_topics(spec, epoch, parts.staged)
-    # A source, or a partition of it, without news takes no part: its offset is the marker's.
-    known = orjson.loads(marker.offsets)
-    offsets = merged_offsets(known, places(parts.notes.offsets))
-    if proceeds:
+            write_topics(source, parts.staged)
         offsets[EPOCH_TIME] = parts.time_ms
         if spec.assigners:
             offsets |= reached(spec.assigners, known, parts.notes)

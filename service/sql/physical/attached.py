@@ -116,8 +116,10 @@ def attached_aggregate(relation: Aggregate, convert: Convert, options: Options) 
     windows = window_columns(relation.input)
     if windows is None or not windows.bound(relation.grouping):
         return None
-    attached = _attached(windows, relation.grouping, relation.input)
     plain = [each for each in relation.grouping if each not in windows.all]
+    if windows.window.kind == "SESSION" and not windows.are_of(plain):
+        return None
+    attached = _attached(windows, relation.grouping, relation.input)
     edges = {each: _edge(windows, each) for each in relation.grouping if each not in plain}
     below = convert(relation.input)
     types = below.row.types
@@ -137,7 +139,7 @@ def attached_aggregate(relation: Aggregate, convert: Convert, options: Options) 
     )
     properties = tuple(_NAMES[edge] for edge in shown)
     spec = WindowAggregateSpec(
-        tuple(plain), calls, windows.window, "single", False, properties, below.row, -1, attached
+        tuple(plain), calls, attached.window, "single", False, properties, below.row, -1, attached
     )
     node = phases(spec, below, row, options)
     return reordered(node, relation, plain, edges, properties)
@@ -164,4 +166,5 @@ def _attached(windows: WindowColumns, columns: Iterable[int], relation: Relation
     start, end = (
         next(each for each in given if each in edges) for edges in (windows.starts, windows.ends)
     )
-    return AttachedWindow(windows.window, windows.time, start, end)
+    window = replace(windows.window, partition=tuple(sorted(windows.partition)))
+    return AttachedWindow(window, windows.time, start, end)

@@ -192,11 +192,11 @@ def _sink(node: Node, spec: nodes.SinkSpec, options: Options) -> tuple[str, dict
         "dynamicTableSink": sink,
         "inputChangelogMode": node.input.changes.names,
     }
+    strategy = options.text("table.exec.sink.upsert-materialize-strategy.type", "LEGACY")
+    if strategy != "LEGACY":
+        made["upsertMaterializeStrategy"] = strategy
     if spec.materializes:
         made["requireUpsertMaterialize"] = True
-        strategy = options.text("table.exec.sink.upsert-materialize-strategy.type", "LEGACY")
-        if strategy != "LEGACY":
-            made["upsertMaterializeStrategy"] = strategy
         made["state"] = options.states(["sinkMaterializeState"], [None])
     key = spec.first_key or smallest(upsert_keys(node.input))
     if key:

@@ -44,11 +44,13 @@ def window_aggregate(
     if not {0, 1} <= set(edges.values()) or _reads_windows(relation, outputs, parts, width):
         return None
     plain = [position for position in relation.grouping if position not in edges]
+    if window.spec.kind == "SESSION" and not _are_of_groups(window, [outputs[at] for at in plain]):
+        return None
     below, places = _input(relation, window, outputs, parts, convert)
     spec = replace(
         window.spec,
         time_column=places[window.spec.time_column],
-        partition=tuple(places[column] for column in window.spec.partition),
+        partition=tuple(sorted(places[column] for column in window.spec.partition)),
     )
     grouping = tuple(_place(outputs[position], places) for position in plain)
     calls = tuple(
@@ -77,6 +79,12 @@ def window_aggregate(
     single = WindowAggregateSpec(grouping, calls, spec, "single", False, properties, below.row)
     node = phases(single, below, made_row, options)
     return reordered(node, relation, plain, edges, properties)
+
+
+def _are_of_groups(window: WindowTable, groups: list[Rex]) -> bool:
+    """Whether sessions are of what is grouped by; others are there before anything is grouped."""
+    columns = {rex.index for rex in groups if isinstance(rex, InputRef)}
+    return len(columns) == len(groups) and columns == set(window.spec.partition)
 
 
 def _window(

@@ -335,9 +335,38 @@ def _prune_aggregate(
         for position in kept
     )
     made = replace(aggregate, input=prune_columns(aggregate.input), calls=calls)
+    made = _in_order(made)
     places = {each: each for each in range(width)}
     places |= {width + position: width + at for at, position in enumerate(kept)}
     return made, {each: places[each] for each in needed}
+
+
+def _in_order(aggregate: Aggregate) -> Aggregate:
+    """The columns of what is filtered, in their order, if the condition reads no others.
+
+    Then a projection below the condition has done all that the one above it would, but for the
+    order. Groups keep theirs.
+
+    Source: Calcite `AggregateProjectMergeRule`.
+    """
+    project = aggregate.input
+    if not (isinstance(project, Project) and isinstance(project.input, Filter)):
+        return aggregate
+    columns = [rex.index for rex in project.expressions if isinstance(rex, InputRef)]
+    order = sorted(range(len(columns)), key=columns.__getitem__)
+    places = {each: place for place, each in enumerate(order)}
+    if len(columns) != len(project.expressions) or not (
+        inputs_of(project.input.condition) <= set(columns)
+    ):
+        return aggregate
+    grouping = tuple(places[each] for each in aggregate.grouping)
+    if list(grouping) != sorted(grouping) or len(set(columns)) < len(columns):
+        return aggregate
+    expressions = tuple(project.expressions[each] for each in order)
+    names = tuple(project.names[each] for each in order)
+    calls = tuple(call.over(places.__getitem__) for call in aggregate.calls)
+    below = Project(project.input, expressions, names)
+    return replace(aggregate, input=below, grouping=grouping, calls=calls)
 
 
 def _resorted(sort: Sort, below: Relation, places: Mapping[int, int]) -> Relation:

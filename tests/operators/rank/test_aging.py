@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from operators.rank.aging import AgingTopN
 from operators.testing.operator_harness import At, OperatorHarness
 from state.primitives.sorted import SortedMapHandle
+from tests.operators.columnar_paths import stored_of
 from tests.operators.laws import emits_the_same_any_way
 from tests.operators.rank.ranks import changes, rank_spec
 from tests.operators.rank.test_laws import anything
@@ -206,3 +207,18 @@ def test_the_newest_rows_that_came_without_a_ttl_or_before_an_upgrade_live_on_to
     harness.restart(rank_spec(**BY_NEWEST | {"ttl_ms": (0,)}))
     assert harness.run([At(90), *changes("-D 1 a 5; -D 2 a 5")]) == changes("-D 1 a 5; -D 2 a 5")
     assert harness.stored_names() - {b"counters", b"orphans"} == set()
+
+
+def test_the_newest_rows_are_kept_by_rank() -> None:
+    """So whoever looks at the state sees row numbers."""
+    harness = OperatorHarness.on_heap(rank_spec(**BY_NEWEST))
+    harness.run(changes("+I 1 a 5; +I 2 a 5"))
+    harness.run(changes("+I 3 a 5"))
+    held = [each[b'["a"]'] for each in _structures(harness, b"rows")]
+    assert [text.count(b"[") for text in held] == [3]
+    assert held[0].index(b"[3,") < held[0].index(b"[2,") < held[0].index(b"[1,")
+
+
+def _structures(harness: OperatorHarness, name: bytes) -> list[dict[Any, Any]]:
+    groups = stored_of(harness).values()
+    return [each[name] for each in groups if name in each]

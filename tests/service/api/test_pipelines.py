@@ -237,6 +237,26 @@ def test_options_and_labels_are_merged(app: AppClient) -> None:
     assert back["options"]["tick_interval_ms"] == app.settings.execution.tick_interval_ms
 
 
+def test_null_takes_back_all_options_and_all_labels(app: AppClient) -> None:
+    fixed = {"max_parallelism": 4, "local_time_zone": "Asia/Tokyo"}
+    app.post(PATH, body(labels={"a": "1"}, options={"tick_interval_ms": 500, **fixed}))
+
+    changed = app.request("PATCH", f"{PATH}/p", json={"options": None, "labels": None}).json()
+
+    assert changed["labels"] == {}
+    assert changed["options"]["tick_interval_ms"] == app.settings.execution.tick_interval_ms
+    assert {name: changed["options"][name] for name in fixed} == fixed
+    assert app.request("PATCH", f"{PATH}/p", json={}).json()["version"] == changed["version"] == 2
+
+
+def test_a_label_whose_name_is_wrong_is_told_by_its_place(app: AppClient) -> None:
+    problem = assert_problem(app.post(PATH, body(labels={"a b": "c"})), 422, "invalid-request")
+
+    (told,) = problem["errors"]
+    assert told["path"] == "/labels/a b"
+    assert told["message"].startswith("its name: String should match pattern")
+
+
 def test_what_may_not_change_stays(app: AppClient) -> None:
     app.post(PATH, body())
 

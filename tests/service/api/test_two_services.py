@@ -114,6 +114,19 @@ def test_a_redis_that_is_silent_for_longer_than_the_lease_ends_it(
     until(lambda: runs(app, 1))
 
 
+def test_a_lease_that_is_none_of_ours_in_form_is_not_taken(
+    make_app: Any, redis_client: redis.Redis
+) -> None:
+    redis_client.rpush(LEASE, "what is this")
+    app = make_app()
+    assert app.post(PATH, body(start=True)).status_code == 201
+
+    assert lease_of(app)["holder"] is None
+    redis_client.delete(LEASE)
+
+    until(lambda: runs(app, 1))
+
+
 def status_of_nobody(supervision: Any) -> bool:
     """Whether no keeper says anything of the pipeline."""
     return str(supervision.status("p").state) == "CREATED"

@@ -6,11 +6,12 @@ With one it is held by `tests/integration`.
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import Mock
 
 import pytest
 
 from service.runtime.errors import SparkUnavailable
-from service.runtime.gateway import SparkGateway
+from service.runtime.gateway import SparkGateway, _Session
 from service.settings import SparkSettings
 from tests.conftest import free_port
 
@@ -29,6 +30,24 @@ class Sessions:
     def note_session_id(self, session_id: str, *, instead_of: str | None) -> str:
         self.id = session_id
         return session_id
+
+
+@pytest.mark.parametrize("kept", ["ours", "another's", None])
+def test_a_session_that_another_service_has_replaced_is_let_go(kept: str | None) -> None:
+    sessions = Sessions()
+    sessions.id = kept
+    spark = Mock()
+
+    async def held_after_reconnect() -> bool:
+        gateway = SparkGateway(SparkSettings(), sessions)
+        gateway._session = _Session(spark, "ours")
+        await gateway.reconnect()
+        is_held = gateway._session is not None
+        await gateway.close()
+        return is_held
+
+    assert asyncio.run(held_after_reconnect()) is (kept == "ours")
+    spark.client.close.assert_called_once()
 
 
 # The client warns that it has tried as often as it may, which is what is tested.

@@ -11,6 +11,7 @@ import structlog
 from service.runtime.errors import RegistryUnavailable
 from service.runtime.planned_offsets import unusable_checkpoint
 from service.runtime.supervisor import PipelineStatus, Supervisor
+from state.errors import Fenced
 from tests.service.runtime.rig import LIMITS, PLAN, Rig, in_rig
 
 
@@ -188,6 +189,21 @@ async def test_a_start_is_tried_once_and_not_at_each_look(rig: Rig) -> None:
     assert rig.status.state == "FAILED"
     await rig.replace_service()
     assert (rig.status.state, rig.error_code) == ("FAILED", "plan.unsupported")
+
+
+@in_rig
+async def test_a_run_that_was_overtaken_is_not_started_in_spark(rig: Rig) -> None:
+    def overtaken(name: str, run: int) -> None:
+        rig.ledgers.runs[name] += 1
+        raise Fenced("run 2 owns the pipeline, this is run 1")
+
+    rig.ledgers.require_run = overtaken
+    rig.registry.create("p", PLAN)
+
+    await rig.order("RUNNING")
+
+    assert (rig.status.state, rig.error_code) == ("RESTARTING", "state-fenced")
+    assert rig.queries.started_count == 0
 
 
 @in_rig

@@ -181,6 +181,17 @@ def test_a_note_under_way_when_it_is_lost_is_not_written(
     assert registry.get("p") == record
 
 
+def test_a_run_that_another_service_has_followed_is_not_started(
+    redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url))
+    redis_client.set("tailrace:{p}:run", 7)
+
+    ledgers.require_run("p", 7)
+    with pytest.raises(Fenced, match="run 7 owns the pipeline, this is run 6"):
+        ledgers.require_run("p", 6)
+
+
 def test_one_that_lost_it_fences_no_run_of_its_successor(
     first: Lease, redis_server: RedisServer, redis_client: redis.Redis
 ) -> None:

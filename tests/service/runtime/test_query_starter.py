@@ -11,6 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from operators.wire import EPOCH_TIME
 from operators.worker import OperatorTask
 from service.runtime.connections import redis_of
 from service.runtime.errors import QueryFailed, StartFailed
@@ -27,6 +28,7 @@ from service.settings import (
     Settings,
     SparkSettings,
 )
+from state.backends.interface import EpochStamp
 from state.epochs import EpochLedger
 from state.errors import CodecMismatch, StateUnavailable
 from state.multiset.registered import HistoryDescriptor
@@ -180,6 +182,22 @@ def test_a_ttl_that_is_switched_on_is_told_with_its_time(
     assert switched is not None
     assert kept == switched
     assert others.states["3"][0].enabled_ms is None
+
+
+def test_a_ttl_begins_no_earlier_than_the_last_epoch_where_a_clock_was_set_back(
+    redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    """Epochs go on by the time of the last one: a life of an hour would be over at once."""
+    ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url))
+    without = HistoryDescriptor(name="history", row="INT", key=(0,), match=())
+    ledgers.open_run("p", PlannedStates({"3": [without]}), 4)
+    ahead_ms = 9_999_999_999_999
+    ledger = EpochLedger(redis_client, "p")
+    ledger.close_epoch(EpochStamp(1, 1, ahead_ms), {EPOCH_TIME: ahead_ms}, [])
+
+    run = ledgers.open_run("p", PlannedStates({"3": [replace(without, ttl=TtlConfig(1))]}), 4)
+
+    assert run.states["3"][0].enabled_ms == ahead_ms
 
 
 def test_an_extension_of_lives_reaches_the_options_of_the_next_run(

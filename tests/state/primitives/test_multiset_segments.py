@@ -1,7 +1,8 @@
 """Histories in segments: what one epoch puts into a hash of its own, others find and change there.
 
 Epochs add many rows at once, so that nearly each begins a segment, and take rows from the old end,
-the new end or anywhere. The materializer and the handle take turns, and agree with the plain list.
+the new end or anywhere, or all before others come. The materializer and the handle take turns, and
+agree with the plain list.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from operators.changelog import Change, Row, RowKind
+from state.backends.interface import Drop
+from state.errors import StateCorrupt
+from state.multiset.segments import segment_name
+from state.multiset.spread import SpreadNames
 from state.multiset.strategy import Strategy
 from state.multiset.text import is_spread, parse_header
 from state.primitives.inspection import StateContent, read_state
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("small_buckets", "small_segments")
 
-ENDS = st.sampled_from(["old", "new", "any"])
+ENDS = st.sampled_from(["old", "new", "any", "all"])
 EPOCHS = st.lists(
     st.tuples(
         st.booleans(),
@@ -48,11 +53,15 @@ class Table:
         self.added = 0
 
     def epoch(self, added: int, removed: int, end: str, *, is_columnar: bool) -> None:
-        """Rows that come, each followed by one that goes."""
+        """Rows that come, each followed by one that goes; all go before the first one comes."""
         rows = [(0, number, "a", None) for number in range(self.added, self.added + added)]
         self.added += added
-        held = {"old": self.live, "new": self.live[::-1], "any": self.live[::3]}[end][:removed]
+        held = {"old": self.live, "new": self.live[::-1], "any": self.live[::3]}.get(end, [])
+        held = held[:removed]
         changes: list[Change] = []
+        if end == "all":
+            changes = [Change(RowKind.DELETE, row) for row in self.live]
+            self.live = []
         for place in range(max(len(rows), len(held))):
             changes += [Change(RowKind.INSERT, row) for row in rows[place : place + 1]]
             changes += [Change(RowKind.DELETE, row) for row in held[place : place + 1]]
@@ -147,6 +156,49 @@ def test_people_see_a_multiset_in_segments() -> None:
     assert len(table.segments) == 2
     assert page("", 1_000) == list(range(21, 121))
     assert page("44", 10) == list(range(45, 55))
+
+
+@pytest.mark.parametrize("is_columnar", [True, False])
+def test_a_segment_that_is_gone_is_refused(is_columnar: bool) -> None:
+    """None of its blocks is taken for one that never was there."""
+    worlds = BothWorlds(Strategy.MAP, None, 0)
+    table = Table(worlds)
+    for _ in range(3):
+        table.epoch(40, 0, "old", is_columnar=True)
+    key, group = worlds.place(0)
+    name = segment_name(SpreadNames.of(key).blocks, table.segments[0])
+    worlds.harness.run_epoch_by(lambda epoch, _: epoch.commit({group: [Drop(name)]}))
+
+    with pytest.raises(StateCorrupt, match=r"block \d+ of a history.* is missing"):
+        # One that is neither among the first nor among the newest.
+        worlds.epoch([Change(RowKind.DELETE, table.live[50])], is_columnar=is_columnar)
+
+
+@pytest.mark.parametrize("is_columnar", [True, False])
+@pytest.mark.parametrize("ttl_ms", [0, TTL_MS])
+def test_a_history_that_begins_anew_within_an_epoch_numbers_its_segments_anew(
+    ttl_ms: int, is_columnar: bool
+) -> None:
+    """Emptied by retractions of equal rows, for which little of the index is read, or by time."""
+    worlds = BothWorlds(Strategy.MAP, None, ttl_ms)
+    rows = [Change(RowKind.INSERT, (0, number % 2, "a", None)) for number in range(60)]
+    gone = [Change(RowKind.DELETE, each.row) for each in rows]
+    segments = Table(worlds)
+    for _ in range(2):
+        worlds.epoch(rows, is_columnar=True)
+    (first,) = segments.segments
+
+    worlds.harness.now_ms += ttl_ms
+    worlds.epoch([*([] if ttl_ms else 2 * gone), *rows[:20]], is_columnar=is_columnar)
+    assert segments.segments == ()
+    for _ in range(2):
+        worlds.epoch(rows, is_columnar=True)
+    assert segments.segments
+    assert segments.segments[0] < first
+
+    worlds.epoch([*gone, *gone, *gone[:20]], is_columnar=is_columnar)
+    assert worlds.value(0) is None
+    assert not {name for name in worlds.harness.stored_names() if b":blocks" in name}
 
 
 @pytest.mark.parametrize("is_columnar", [True, False])

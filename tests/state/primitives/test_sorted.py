@@ -11,6 +11,7 @@ from state.descriptors import JSON, SortedMapDescriptor
 from state.errors import FormatVersionMismatch, StateCorrupt
 from state.lexicographic import DESCENDING, lexicographic_codec
 from state.multiset.strategy import Thresholds
+from state.primitives import sorted_known
 from state.primitives.intervals import BOTTOM
 from state.testing.sessions import PACKED, SPREAD
 from state.testing.sorted_epochs import KEY, Epochs
@@ -396,6 +397,20 @@ class TestCosts:
         keys = [(at * 3,) for at in range(count)]
 
         assert self.cost(epochs, lambda state: state.know_at(keys)) == (*cost, [])
+
+    def test_of_what_was_not_asked_for_so_much_at_most_is_read(
+        self, epochs: Epochs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sorted_known, "UNASKED_MAX", 50)
+
+        def call(state: Any) -> None:
+            state.know_for(1_000)
+            for at in range(0, 200, 20):
+                state.read_range((at,), (at + 20,))
+
+        _, trips, members, _ = self.cost(epochs, call)
+        assert trips >= 4
+        assert members <= 200 + 50 + 16
 
     def test_who_takes_one_first_value_after_the_other_looks_seldom(self, epochs: Epochs) -> None:
         def call(state: Any) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from service.runtime.sinks.database.options import Address
     from service.runtime.sinks.spec import SinkSpec, WriterSpec
+    from service.runtime.sinks.written import EpochInput
 
 _ENGINES_MAX = 64
 
@@ -74,26 +75,33 @@ def claim_tables(
     return ahead
 
 
-def write_epoch(spec: WriterSpec, epoch: int, staged: Mapping[int, list[dict[str, Any]]]) -> None:
+def write_epoch(source: EpochInput, staged: Mapping[int, list[dict[str, Any]]]) -> None:
     """Bring the rows of an epoch into the tables, unless they are there.
 
     Args:
-        spec: The writer, of a run that has claimed its tables.
-        epoch: The one that is about to be closed.
+        source: The epoch that is about to be closed, in a run that has claimed its tables.
         staged: By sink: what each task's `stage` returned.
 
     Raises:
         Fenced, StateLost: As `fence.advance`.
+        StateLost: A table has the epoch with other rows.
         StagedWritesGone: Rows that were staged are no longer there.
         SinkRefused, SinkUnavailable: As the database says.
     """
+    spec, epoch = source.spec, source.epoch
     owner = Owner(spec.pipeline_id, spec.pipeline, spec.run)
     for address, numbered in _databases(spec.sinks, spec.files_root).items():
         engine = _connected(address)
         with translated("note an epoch in table tailrace_epochs"), engine.begin() as connection:
             targets = _targets(connection.dialect, address, numbered)
             # Always in one order, so that two runs do not wait for each other.
-            due = {n for n in _names(targets) if advance(connection, owner, n, epoch)}
+            names = _names(targets)
+            due = {n for n in names if advance(connection, owner, n, epoch)}
+            for number, target in targets.items():
+                if target.full_name not in due:
+                    source.require_same(spec.sinks[number].table, f"table {target.full_name}")
+            if due:
+                source.note(spec.sinks[n].table for n, t in targets.items() if t.full_name in due)
             for number, target in targets.items():
                 if target.full_name in due:
                     with translated(f"write table {target.full_name}"):

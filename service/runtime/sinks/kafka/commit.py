@@ -19,13 +19,11 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from service.runtime.dataflow_errors import SinkRefused, SinkUnavailable
-from service.runtime.ledgers import transport_of
 from service.runtime.sinks.items import removals_of, rows_of
 from service.runtime.sinks.kafka.fence import Held, adopt, advance, claim, writer_id
 from service.runtime.sinks.kafka.options import CONNECTORS, place_of
 from service.runtime.sinks.owner import Owner
 from service.runtime.slot_keys import KAFKA_NAME, slot_key
-from state.backends.transport import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from service.runtime.sinks.kafka.options import Place
     from service.runtime.sinks.kafka.session import TopicSession
     from service.runtime.sinks.spec import SinkSpec, WriterSpec
+    from service.runtime.sinks.written import EpochInput
 
 _TAKEOVERS_MAX = 3
 _KEPT_MAX = 16
@@ -84,34 +83,40 @@ def claim_topics(
     return sorted(ahead)
 
 
-def write_topics(spec: WriterSpec, epoch: int, staged: Mapping[int, list[dict[str, Any]]]) -> None:
+def write_topics(source: EpochInput, staged: Mapping[int, list[dict[str, Any]]]) -> None:
     """Send the records of an epoch to their topics, unless these have them.
 
     Args:
-        spec: The writer, of a run that has claimed its topics.
-        epoch: The one that is about to be closed.
+        source: The epoch that is about to be closed, in a run that has claimed its topics.
         staged: By sink: what each task's `stage` returned.
 
     Raises:
         Fenced, StateLost: As `fence.advance`.
+        StateLost: A topic has the epoch with other records.
         StagedWritesGone: Records that were staged are no longer there.
         SinkRefused, SinkUnavailable: As the brokers say.
     """
+    spec, epoch = source.spec, source.epoch
     owner = Owner(spec.pipeline_id, spec.pipeline, spec.run)
     for place, numbers in _topics(spec.sinks).items():
         group = writer_id(place.id_prefix, owner.pipeline, place.topic)
         parts = [each for number in numbers for each in staged.get(number, [])]
+        sinks = [spec.sinks[number].table for number in numbers]
 
         def act(
             session: TopicSession,
             place: Place = place,
             group: str = group,
             parts: Sequence[dict[str, Any]] = parts,
+            sinks: Sequence[str] = sinks,
         ) -> None:
             moved = advance(session.held(), owner, place.topic, epoch)
             if moved is None:
+                source.require_same(sinks[0], f"topic {place.topic}")
                 return
-            _note_begun(spec, group, epoch)
+            # A transaction may have been begun, from here on.
+            key = slot_key(spec.pipeline, KAFKA_NAME)
+            source.note(sinks, ("HSET", key, group, str(epoch)))
             with session.transaction({group: moved}):
                 _send(session, spec, parts)
 
@@ -250,12 +255,6 @@ def _keep(key: tuple[Place, str], run: str, session: TopicSession) -> None:
     while len(_kept) > _KEPT_MAX:
         _, oldest = _kept.pop(next(iter(_kept)))
         oldest.close()
-
-
-def _note_begun(spec: WriterSpec, group: str, epoch: int) -> None:
-    """Say in Redis that a transaction may have been begun."""
-    command = ("HSET", slot_key(spec.pipeline, KAFKA_NAME), group, str(epoch))
-    checked(transport_of(spec).exchange([command], is_repeatable=True))
 
 
 def _send(session: TopicSession, spec: WriterSpec, parts: Sequence[Mapping[str, Any]]) -> None:

@@ -123,6 +123,8 @@ class Pipeline:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     sinks: tuple[SinkSpec, ...] = ()
     run: int = 0
+    at: int = 0
+    """How much further than their number epochs read the source."""
 
     def sink(
         self,
@@ -201,7 +203,9 @@ class Pipeline:
         return self._wire(len(changes), number, kinds, struct, None)
 
     def _tick(self, epoch: int) -> pa.RecordBatch:
-        return self._wire(1, 0, [TICK], None, to_note(SourceNote("s", 0, 0, {"at": epoch})))
+        return self._wire(
+            1, 0, [TICK], None, to_note(SourceNote("s", 0, 0, {"at": epoch + self.at}))
+        )
 
     def _wire(
         self, count: int, number: int, kinds: list[int], rows: Any, note: str | None

@@ -12,6 +12,7 @@ from service.runtime.dataflow_errors import InvalidTableOption
 from service.runtime.sinks.database.commit import adopt_tables
 from service.runtime.sinks.database.fence import NAME, RETIRED
 from service.runtime.sinks.owner import Owner
+from state.epochs import EpochLedger
 from state.errors import Fenced, SavepointMismatch, StateLost
 from tests.service.runtime.sinks.database.stand import Pipeline
 
@@ -235,6 +236,28 @@ def test_another_pipeline_may_write_the_same_table(
         each.write(1, [("+I", each.name, 1)])
 
     assert pipeline.database.rows(table) == [("p", 1), ("q", 1)]
+
+
+def test_an_epoch_that_a_table_has_of_another_input_is_lost_state(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine stopped behind the transaction; Spark lost its record, and made it anew."""
+    table = listed(pipeline)
+    pipeline.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(EpochLedger, "close_epoch", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            pipeline.write(1, [("+I", "a", 1)])
+    pipeline.start()
+    pipeline.at = 1
+
+    with pytest.raises(WorkerError, match=r"state-lost\] .* has epoch 1, which was written with"):
+        pipeline.write(1, [("+I", "a", 1), ("+I", "b", 2)])
+    assert pipeline.ledger.marker().epoch == 0
+
+    pipeline.at = 0
+    pipeline.write(1, [("+I", "a", 1)])
+    assert pipeline.database.rows(table) == [("a", 1)]
 
 
 def test_redis_that_went_back_is_lost_state(pipeline: Pipeline) -> None:

@@ -114,6 +114,25 @@ def _die(*_given: object) -> None:
     raise ProcessDied
 
 
+def test_an_epoch_that_the_topic_has_of_another_input_is_lost_state(
+    broker: Broker, upsert: KafkaPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine stopped behind the transaction; Spark lost its record, and made it anew."""
+    with monkeypatch.context() as patch:
+        patch.setattr(EpochLedger, "close_epoch", _die)
+        with pytest.raises(ProcessDied):
+            upsert.write(1, [("+I", "a", 1)])
+    upsert.start()
+    upsert.at = 1
+
+    with pytest.raises(WorkerError, match="topic out has epoch 1, which was written with other"):
+        upsert.write(1, [("+I", "a", 1), ("+I", "b", 2)])
+
+    upsert.at = 0
+    upsert.write(1, [("+I", "a", 1)])
+    assert len(broker.read("out")) == 1
+
+
 @pytest.mark.parametrize("behind", [0, 3])
 def test_a_topic_of_another_epoch_than_the_state_is_refused(
     broker: Broker, upsert: KafkaPipeline, behind: int
