@@ -174,6 +174,17 @@ async def test_a_start_of_a_failed_pipeline_outlives_the_service_that_was_asked_
 
 
 @in_rig
+async def test_a_start_that_was_taken_back_before_anybody_looked_is_forgotten(rig: Rig) -> None:
+    rig.registry.create("p", PLAN)
+    rig.registry.order_start("p")
+
+    await rig.order("STOPPED")
+
+    assert (rig.status.state, rig.queries.started_count) == ("STOPPED", 0)
+    assert rig.registry.get("p").start_ms is None
+
+
+@in_rig
 async def test_a_start_is_tried_once_and_not_at_each_look(rig: Rig) -> None:
     await rig.running()
     rig.query_ends("state-lost")
