@@ -12,7 +12,7 @@ from tests.integration.plans import materializer_plan
 from tests.integration.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 # Each test kills, waits for the recovery, and runs its input to the end.
@@ -111,7 +111,7 @@ def _run_with_kills(
         kills: How often.
         see: What is to be seen of the pipeline behind its input, before it is stopped.
     """
-    expected = _write_changes(system.files / name, seed=name)
+    files, expected = _write_changes(system.files / name, seed=name)
     system.post(
         "/v1/pipelines",
         {
@@ -127,11 +127,17 @@ def _run_with_kills(
         reply = system.http.get(f"/v1/pipelines/{name}/progress", params={"limit": 1})
         return int(reply.json()["totals"]["rows_in"]) if reply.is_success else 0
 
+    shown = 0
     for number in range(kills):
-        reached = total * (number + 1) // (kills + 2)
-        system.wait_for(f"{reached} changes", lambda reached=reached: rows_in() >= reached)
-        assert rows_in() < total, "the input ended before the kill: it proves nothing"
+        # A query goes on while its service is away, so the rest of the input is held back.
+        before = shown * CHANGES_PER_FILE
+        system.wait_for(f"{before} changes", lambda before=before: rows_in() >= before)
+        shown = FILES * (number + 1) // (kills + 1)
+        _show(files[:shown])
+        system.wait_for("an epoch more", lambda before=before: rows_in() > before)
+        assert rows_in() < shown * CHANGES_PER_FILE, "it ended before the kill: it proves nothing"
         kill()
+    _show(files)
     system.wait_for("all changes", lambda: rows_in() >= total, timeout_s=300)
 
     assert rows_in() == total
@@ -141,11 +147,12 @@ def _run_with_kills(
     system.post(f"/v1/pipelines/{name}/stop")
 
 
-def _write_changes(folder: Path, seed: str) -> dict[int, tuple[int, str]]:
-    """Write the changelog and return the table that it means, from a plain list for each key."""
+def _write_changes(folder: Path, seed: str) -> tuple[list[Path], dict[int, tuple[int, str]]]:
+    """Write the changelog, hidden, and the table that it means, from a plain list for each key."""
     chance = random.Random(seed)
     alive: dict[int, dict[str, Any]] = {}
     histories: dict[int, list[tuple[int, str]]] = {}
+    files: list[Path] = []
     folder.mkdir()
     for number in range(FILES):
         lines: list[bytes] = []
@@ -160,10 +167,20 @@ def _write_changes(folder: Path, seed: str) -> dict[int, tuple[int, str]]:
                 alive[identity] = row
                 histories.setdefault(row["k"], []).append((identity, row["v"]))
                 lines.append(_line("+I", row))
-        hidden = folder / f".{number:04}"
-        hidden.write_bytes(b"".join(lines))
-        hidden.rename(folder / f"{number:04}.jsonl")
-    return {key: history[-1] for key, history in histories.items() if history}
+        files.append(folder / f"{number:04}.jsonl")
+        _hidden(files[-1]).write_bytes(b"".join(lines))
+    return files, {key: history[-1] for key, history in histories.items() if history}
+
+
+def _show(files: Iterable[Path]) -> None:
+    """Let the source find these files, in their order."""
+    for each in files:
+        if _hidden(each).exists():
+            _hidden(each).rename(each)
+
+
+def _hidden(file: Path) -> Path:
+    return file.with_name(f".{file.name}")
 
 
 def _line(op: str, row: dict[str, Any]) -> bytes:

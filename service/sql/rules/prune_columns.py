@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from service.plan.rex import InputRef
+from service.plan.rex import InputRef, Literal
 from service.sql.algebra import (
     Aggregate,
     Filter,
@@ -155,14 +155,27 @@ def _moved(rex: Rex, places: Mapping[int, int]) -> Rex:
 def _prune_project(project: Project, needed: frozenset[int]) -> tuple[Relation, dict[int, int]]:
     kept = sorted(needed)
     wanted = [project.expressions[each] for each in kept]
-    if isinstance(project.input, Over) and all(isinstance(rex, InputRef) for rex in wanted):
-        # Only where something is computed of OVER functions does Flink look at what they read.
+    if (
+        isinstance(project.input, Over)
+        and all(isinstance(rex, InputRef) for rex in wanted)
+        and not _has_constants(project.input)
+    ):
+        # Only where something is computed of OVER functions, or their windows have constants
+        # beside their columns, does Flink look at what they read.
         below, places = _whole(project.input)
     else:
         below, places = _prune(project.input, inputs_of_all(wanted))
     expressions = tuple(remap(rex, places) for rex in wanted)
     names = tuple(project.names[each] for each in kept)
     return Project(below, expressions, names), _places(needed)
+
+
+def _has_constants(over: Over) -> bool:
+    bounds = (over.frame.lower.offset, over.frame.upper.offset)
+    operands = [operand for call in over.calls for operand in call.operands]
+    return any(each is not None for each in bounds) or any(
+        isinstance(each, Literal) for each in operands
+    )
 
 
 def _prune_join(join: Join, needed: frozenset[int]) -> tuple[Relation, dict[int, int]]:
@@ -265,7 +278,7 @@ def _prune_over(over: Over, needed: frozenset[int]) -> tuple[Relation, dict[int,
     used = {each for each in needed if each < width} | set(over.partition)
     used |= {key.column for key in over.order}
     used |= inputs_of_all(operand for call in over.calls for operand in call.operands)
-    if isinstance(over.input, Watermark):
+    if isinstance(over.input, Watermark) and not _has_constants(over):
         # Flink puts no projection between event time and what is over it.
         used = set(range(width))
     below, places = _narrow_below_over(over.input, frozenset(used), is_rank=False)
