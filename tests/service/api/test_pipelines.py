@@ -340,6 +340,14 @@ def test_a_verb_takes_no_body_that_says_something(app: AppClient, verb: str) -> 
     assert app.post(f"{PATH}/p/{verb}", {}).status_code == 202
 
 
+def test_of_many_members_that_are_not_known_the_first_are_told(app: AppClient) -> None:
+    answer = app.post(PATH, body(**{f"label{n}": 1 for n in range(1_000)}))
+
+    told = assert_problem(answer, 422, "invalid-request")["errors"]
+    assert len(told) == 100
+    assert told[0]["path"] == "/label0"
+
+
 def test_an_extension_is_made_of_what_was_read(app: AppClient) -> None:
     app.post(PATH, body())
     place = f"{PATH}/p/ttl-extension"
