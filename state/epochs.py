@@ -58,6 +58,17 @@ _CHUNKS_PER_PUSH = 64
 _OF_COMMITS = (b":meta", b":pending")
 """How names end without which nothing can be promoted."""
 
+# Both reply 0 where another run was opened. Of a cluster the second unlinks keys in many slots.
+_TAKE_NUMBER = """
+if ARGV[1] ~= '' and (redis.call('GET', KEYS[1]) or '0') ~= ARGV[1] then return 0 end
+return redis.call('INCR', KEYS[1])
+"""
+_UNLINK_AS = """#!lua flags=allow-cross-slot-keys,allow-oom
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+for i = 2, #ARGV do redis.call('UNLINK', ARGV[i]) end
+return 1
+"""
+
 
 class EpochLedger(Ledger):
     """The ledger of one pipeline.
@@ -244,27 +255,34 @@ class EpochLedger(Ledger):
         command = ("HINCRBY", self._key(REGISTRY), field, by)
         return int(checked(self._transport.exchange([command]))[0])
 
-    def drop(self) -> None:
+    def drop(self, run: int | None = None) -> None:
         """Remove everything but the run counter, in bounded batches; see `Ledger.drop`.
 
+        Args:
+            run: The newest one that the caller knows of; None: whichever it is.
+
         Raises:
+            Fenced: Another run was opened, or another drop begun: what lies there now is its.
             StateUnavailable, StateAccessDenied, IncarnationChanged: As everywhere.
         """
         kept = self._key(b"run")
-        self._ask(("INCR", kept))
+        known = b"" if run is None else run
+        # Repeated with a run it would take itself for another one.
+        taking = [("EVAL", _TAKE_NUMBER, 1, kept, known)]
+        (number,) = checked(self._transport.exchange(taking, is_repeatable=run is None))
+        _require_own(number)
         # What waits goes first: an orphan that begins could promote it into state that is gone.
-        self._drop(lambda key: key.endswith(_OF_COMMITS))
-        self._drop(lambda key: key != kept)
+        self._drop(number, lambda key: key.endswith(_OF_COMMITS))
+        self._drop(number, lambda key: key != kept)
 
-    def _drop(self, is_wanted: Callable[[bytes], bool]) -> None:
+    def _drop(self, number: int, is_wanted: Callable[[bytes], bool]) -> None:
         """Remove those keys of the pipeline that are wanted, in bounded batches."""
         pattern = every_key_pattern(self._pipeline)
         cursor: Any = 0
         while True:
             cursor, keys = self._ask(("SCAN", cursor, "MATCH", pattern, "COUNT", _KEYS_PER_SCAN))
-            # A command for each key: they lie in many slots of a cluster.
-            gone = [("UNLINK", each) for each in keys if is_wanted(each)]
-            checked(self._transport.exchange(gone, is_repeatable=True))
+            gone = [each for each in keys if is_wanted(each)]
+            _require_own(self._ask(("EVAL", _UNLINK_AS, 1, self._key(b"run"), number, *gone)))
             if int(cursor) == 0:
                 return
 
@@ -316,6 +334,11 @@ class EpochLedger(Ledger):
 
     def _key(self, name: bytes) -> bytes:
         return self._prefix + name
+
+
+def _require_own(reply: int) -> None:
+    if not reply:
+        raise Fenced("another run was opened while the pipeline was dropped")
 
 
 def _owning_error(reply: ResponseError, place: str, run: int, marker: int) -> StateError:

@@ -44,6 +44,11 @@ PipelineState = Literal[
 ]
 
 
+_ERRORS_MAX = 100
+"""Told of one object: a body has room for members enough that naming them all takes seconds."""
+_NAME_MAX = 100
+
+
 class RequestBody(BaseModel):
     """Of all requests: what is not known is refused, with the nearest name."""
 
@@ -55,7 +60,8 @@ class RequestBody(BaseModel):
         try:
             return read(value)
         except ValidationError as problem:
-            told = [_told(each, cls.model_fields) for each in problem.errors()]
+            first = problem.errors()[:_ERRORS_MAX]
+            told = [_told(each, cls.model_fields) for each in first]
             raise ValidationError.from_exception_data(problem.title, told) from None
 
 
@@ -63,7 +69,7 @@ def _told(error: ErrorDetails, known: Iterable[str]) -> InitErrorDetails:
     """The same error, with the member that is meant where it is about one of this object's own."""
     place, message = error["loc"], error["msg"]
     if error["type"] == "extra_forbidden" and len(place) == 1:
-        near = difflib.get_close_matches(str(place[0]), known, n=1)
+        near = difflib.get_close_matches(str(place[0])[:_NAME_MAX], known, n=1)
         message += f'; did you mean "{near[0]}"?' if near else ""
     # A text of ours could have what looks like a place for a value.
     told = PydanticCustomError("invalid", "{message}", {"message": message})

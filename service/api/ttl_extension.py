@@ -7,6 +7,7 @@ is stored from the next run on. Source: FLIP-25, future work.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
@@ -19,9 +20,23 @@ from service.runtime.table_reader import SlotReader
 from state.registry import extend_ttl, extension_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from service.runtime.records import PipelineRecord
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/ttl-extension", tags=["pipelines"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What is registered in a slot, added to where it is as the client has read it."""
+
+    slot: SlotReader
+    check: Callable[[int], None]
+
+    def add_registered(self, field: bytes, by: int) -> int:
+        """Add to an entry; its new value."""
+        return self.slot.add_registered(field, by, self.check)
 
 
 @router.get("", response_model=TtlExtension, responses=describe(problem.PIPELINE_NOT_FOUND))
@@ -54,8 +69,8 @@ async def extend(
 
     async def act() -> Response:
         slot = SlotReader(services.redis, record.name)
-        check_unchanged(request, _shown(record, await in_thread(extension_ms, slot)))
-        return reply(request, _shown(record, await in_thread(extend_ttl, slot, body.by_ms)))
+        ledger = _Checked(slot, lambda held: check_unchanged(request, _shown(record, held)))
+        return reply(request, _shown(record, await in_thread(extend_ttl, ledger, body.by_ms)))
 
     return await idempotency.run(act)
 

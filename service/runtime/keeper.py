@@ -238,6 +238,9 @@ class PipelineKeeper:
             await self._stop()
         if record.failure is not None:
             await self._blocking(self._ports.registry.note_failure, self.name, None)
+        # Given before the stop; an earlier version could not read the record.
+        if record.start_ms is not None:
+            await self._blocking(self._ports.registry.note_started, self.name, record.start_ms)
         self._not_before_ms = 0
         self._forget_sink()
         if self.status.state is not PipelineState.STOPPED:
@@ -409,8 +412,7 @@ class PipelineKeeper:
         if self.status.state is not PipelineState.FAILED:
             # Of one that was given up the reason stays.
             self.status = replace(self.status, error=shown)
-        is_spark = isinstance(error, SparkUnavailable)
-        self._wait_for(Neighbour.SPARK if is_spark else Neighbour.REDIS)
+        self._wait_for(Neighbour.SPARK if isinstance(error, SparkUnavailable) else Neighbour.REDIS)
         return self._ports.limits.delay_ms(self._away_count, self._ports.chance())
 
     def _become(
@@ -435,8 +437,7 @@ class PipelineKeeper:
 
     async def _note_query(self) -> None:
         """Keep which query serves the pipeline, and the options of a run that began since."""
-        noted = (self.name, self._query, self._unnoted)
-        await self._blocking(self._ports.registry.note_query, *noted)
+        await self._blocking(self._ports.registry.note_query, self.name, self._query, self._unnoted)
         self._unnoted = None
 
     @staticmethod

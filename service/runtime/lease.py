@@ -29,8 +29,8 @@ STATUSES = "tailrace:statuses"
 
 # KEYS lease, orders, statuses; ARGV token, life in ms, then name and status by turns, "" for gone.
 # Replies with holder, ms left, whether it began now, orders, statuses. Renewed once a third of the
-# life is over; before statuses are written, which a Redis that is full refuses. What was to be told
-# of an earlier time is not.
+# life is over; before statuses are written, which a Redis that is full refuses. It lets a script
+# go on that has written, so what was told of an earlier time goes before the lease is taken.
 _BEAT = """
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then
@@ -38,8 +38,8 @@ if holder and holder ~= ARGV[1] then
 end
 local begins = 0
 if not holder then
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   redis.call('DEL', KEYS[3])
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   begins = 1
 elseif redis.call('PTTL', KEYS[1]) * 3 < ARGV[2] * 2 then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])

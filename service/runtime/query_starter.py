@@ -278,14 +278,24 @@ class RedisLedgers:
             Fenced: One was.
             StateUnavailable: Redis does not answer.
         """
-        with _away_as_unavailable():
-            newest = int(self._redis.get(slot_prefix(name) + b"run") or 0)
+        newest = self._newest_run(name)
         if newest != run:
             raise Fenced(f"run {newest} owns the pipeline, this is run {run}")
 
     def drop(self, name: str) -> None:
-        """Remove all of a pipeline's state but the run counter."""
-        self._with_ledger(name, EpochLedger.drop)
+        """Remove all of a pipeline's state but the run counter.
+
+        Raises:
+            Fenced: Another service does that, or opened a run since.
+            StateUnavailable: Redis does not answer.
+        """
+        # Read before the lease is looked at: a successor's drop changes it.
+        newest = self._newest_run(name)
+        self._with_ledger(name, partial(EpochLedger.drop, run=newest))
+
+    def _newest_run(self, name: str) -> int:
+        with _away_as_unavailable():
+            return int(self._redis.get(slot_prefix(name) + b"run") or 0)
 
     def _with_ledger(self, name: str, act: Callable[[EpochLedger], T]) -> T:
         self._check_lease()

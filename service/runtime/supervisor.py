@@ -9,7 +9,6 @@ next one adopts them. It lives for as long as the service has the lease (`superv
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import time
 from typing import TYPE_CHECKING
@@ -114,12 +113,14 @@ class Supervisor:
             del self._keepers[keeper.name], self._tasks[keeper.name]
 
     async def _scan_for_ever(self) -> None:
-        # Without it, queries of another session are taken for gone, and the next runs replace them.
-        with contextlib.suppress(RegistryUnavailable):
-            await self._ports.queries.reconnect()
         order = asyncio.Event()
+        is_connected = False
         while True:
             try:
+                if not is_connected:
+                    # Else queries of another session are taken for gone, and new runs replace them.
+                    await self._ports.queries.reconnect()
+                    is_connected = True
                 names = await anyio.to_thread.run_sync(self._ports.registry.names)
             except (RegistryUnavailable, RegistryCorrupt) as error:
                 log.warning("registry not read", code=error.code)

@@ -23,6 +23,7 @@ from service.runtime.slot_keys import (
     slot_key,
     table_name,
 )
+from service.runtime.transactions import transact
 from state.backends.byte_client import byte_client
 from state.backends.names import REGISTRY
 
@@ -153,9 +154,22 @@ class SlotReader:
         """What is registered with the pipeline; see `state.registry`."""
         return self._client.hgetall(self._key(REGISTRY.decode()))
 
-    def add_registered(self, field: bytes, by: int) -> int:
-        """Add to an entry of it that holds an integer; its new value."""
-        return self._client.hincrby(self._key(REGISTRY.decode()), field, by)
+    def add_registered(self, field: bytes, by: int, check: Callable[[int], None]) -> int:
+        """Add to an entry of it that holds an integer, unless `check` of it raises; its new value.
+
+        Raises:
+            RegistryUnavailable: Redis does not answer.
+        """
+        key = self._key(REGISTRY.decode())
+
+        def add(transaction: Pipeline) -> int:
+            held = int(transaction.hget(key, field) or 0)
+            check(held)
+            transaction.multi()
+            transaction.hincrby(key, field, by)
+            return held + by
+
+        return transact(self._client, add, key)
 
     def progress_after(self, epoch: int, limit: int) -> list[dict[str, Any]]:
         """Records of epochs after one, oldest first."""

@@ -18,7 +18,7 @@ from state.backends.names import is_reserved, key_group_prefix, slot_prefix
 from state.backends.redis import RedisBackend
 from state.backends.transport import RedisTransport
 from state.epochs import EpochLedger
-from state.errors import SavepointIncomplete, StateError
+from state.errors import Fenced, SavepointIncomplete, StateError
 from state.reader import CommittedReader
 from state.savepoint import SaveOptions, StateSaver, restore_state
 from state.testing.faults import FaultPlan, FaultyTransport
@@ -106,7 +106,40 @@ def test_an_orphan_leaves_no_state_at_any_command_of_a_drop(
         if plan.unspent:
             break
         command += 1
-    assert command > FILLER
+    assert command > FILLER // KEYS_PER_SCAN
+
+
+def test_a_drop_that_another_one_has_overtaken_takes_nothing_of_the_next_pipeline(
+    redis_client: redis.Redis, transport: RedisTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epochs, "_KEYS_PER_SCAN", KEYS_PER_SCAN)
+
+    def overtake() -> None:
+        """Another service has dropped it, and somebody has made a new one of its name."""
+        EpochLedger(transport, "orders").drop()
+        following = Pipeline(transport)
+        following.epoch(1, b"new")
+        following.ledger.promote_all([NODE], GROUPS)
+
+    command = 1
+    while True:
+        redis_client.flushall()
+        Pipeline(transport).epoch(1, b"old")
+        redis_client.mset({slot_prefix("orders") + b"x%d" % n: "1" for n in range(FILLER)})
+        plan = FaultPlan()
+        plan.visit(command, overtake)
+        ledger = EpochLedger(FaultyTransport(transport, plan), "orders")
+
+        with contextlib.suppress(Fenced):
+            ledger.drop(run=1)
+
+        if plan.unspent:
+            break
+        assert _state(redis_client) == {b"h": {b"a": b"new"}}, f"at command {command}"
+        assert EpochLedger(transport, "orders").marker().epoch == 1
+        command += 1
+    assert _state(redis_client) == {}
+    assert command > FILLER // KEYS_PER_SCAN
 
 
 def _saved(transport: RedisTransport, folder: Path) -> Manifest:

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from service.api import ttl_extension
+from service.api.etags import check_unchanged
 from service.plan.errors import PlanSyntaxError
 from service.runtime.admission import storable
 from service.settings import LimitSettings
+from state.registry import EXTENSION
 from tests.service.app_client import until
 from tests.service.plans import FLIGHTS, INGRESS, OPERATOR, flights_plan
 from tests.service.test_app import assert_problem
 
 if TYPE_CHECKING:
+    import redis
+
     from tests.service.app_client import AppClient
 
 PATH = "/v1/pipelines"
@@ -335,6 +340,14 @@ def test_a_verb_takes_no_body_that_says_something(app: AppClient, verb: str) -> 
     assert app.post(f"{PATH}/p/{verb}", {}).status_code == 202
 
 
+def test_of_many_members_that_are_not_known_the_first_are_told(app: AppClient) -> None:
+    answer = app.post(PATH, body(**{f"label{n}": 1 for n in range(1_000)}))
+
+    told = assert_problem(answer, 422, "invalid-request")["errors"]
+    assert len(told) == 100
+    assert told[0]["path"] == "/label0"
+
+
 def test_an_extension_is_made_of_what_was_read(app: AppClient) -> None:
     app.post(PATH, body())
     place = f"{PATH}/p/ttl-extension"
@@ -348,6 +361,25 @@ def test_an_extension_is_made_of_what_was_read(app: AppClient) -> None:
     assert_problem(again, 412, "precondition-failed")
     assert app.json(place)["extension_ms"] == 5
     assert app.post(place, {"by_ms": 5}, headers={"If-Match": "*"}).status_code == 200
+
+
+def test_of_two_extensions_of_what_was_read_one_is_made(
+    app: AppClient, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.post(PATH, body())
+    place = f"{PATH}/p/ttl-extension"
+    tag = app.get(place).headers["etag"]
+
+    def overtaken(*arguments: Any) -> None:
+        check_unchanged(*arguments)
+        # Between what the other one has compared and what it writes.
+        redis_client.hincrby("tailrace:{p}:registry", EXTENSION, 7)
+
+    monkeypatch.setattr(ttl_extension, "check_unchanged", overtaken)
+    answer = app.post(place, {"by_ms": 5}, headers={"If-Match": tag})
+
+    assert_problem(answer, 412, "precondition-failed")
+    assert app.json(place)["extension_ms"] == 7
 
 
 def test_what_was_read_of_a_pipeline_is_not_of_a_new_one_of_its_name(app: AppClient) -> None:

@@ -87,6 +87,8 @@ class FakeQueries:
         self.away = False
         self.start_error: Exception | None = None
         self.stop_error: Exception | None = None
+        self.session_error: Exception | None = None
+        """Once, of who asks for the session."""
         self.loses_reply = False
         """The next start reaches Spark, but its reply does not come back."""
         self.holds: asyncio.Event | None = None
@@ -129,6 +131,9 @@ class FakeQueries:
             del self.looks[query_id]
 
     async def reconnect(self) -> None:
+        error, self.session_error = self.session_error, None
+        if error is not None:
+            raise error
         self.log.append("reconnect")
 
     @property

@@ -12,7 +12,7 @@ from service.runtime.errors import RegistryUnavailable
 from service.runtime.planned_offsets import unusable_checkpoint
 from service.runtime.supervisor import PipelineStatus, Supervisor
 from state.errors import Fenced
-from tests.service.runtime.rig import LIMITS, PLAN, Rig, in_rig
+from tests.service.runtime.rig import LIMITS, LOOK_MS, PLAN, Rig, in_rig
 
 
 @in_rig
@@ -24,6 +24,26 @@ async def test_next_service_adopts_a_running_query(rig: Rig) -> None:
 
     assert (rig.status.state, rig.status.run, rig.status.epoch) == ("RUNNING", 1, 4)
     assert rig.queries.started_count == 1
+
+
+@in_rig
+async def test_next_service_looks_for_no_query_before_it_has_asked_for_the_session(
+    rig: Rig,
+) -> None:
+    await rig.running()
+    rig.queries.log.clear()
+    rig.queries.session_error = RegistryUnavailable("away")
+    await rig.supervisor.close()
+    rig.supervisor = Supervisor(rig.ports(), scan_interval_ms=LOOK_MS)
+    await rig.supervisor.start()
+    await rig.clock.parked()
+    assert (rig.queries.log, rig.status) == ([], PipelineStatus())
+
+    await rig.look()
+    await rig.clock.parked(2)
+
+    assert rig.queries.log == ["reconnect"]
+    assert (rig.status.state, rig.status.run) == ("RUNNING", 1)
 
 
 @in_rig
@@ -171,6 +191,17 @@ async def test_a_start_of_a_failed_pipeline_outlives_the_service_that_was_asked_
     assert (rig.status.state, rig.status.run) == ("RUNNING", 2)
     kept = rig.registry.get("p")
     assert (kept.start_ms, kept.failure) == (None, None)
+
+
+@in_rig
+async def test_a_start_that_was_taken_back_before_anybody_looked_is_forgotten(rig: Rig) -> None:
+    rig.registry.create("p", PLAN)
+    rig.registry.order_start("p")
+
+    await rig.order("STOPPED")
+
+    assert (rig.status.state, rig.queries.started_count) == ("STOPPED", 0)
+    assert rig.registry.get("p").start_ms is None
 
 
 @in_rig

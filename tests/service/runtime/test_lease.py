@@ -12,6 +12,7 @@ from service.runtime.query_starter import RedisLedgers
 from service.runtime.records import Failure
 from service.runtime.registry import Registry
 from service.settings import RedisSettings
+from state.epochs import EpochLedger
 from state.errors import Fenced
 from tests.service.app_client import until
 
@@ -131,6 +132,16 @@ def test_a_redis_that_is_full_renews_it(first: Lease, redis_client: redis.Redis)
     assert beat.remaining_ms > LIFE_MS - 5_000
 
 
+def test_it_is_taken_while_redis_is_full(first: Lease, redis_client: redis.Redis) -> None:
+    redis_client.config_set("maxmemory", 1)
+    try:
+        beat = first.beat({})
+    finally:
+        redis_client.config_set("maxmemory", 0)
+
+    assert (beat.holder, beat.begins) == (first.token, True)
+
+
 def test_notes_of_one_that_lost_it_are_refused(
     first: Lease, second: Lease, redis_client: redis.Redis
 ) -> None:
@@ -193,3 +204,23 @@ def test_one_that_lost_it_fences_no_run_of_its_successor(
 
     assert redis_client.keys("*{p}*") == []
     assert redis_client.exists(ORDERS, STATUSES) == 0
+
+
+def test_one_that_stood_still_before_a_drop_takes_nothing_of_the_next_pipeline(
+    redis_server: RedisServer, redis_client: redis.Redis
+) -> None:
+    successor = EpochLedger(redis_client, "p")
+    successor.open_run([], 1)
+
+    def overtaken() -> None:
+        # Behind the look at the lease: the name is free again, and taken.
+        successor.drop()
+        successor.open_run([], 1)
+        redis_client.set("tailrace:{p}:totals", "new")
+
+    ledgers = RedisLedgers(redis_client, RedisSettings(url=redis_server.url), overtaken)
+
+    with pytest.raises(Fenced):
+        ledgers.drop("p")
+
+    assert redis_client.get("tailrace:{p}:totals") == b"new"
