@@ -130,6 +130,7 @@ def test_a_drop_that_another_one_has_overtaken_takes_nothing_of_the_next_pipelin
         plan.visit(command, overtake)
         ledger = EpochLedger(FaultyTransport(transport, plan), "orders")
 
+        # Nothing was left to take where it is overtaken behind its last key.
         with contextlib.suppress(Fenced):
             ledger.drop(run=1)
 
