@@ -172,7 +172,7 @@ def test_epochs_without_data_go_on_as_the_checkpoint_began_whatever_workers_see(
     assert sorted(each["n"] for each in table) == RESULTS_OF_THREE[name]
 
 
-@pytest.mark.parametrize("name", ["no-exchange", "materialized"])
+@pytest.mark.parametrize("name", ["no-exchange", "materialized", "two-ways"])
 def test_an_epoch_that_redis_has_closed_needs_its_input_no_more(
     spark: SparkSession, redis_client: redis.Redis, tmp_path: Path, name: str
 ) -> None:

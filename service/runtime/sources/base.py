@@ -147,8 +147,8 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
     schema: StructType
     _wire: WireBatches = field(init=False)
     _first: Offset | None = field(init=False, default=None)
-    _is_begun: bool = field(init=False, default=False)
-    """Whether an epoch was planned: none that is planned behind it is closed already."""
+    _closed: Offset | None = field(init=False, default=None)
+    """Where what was closed before this run ends."""
 
     def __post_init__(self) -> None:
         self._wire = WireBatches(self.spec, self.schema)
@@ -249,12 +249,13 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
             yield from self.read_cut(cut)
 
     def _is_closed(self, end: Offset) -> bool:
-        """Whether the epoch that ends here, a run's first one, was closed by the run before."""
-        if self._is_begun:
-            return False
-        self._is_begun = True
-        known = place_in(self.closed())
-        return bool(known) and known == place_in(end)
+        """Whether the epoch that ends here was closed by a run before; if not, it has no changes.
+
+        Spark asks once for each way that the rows go.
+        """
+        if self._closed is None:
+            self._closed = place_in(self.closed())
+        return bool(self._closed) and self._closed == place_in(end)
 
     @property
     def _tells_time(self) -> bool:
