@@ -6,7 +6,7 @@ A TIMESTAMP is local: it counts as if its zone were UTC. A TIMESTAMP_LTZ is a po
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from operators.errors import MissingRowTime
 from state.types import LogicalType, TypeRoot
@@ -21,7 +21,7 @@ _MS: Final = dt.timedelta(milliseconds=1)
 TIME_ROOTS: Final = frozenset({TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ})
 
 
-def to_ms(value: Any) -> int:
+def to_ms(value: object) -> int:
     """A TIMESTAMP or TIMESTAMP_LTZ as ms since 1970; digits beyond ms are cut, towards the past.
 
     >>> to_ms(dt.datetime(1970, 1, 1, 0, 0, 1, 500_999)), to_ms(_UTC)

@@ -57,6 +57,7 @@ class RunningEpoch:
         self._late_orphans: list[tuple[tuple[int, bytes], Orphan]] = []
         self._operator.open(OpenEpoch(self.session, times))
         site = Site(runner.spec.kind, runner.node, epoch)
+        # Of a change, or of a bundle of them: the controller passes either on.
         process: Any = self._operator.process
         if runner.takes_bundles:
             process = self._operator.process_bundle
@@ -123,6 +124,7 @@ class RunningEpoch:
 
     def _fire(
         self,
+        # Timers of processing or of event time: what is asked of them here is alike.
         timers: Any,
         key_groups: Sequence[int],
         until_ms: int,

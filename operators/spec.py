@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from state.descriptors import StateDescriptor
 
 
-def _logical(given: Any) -> Any:
+def _logical(given: object) -> Any:
     return parse_type(given) if isinstance(given, str) else given
 
 
@@ -133,6 +133,7 @@ class OperatorSpec(BaseModel, ABC):
         """The operator; made once a process, it serves many epochs and partitions."""
 
     @classmethod
+    # Pydantic checks them.
     def build(cls, **fields: Any) -> Self:
         """A spec of these fields.
 

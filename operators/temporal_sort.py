@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import NonNegativeInt, model_validator
 
@@ -160,7 +160,7 @@ class ProcessingTimeSort(KeyedOperator):
 
     async def on_processing_timer(self, timer: FiredTimer) -> None:
         """Emit what waits, in order."""
-        rows: Any = await self._waiting.get()
+        rows = await self._waiting.get()
         for row in sorted(rows or (), key=self._sort.text):
             timer.emit(RowKind.INSERT, row)
         await self._waiting.clear()

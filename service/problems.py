@@ -247,7 +247,7 @@ def _escaped(part: str | int) -> str:
     return str(part).replace("~", "~0").replace("/", "~1")
 
 
-def _unicode(value: Any) -> Any:
+def _unicode(value: object) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):

@@ -203,7 +203,7 @@ def configure_logging(settings: LoggingSettings) -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    last: Any = (
+    last: structlog.typing.Processor = (
         structlog.processors.JSONRenderer(serializer=_dumps)
         if settings.format == "json"
         # Plain tracebacks: the pretty ones show local variables, which hold rows.
@@ -233,5 +233,5 @@ def configure_logging(settings: LoggingSettings) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _dumps(value: Any, **_: Any) -> str:
+def _dumps(value: object, **_: object) -> str:
     return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()

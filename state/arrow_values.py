@@ -96,7 +96,7 @@ def _row_to_arrow(logical: LogicalType) -> Convert:
     names = logical.field_names
     converts = [_nullable(_to_arrow(child)) for child in logical.children]
 
-    def convert(value: Any) -> dict[str, Any]:
+    def convert(value: Sequence[Any]) -> dict[str, Any]:
         return {n: c(v) for n, c, v in zip(names, converts, value, strict=True)}
 
     return convert

@@ -77,7 +77,7 @@ class DecodesAtOnce(Protocol):
 class EncodesBehind(Protocol):
     """A codec that encodes a value behind a stamp without a copy of its own for that."""
 
-    def encode_behind(self, head: bytes, value: Any) -> bytes:
+    def encode_behind(self, head: bytes, value: object) -> bytes:
         """What is given, which is not empty, and behind it what `encode` gives."""
 
 
@@ -122,7 +122,7 @@ class JsonCodec:
 
     name: str = "json"
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: object) -> bytes:
         """A value as bytes.
 
         Raises:
@@ -131,7 +131,7 @@ class JsonCodec:
         # A copy: the result of `dumps` keeps its buffer of 4 KiB for as long as it lives.
         return b"%b" % orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
-    def encode_behind(self, head: bytes, value: Any) -> bytes:
+    def encode_behind(self, head: bytes, value: object) -> bytes:
         """A value as bytes behind others; see `EncodesBehind`."""
         # The copy that `encode` makes, too.
         return head + orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -168,7 +168,7 @@ class EpochLedger(Ledger):
 
         Args:
             name: Unique for each attempt of a task; in the pipeline's slot.
-            items: Any bytes; nothing here looks into them.
+            items: Bytes of any kind; nothing here looks into them.
 
         Raises:
             InvariantViolation: The name belongs to the protocol.
@@ -278,7 +278,7 @@ class EpochLedger(Ledger):
     def _drop(self, number: int, is_wanted: Callable[[bytes], bool]) -> None:
         """Remove those keys of the pipeline that are wanted, in bounded batches."""
         pattern = every_key_pattern(self._pipeline)
-        cursor: Any = 0
+        cursor = 0
         while True:
             cursor, keys = self._ask(("SCAN", cursor, "MATCH", pattern, "COUNT", _KEYS_PER_SCAN))
             gone = [each for each in keys if is_wanted(each)]

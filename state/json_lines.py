@@ -135,7 +135,7 @@ class LineDecoder:
             # A double stands for a decimal. Only the standard library keeps the digits.
             return self._decode_document(_parse_decimals(line))
 
-    def _decode_document(self, document: Any) -> list[tuple[int, tuple[Any, ...]]]:
+    def _decode_document(self, document: object) -> list[tuple[int, tuple[Any, ...]]]:
         if not isinstance(document, dict):
             raise BadLine(f"must be an object, found {kind_of(document)}")
         return [

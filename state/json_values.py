@@ -89,7 +89,7 @@ def json_decoder(logical: LogicalType, *, exact: bool = False) -> Convert:
         return lambda value: None if value is None else convert(value)
     name = format_type(logical)
 
-    def decode(value: Any) -> Any:
+    def decode(value: object) -> Any:
         if value is None:
             raise CodecError(None, name, "null")
         return convert(value)
@@ -128,7 +128,7 @@ def _present(logical: LogicalType, *, exact: bool) -> Convert:
             return _row(logical, exact=exact)
 
 
-def _boolean(value: Any) -> bool:
+def _boolean(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -143,7 +143,7 @@ def _integer(logical: LogicalType) -> Convert:
     most = (1 << (INTEGER_BITS[logical.root] - 1)) - 1
     name = _name(logical)
 
-    def decode(value: Any) -> int:
+    def decode(value: object) -> int:
         if type(value) is str:
             if not _INTEGER.fullmatch(value):
                 raise CodecError(None, name, _OTHER_STRING)
@@ -157,13 +157,13 @@ def _integer(logical: LogicalType) -> Convert:
     return decode
 
 
-def _string(value: Any) -> str:
+def _string(value: object) -> str:
     if not isinstance(value, str):
         raise CodecError(None, "VARCHAR", kind_of(value))
     return value
 
 
-def _binary(value: Any) -> bytes:
+def _binary(value: object) -> bytes:
     if not isinstance(value, str):
         raise CodecError(None, "VARBINARY", kind_of(value))
     try:
@@ -172,7 +172,7 @@ def _binary(value: Any) -> bytes:
         raise CodecError(None, "VARBINARY", "a string that is not base64") from None
 
 
-def _number(value: Any, name: str) -> float:
+def _number(value: object, name: str) -> float:
     if isinstance(value, str):
         special = _SPECIAL.get(value.strip())
         if special is not None:
@@ -190,11 +190,11 @@ def _number(value: Any, name: str) -> float:
     return number
 
 
-def _double(value: Any) -> float:
+def _double(value: object) -> float:
     return _number(value, "DOUBLE")
 
 
-def _float(value: Any) -> float:
+def _float(value: object) -> float:
     try:
         return to_float32(_number(value, "FLOAT"))
     except OverflowError:
@@ -206,7 +206,7 @@ def _decimal(logical: LogicalType, *, exact: bool) -> Convert:
     scale, digits = logical.scale or 0, (logical.precision or 0) - (logical.scale or 0)
     quantum = decimal.Decimal(1).scaleb(-scale)
 
-    def decode(value: Any) -> decimal.Decimal:
+    def decode(value: object) -> decimal.Decimal:
         number = _to_decimal(value, name, exact=exact)
         # Looked at before rounding, which would write out all the zeros of 1E+999999999.
         if number and number.adjusted() >= digits:
@@ -219,7 +219,7 @@ def _decimal(logical: LogicalType, *, exact: bool) -> Convert:
     return decode
 
 
-def _to_decimal(value: Any, name: str, *, exact: bool) -> decimal.Decimal:
+def _to_decimal(value: object, name: str, *, exact: bool) -> decimal.Decimal:
     if isinstance(value, str):
         if not _NUMBER.fullmatch(value):
             raise CodecError(None, name, _OTHER_STRING)
@@ -245,7 +245,7 @@ def _decimal_of_double(value: float, name: str) -> decimal.Decimal:
     return number
 
 
-def _date(value: Any) -> dt.date:
+def _date(value: object) -> dt.date:
     if not isinstance(value, str):
         raise CodecError(None, _DATE_FORM, kind_of(value))
     if _DATE.fullmatch(value):
@@ -260,7 +260,7 @@ def _time(logical: LogicalType) -> Convert:
     name = f"{_name(logical)} such as 10:00:00"
     unit = 10 ** (6 - (logical.precision or 0))
 
-    def decode(value: Any) -> dt.time:
+    def decode(value: object) -> dt.time:
         if not isinstance(value, str):
             raise CodecError(None, name, kind_of(value))
         if not _TIME.fullmatch(value):
@@ -276,7 +276,7 @@ def _timestamp(logical: LogicalType) -> Convert:
     zoned = logical.root is TypeRoot.TIMESTAMP_LTZ
     name = f"{_name(logical)} such as 2020-01-31{'T10:00:00Z' if zoned else ' 10:00:00'}"
 
-    def decode(value: Any) -> dt.datetime:
+    def decode(value: object) -> dt.datetime:
         if not isinstance(value, str):
             raise CodecError(None, name, kind_of(value))
         text = value.removesuffix("Z") if zoned else value
@@ -293,7 +293,7 @@ def _timestamp(logical: LogicalType) -> Convert:
 
 
 def _array(element: Convert) -> Convert:
-    def decode(value: Any) -> list[Any]:
+    def decode(value: object) -> list[Any]:
         if not isinstance(value, list):
             raise CodecError(None, "ARRAY", kind_of(value))
         return [element(each) for each in value]
@@ -309,11 +309,11 @@ def _map(logical: LogicalType, *, exact: bool) -> Convert:
     entry = json_decoder(value_type, exact=exact)
     canonical = canonical_encoder(key_type)
 
-    def decode(value: Any) -> list[tuple[Any, Any]]:
+    def decode(value: object) -> list[tuple[Any, Any]]:
         found: dict[bytes, tuple[Any, Any]] = {}
-        pairs = value.items() if isinstance(value, dict) else value
         if not isinstance(value, dict | list):
             raise CodecError(None, name, kind_of(value))
+        pairs = value.items() if isinstance(value, dict) else value
         for pair in pairs:
             if not isinstance(pair, list | tuple) or len(pair) != 2:
                 raise CodecError(None, name, "an array of other things than pairs")
@@ -330,7 +330,7 @@ def _row(logical: LogicalType, *, exact: bool) -> Convert:
     names = logical.field_names
     fields = [json_decoder(each, exact=exact) for each in logical.children]
 
-    def decode(value: Any) -> tuple[Any, ...]:
+    def decode(value: object) -> tuple[Any, ...]:
         if isinstance(value, dict):
             return tuple(f(value.get(n)) for n, f in zip(names, fields, strict=True))
         if not isinstance(value, list):

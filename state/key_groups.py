@@ -127,7 +127,7 @@ def _hash_of(logical: LogicalType) -> Hash:
         raise UnsupportedType(logical, "maps cannot be part of a key")
     encode = _bytes_of(logical)
 
-    def hashed(value: Any, seed: int) -> int:
+    def hashed(value: object, seed: int) -> int:
         return seed if value is None else xxhash.xxh64_intdigest(encode(value), seed)
 
     return hashed
@@ -137,7 +137,7 @@ def _chain(logical: LogicalType) -> Hash:
     hashes = [_hash_of(each) for each in logical.children]
     is_row = logical.root is TypeRoot.ROW
 
-    def hashed(value: Any, seed: int) -> int:
+    def hashed(value: Sequence[Any] | None, seed: int) -> int:
         if value is None:
             return seed
         chosen = hashes if is_row else hashes * len(value)
@@ -189,6 +189,7 @@ def _time_bytes(value: dt.time) -> bytes:
 def _decimal_bytes(logical: LogicalType) -> Callable[[Any], bytes]:
     scale, is_long = logical.scale or 0, (logical.precision or 0) <= _LONG_DECIMAL
 
+    # Of a Decimal whose exponent is a number: no column of DECIMAL holds NaN or infinity.
     def encode(value: Any) -> bytes:
         sign, digits, exponent = value.as_tuple()
         magnitude: int = int("".join(map(str, digits))) * int(10 ** (exponent + scale))

@@ -131,7 +131,7 @@ def _decimal(logical: LogicalType, *, descending: bool) -> OrderedText:
     convert = canonical_encoder(logical)
     sign = -1 if descending else 1
 
-    def write(value: Any) -> bytes:
+    def write(value: object) -> bytes:
         text = _signed(sign * int(convert(value).replace(".", "")), digits)
         return text[:-scale] + b"." + text[-scale:] if scale else text
 
@@ -159,7 +159,7 @@ def _floating(logical: LogicalType, *, descending: bool) -> OrderedText:
     sign = -1 if descending else 1
     given = {text: float(word) for word, text in special.items()}
 
-    def write(value: Any) -> bytes:
+    def write(value: object) -> bytes:
         number = convert(value)
         if isinstance(number, str):
             return special[number]
@@ -208,7 +208,7 @@ _COMPLEMENT = bytes(range(255, -1, -1))
 _FROM_NINE = bytes.maketrans(b"0123456789", b"9876543210")
 
 
-def _utf8(value: Any) -> bytes:
+def _utf8(value: object) -> bytes:
     if not isinstance(value, str):
         raise CodecError(None, "VARCHAR", kind_of(value))
     try:
@@ -218,7 +218,7 @@ def _utf8(value: Any) -> bytes:
 
 
 def _text() -> OrderedText:
-    def write(value: Any) -> bytes:
+    def write(value: object) -> bytes:
         escaped = _CONTROL.sub(lambda found: b"\x1b%c" % (found[0][0] + _CARET), _utf8(value))
         return escaped + b"\x01"
 
@@ -241,7 +241,7 @@ def _text_descending() -> OrderedText:
 def _binary(*, descending: bool) -> OrderedText:
     end = b"~" if descending else b"."
 
-    def write(value: Any) -> bytes:
+    def write(value: object) -> bytes:
         if not isinstance(value, bytes | bytearray | memoryview):
             raise CodecError(None, "VARBINARY", kind_of(value))
         plain = bytes(value)
@@ -269,7 +269,7 @@ def _time(logical: LogicalType, whole: int, *, descending: bool) -> OrderedText:
     convert, decode = canonical_encoder(logical), canonical_decoder(logical)
     assert decode is not None  # of the types that come here
 
-    def write(value: Any) -> bytes:
+    def write(value: object) -> bytes:
         text = convert(value)
         if digits:
             fraction = text[whole + 1 :].removesuffix("Z")

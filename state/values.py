@@ -199,7 +199,7 @@ def _wrong(logical: LogicalType, value: object) -> CodecError:
     return CodecError(None, format_type(logical.with_nullable(nullable=True)), kind_of(value))
 
 
-def _boolean(value: Any) -> bool:
+def _boolean(value: object) -> bool:
     if isinstance(value, bool | np.bool_):
         return bool(value)
     raise CodecError(None, "BOOLEAN", kind_of(value))
@@ -209,7 +209,7 @@ def _integer_encoder(logical: LogicalType) -> Convert:
     most = (1 << (INTEGER_BITS[logical.root] - 1)) - 1
     name = format_type(logical.with_nullable(nullable=True))
 
-    def encode(value: Any) -> int:
+    def encode(value: object) -> int:
         if type(value) is not int:
             if isinstance(value, bool) or not isinstance(value, int | np.integer):
                 raise CodecError(None, name, kind_of(value))
@@ -221,7 +221,7 @@ def _integer_encoder(logical: LogicalType) -> Convert:
     return encode
 
 
-def _string(value: Any) -> str:
+def _string(value: object) -> str:
     if not isinstance(value, str):
         raise CodecError(None, "VARCHAR", kind_of(value))
     if not value.isascii():
@@ -233,7 +233,7 @@ def _string(value: Any) -> str:
     return str(value)
 
 
-def _binary(value: Any) -> str:
+def _binary(value: object) -> str:
     if not isinstance(value, bytes | bytearray | memoryview):
         raise CodecError(None, "VARBINARY", kind_of(value))
     return base64.b64encode(value).decode()
@@ -248,7 +248,7 @@ def double_json(value: float) -> float | str:
     return "Infinity" if value > 0 else "-Infinity"
 
 
-def _double(value: Any) -> float | str:
+def _double(value: object) -> float | str:
     if isinstance(value, bool) or not isinstance(value, float | int | np.floating | np.integer):
         raise CodecError(None, "DOUBLE", kind_of(value))
     try:
@@ -269,7 +269,7 @@ def to_float32(value: float) -> float:
     return float(_FLOAT32.unpack(_FLOAT32.pack(value))[0])
 
 
-def _float(value: Any) -> float | str:
+def _float(value: object) -> float | str:
     if isinstance(value, bool) or not isinstance(value, float | int | np.floating | np.integer):
         raise CodecError(None, "FLOAT", kind_of(value))
     try:
@@ -279,7 +279,7 @@ def _float(value: Any) -> float | str:
         raise CodecError(None, "FLOAT", "a number out of range") from None
 
 
-def _read_float32(value: Any) -> float:
+def _read_float32(value: float | str) -> float:
     return to_float32(float(value))
 
 
@@ -287,7 +287,7 @@ def _decimal_encoder(logical: LogicalType) -> Convert:
     quantum = decimal.Decimal(1).scaleb(-(logical.scale or 0))
     limit = decimal.Decimal(10) ** ((logical.precision or 0) - (logical.scale or 0))
 
-    def encode(value: Any) -> str:
+    def encode(value: object) -> str:
         if isinstance(value, bool) or not isinstance(value, decimal.Decimal | int | np.integer):
             raise _wrong(logical, value)
         number = decimal.Decimal(value if isinstance(value, decimal.Decimal) else int(value))
@@ -301,7 +301,7 @@ def _decimal_encoder(logical: LogicalType) -> Convert:
     return encode
 
 
-def _date(value: Any) -> str:
+def _date(value: object) -> str:
     if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
         raise CodecError(None, "DATE", kind_of(value))
     return value.isoformat()
@@ -316,7 +316,7 @@ def _with_fraction(text: str, microsecond: int, digits: int) -> str:
 def _time_encoder(logical: LogicalType) -> Convert:
     digits = logical.precision or 0
 
-    def encode(value: Any) -> str:
+    def encode(value: object) -> str:
         if not isinstance(value, dt.time) or value.tzinfo is not None:
             raise _wrong(logical, value)
         return _with_fraction(value.isoformat("seconds"), value.microsecond, digits)
@@ -328,7 +328,7 @@ def _timestamp_encoder(logical: LogicalType, separator: str) -> Convert:
     digits = logical.precision or 0
     local = logical.root is TypeRoot.TIMESTAMP
 
-    def encode(value: Any) -> str:
+    def encode(value: object) -> str:
         if not isinstance(value, dt.datetime):
             raise _wrong(logical, value)
         if local != (value.tzinfo is None):
@@ -352,7 +352,7 @@ def _read_timestamp(value: str) -> dt.datetime:
 
 
 def _array_encoder(element: Convert) -> Convert:
-    def encode(value: Any) -> list[Any]:
+    def encode(value: object) -> list[Any]:
         if not isinstance(value, list | tuple):
             raise CodecError(None, "ARRAY", kind_of(value))
         return [element(each) for each in value]
@@ -373,11 +373,11 @@ def _map_encoder(logical: LogicalType, *, shown: bool) -> Convert:
     entry = _nullable(_encoder(value_type, shown=shown))
     as_object = shown and has_string_keys(logical)
 
-    def encode(value: Any) -> Any:
+    def encode(value: object) -> Any:
         entries: dict[bytes, list[Any]] = {}
-        pairs = value.items() if isinstance(value, Mapping) else value
         if not isinstance(value, Mapping | list | tuple):
             raise _wrong(logical, value)
+        pairs = value.items() if isinstance(value, Mapping) else value
         for name, each in pairs:
             if name is None:
                 raise CodecError(None, format_type(logical), "a null key")
@@ -399,7 +399,7 @@ def _row_encoder(logical: LogicalType, *, shown: bool) -> Convert:
     names = logical.field_names
     fields = [_nullable(_encoder(each, shown=shown)) for each in logical.children]
 
-    def encode(value: Any) -> Any:
+    def encode(value: object) -> Any:
         if isinstance(value, Mapping):
             value = [value.get(name) for name in names]
         elif not isinstance(value, Sequence) or isinstance(value, str | bytes):
@@ -417,7 +417,7 @@ def _row_decoder(fields: Sequence[Convert | None]) -> Convert:
     return lambda value: tuple(c(each) for c, each in zip(converts, value, strict=True))
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> Any:
     return value
 
 

@@ -75,6 +75,7 @@ def remembers(call: AggregateCall) -> bool:
 
 def aggregator(call: AggregateCall) -> Aggregator[Any]:
     """What computes a call over arguments, its accumulator in memory; knows no DISTINCT."""
+    # Two tables of makers whose values have different types.
     makers: Any = REMEMBERING if remembers(call) else FIXED
     made: Aggregator[Any] = makers[call.function](call)
     return made

@@ -69,6 +69,6 @@ class _BesideCodec:
         return shown_accumulators(JSON.decode(data))
 
 
-def shown_accumulators(stored: Any) -> Any:
+def shown_accumulators(stored: object) -> Any:
     """Stored accumulators as people see them."""
     return stored["beside"] if isinstance(stored, dict) and "beside" in stored else stored

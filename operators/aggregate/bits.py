@@ -10,6 +10,7 @@ from state.types import INTEGER_BITS
 
 if TYPE_CHECKING:
     from operators.aggregate.call import AggregateCall
+    from operators.aggregate.functions import StoredJson
     from operators.changelog import Row
 
 
@@ -56,11 +57,12 @@ class Bits(Aggregator[list[int]]):
         """The counts."""
         return accumulator
 
-    def from_json(self, stored: Any) -> list[int]:
+    def from_json(self, stored: StoredJson) -> list[int]:
         """The counts."""
         counts: list[int] = stored
         return counts
 
+    # An integer, as the argument's type says.
     def _changed(self, accumulator: list[int], value: Any, weight: int) -> list[int]:
         accumulator[0] += weight
         for at in range(self._bits):
@@ -102,6 +104,6 @@ class Booleans(Aggregator[tuple[int, int]]):
         """Both counts."""
         return [*accumulator]
 
-    def from_json(self, stored: Any) -> tuple[int, int]:
+    def from_json(self, stored: StoredJson) -> tuple[int, int]:
         """Both counts."""
         return stored[0], stored[1]

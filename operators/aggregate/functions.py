@@ -32,7 +32,7 @@ of STDDEV_* and VAR_*, and so have ours. All of these are exact here; Flink's ar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from operators.errors import AggregateFailed
 from state.values import canonical_decoder, canonical_encoder
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from state.types import LogicalType
 
 A = TypeVar("A")
+Accumulator: TypeAlias = Any
+"""Of a function whose plan, not whose class, says what it adds up: a checker cannot know it."""
+StoredJson: TypeAlias = Any
+"""What the same function's `to_json` gave, out of Redis: what it is made of, that one says."""
 
 
 class Aggregator(ABC, Generic[A]):
@@ -85,7 +89,7 @@ class Aggregator(ABC, Generic[A]):
         """As it is stored: a JSON value, equal ones for equal accumulators."""
 
     @abstractmethod
-    def from_json(self, stored: Any) -> A:
+    def from_json(self, stored: StoredJson) -> A:
         """The accumulator that `to_json` wrote."""
 
 
@@ -98,11 +102,12 @@ class JsonValue:
         self._encode = canonical_encoder(logical)
         self._decode = canonical_decoder(logical)
 
+    # Of the type that the encoder was made for.
     def to_json(self, value: Any) -> Any:
         """The canonical JSON value."""
         return None if value is None else self._encode(value)
 
-    def from_json(self, stored: Any) -> Any:
+    def from_json(self, stored: StoredJson) -> Any:
         """The value."""
         return stored if stored is None or self._decode is None else self._decode(stored)
 
@@ -134,7 +139,7 @@ class Count(Aggregator[int]):
         """The count."""
         return accumulator
 
-    def from_json(self, stored: Any) -> int:
+    def from_json(self, stored: StoredJson) -> int:
         """The count."""
         count: int = stored
         return count
@@ -150,15 +155,15 @@ class OneValue(Aggregator[Any]):
         """Null."""
         return None
 
-    def value(self, accumulator: Any) -> Any:
+    def value(self, accumulator: Accumulator) -> Any:
         """The accumulator itself."""
         return accumulator
 
-    def to_json(self, accumulator: Any) -> Any:
+    def to_json(self, accumulator: Accumulator) -> Any:
         """The canonical JSON value."""
         return self._json.to_json(accumulator)
 
-    def from_json(self, stored: Any) -> Any:
+    def from_json(self, stored: StoredJson) -> Any:
         """The value."""
         return self._json.from_json(stored)
 
@@ -174,15 +179,15 @@ class Extreme(OneValue):
         super().__init__(call.result_type)
         self._better = max if call.function == "MAX" else min
 
-    def accumulate(self, accumulator: Any, arguments: Row) -> Any:
+    def accumulate(self, accumulator: Accumulator, arguments: Row) -> Any:
         """The better one."""
         return self.merge(accumulator, arguments[0])
 
-    def retract(self, accumulator: Any, arguments: Row) -> Any:
+    def retract(self, accumulator: Accumulator, arguments: Row) -> Any:
         """Nothing: plans call it only where the extreme cannot go back."""
         return accumulator
 
-    def merge(self, accumulator: Any, other: Any) -> Any:
+    def merge(self, accumulator: Accumulator, other: Accumulator) -> Any:
         """The better one; of equal ones the first."""
         if accumulator is None or other is None:
             return other if accumulator is None else accumulator
@@ -193,11 +198,11 @@ class Extreme(OneValue):
 class First(OneValue):
     """FIRST_VALUE of rows that are never taken back: the first that is not null."""
 
-    def accumulate(self, accumulator: Any, arguments: Row) -> Any:
+    def accumulate(self, accumulator: Accumulator, arguments: Row) -> Any:
         """The first one."""
         return arguments[0] if accumulator is None else accumulator
 
-    def merge(self, accumulator: Any, other: Any) -> Any:
+    def merge(self, accumulator: Accumulator, other: Accumulator) -> Any:
         """The earlier one."""
         return other if accumulator is None else accumulator
 
@@ -205,11 +210,11 @@ class First(OneValue):
 class Last(OneValue):
     """LAST_VALUE of rows that are never taken back: the last that is not null."""
 
-    def accumulate(self, accumulator: Any, arguments: Row) -> Any:
+    def accumulate(self, accumulator: Accumulator, arguments: Row) -> Any:
         """The new one."""
         return arguments[0]
 
-    def merge(self, accumulator: Any, other: Any) -> Any:
+    def merge(self, accumulator: Accumulator, other: Accumulator) -> Any:
         """The later one."""
         return accumulator if other is None else other
 
@@ -229,6 +234,7 @@ class ListAgg(Aggregator["tuple[str | None, str | None]"]):
         self, accumulator: tuple[str | None, str | None], arguments: Row
     ) -> tuple[str | None, str | None]:
         """One text more."""
+        # Texts, as the plan says of LISTAGG's arguments.
         given: Any = arguments
         separator = given[1] if len(given) > 1 else ","
         return self.merge(accumulator, (separator, given[0]))
@@ -252,7 +258,7 @@ class ListAgg(Aggregator["tuple[str | None, str | None]"]):
         """Separator and text."""
         return [*accumulator]
 
-    def from_json(self, stored: Any) -> tuple[str | None, str | None]:
+    def from_json(self, stored: StoredJson) -> tuple[str | None, str | None]:
         """Separator and text."""
         return stored[0], stored[1]
 
@@ -311,6 +317,6 @@ class SingleValue(Aggregator[tuple[Any, int]]):
         """Value and count."""
         return [self._json.to_json(accumulator[0]), accumulator[1]]
 
-    def from_json(self, stored: Any) -> tuple[Any, int]:
+    def from_json(self, stored: StoredJson) -> tuple[Any, int]:
         """Value and count."""
         return self._json.from_json(stored[0]), stored[1]

@@ -227,6 +227,7 @@ class GroupAggregate(KeyedOperator):
         memory = self._aggregates.memory
         gathered = memory.create()
         for change in changes:
+            # A STRING: the column that the local half has written.
             text: Any = change.row[-1]
             sent = self._partial.decode(text.encode())
             own = [sent.own[at] for at in self._spec.merges]

@@ -34,6 +34,7 @@ from state.lexicographic import LexicographicCodec
 
 if TYPE_CHECKING:
     from operators.aggregate.call import AggregateCall
+    from operators.aggregate.functions import StoredJson
     from operators.changelog import Row
     from state.types import LogicalType
 
@@ -105,7 +106,7 @@ class RetractableExtreme(Aggregator[Counts]):
         to_json, counts = self._json.to_json, sorted(accumulator.counts.items())
         return [[to_json(self.value_of(text)), count] for text, count in counts]
 
-    def from_json(self, stored: Any) -> Counts:
+    def from_json(self, stored: StoredJson) -> Counts:
         """Values with their counts."""
         found = Counts()
         for value, count in stored:
@@ -175,7 +176,7 @@ class Sequence(Aggregator[Remembered]):
         groups = (accumulator.values, accumulator.missing)
         return [[orjson.loads(text)[0] for text in group] for group in groups]
 
-    def from_json(self, stored: Any) -> Remembered:
+    def from_json(self, stored: StoredJson) -> Remembered:
         """Values, and those that are missing."""
         found = Remembered()
         found.values = deque(orjson.dumps([each]) for each in stored[0])
@@ -234,7 +235,7 @@ class RetractableListAgg(Sequence):
         """Texts, those that are missing, separator."""
         return [*super().to_json(accumulator), accumulator.separator]
 
-    def from_json(self, stored: Any) -> Remembered:
+    def from_json(self, stored: StoredJson) -> Remembered:
         """Texts, those that are missing, separator."""
         found = super().from_json(stored)
         found.separator = stored[2]
@@ -278,7 +279,7 @@ class Collect(Aggregator["dict[bytes, int]"]):
         """Values with their counts."""
         return [[orjson.loads(text)[0], count] for text, count in sorted(accumulator.items())]
 
-    def from_json(self, stored: Any) -> dict[bytes, int]:
+    def from_json(self, stored: StoredJson) -> dict[bytes, int]:
         """Values with their counts."""
         return {orjson.dumps([value]): count for value, count in stored}
 
@@ -299,6 +300,7 @@ def value_codec(logical: LogicalType) -> RowCodec:
 
 def separator_of(arguments: Row) -> str | None:
     """What LISTAGG is to put between texts."""
+    # Texts, as the plan says of LISTAGG's arguments.
     given: Any = arguments
     return given[1] if len(given) > 1 else ","
 

@@ -188,7 +188,7 @@ class RunningExtreme(_OneOrNull):
 
     def running(self, steps: Steps, begin: Parts) -> Parts:
         """The better one."""
-        better: Any = np.maximum if self._is_most else np.minimum
+        better = np.maximum if self._is_most else np.minimum
         worst = _LEAST if self._is_most else _MOST
         comes = steps.weights > 0
         found = np.where(comes, steps.addends, worst)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from operators.aggregate.call import AggregateCall
+    from operators.aggregate.stored_functions import Own
     from operators.changelog import Row
     from operators.keyed import OpenEpoch
     from state.primitives.maps import MapHandle
@@ -65,7 +66,7 @@ class StoredEnd(StoredSequence):
         if self._keeps_times:
             self._times: MapHandle[Row, list[list[int]]] = epoch.session.map(self._arrivals)
 
-    async def accumulate(self, own: Any, arguments: Row) -> Any:
+    async def accumulate(self, own: Own, arguments: Row) -> Any:
         """One value more."""
         value = arguments[:1]
         await self._handle.append(value)
@@ -74,7 +75,7 @@ class StoredEnd(StoredSequence):
             await self._times.put(value, with_arrival(runs, self._now_ms, self._state.ttl))
         return self._with(own, arguments[0])
 
-    async def retract(self, own: Any, arguments: Row) -> Any:
+    async def retract(self, own: Own, arguments: Row) -> Any:
         """One value less: the oldest that is equal."""
         value = arguments[:1]
         if self._keeps_times and await self._is_of_expired(value):
@@ -86,7 +87,7 @@ class StoredEnd(StoredSequence):
             return own
         return None if isinstance(removed, RemovedAll) else await self._next(own, removed)
 
-    async def value(self, own: Any) -> Any:
+    async def value(self, own: Own) -> Any:
         """The value at the end."""
         return own
 
@@ -111,21 +112,21 @@ class StoredEnd(StoredSequence):
         return _has_expired(oldest, self._now_ms, self._state.ttl)
 
     @abstractmethod
-    def _with(self, own: Any, value: Any) -> Any:
+    def _with(self, own: Own, value: object) -> Any:
         """What is at the end once a value has come."""
 
     @abstractmethod
-    async def _next(self, own: Any, removed: Removal[Row]) -> Any:
+    async def _next(self, own: Own, removed: Removal[Row]) -> Any:
         """What is at the end once one that is equal to it went, and others are left."""
 
 
 class StoredFirst(StoredEnd):
     """FIRST_VALUE: the oldest value that is there."""
 
-    def _with(self, own: Any, value: Any) -> Any:
+    def _with(self, own: Own, value: object) -> Any:
         return value if own is None else own
 
-    async def _next(self, own: Any, removed: Removal[Row]) -> Any:
+    async def _next(self, own: Own, removed: Removal[Row]) -> Any:
         first = await self._handle.first()
         return None if first is None else first.row[0]
 
@@ -133,10 +134,10 @@ class StoredFirst(StoredEnd):
 class StoredLast(StoredEnd):
     """LAST_VALUE: the newest value that is there."""
 
-    def _with(self, own: Any, value: Any) -> Any:
+    def _with(self, own: Own, value: object) -> Any:
         return value
 
-    async def _next(self, own: Any, removed: Removal[Row]) -> Any:
+    async def _next(self, own: Own, removed: Removal[Row]) -> Any:
         return removed.now_last.row[0] if isinstance(removed, RemovedLast) else own
 
 

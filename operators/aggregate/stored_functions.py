@@ -24,7 +24,7 @@ what the group shows stays until a change of the group brings another.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from operators.aggregate.functions import JsonValue
 from operators.aggregate.remembering import Counts, RetractableExtreme, value_codec
@@ -36,12 +36,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from operators.aggregate.call import AggregateCall
+    from operators.aggregate.functions import Accumulator, StoredJson
     from operators.changelog import Row
     from operators.keyed import OpenEpoch
     from state.descriptors import StateDescriptor
     from state.primitives.handle import StateHandle
     from state.primitives.maps import MapHandle
     from state.primitives.sorted import SortedMapHandle
+
+
+Own: TypeAlias = Any
+"""What a stored function has in the accumulators: each has its own kind, and an aggregate that
+holds them by number cannot tell a checker which."""
 
 
 class StoredFunction(ABC):
@@ -83,34 +89,34 @@ class StoredFunction(ABC):
         """`own` of no rows."""
 
     @abstractmethod
-    def to_json(self, own: Any) -> Any:
+    def to_json(self, own: Own) -> Any:
         """`own` as a JSON value."""
 
     @abstractmethod
-    def from_json(self, stored: Any) -> Any:
+    def from_json(self, stored: StoredJson) -> Any:
         """`own` out of it."""
 
     @abstractmethod
-    async def accumulate(self, own: Any, arguments: Row) -> Any:
+    async def accumulate(self, own: Own, arguments: Row) -> Any:
         """Take a row in; gives the new `own`."""
 
     @abstractmethod
-    async def retract(self, own: Any, arguments: Row) -> Any:
+    async def retract(self, own: Own, arguments: Row) -> Any:
         """Take a row back; gives the new `own`."""
 
     @abstractmethod
-    async def merge(self, own: Any, other: Any) -> Any:
+    async def merge(self, own: Own, other: Accumulator) -> Any:
         """Take in an accumulator in memory (`operators.aggregate.remembering`)."""
 
-    async def moved(self, other: Any) -> Any:
+    async def moved(self, other: Accumulator) -> Any:
         """`own` of an accumulator in memory, all of which a key takes that has nothing."""
         return await self.merge(self.create(), other)
 
     @abstractmethod
-    async def whole(self, own: Any) -> Any:
+    async def whole(self, own: Own) -> Any:
         """All of it as an accumulator in memory, the counterpart of `merge`."""
 
-    def arguments_of(self, other: Any) -> Sequence[Row]:
+    def arguments_of(self, other: Accumulator) -> Sequence[Row]:
         """Of an accumulator in memory, what `known` is to read before a merge."""
         return ()
 
@@ -122,7 +128,7 @@ class StoredFunction(ABC):
         return
 
     @abstractmethod
-    async def value(self, own: Any) -> Any:
+    async def value(self, own: Own) -> Any:
         """The result."""
 
     def value_at_once(self) -> Callable[[Any], Any] | None:
@@ -169,7 +175,7 @@ class StoredExtreme(StoredFunction):
         """The extreme, and how many values."""
         return [self._json.to_json(own[0]), own[1]]
 
-    def from_json(self, stored: Any) -> tuple[Any, int]:
+    def from_json(self, stored: StoredJson) -> tuple[Any, int]:
         """The extreme, and how many values."""
         return self._json.from_json(stored[0]), stored[1]
 
@@ -287,28 +293,28 @@ class StoredCollect(StoredFunction):
         """Nothing."""
         return None
 
-    def to_json(self, own: Any) -> Any:
+    def to_json(self, own: Own) -> Any:
         """Nothing."""
         return None
 
-    def from_json(self, stored: Any) -> Any:
+    def from_json(self, stored: StoredJson) -> Any:
         """Nothing."""
         return None
 
-    async def accumulate(self, own: Any, arguments: Row) -> Any:
+    async def accumulate(self, own: Own, arguments: Row) -> Any:
         """One value more."""
         return await self._added(arguments, 1)
 
-    async def retract(self, own: Any, arguments: Row) -> Any:
+    async def retract(self, own: Own, arguments: Row) -> Any:
         """One value less."""
         return await self._added(arguments, -1)
 
-    async def merge(self, own: Any, other: dict[bytes, int]) -> Any:
+    async def merge(self, own: Own, other: dict[bytes, int]) -> Any:
         """All values."""
         for text, count in other.items():
             await self._added(self._decode(text), count)
 
-    async def whole(self, own: Any) -> dict[bytes, int]:
+    async def whole(self, own: Own) -> dict[bytes, int]:
         """All values with their counts."""
         entries = await self._handle.entries()
         return {self._encode(key): count for key, count in entries if count is not None}
@@ -321,7 +327,7 @@ class StoredCollect(StoredFunction):
         """Read the counts of these values."""
         await self._handle.get_all(arguments)
 
-    async def value(self, own: Any) -> Any:
+    async def value(self, own: Own) -> Any:
         """Values with their counts, by their canonical forms."""
         entries = await self._handle.entries()
         return [(key[0], count) for key, count in entries if count is not None and count > 0]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from operators.aggregate.call import AggregateCall
+    from operators.aggregate.functions import StoredJson
+    from operators.aggregate.stored_functions import Own
     from operators.changelog import Row
     from operators.keyed import OpenEpoch
     from state.primitives.handle import StateHandle
@@ -64,15 +66,15 @@ class StoredSequence(StoredFunction):
         """Nothing."""
         return None
 
-    def to_json(self, own: Any) -> Any:
+    def to_json(self, own: Own) -> Any:
         """A value."""
         return self._json.to_json(own)
 
-    def from_json(self, stored: Any) -> Any:
+    def from_json(self, stored: StoredJson) -> Any:
         """A value."""
         return self._json.from_json(stored)
 
-    async def merge(self, own: Any, other: Remembered) -> Any:
+    async def merge(self, own: Own, other: Remembered) -> Any:
         """All values; then what was taken back."""
         if not other.values and not other.missing:
             return own
@@ -96,7 +98,7 @@ class StoredSequence(StoredFunction):
                 await self._missing.add(self._decode(text))
         return own
 
-    async def whole(self, own: Any) -> Remembered:
+    async def whole(self, own: Own) -> Remembered:
         """All values, oldest first, and those that are missing."""
         found = Remembered()
         found.values.extend([self._encode(each.row) for each in await self._handle.entries()])
@@ -121,17 +123,17 @@ class StoredSequence(StoredFunction):
 class StoredArrayAgg(StoredSequence):
     """ARRAY_AGG: its values live as long as the group, as in Flink, where they are part of it."""
 
-    async def accumulate(self, own: Any, arguments: Row) -> Any:
+    async def accumulate(self, own: Own, arguments: Row) -> Any:
         """One value more."""
         await self._handle.append(arguments[:1])
         return own
 
-    async def retract(self, own: Any, arguments: Row) -> Any:
+    async def retract(self, own: Own, arguments: Row) -> Any:
         """One value less: the oldest that is equal."""
         await self._removed(arguments[:1])
         return own
 
-    async def value(self, own: Any) -> Any:
+    async def value(self, own: Own) -> Any:
         """All values, oldest first; null of none."""
         entries = await self._handle.entries()
         if self._state.ttl.is_enabled:
@@ -156,25 +158,25 @@ class StoredListAgg(StoredArrayAgg):
         """The separator of no row."""
         return ","
 
-    async def accumulate(self, own: Any, arguments: Row) -> Any:
+    async def accumulate(self, own: Own, arguments: Row) -> Any:
         """One text more."""
         await self._handle.append(arguments[:1])
         return separator_of(arguments)
 
-    async def retract(self, own: Any, arguments: Row) -> Any:
+    async def retract(self, own: Own, arguments: Row) -> Any:
         """One text less: the oldest that is equal."""
         removed = await self._removed(arguments[:1])
         if self._state.ttl.is_enabled and not isinstance(removed, NotFound | RemovedAll):
             await self._write_again(await self._handle.entries())
         return separator_of(arguments)
 
-    async def whole(self, own: Any) -> Remembered:
+    async def whole(self, own: Own) -> Remembered:
         """All texts, oldest first, those that are missing, and the separator."""
         found = await super().whole(own)
         found.separator = own
         return found
 
-    async def value(self, own: Any) -> Any:
+    async def value(self, own: Own) -> Any:
         """All texts, oldest first."""
         texts: list[Any] = [each.row[0] for each in await self._handle.entries()]
         return joined(texts, own)

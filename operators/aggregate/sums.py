@@ -23,6 +23,7 @@ from state.values import EXACT
 
 if TYPE_CHECKING:
     from operators.aggregate.call import AggregateCall
+    from operators.aggregate.functions import Accumulator, StoredJson
     from operators.changelog import Row
 
 
@@ -33,11 +34,11 @@ class Sum(OneValue):
         super().__init__(call.result_type)
         self._add = adding(call.result_type)
 
-    def accumulate(self, accumulator: Any, arguments: Row) -> Any:
+    def accumulate(self, accumulator: Accumulator, arguments: Row) -> Any:
         """One addend more. A DECIMAL that overflows is null, and begins anew, as in Flink."""
         return self.merge(accumulator, arguments[0])
 
-    def merge(self, accumulator: Any, other: Any) -> Any:
+    def merge(self, accumulator: Accumulator, other: Accumulator) -> Any:
         """Both sums."""
         if other is None:
             return accumulator
@@ -56,11 +57,11 @@ class SumFromZero(Sum):
         """0."""
         return self._zero
 
-    def retract(self, accumulator: Any, arguments: Row) -> Any:
+    def retract(self, accumulator: Accumulator, arguments: Row) -> Any:
         """One addend less."""
         return None if accumulator is None else self._subtract(accumulator, arguments[0])
 
-    def merge(self, accumulator: Any, other: Any) -> Any:
+    def merge(self, accumulator: Accumulator, other: Accumulator) -> Any:
         """Both sums."""
         if accumulator is None or other is None:
             return None
@@ -70,7 +71,7 @@ class SumFromZero(Sum):
 class SumAndCount(Aggregator[tuple[Any, int]]):
     """What sums share that count their addends: sum, count."""
 
-    def __init__(self, sum_type: LogicalType, first: Any) -> None:
+    def __init__(self, sum_type: LogicalType, first: object) -> None:
         self._add = adding(sum_type)
         self._subtract = subtracting(sum_type)
         self._json = JsonValue(sum_type)
@@ -85,7 +86,7 @@ class SumAndCount(Aggregator[tuple[Any, int]]):
         """Sum and count."""
         return [self._json.to_json(accumulator[0]), accumulator[1]]
 
-    def from_json(self, stored: Any) -> tuple[Any, int]:
+    def from_json(self, stored: StoredJson) -> tuple[Any, int]:
         """Sum and count."""
         return self._json.from_json(stored[0]), stored[1]
 
@@ -223,10 +224,11 @@ class Spread(Aggregator[Moments]):
         count, total, squares, others = accumulator
         return [count, f"{total:f}", f"{squares:f}", *([others] if others else ())]
 
-    def from_json(self, stored: Any) -> Moments:
+    def from_json(self, stored: StoredJson) -> Moments:
         """Count, sum, sum of squares, and how many are no numbers."""
         return stored[0], Decimal(stored[1]), Decimal(stored[2]), sum(stored[3:])
 
+    # A number, as the argument's type says.
     def _of(self, value: Any) -> Moments:
         if self._is_float and not math.isfinite(value):
             return 1, Decimal(0), Decimal(0), 1

@@ -127,7 +127,7 @@ def _converter(source: LogicalType, target: LogicalType) -> Convert:
     return _binary(target)
 
 
-def _is_not_zero(number: Any) -> bool:
+def _is_not_zero(number: object) -> bool:
     return bool(number != 0)
 
 
@@ -193,7 +193,7 @@ def _to_timestamp(source: LogicalType, target: LogicalType) -> Convert:
     return instants.with_precision(target) or _same
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> Any:
     return value
 
 

@@ -78,7 +78,7 @@ def item(site: Site) -> Run:
     return _taken(lifted(_element_at, value, key), value.type.children[0])
 
 
-def _value_of(pairs: list[tuple[Any, Any]], key: Any) -> Any:
+def _value_of(pairs: list[tuple[Any, Any]], key: object) -> Any:
     for name, value in pairs:
         if name == key:
             return value

@@ -123,7 +123,7 @@ def _of_columns(found: Callable[[Any, Any], bool], left: int, right: int) -> Run
     return run
 
 
-def _of_column_and(found: Callable[[Any, Any], bool], column: int, fixed: Any) -> Run:
+def _of_column_and(found: Callable[[Any, Any], bool], column: int, fixed: object) -> Run:
     def run(row: Row) -> bool | None:
         value = row[column]
         return None if value is None else found(value, fixed)

@@ -65,7 +65,7 @@ def _in_set(site: Site, argument: SargLiteral, points: Points, null_as: bool | N
     return run
 
 
-def _as_member(value: Any) -> Any:
+def _as_member(value: object) -> Any:
     """What is equal where Flink's hash set finds it so: -0.0 has no equal among the points."""
     if isinstance(value, float) and value == 0.0 and math.copysign(1.0, value) < 0:
         return "-0.0"

@@ -25,6 +25,7 @@ class Value:
     is_literal: bool = False
     is_constant: bool = False
     """The same for each row; `constant` is it."""
+    # Of the type that `type` says, at run time.
     constant: Any = None
     column: int | None = None
     """Of the row, where it is just that."""
@@ -38,12 +39,12 @@ class Site(CallSite[Value]):
     """The time of the epoch, where the operator has one."""
 
 
-def constant(value: Any, logical: LogicalType) -> Value:
+def constant(value: object, logical: LogicalType) -> Value:
     """A value that is the same for each row."""
     return Value(lambda _: value, logical, is_constant=True, constant=value)
 
 
-def literal(value: Any, logical: LogicalType) -> Value:
+def literal(value: object, logical: LogicalType) -> Value:
     """A value that the plan says, as `literals` gives it."""
     return replace(constant(value, logical), literal=value, is_literal=True)
 
@@ -73,7 +74,7 @@ def _of_one(function: Callable[[Any], Any], operand: Run) -> Run:
     return run
 
 
-def _of_one_and(function: Callable[[Any, Any], Any], operand: Run, fixed: Any) -> Run:
+def _of_one_and(function: Callable[[Any, Any], Any], operand: Run, fixed: object) -> Run:
     def run(row: Row) -> Any:
         value = operand(row)
         return None if value is None else function(value, fixed)

@@ -34,7 +34,7 @@ from operators.expressions.rex import (
 from state.types import LogicalType, LogicalTypeError, TypeRoot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _DEFAULTS = {each.name: each.default for each in fields(LogicalType)}
 _TUPLES = ("field_names", "arguments", "field_comments")
@@ -72,6 +72,7 @@ def rex_to_json(rex: Rex) -> list[Any]:
             )
 
 
+# JSON of any shape: what does not fit raises, and is refused.
 def rex_from_json(value: Any) -> Rex:
     """The expression that `rex_to_json` wrote.
 
@@ -114,7 +115,7 @@ def _bound(bound: Bound | None) -> list[Any] | None:
     return None if bound is None else [bound.value, bound.is_inclusive]
 
 
-def _read_range(value: Any) -> SargRange:
+def _read_range(value: Iterable[Sequence[Any] | None]) -> SargRange:
     lower, upper = (None if end is None else Bound(*end) for end in value)
     return SargRange(lower, upper)
 

@@ -41,9 +41,10 @@ from operators.spec import OperatorSpec
 from operators.stored_rows import RowText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from operators.changelog import Row
+    from operators.join.side_state import Stored
     from operators.keyed import InputChange, OpenEpoch
     from operators.spec import InputSpec
 
@@ -283,7 +284,7 @@ class _Walk:
         return [row for row in self._joined(at, before, await at.state.stored()) if at.accepts(row)]
 
     @staticmethod
-    def _joined(at: _Input, before: Row, stored: Any) -> Iterator[Row]:
+    def _joined(at: _Input, before: Row, stored: Iterable[Stored]) -> Iterator[Row]:
         for each in stored:
             row = before + at.text.decode(each.row)
             for _ in range(each.times):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from operators.changelog import Row
     from operators.spec import InputSpec, RowSpec
     from state.codec import RowCodec
-    from state.descriptors import StateDescriptor
+    from state.descriptors import Codec, StateDescriptor
     from state.primitives.maps import MapHandle
     from state.primitives.session import StateSession
     from state.primitives.value import ValueHandle
@@ -127,7 +127,7 @@ class OneRow(SideState):
     """
 
     def __init__(self, row: RowSpec, counts: bool, given: dict[str, Any]) -> None:
-        codec: Any = CountedText(row, "associations") if counts else CanonicalText(row)
+        codec: Codec[Any] = CountedText(row, "associations") if counts else CanonicalText(row)
         self.descriptor: ValueDescriptor[Any] = ValueDescriptor(codec=codec, **given)
         self._counts = counts
 
@@ -172,7 +172,7 @@ class RowPerUniqueKey(SideState):
     def __init__(
         self, row: RowSpec, unique_key: tuple[int, ...], counts: bool, given: dict[str, Any]
     ) -> None:
-        codec: Any = CountedText(row, "associations") if counts else CanonicalText(row)
+        codec: Codec[Any] = CountedText(row, "associations") if counts else CanonicalText(row)
         key = row.part(unique_key)
         self.descriptor: MapDescriptor[bytes, Any] = MapDescriptor(
             key_codec=CanonicalText(key), codec=codec, **given
@@ -284,8 +284,7 @@ class CountPerRow(SideState):
         """Set the associations of a row, for each of its times."""
         await self._times.put(stored.user_key, [stored.times, associations])
 
-    def _times_of(self, found: Any) -> int:
+    def _times_of(self, found: Sequence[int] | int | None) -> int:
         if found is None:
             return 0
-        times: int = found[0] if self._counts else found
-        return times
+        return found if isinstance(found, int) else found[0]

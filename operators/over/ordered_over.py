@@ -16,7 +16,7 @@ Worked example, SUM(v) OVER (PARTITION BY k ORDER BY v), RANGE:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
@@ -137,7 +137,8 @@ class OrderedOver(KeyedOperator):
         key = await self._places.new(self._rows, row)
         peers = await self._rows.values_at(key) or []
         held = await self._at(key)
-        shown = None if held is None else self._calls.values(held)
+        # Where nothing is held there is no peer that was shown.
+        shown: Row = () if held is None else self._calls.values(held)
         if held is None:
             held = await self._before(key)
         self._take_in(held, key, [row])
@@ -222,7 +223,7 @@ class OrderedOver(KeyedOperator):
                 return
             count = min(2 * count, _GROUPS_MAX)
 
-    def _emit_update(self, change: InputChange, row: Row, was: Any, now: Row) -> None:
+    def _emit_update(self, change: InputChange, row: Row, was: Row, now: Row) -> None:
         """Emit a row whose values are others than before; one whose are the same is passed over."""
         old, new = (*row, *was), (*row, *now)
         if self._encode(old) != self._encode(new):

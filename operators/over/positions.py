@@ -28,6 +28,7 @@ from operators.spec import Logical
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from operators.aggregate.functions import Accumulator
     from operators.changelog import Row
 
 PositionFunction = Literal["ROW_NUMBER", "RANK", "DENSE_RANK", "LAG"]
@@ -56,10 +57,10 @@ class Position(Protocol):
     def create(self) -> Any:
         """Of no rows."""
 
-    def accumulate(self, accumulator: Any, row: Row, at: int | str) -> Any:
+    def accumulate(self, accumulator: Accumulator, row: Row, at: int | str) -> Any:
         """With one more row of this time, or sort key."""
 
-    def value(self, accumulator: Any) -> Any:
+    def value(self, accumulator: Accumulator) -> Any:
         """The result."""
 
 
@@ -121,6 +122,7 @@ class Lag:
         """
         values, _, default = accumulator
         arguments = [row[at] for at in self._call.arguments]
+        # An integer, or null, as the plan says of LAG's offset.
         given: Any = arguments[1] if len(arguments) > 1 else 1
         if given is None or not 0 <= given <= self._call.rows_max:
             raise AggregateFailed(f"LAG takes an offset from 0 to {self._call.rows_max}")

@@ -10,10 +10,11 @@ from operators.rank.aging import AgingTopN
 from operators.rank.ranking import inserted, removed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from operators.changelog import Row
     from operators.keyed import InputChange
+    from operators.rank.spec import RankSpec
 
 
 class AgingNewest(AgingTopN):
@@ -39,12 +40,17 @@ class AgingNewest(AgingTopN):
     Source: none. Flink keeps the oldest row in either order (see `ArrivalTopN`).
     """
 
+    def __init__(self, spec: RankSpec) -> None:
+        super().__init__(spec)
+        # All rows are read with their partition, so nothing is counted beside them.
+        self.prefetched = tuple(each for each in self.prefetched if each is not self._counts)
+
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """Put rows before all others, or take them out, one after the other."""
         await self._gather()
         key = self.sort.of(())
         found = (await self.rows.values_at(key) or [])[::-1]
-        live = _Newest(found, [self.rows_codec.encode(row) for row in found])
+        live = _Newest(found, self.rows_codec.encode)
         for change in changes:
             row = blanked(change.row, self._proctime)
             self.rows_codec.know(change)
@@ -67,11 +73,10 @@ class AgingNewest(AgingTopN):
                 for out in () if end is None else live.ranks(end, end):
                     change.emit(RowKind.DELETE, out)
                 change.emit(RowKind.INSERT, row)
-        live.rows.append(row)
-        live.texts.append(self.rows_codec.encode(row))
+        live.add(row)
 
     def _go(self, change: InputChange, row: Row, live: _Newest, end: int | None) -> bool:
-        rank = live.rank_of(self.rows_codec.encode(row))
+        rank = live.rank_of(row)
         if rank is None:
             return False
         gone = live.take(rank)
@@ -89,12 +94,19 @@ class AgingNewest(AgingTopN):
 class _Newest:
     """The rows of a partition while a bundle is processed: in the order in which they came."""
 
-    __slots__ = ("rows", "texts")
+    __slots__ = ("_encode", "_texts", "rows")
 
-    def __init__(self, rows: list[Row], texts: list[bytes]) -> None:
+    def __init__(self, rows: list[Row], encode: Callable[[Row], bytes]) -> None:
         self.rows = rows
-        self.texts = texts
-        """As they are compared."""
+        self._encode = encode
+        self._texts: list[bytes] | None = None
+        """As they are compared, once one was looked for."""
+
+    def add(self, row: Row) -> None:
+        """One row more, before all others."""
+        self.rows.append(row)
+        if self._texts is not None:
+            self._texts.append(self._encode(row))
 
     def ranks(self, first: int, last: int | None) -> list[Row]:
         """The rows of some ranks, as far as there are any."""
@@ -102,14 +114,18 @@ class _Newest:
         low = 0 if last is None else max(count - last, 0)
         return self.rows[low : count - first + 1][::-1] if first <= count else []
 
-    def rank_of(self, text: bytes) -> int | None:
-        """The rank of the newest row that is this; None: none is."""
-        for rank, each in enumerate(reversed(self.texts), 1):
+    def rank_of(self, row: Row) -> int | None:
+        """The rank of the newest row that is equal to this; None: none is."""
+        if self._texts is None:
+            self._texts = [self._encode(each) for each in self.rows]
+        text = self._encode(row)
+        for rank, each in enumerate(reversed(self._texts), 1):
             if each == text:
                 return rank
         return None
 
     def take(self, rank: int) -> Row:
         """One row less: that of a rank."""
-        del self.texts[-rank]
+        if self._texts is not None:
+            del self._texts[-rank]
         return self.rows.pop(-rank)

@@ -134,6 +134,7 @@ class AppendTopN(RankBuffer):
         """Whether a number says already that a row is behind the last one that is kept."""
         if self._number is None:
             return False
+        # Both of one type with an order, which the plan has seen to.
         number: Any = row[self._number]
         last: Any = self._row_at(kept, end - 1)[self._number]
         if number is None or last is None:

@@ -99,6 +99,7 @@ class MaterializerHarness:
         self._key_codec = spec.input.key_codec
 
     @classmethod
+    # Options of `__init__`, which names and checks them.
     def on_heap(cls, spec: MaterializerSpec, **options: Any) -> MaterializerHarness:
         """With state in this process."""
         backend = HeapBackend()
@@ -111,6 +112,7 @@ class MaterializerHarness:
         client: redis.Redis,
         *,
         pipeline: str = "harness",
+        # Options of `__init__`, which names and checks them.
         **options: Any,
     ) -> MaterializerHarness:
         """With state in this Redis, under a pipeline that is dropped first."""
@@ -179,6 +181,7 @@ class MaterializerHarness:
     def _stamp(self, epoch: int) -> EpochStamp:
         return EpochStamp(epoch, self._run, self.now_ms)
 
+    # Options of `read_history`, which names and checks them.
     def page(self, key: Row, **options: Any) -> HistoryPage | Expired | None:
         """A key's history as HTTP shows it."""
         return read_history(

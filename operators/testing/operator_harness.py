@@ -132,6 +132,7 @@ class OperatorHarness:
         self.restart(spec)
 
     @classmethod
+    # Options of `__init__`, which names and checks them.
     def on_heap(cls, spec: OperatorSpec, **options: Any) -> Self:
         """With state in this process."""
         backend = HeapBackend()
@@ -144,6 +145,7 @@ class OperatorHarness:
         client: redis.Redis,
         *,
         pipeline: str = "operator-harness",
+        # Options of `__init__`, which names and checks them.
         **options: Any,
     ) -> Self:
         """With state in this Redis, under a pipeline that is dropped first."""

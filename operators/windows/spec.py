@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import NonNegativeInt, model_validator
 
@@ -117,5 +117,5 @@ class PropertyColumns:
 
 def time_of(row: Row, column: int) -> int | None:
     """A row's time in ms; None if it has none."""
-    value: Any = row[column]
+    value = row[column]
     return None if value is None else to_ms(value)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     import redis
 
+    from service.problem_types import ProblemType
     from service.runtime.collector import Collector
     from service.runtime.contents import Contents, ContentsCache
     from service.runtime.registry import Registry
@@ -215,7 +216,7 @@ def _fit(offered: str, wanted: tuple[str, float]) -> tuple[float, int]:
     return (quality, 0) if kind in (offered, f"{major}/*", "*/*") else (0.0, 0)
 
 
-def describe(*problems: Any) -> dict[int | str, dict[str, Any]]:
+def describe(*problems: ProblemType) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route for its problem types, for OpenAPI."""
     found: dict[int | str, dict[str, Any]] = {}
     for each in problems:

@@ -19,8 +19,6 @@ Messages never hold values of rows or keys.
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class ApiError(Exception):
     """Base of the tree; `code` is stable, `members` go into the reply beside the standard ones."""
@@ -33,7 +31,7 @@ class ApiError(Exception):
         *,
         hint: str = "",
         headers: dict[str, str] | None = None,
-        **members: Any,
+        **members: object,
     ) -> None:
         super().__init__(message)
         self.message = message

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 from starlette.responses import Response
@@ -30,7 +30,7 @@ _OF_PIPELINE = re.compile(r'"([0-9]{1,18})\.([0-9a-f]{8})\.[0-9a-f]+"')
 
 def reply(
     request: Request,
-    body: Any,
+    body: object,
     *,
     status: int = 200,
     edition: Edition | None = None,
@@ -95,7 +95,7 @@ def expected_edition(request: Request) -> Edition | None:
     return NEVER if found is None else Edition(int(found[1]), found[2])
 
 
-def check_unchanged(request: Request, body: Any) -> None:
+def check_unchanged(request: Request, body: object) -> None:
     """See that what is to be changed is still what `If-Match` says, where it has no versions.
 
     Raises:

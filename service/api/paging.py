@@ -120,13 +120,13 @@ async def page_of(
     return Page(await limit_of(request, limit), cursor)
 
 
-def cursor_text(*position: Any) -> str:
+def cursor_text(*position: object) -> str:
     """The cursor that leads to a position of JSON values."""
     return base64.urlsafe_b64encode(orjson.dumps(position)).rstrip(b"=").decode()
 
 
 def page_body(
-    request: Request, items: Sequence[Any], next_cursor: str | None, **members: Any
+    request: Request, items: Sequence[Any], next_cursor: str | None, **members: object
 ) -> dict[str, Any]:
     """The body of a page: its items and how to get the next one, null at the end."""
     link = None

@@ -187,7 +187,7 @@ def _check_writable(place: Location) -> None:
         )
 
 
-async def _in_thread(call: Callable[..., T], *args: Any) -> T:
+async def _in_thread(call: Callable[..., T], *args: object) -> T:
     return await anyio.to_thread.run_sync(call, *args)
 
 

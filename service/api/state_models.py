@@ -86,10 +86,10 @@ class StateElement(BaseModel):
     rank: int | None = Field(
         description="In a sorted map: its place in the order, from 1; null elsewhere."
     )
-    key: Any = Field(
+    key: object = Field(
         description="Of a map; the number in a list; the namespace of a timer; null in a value."
     )
-    value: Any = Field(description="Of a timer: its time in ms since 1970.")
+    value: object = Field(description="Of a timer: its time in ms since 1970.")
     touched_at: str | None = Field(description="Its last access that counts; null without TTL.")
     expires_at: str | None
 
@@ -192,8 +192,8 @@ class KeyExplanation(BaseModel):
 class ElementWhatIf(BaseModel):
     """An element that is live with either time to live."""
 
-    key: Any = Field(description="As in the state's own list; the sequence number in a history.")
-    value: Any
+    key: object = Field(description="As in the state's own list; the sequence number in a history.")
+    value: object
     touched_at: str | None = Field(description="Its last access that counts; null without TTL.")
     live: bool
     expires_at: str | None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class DemoError(Exception):
@@ -26,7 +26,7 @@ class Client:
         """Give the connections back."""
         self._http.close()
 
-    def wait_until_ready(self, timeout_s: float, still_alive: Any) -> None:
+    def wait_until_ready(self, timeout_s: float, still_alive: Callable[[], bool]) -> None:
         """Return once `/readyz` answers 200.
 
         Raises:
@@ -61,7 +61,7 @@ class Client:
         reply = self._http.get(path)
         return None if reply.status_code == httpx.codes.NOT_FOUND else self._body(reply)
 
-    def post(self, path: str, body: Any = None, *, idempotency_key: str | None = None) -> Any:
+    def post(self, path: str, body: object = None, *, idempotency_key: str | None = None) -> Any:
         """The JSON body of the answer to a POST.
 
         Raises:

@@ -31,7 +31,7 @@ from service.runtime.errors import LaunchError
 from service.runtime.launcher import EmbeddedRedis, EmbeddedSpark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 START_WITHIN_S = 180.0
@@ -248,7 +248,9 @@ def _follow(client: Client, options: DemoOptions, changelog: Changelog, console:
     )
 
 
-def _show_history(history: Any, why: Any, key: str, console: Console) -> None:
+def _show_history(
+    history: Mapping[str, Any], why: Mapping[str, Any], key: str, console: Console
+) -> None:
     table = Table(title=f"history of {key} (epoch {history['epoch']})", title_justify="left")
     for name in ("sequence", "flight", "status", "changed at", "current"):
         table.add_column(name)

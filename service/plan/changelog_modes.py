@@ -133,12 +133,12 @@ def over_updates(node: ExecNode, merged: ChangelogMode) -> bool:
     return False
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: object) -> dict[str, Any]:
     """A property that should be an object: nobody has looked at it yet."""
     return value if isinstance(value, dict) else {}
 
 
-def _objects(value: Any) -> list[dict[str, Any]]:
+def _objects(value: object) -> list[dict[str, Any]]:
     """A property that should be a list of objects."""
     return [_object(each) for each in value] if isinstance(value, list) else []
 

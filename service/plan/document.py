@@ -248,7 +248,7 @@ def _parse_text(source: str | bytes, limits: PlanLimits) -> Any:
         ) from problem
 
 
-def _check_depth(document: Any, depth_max: int) -> None:
+def _check_depth(document: object, depth_max: int) -> None:
     """Refuse what readers that call themselves could not read."""
     level: list[Any] = [document]
     for _ in range(depth_max):

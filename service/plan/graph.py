@@ -7,7 +7,7 @@ and a node that no sink uses are refused: a part of a plan must not be passed ov
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.plan.errors import InvalidGraph
 from service.plan.node_types import SINK_NAMES
@@ -23,7 +23,7 @@ _SHUFFLES = ("ANY", "SINGLETON", "BROADCAST", "FORWARD", "HASH")
 _SHUFFLE_MODES = ("PIPELINED", "BATCH", "HYBRID_FULL", "HYBRID_SELECTIVE", "UNDEFINED")
 
 
-def read_edge(value: Any, index: int) -> Edge:
+def read_edge(value: object, index: int) -> Edge:
     """Read the edge at a position of the document.
 
     Raises:

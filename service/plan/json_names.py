@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
 
-
-def json_name(value: Any) -> str:
+def json_name(value: object) -> str:
     """What a JSON value is, for messages that must not repeat it."""
     match value:
         case None:

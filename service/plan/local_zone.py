@@ -44,7 +44,7 @@ def is_utc(zone: str) -> bool:
         return False
 
 
-def said_zone(node: Any) -> str | None:
+def said_zone(node: object) -> str | None:
     """The zone in the configuration of a node as JSON; None where it says none."""
     configuration = node.get("configuration") if isinstance(node, dict) else None
     zone = configuration.get(ZONE_OPTION) if isinstance(configuration, dict) else None
@@ -57,13 +57,13 @@ def common_zone(nodes: Sequence[Any]) -> str | None:
     return zones.pop() if len(zones) == 1 else None
 
 
-def marked(node: Any, common: str | None) -> Any:
+def marked(node: object, common: str | None) -> Any:
     """A node whose expressions know their zone, for `parse_rex`; the node itself if it is UTC."""
     zone = said_zone(node) or common
     return node if zone is None or is_utc(zone) else _marked(node, zone)
 
 
-def _marked(value: Any, zone: str) -> Any:
+def _marked(value: object, zone: str) -> Any:
     if isinstance(value, list):
         return [_marked(each, zone) for each in value]
     if not isinstance(value, dict):
@@ -102,7 +102,7 @@ def with_node_zone(node: Mapping[str, Any], path: str, zone: str) -> dict[str, A
 
 
 def refused_readers(
-    properties: Any, path: str, *, literals: bool = False
+    properties: object, path: str, *, literals: bool = False
 ) -> Iterator[tuple[str, str]]:
     """What reads the zone in a node's properties and is not computed but in UTC, with its place.
 
@@ -123,19 +123,19 @@ def _is_instant(part: Rex) -> bool:
     return isinstance(part, Literal | SargLiteral) and part.type.root is TypeRoot.TIMESTAMP_LTZ
 
 
-def zone_readers(properties: Any, path: str) -> Iterator[tuple[str, str]]:
+def zone_readers(properties: object, path: str) -> Iterator[tuple[str, str]]:
     """The functions in a node's properties that read the zone, each with its place."""
     for part in _zone_readers(properties, path):
         yield part.name, part.path
 
 
-def _zone_readers(properties: Any, path: str) -> Iterator[Call]:
+def _zone_readers(properties: object, path: str) -> Iterator[Call]:
     for part in _expressions(properties, path):
         if isinstance(part, Call) and reads_zone(part):
             yield part
 
 
-def _expressions(properties: Any, path: str) -> Iterator[Rex]:
+def _expressions(properties: object, path: str) -> Iterator[Rex]:
     if isinstance(properties, dict):
         if properties.get("kind") in _KINDS:
             yield from walk(parse_rex(properties, path))

@@ -67,7 +67,9 @@ SINK_ABILITIES = (
 )  # fmt: skip  # a list of names, several a line
 
 
-def read_node(value: Any, path: str, catalog: Mapping[str, Mapping[str, Any]] | None) -> ExecNode:
+def read_node(
+    value: object, path: str, catalog: Mapping[str, Mapping[str, Any]] | None
+) -> ExecNode:
     """Read one node.
 
     Raises:

@@ -43,7 +43,7 @@ class JsonObject:
     node_id: int | None = None
 
     @classmethod
-    def of(cls, value: Any, path: str, what: str, node_id: int | None = None) -> JsonObject:
+    def of(cls, value: object, path: str, what: str, node_id: int | None = None) -> JsonObject:
         """The object at a place.
 
         Raises:
@@ -201,6 +201,7 @@ class JsonObject:
             raise self.fail(key, f"{key} is {state}", "it is required")
 
     def _to_integer(self, scalar: Any, key: str) -> int:
+        # Any JSON value: what is no scalar, or another one, is refused below.
         number: int | None = None
         match scalar:
             case bool():

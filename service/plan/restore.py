@@ -50,7 +50,7 @@ def restored(
     return load_plan(document)
 
 
-def _rebuilt(value: Any, catalog: Mapping[Any, Mapping[str, Any]], *, is_enforced: bool) -> Any:
+def _rebuilt(value: object, catalog: Mapping[Any, Mapping[str, Any]], *, is_enforced: bool) -> Any:
     """The value with the tables in it described; depth is bounded by the plan's reader."""
     if isinstance(value, list):
         return [_rebuilt(each, catalog, is_enforced=is_enforced) for each in value]

@@ -73,7 +73,7 @@ ZONE_MARK = "localTimeZone"
 _INTERNAL_NAME = re.compile(r"\$(.+)\$([0-9]{1,9})", re.DOTALL)
 
 
-def parse_rex(value: Any, path: str) -> Rex:
+def parse_rex(value: object, path: str) -> Rex:
     """The expression that this JSON value stands for; the caller has limited its depth.
 
     Raises:
@@ -113,7 +113,7 @@ def _literal(value: Mapping[str, Any], path: str) -> Literal | SargLiteral | Sym
     return Literal(plain, logical, path)
 
 
-def _sarg(value: Any, logical: LogicalType, path: str) -> SargLiteral:
+def _sarg(value: object, logical: LogicalType, path: str) -> SargLiteral:
     here = f"{path}/sarg"
     if not isinstance(value, dict) or not isinstance(value.get("ranges"), list):
         raise InvalidExpression("a search argument needs a list of ranges", path=here)
@@ -133,7 +133,7 @@ def _sarg(value: Any, logical: LogicalType, path: str) -> SargLiteral:
     return SargLiteral(ranges, null_as, logical, path)
 
 
-def _sarg_range(value: Any, logical: LogicalType, path: str) -> SargRange:
+def _sarg_range(value: object, logical: LogicalType, path: str) -> SargRange:
     if not isinstance(value, dict):
         raise InvalidExpression("a range must be an object", path=path)
     return SargRange(_bound(value, "lower", logical, path), _bound(value, "upper", logical, path))
@@ -247,7 +247,7 @@ def _type(value: Mapping[str, Any], path: str) -> LogicalType:
     return parse_type_json(value["type"], f"{path}/type")
 
 
-def _plan_value(value: Any, path: str) -> PlanValue:
+def _plan_value(value: object, path: str) -> PlanValue:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise InvalidExpression("a value must be a JSON scalar", path=path)

@@ -42,7 +42,7 @@ def without_secrets(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _shown(name, value) for name, value in document.items()}
 
 
-def _shown(name: str, value: Any) -> Any:
+def _shown(name: str, value: object) -> Any:
     if isinstance(value, list):
         return [_shown("", each) for each in value]
     if not isinstance(value, dict):

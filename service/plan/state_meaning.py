@@ -130,7 +130,7 @@ def _types(row: LogicalType) -> list[str]:
     return [format_type(each) for each in row.children]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A property without names of calls and columns, options of tables, and what is emitted."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
@@ -167,7 +167,7 @@ def _columns(node: ExecNode, given: Sequence[Sequence[str]], zone: str | None) -
         passed = [_at(given[0], each) for each in groups]
     else:
         passed = [column for side in given for column in side][:width]
-    read: Any = given
+    read: Sequence[object] | str = given
     if kind == "window-table-function":
         # Windows are of a time, whatever else stands beside it.
         read = _at(given[0], raw.get("windowing", {}).get("timeAttributeIndex", 0))
@@ -179,13 +179,14 @@ def _one_of(column: tuple[str, ...]) -> str:
     return column[0] if len(set(column)) == 1 else _digest(sorted(column))
 
 
-def _at(given: Sequence[str], index: Any) -> str:
+def _at(given: Sequence[str], index: object) -> str:
     """A column; of a plan that names one that is not there, something of its own."""
-    known = isinstance(index, int) and 0 <= index < len(given)
-    return given[index] if known else _digest(index)
+    if isinstance(index, int) and 0 <= index < len(given):
+        return given[index]
+    return _digest(index)
 
 
-def _expression(value: Any, given: Sequence[str], zone: str | None) -> str:
+def _expression(value: object, given: Sequence[str], zone: str | None) -> str:
     """What an expression gives: of a column alone what the column is."""
     if isinstance(value, dict) and value.get("kind") == "INPUT_REF":
         return _at(given, value.get("inputIndex"))
@@ -193,7 +194,7 @@ def _expression(value: Any, given: Sequence[str], zone: str | None) -> str:
     return _digest([zone if is_zoned else None, _over(value, given)])
 
 
-def _over(value: Any, given: Sequence[str]) -> Any:
+def _over(value: object, given: Sequence[str]) -> Any:
     """An expression with what its columns are in their place."""
     if isinstance(value, list):
         return [_over(each, given) for each in value]
@@ -207,6 +208,6 @@ def _over(value: Any, given: Sequence[str]) -> Any:
     return {name: _over(each, given) for name, each in value.items() if name != ZONE_MARK}
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     return hashlib.blake2b(text, digest_size=8).hexdigest()

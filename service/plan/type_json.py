@@ -29,7 +29,7 @@ _TIMES = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_TZ, TypeRoot.TIMESTAMP_LTZ)
 _LENGTHS = (TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY)
 
 
-def parse_type_json(value: Any, path: str) -> LogicalType:
+def parse_type_json(value: object, path: str) -> LogicalType:
     """The type that this JSON value stands for; the caller has limited its depth.
 
     Raises:
@@ -106,7 +106,7 @@ def _parse_object(value: dict[str, Any], path: str) -> LogicalType:
             )
 
 
-def _root(name: Any, path: str) -> TypeRoot:
+def _root(name: object, path: str) -> TypeRoot:
     try:
         return TypeRoot(name)
     except ValueError:
@@ -145,7 +145,7 @@ def _parse_structured(value: dict[str, Any], path: str) -> LogicalType:
 
 
 def _parse_fields(
-    fields: Any, keys: tuple[str, str], path: str
+    fields: object, keys: tuple[str, str], path: str
 ) -> tuple[tuple[str, ...], tuple[LogicalType, ...]]:
     if not isinstance(fields, list):
         raise InvalidType(f"the fields must be a list, not {json_name(fields)}", path=path)

@@ -41,6 +41,10 @@ from service.runtime.spark_errors import QueryError, query_error, translated
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import pyarrow as pa
+    from pyspark.sql.connect.session import SparkSession
+    from pyspark.sql.connect.streaming.query import StreamingQuery
+
     from service.runtime.records import QueryHandle
     from service.settings import SparkSettings
 
@@ -99,7 +103,7 @@ class StartedQuery:
 
 @dataclass(slots=True)
 class _Session:
-    spark: Any
+    spark: SparkSession
     id: str
     workers_checked: bool = False
 
@@ -233,7 +237,7 @@ class SparkGateway:
     async def _for_query(
         self, handle: QueryHandle, act: Callable[[Any, str, str], QueryLook], timeout_ms: int | None
     ) -> QueryLook:
-        def run(spark: Any) -> QueryLook:
+        def run(spark: SparkSession) -> QueryLook:
             if spark.session_id != handle.session_id:
                 return QueryLook(QueryState.GONE)
             return act(spark, handle.query_id, handle.run_id)
@@ -301,13 +305,13 @@ class SparkGateway:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
-    async def _thread(self, function: Callable[..., T], *args: Any, abandon: bool = False) -> T:
+    async def _thread(self, function: Callable[..., T], *args: object, abandon: bool = False) -> T:
         return await anyio.to_thread.run_sync(
             function, *args, limiter=self._limiter, abandon_on_cancel=abandon
         )
 
 
-def _guarded(function: Callable[[Any], T], spark: Any) -> T:
+def _guarded(function: Callable[[SparkSession], T], spark: SparkSession) -> T:
     with translated():
         return function(spark)
 
@@ -346,22 +350,22 @@ def _open(remote: str, user: str, session_id: str, configuration: dict[str, str]
     return spark
 
 
-def _close(spark: Any) -> None:
+def _close(spark: SparkSession) -> None:
     spark.client.close()
 
 
-def _version(spark: Any) -> str:
+def _version(spark: SparkSession) -> str:
     # The client remembers the version; the setting makes it ask.
     spark.conf.get("spark.app.name")
     return str(spark.version)
 
 
-def _check_workers(spark: Any) -> None:
+def _check_workers(spark: SparkSession) -> None:
     """Run one tiny job that tells which version of this package the workers have."""
     expected = package_version()
 
     # Local, so that it goes to the workers by value: they may lack this module.
-    def report(batches: Any) -> Any:
+    def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from importlib.metadata import PackageNotFoundError, version
 
         import pyarrow as pa
@@ -383,13 +387,13 @@ def _check_workers(spark: Any) -> None:
         )
 
 
-def _query(spark: Any, query_id: str, run_id: str) -> Any:
+def _query(spark: SparkSession, query_id: str, run_id: str) -> StreamingQuery:
     from pyspark.sql.connect.streaming.query import StreamingQuery
 
     return StreamingQuery(spark, query_id, run_id)
 
 
-def _look(spark: Any, query_id: str, run_id: str) -> QueryLook:
+def _look(spark: SparkSession, query_id: str, run_id: str) -> QueryLook:
     query = _query(spark, query_id, run_id)
     try:
         with translated():
@@ -403,7 +407,7 @@ def _look(spark: Any, query_id: str, run_id: str) -> QueryLook:
     return QueryLook(QueryState.ENDED, None if failure is None else query_error(str(failure)))
 
 
-def _stop(spark: Any, query_id: str, run_id: str, *, timeout_ms: int) -> QueryLook:
+def _stop(spark: SparkSession, query_id: str, run_id: str, *, timeout_ms: int) -> QueryLook:
     look = _look(spark, query_id, run_id)
     if look.state is not QueryState.ACTIVE:
         return look
@@ -415,7 +419,7 @@ def _stop(spark: Any, query_id: str, run_id: str, *, timeout_ms: int) -> QueryLo
     return _look(spark, query_id, run_id)
 
 
-def _stop_named(spark: Any, *, name: str) -> None:
+def _stop_named(spark: SparkSession, *, name: str) -> None:
     for query in spark.streams.active:
         if query.name == name:
             query.stop()

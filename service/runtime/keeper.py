@@ -67,6 +67,8 @@ from state.errors import StateError, StateLost, StateUnavailable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from pyspark.sql.connect.session import SparkSession
+
     from service.runtime.keeper_ports import KeeperPorts
     from service.runtime.records import SavepointOrder
 
@@ -183,7 +185,7 @@ class PipelineKeeper:
         # Spark takes no second one of its name.
         self._settled_past = False
 
-        def begin(spark: Any) -> Any:
+        def begin(spark: SparkSession) -> Any:
             # Spark would end another service's query for one whose tasks can do nothing.
             self._ports.ledgers.require_run(self.name, run.number)
             return self._ports.starter.start(spark, record, run)
@@ -441,7 +443,7 @@ class PipelineKeeper:
         self._unnoted = None
 
     @staticmethod
-    async def _blocking(call: Callable[..., Any], *arguments: Any) -> Any:
+    async def _blocking(call: Callable[..., Any], *arguments: object) -> Any:
         return await anyio.to_thread.run_sync(call, *arguments)
 
 

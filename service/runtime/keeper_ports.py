@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
+    from pyspark.sql.connect.session import SparkSession
+
     from service.runtime.event_time import Assigners
     from service.runtime.gateway import QueryLook, StartedQuery
     from service.runtime.records import PipelineRecord, QueryHandle, RunOptions, SavepointOrder
@@ -59,7 +61,7 @@ class QueryStarter(Protocol):
     def states(self, record: PipelineRecord) -> PlannedStates:
         """What the stateful operators keep; raises StartFailed where there can be no query."""
 
-    def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
+    def start(self, spark: SparkSession, record: PipelineRecord, run: Run) -> Any:
         """Start the query, named as the pipeline, on the checkpoint of the record's id.
 
         Raises StartFailed where no other attempt would succeed.

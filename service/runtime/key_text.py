@@ -182,7 +182,7 @@ def _typed(root: TypeRoot, text: str) -> Any:
     return text
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     """The text of a shown value; None if it has only the long form."""
     if isinstance(value, str):
         return value

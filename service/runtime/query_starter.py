@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pyspark.sql.connect.session import SparkSession
+
     from service.plan import CompiledPlan
     from service.runtime.keeper_ports import Queries
     from service.runtime.records import PipelineRecord, RunOptions
@@ -116,7 +118,7 @@ class DataflowStarter:
             {each.id: each.states for each in found}, event_times(plan, found).by_operator(found)
         )
 
-    def start(self, spark: Any, record: PipelineRecord, run: Run) -> Any:
+    def start(self, spark: SparkSession, record: PipelineRecord, run: Run) -> Any:
         """Start the record's query in a run; Spark's `StreamingQuery`.
 
         Raises:
@@ -133,7 +135,7 @@ class DataflowStarter:
         claim_folders(job, self._is_there)
         return _refused(partial(start_query, spark, job))
 
-    def _workers_see(self, spark: Any) -> bool:
+    def _workers_see(self, spark: SparkSession) -> bool:
         session = str(spark.session_id)
         if self._seen_by_workers is None or self._seen_by_workers[0] != session:
             folder = self._settings.spark.checkpoint_folder.absolute()

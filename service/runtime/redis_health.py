@@ -90,7 +90,7 @@ def _writable(client: redis.Redis) -> str | None:
     return None
 
 
-def _flat(library: Any) -> bytes:
+def _flat(library: object) -> bytes:
     """The texts of a FUNCTION LIST reply, whose shape differs between protocol versions."""
     if isinstance(library, dict):
         return b" ".join(_flat(each) for pair in library.items() for each in pair)

@@ -31,9 +31,9 @@ class LiveElement:
 
     identity: Hashable
     """Its place in the state."""
-    key: Any
+    key: object
     """As `StateElement.key`; the sequence number in a history."""
-    value: Any
+    value: object
     touched_ms: int | None
     expires_ms: int | None
 

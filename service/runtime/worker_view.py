@@ -7,17 +7,21 @@ what its workers would read there; see `service/runtime/quiet_epochs.py`.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql.connect.session import SparkSession
 
 log = structlog.get_logger(__name__)
 
 
-def workers_see(spark: Any, folder: Path, *, tasks: int) -> bool:
+def workers_see(spark: SparkSession, folder: Path, *, tasks: int) -> bool:
     """Whether tasks of Spark's workers read what is written into a folder now.
 
     Args:
@@ -40,9 +44,9 @@ def workers_see(spark: Any, folder: Path, *, tasks: int) -> bool:
     return found == {token}
 
 
-def _texts_on_workers(spark: Any, path: str, tasks: int) -> set[str]:
+def _texts_on_workers(spark: SparkSession, path: str, tasks: int) -> set[str]:
     # Local, so that it goes to the workers by value: they may lack this module.
-    def report(batches: Any) -> Any:
+    def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pathlib import Path
 
         import pyarrow as pa

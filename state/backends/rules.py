@@ -115,7 +115,7 @@ def check_lex_bounds(minimum: bytes, maximum: bytes) -> None:
             raise InvariantViolation("a bound of a range of members is malformed")
 
 
-def size_of(reply: Any) -> int:
+def size_of(reply: object) -> int:
     """How many fields, members or entries a read gave."""
     if isinstance(reply, (list, dict)):
         return len(reply)

@@ -37,7 +37,7 @@ class Connection(Protocol):
     def send_command(self, *args: str) -> None:
         """Send one command."""
 
-    def send_packed_command(self, command: Any) -> None:
+    def send_packed_command(self, command: object) -> None:
         """Send bytes that Redis reads as commands."""
 
     def read_response(self) -> Any:
@@ -183,7 +183,7 @@ def _encoded(commands: Sequence[Command]) -> Iterator[bytes]:
         yield b"".join(parts)
 
 
-def _text(argument: Any) -> bytes:
+def _text(argument: object) -> bytes:
     return argument if isinstance(argument, bytes) else str(argument).encode()
 
 

@@ -62,7 +62,9 @@ class Controller(RecordEngine):
 
     # What an operator's task calls
 
-    def submit(self, record: Any, key: bytes, key_group: int, event_ms: int | None = None) -> None:
+    def submit(
+        self, record: object, key: bytes, key_group: int, event_ms: int | None = None
+    ) -> None:
         """Begin a record, or put it behind those of its key.
 
         It may wait, for room, while other records go on.
@@ -247,7 +249,7 @@ class Controller(RecordEngine):
         return current
 
     def with_key(
-        self, record: Any, key: bytes, key_group: int, process: Process | None = None
+        self, record: object, key: bytes, key_group: int, process: Process | None = None
     ) -> None:
         """Begin a record of any key from inside a process; it runs once this one waits or ends.
 

@@ -127,7 +127,9 @@ class RecordEngine:
         while self._in_flight >= self._in_flight_max + self._limits.overdraft_max:
             self.step_forward()
 
-    def _submit_unheld(self, record: Any, key: bytes, key_group: int, event_ms: int | None) -> None:
+    def _submit_unheld(
+        self, record: object, key: bytes, key_group: int, event_ms: int | None
+    ) -> None:
         """A record that does not hold its key when it comes."""
         context = self._new_context(record, key, key_group, event_ms)
         if self._begins_unheld:
@@ -138,7 +140,7 @@ class RecordEngine:
         self._settle_if_needed()
 
     def _new_context(
-        self, record: Any, key: bytes, key_group: int, event_ms: int | None = None
+        self, record: object, key: bytes, key_group: int, event_ms: int | None = None
     ) -> RecordContext:
         context = RecordContext()
         context.record = record
@@ -191,7 +193,7 @@ class RecordEngine:
         context.phase = _READY
         self._ready.append(context)
 
-    def _go_on(self, context: RecordContext, request: Any = None) -> None:
+    def _go_on(self, context: RecordContext, request: object = None) -> None:
         """Run a process until it waits or ends.
 
         Args:
@@ -229,7 +231,7 @@ class RecordEngine:
     def _pass_sync_points(self, context: RecordContext) -> Any:
         """Answer `hold_key` as long as that needs no waiting; what the process asks for next."""
         assert context.coroutine is not None  # it has just asked
-        request: Any = SYNC_POINT
+        request: object = SYNC_POINT
         while request is SYNC_POINT:
             if context.holds_key:
                 request = context.coroutine.send(None)
@@ -246,7 +248,7 @@ class RecordEngine:
         context.holds_key = self._accounting.occupy(context, context.key)
         return context.holds_key
 
-    def _wait(self, context: RecordContext, request: Any) -> None:
+    def _wait(self, context: RecordContext, request: object) -> None:
         """Put a record where its request belongs."""
         self._current = None
         context.position = None

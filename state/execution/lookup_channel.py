@@ -48,14 +48,14 @@ class Answer(NamedTuple):
     """What came back for a ticket: a value, or an error."""
 
     ticket: int
-    value: Any = None
+    value: object = None
     error: BaseException | None = None
 
 
 class LookupSource(Protocol):
     """What is asked."""
 
-    def start(self, ticket: int, argument: Any) -> None:
+    def start(self, ticket: int, argument: object) -> None:
         """Begin a look-up; does not wait. A ticket is used once."""
 
     def wait(self, wait_ms: int) -> Sequence[Answer]:
@@ -77,7 +77,7 @@ class ThreadedSource:
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="lookup")
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
 
-    def start(self, ticket: int, argument: Any) -> None:
+    def start(self, ticket: int, argument: object) -> None:
         """Hand it to a thread, or to the queue of those that wait for one."""
 
         def answered(future: Future[Any]) -> None:
@@ -125,9 +125,9 @@ class Lookup:
     reads = ()
     context: RecordContext
 
-    def __init__(self, argument: Any) -> None:
+    def __init__(self, argument: object) -> None:
         self.argument = argument
-        self.value: Any = None
+        self.value: object = None
         self.error: BaseException | None = None
         self.attempts = 0
         self.ticket = 0

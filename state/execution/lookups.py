@@ -56,7 +56,7 @@ class LookupOrder(Enum):
 class _NoState:
     """A key context of processes without state."""
 
-    context: Any = None
+    context: object = None
 
     def set_key(self, key: bytes, key_group: int, *, event_ms: int | None = None) -> None:
         """There is nothing that would act on it."""
@@ -136,7 +136,7 @@ class Lookups:
             clock=clock,
         )
 
-    def submit(self, record: Any, key: bytes, key_group: int = 0) -> None:
+    def submit(self, record: object, key: bytes, key_group: int = 0) -> None:
         """Look a record up; waits for room.
 
         Raises:

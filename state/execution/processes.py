@@ -57,6 +57,7 @@ class Resumable:
 
     __slots__ = ("position", "request")
 
+    # A read, or several: this hands it on to who drives the process.
     def __init__(self, request: Any, position: Position) -> None:
         self.request = request
         self.position = position
@@ -66,7 +67,7 @@ class Resumable:
         """Those of the request, for whoever drives the process without a controller."""
         return self.request.reads
 
-    def take(self, replies: Any) -> None:
+    def take(self, replies: object) -> None:
         """As the request."""
         self.request.take(replies)
 
@@ -83,7 +84,7 @@ class DeclaredProcess:
         self._blocks = dict(blocks)
         self.first = next(iter(self._blocks))
 
-    def __call__(self, record: Any) -> Coroutine[Any, None, None]:
+    def __call__(self, record: object) -> Coroutine[Any, None, None]:
         """Begin with the first block."""
         return self._resume(record, self.first, {})
 
@@ -101,11 +102,11 @@ class DeclaredProcess:
         return partial(self._resume, block=position.block, variables=position.variables)
 
     def _resume(
-        self, record: Any, block: str, variables: Mapping[str, Any]
+        self, record: object, block: str, variables: Mapping[str, Any]
     ) -> Coroutine[Any, None, None]:
         return self._run(record, block, dict(variables))
 
-    async def _run(self, record: Any, block: str, variables: Variables) -> None:
+    async def _run(self, record: object, block: str, variables: Variables) -> None:
         following: str | None = block
         while following is not None:
             position = Position(self.name, following, dict(variables))
@@ -148,7 +149,7 @@ def declare_process(name: str, **blocks: Block) -> DeclaredProcess:
 class KeptRecord:
     """A record that was in flight, as data. In a list of them, those of one key are in order."""
 
-    record: Any
+    record: object
     key: bytes
     key_group: int
     event_ms: int | None = None

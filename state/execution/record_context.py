@@ -59,7 +59,7 @@ class RecordContext:
         "variables",
     )
 
-    record: Any
+    record: object
     key: bytes
     key_group: int
 
@@ -68,6 +68,7 @@ class RecordContext:
         """None: the process has not begun."""
         self.process: Process | None = None
         """What to begin; None: the controller's own process."""
+        # What a handle asks for, or a request: the engine alone looks into it.
         self.request: Any = None
         """What it waits for."""
         self.position: Position | None = None
@@ -76,7 +77,7 @@ class RecordContext:
         """None: it is not counted as in flight."""
         self.event_ms: int | None = None
         """Its event time, where it has one."""
-        self.place: Any = None
+        self.place: object = None
         """Key, namespace and event time as its process had set them when it last waited."""
         self.variables: dict[str, Any] | None = None
         """What the process keeps; a record that it begins under another key shares them."""

@@ -76,7 +76,7 @@ def looks_ahead(handles: Iterable[StateHandle[Any]], key_groups: Sequence[int]) 
 
     Not where accesses pay: they are counted only at the end. What is stored is the same until then.
     """
-    return [each for each in _looks(handles, key_groups) if each.handle.accesses is None]
+    return _looks([each for each in handles if each.accesses is None], key_groups)
 
 
 def clean_up(
@@ -95,11 +95,7 @@ def clean_up(
 
     Raises: As `EpochTransaction.fetch`, and what is wrong with what is stored.
     """
-    answered = {(each.handle.state, each.key_group): each for each in ahead}
-    looks = [
-        answered.get((each.handle.state, each.key_group), each)
-        for each in _looks(handles, key_groups)
-    ]
+    looks = _looks(handles, key_groups, ahead)
     session.execute([each for each in looks if each.reads and not each.is_taken])
     walks = _affordable([_Walk(each) for each in looks if each.wants_walk])
     if walks:
@@ -116,11 +112,17 @@ def clean_up(
     return CleanUp(sum(removed), notes)
 
 
-def _looks(handles: Iterable[StateHandle[Any]], key_groups: Sequence[int]) -> Iterable[Look]:
-    for handle in handles:
-        if handle.rules.is_enabled or handle.rules.enabled_ms is not None:
-            for key_group in key_groups:
-                yield Look(handle, key_group)
+def _looks(
+    handles: Iterable[StateHandle[Any]], key_groups: Sequence[int], ahead: Sequence[Look] = ()
+) -> list[Look]:
+    """A look for each state and key group: the one that was made ahead, or a new one."""
+    made = {(each.handle.state, each.key_group): each for each in ahead}
+    return [
+        made.get((handle.state, key_group)) or Look(handle, key_group)
+        for handle in handles
+        if handle.rules.is_enabled or handle.rules.enabled_ms is not None
+        for key_group in key_groups
+    ]
 
 
 class Look:

@@ -57,6 +57,7 @@ class FieldCell(Cell):
         """The text of the field, None if there is none."""
         self.loaded: LoadedTexts | None = None
         """What that text came with; None if it came alone, or there is none."""
+        # Of the type of the handle that put it there, which is generic where a cell is not.
         self.ready: Any = None
         """The value of that text for the first one who reads it, who may change it; or None."""
         self.plain: bytes | None = None

@@ -62,10 +62,10 @@ class StateElement:
 
     place: str
     """Unique in its key's state; a page may begin after it."""
-    key: Any
+    key: object
     """User key of a map, ordered text of a sorted map, number in a list or multiset; None in a
     value."""
-    value: Any
+    value: object
     """A JSON value."""
     stamp_ms: int | None
     """Its last counting access; None without TTL, but in a multiset."""

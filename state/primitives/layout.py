@@ -267,7 +267,7 @@ def judged_lines(
     header = packed_header(text)
     if header is None:
         return None
-    size, oldest_ms = text.count(b"\n"), header.oldest_ms
+    size, oldest_ms = header.size or text.count(b"\n"), header.oldest_ms
     own_count = size if oldest_ms is None else header.own_count
     if oldest_ms is not None and oldest_ms > expired_until_ms:
         return 0, oldest_ms

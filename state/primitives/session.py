@@ -198,6 +198,7 @@ class StateSession:
         self.stored_key, self.key_group, self.event_ms = context
         self.key = self.stored_key.partition(b"\t")[0]
 
+    # A handle's type and its descriptor's belong together, which Python cannot say.
     def open(self, handle_type: type[H], descriptor: Any) -> H:
         """The handle of a state, of this type; the same one for the same descriptor.
 

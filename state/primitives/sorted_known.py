@@ -79,9 +79,9 @@ class KnownOrder(KnownCollection):
         """Numbers from here on are of this epoch; below it, elements are stored as spread ones."""
         self._is_changed = False
         self._read_until: Cut | None = None
-        """Where the last look at the first elements of an interval ended."""
+        """Where the last look at an interval, or at its first elements, ended."""
         self._read_count = 0
-        """How many it asked for."""
+        """How many elements it found, or asked for."""
         self._cleared: list[tuple[Cut, Cut]] = []
         """Intervals whose stored elements go."""
         self._removed: list[Entry] = []

@@ -10,7 +10,7 @@ Source: top-n needs it; FLIP-220 has no places.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from state.primitives.intervals import BOTTOM, TOP
 from state.primitives.layout import judged_lines
@@ -56,7 +56,7 @@ class SortedPlaces(PackedTexts, Generic[K, T]):
         super().__init__(session, descriptor)
         self._keys = descriptor.key_codec
         self._codec = descriptor.codec
-        self._last_key: Any = ()
+        self._last_key: K | tuple[()] = ()
         self._last_text = b""
         self._read_keys: dict[bytes, K] = {}
         """User keys that were read, by their ordered bytes: ranges often overlap."""

@@ -44,10 +44,11 @@ class Gaps:
 
     def take(self, replies: Sequence[Any]) -> None:
         """Let the cell learn them."""
-        for (low, high), members in zip(self._gaps, replies, strict=False):
+        count = len(self._gaps)
+        for (low, high), members in zip(self._gaps, replies[:count], strict=True):
             self._cell.learn(low, high, members)
         if self._ahead is not None:
-            self._ahead.take(replies[-1:])
+            self._ahead.take(replies[count:])
             self.known_until = self._ahead.known_until
         self.count = sum(map(len, replies))
 

@@ -292,7 +292,7 @@ class FieldHandle(StateHandle[FieldCell]):
             cell.plain = None if self._is_timed_by_records else element[1]
         return element[1]
 
-    def _put(self, cell: FieldCell, value: Any) -> None:
+    def _put(self, cell: FieldCell, value: object) -> None:
         """Set the element of a cell by an access of now; with ON_CREATE it is loaded."""
         encode_behind = self._encode_behind
         # What is put again and again is read in between: its stamp comes before it once.

@@ -24,7 +24,7 @@ import base64
 import contextlib
 import os
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import orjson
 import pyarrow as pa
@@ -237,7 +237,8 @@ class PartWriter:
         self._folder = folder
         self._part_bytes = part_bytes
         self._parts: list[SavedFile] = []
-        self._file: Any = None
+        self._file: IO[bytes] | None = None
+        # pyarrow's, without types; there while the file is.
         self._stream: Any = None
         self._raw_bytes = 0
         self._records = 0
@@ -309,7 +310,7 @@ def read_records(folder: Path, parts: Sequence[SavedFile]) -> Iterator[Record]:
             )
 
 
-def _lines(stream: Any) -> Iterator[bytes]:
+def _lines(stream: pa.CompressedInputStream) -> Iterator[bytes]:
     rest = b""
     while block := stream.read(_READ_BYTES):
         *whole, rest = (rest + block).split(b"\n")

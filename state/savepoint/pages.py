@@ -38,7 +38,7 @@ class Pages:
 
     def fields(self, key: bytes) -> Iterator[list[bytes]]:
         """A hash: fields and values, alternating."""
-        cursor: Any = 0
+        cursor = 0
         while True:
             ((cursor, flat),) = self.ask(("HSCAN", key, cursor, "COUNT", COUNT))
             if flat:

@@ -222,7 +222,7 @@ class _Target:
         """Remove all key groups, and what an unfinished restore may have put into the slot."""
         groups = self._prefix.removesuffix(b"}:") + b":"
         pattern = every_key_pattern(self._pipeline)
-        cursor: Any = 0
+        cursor = 0
         while True:
             ((cursor, keys),) = self._ask(("SCAN", cursor, "MATCH", pattern, "COUNT", 1_000))
             # A command for each key: they lie in many slots of a cluster.

@@ -46,9 +46,9 @@ class SpreadKey:
         """The header."""
         self._lives = lives
         self._segments: tuple[int, ...] = ()
-        if kind in HISTORIES and (segments := read_header(text).segments):
-            self._segments = segments
-            self._text = replace(read_header(text), segments=()).format()
+        if kind in HISTORIES and (header := read_header(text)).segments:
+            self._segments = header.segments
+            self._text = replace(header, segments=()).format()
         self.left: tuple[bytes, int | None] | None = None
         """Header and score of what remains, once all records were given."""
 

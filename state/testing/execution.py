@@ -108,7 +108,7 @@ class KeyedCells:
 
     def __init__(self) -> None:
         self.values: dict[bytes, Any] = {}
-        self.context: Any = (b"", -1, None)
+        self.context: tuple[bytes, int, int | None] = (b"", -1, None)
 
     def set_key(self, key: bytes, key_group: int, *, event_ms: int | None = None) -> None:
         """Make a key current."""
@@ -136,7 +136,7 @@ class KeyedCells:
         """A request for the current key's value: `value = await cells.get()`."""
         return Access(self, self.key)
 
-    def put(self, value: Any) -> Access:
+    def put(self, value: object) -> Access:
         """A request that sets it."""
         return Access(self, self.key, (value,))
 
@@ -150,7 +150,7 @@ class Access:
         self._cells = cells
         self._key = key
         self._written = written
-        self._result: Any = None
+        self._result: object = None
         self.runs = 0
 
     def run(self) -> None:

@@ -20,7 +20,7 @@ class Held:
     """An entry."""
 
     sequence: int
-    row: Any
+    row: object
     ms: int
 
 
@@ -47,7 +47,7 @@ class MultisetModel:
     def drop_expired(self) -> None:
         self.drop([each for each in self.held if self.is_expired(each)])
 
-    def add(self, row: Any) -> Added:
+    def add(self, row: object) -> Added:
         self._begin()
         found = self._found(row)
         if found is None:
@@ -57,11 +57,11 @@ class MultisetModel:
         found.ms = found.ms if keeps else self._stamp()
         return Added(was_empty=False, size=len(self.held))
 
-    def append(self, row: Any) -> Added:
+    def append(self, row: object) -> Added:
         self._begin()
         return self._append(row)
 
-    def remove(self, row: Any) -> Any:
+    def remove(self, row: object) -> Any:
         self._begin()
         found = self._found(row)
         if found is None:
@@ -74,7 +74,7 @@ class MultisetModel:
             return RemovedOther(len(self.held))
         return RemovedLast(_sequenced(self.held[-1]), len(self.held))
 
-    def find(self, row: Any) -> Any:
+    def find(self, row: object) -> Any:
         self._begin()
         return self._shown(self._found(row))
 
@@ -115,11 +115,11 @@ class MultisetModel:
         if self.config.visibility is Visibility.NEVER_RETURN_EXPIRED:
             self.drop_expired()
 
-    def _found(self, row: Any) -> Held | None:
+    def _found(self, row: object) -> Held | None:
         wanted = self.match(row)
         return next((each for each in self.held if self.match(each.row) == wanted), None)
 
-    def _append(self, row: Any) -> Added:
+    def _append(self, row: object) -> Added:
         was_empty = not self.held
         self.held.append(Held(self.following, row, self._stamp()))
         self.following += 1

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Stamped:
     """An element and its stamp; None if it was written without a TTL."""
 
-    value: Any
+    value: object
     ms: int | None
 
 
@@ -55,7 +55,7 @@ class ModelTtl:
         since = self.enabled_ms if element.ms is None else element.ms
         return since is not None and since + self.config.ttl_ms <= self.now_ms
 
-    def write(self, value: Any, old: Stamped | None = None) -> Stamped:
+    def write(self, value: object, old: Stamped | None = None) -> Stamped:
         if self.config.update is UpdateType.DISABLED:
             return Stamped(value, None)
         if self.config.update is UpdateType.ON_CREATE and old and not self.is_expired(old):
@@ -94,7 +94,7 @@ class FieldModel:
             element.ms = self.ttl.refreshed(element).ms
         return element.value
 
-    def update(self, key: bytes, value: Any) -> None:
+    def update(self, key: bytes, value: object) -> None:
         if value is None:
             self.held.pop(key, None)
         else:
@@ -108,6 +108,7 @@ class FieldModel:
 class MergingModel(FieldModel):
     """Reducing and aggregating state."""
 
+    # As `fold`, of whatever is added up.
     start: Any = None
     """The accumulator of no value; None where the first value is one."""
     fold: Callable[[Any, Any], Any] = lambda one, other: one + other
@@ -118,7 +119,7 @@ class MergingModel(FieldModel):
         accumulator = self.value(key)
         return None if accumulator is None else self.show(accumulator)
 
-    def add(self, key: bytes, value: Any) -> None:
+    def add(self, key: bytes, value: object) -> None:
         old = self.held.get(key)
         usable = old is not None and (self.ttl.shows_expired or not self.ttl.is_expired(old))
         base = old.value if usable and old else self.start
@@ -160,7 +161,7 @@ class ListModel:
             self._set(key, [self.ttl.refreshed(each) for each in live])
         return shown or None
 
-    def add(self, key: bytes, value: Any) -> None:
+    def add(self, key: bytes, value: object) -> None:
         self.add_all(key, [value])
 
     def add_all(self, key: bytes, values: list[Any]) -> None:
@@ -208,7 +209,7 @@ class MapModel:
     def contains(self, key: bytes, user_key: str) -> bool:
         return self._read(key, user_key) is not None
 
-    def put(self, key: bytes, user_key: str, value: Any) -> None:
+    def put(self, key: bytes, user_key: str, value: object) -> None:
         entries = self.held.setdefault(key, {})
         entries[user_key] = self.ttl.write(value, entries.get(user_key))
 

@@ -29,7 +29,7 @@ KEY_GROUPS = range(4)
 class Now:
     """A handle whose operations run at once."""
 
-    def __init__(self, handle: Any, session: StateSession) -> None:
+    def __init__(self, handle: object, session: StateSession) -> None:
         self._handle = handle
         self.session = session
 

@@ -60,7 +60,7 @@ class Model:
         self.ttl = ttl
         self.held: dict[tuple[str], list[Stamped]] = {}
 
-    def add(self, user_key: tuple[str], value: Any) -> None:
+    def add(self, user_key: tuple[str], value: object) -> None:
         self.held.setdefault(user_key, []).append(self.ttl.write(value))
 
     def put(self, user_key: tuple[str], values: list[Any]) -> None:
@@ -91,7 +91,7 @@ class Model:
                 return each, values
         return None
 
-    def take(self, user_key: tuple[str], value: Any) -> Any:
+    def take(self, user_key: tuple[str], value: object) -> Any:
         """Remove the first that is this value of those that a read shows."""
         held = self.held.get(user_key, [])
         live = [each for each in held if not self.ttl.is_expired(each)]
@@ -112,7 +112,7 @@ class Model:
                 return last.value
         return None
 
-    def replace(self, user_key: tuple[str], value: Any, by: Any) -> Any:
+    def replace(self, user_key: tuple[str], value: object, by: object) -> Any:
         """Write another value in the place of the first live one that is this."""
         held = self.held.get(user_key, [])
         was_live = any(each.value == value and not self.ttl.is_expired(each) for each in held)
@@ -149,7 +149,9 @@ class Model:
         ]
 
 
-def bounds(low: Any, high: Any, *, inclusive: bool) -> Callable[[tuple[str]], bool]:
+def bounds(
+    low: tuple[str] | None, high: tuple[str] | None, *, inclusive: bool
+) -> Callable[[tuple[str]], bool]:
     """Whether a user key lies between two, where None is no bound."""
 
     def wanted(each: tuple[str]) -> bool:
@@ -203,7 +205,7 @@ class SortedMachine(RuleBasedStateMachine):
     def model(self) -> Model:
         return self.models[self.key]
 
-    def agree(self, name: str, expected: Any, *args: Any, **options: Any) -> None:
+    def agree(self, name: str, expected: object, *args: object, **options: object) -> None:
         """Both give what the model gives."""
         for each in self.all:
             assert getattr(each.state, name)(*args, **options) == expected
@@ -220,7 +222,7 @@ class SortedMachine(RuleBasedStateMachine):
             each.session.prefetch([(self.rows, [(key, GROUP)])])
 
     @rule(user_key=_user_keys, value=_values)
-    def add(self, user_key: tuple[str], value: Any) -> None:
+    def add(self, user_key: tuple[str], value: object) -> None:
         self.model.add(user_key, value)
         self.agree("add", None, user_key, value)
 
@@ -280,14 +282,14 @@ class SortedMachine(RuleBasedStateMachine):
         self.agree("know_for", None, looks)
 
     @rule(user_key=_user_keys, value=_values)
-    def take(self, user_key: tuple[str], value: Any) -> None:
+    def take(self, user_key: tuple[str], value: object) -> None:
         expected = self.model.take(user_key, value)
         for each in self.all:
             taken = each.state.take(user_key, value)
             assert (None if taken is None else taken.value) == expected
 
     @rule(user_key=_user_keys, value=_values, by=_values)
-    def replace_where(self, user_key: tuple[str], value: Any, by: Any) -> None:
+    def replace_where(self, user_key: tuple[str], value: object, by: object) -> None:
         expected = self.model.replace(user_key, value, by)
         for each in self.all:
             taken = each.state.replace_where(user_key, partial(eq, value), by)

@@ -27,7 +27,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
@@ -204,7 +204,7 @@ class FileSink:
             f"a later run has taken over the files of epoch {epoch} of sink {self._spec.table}"
         )
 
-    def _write(self, file: Any, columns: Sequence[pa.Array], kinds: np.ndarray) -> None:
+    def _write(self, file: IO[bytes], columns: Sequence[pa.Array], kinds: np.ndarray) -> None:
         names, form = list(self._spec.names), self._spec.options["format"]
         if form == "parquet":
             pq.write_table(pa.table(list(columns), names=names), file)

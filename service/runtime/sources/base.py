@@ -20,7 +20,7 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 import orjson
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from service.runtime.sources.spec import SourceSpec
 
 Offset = dict[str, Any]
+C = TypeVar("C")
+"""What a source cuts an epoch into, for its own `read_cut`."""
 _SET_BACK_MS: Final = 3_600_000
 """Ticks further ahead of the clock than this are not of a clock that was set back."""
 
@@ -140,7 +142,7 @@ class Task(InputPartition):  # type: ignore[misc]  # pyspark has no types here
 
 
 @dataclass
-class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspark has no types here
+class ChangeReader(DataSourceStreamReader, ABC, Generic[C]):  # type: ignore[misc]  # pyspark has no types here
     """A source of changes; subclasses say what an offset is and how a cut is read."""
 
     spec: SourceSpec
@@ -168,11 +170,11 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
         """Where an epoch that starts here ends: at most `rows_max` rows on, as known now."""
 
     @abstractmethod
-    def cuts(self, start: Offset, end: Offset) -> list[list[Any]]:
+    def cuts(self, start: Offset, end: Offset) -> list[list[C]]:
         """The work between two offsets, one list of picklable cuts a task; may be empty."""
 
     @abstractmethod
-    def read_cut(self, cut: Any) -> Iterator[Chunk]:
+    def read_cut(self, cut: C) -> Iterator[Chunk]:
         """The changes of a cut, the same ones each time."""
 
     def closed(self) -> Offset:
@@ -244,7 +246,7 @@ class ChangeReader(DataSourceStreamReader, ABC):  # type: ignore[misc]  # pyspar
                 yield from self._wire.of(chunk, time_ms)
         yield self._wire.control(self._ticks(partition, rows), time_ms)
 
-    def _chunks(self, cut: Any) -> Iterator[Chunk]:
+    def _chunks(self, cut: C) -> Iterator[Chunk]:
         with redis_errors():
             yield from self.read_cut(cut)
 

@@ -7,7 +7,7 @@ query of a server. So readers, and what they import, are loaded when one is made
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
@@ -29,10 +29,10 @@ READERS = {
 """Module and class of readers by connector; a table can name neither `values` nor `ticks`."""
 
 
-def reader_class(connector: str) -> type[ChangeReader]:
+def reader_class(connector: str) -> type[ChangeReader[Any]]:
     """The reader of a connector."""
     module, name = READERS[connector]
-    found: type[ChangeReader] = getattr(import_module(module), name)
+    found: type[ChangeReader[Any]] = getattr(import_module(module), name)
     return found
 
 
@@ -44,7 +44,7 @@ class TailraceSource(DataSource):  # type: ignore[misc]  # pyspark has no types 
         """The format's name in Spark."""
         return "tailrace_source"
 
-    def streamReader(self, schema: StructType) -> ChangeReader:
+    def streamReader(self, schema: StructType) -> ChangeReader[Any]:
         """The reader that the spec names."""
         from service.runtime.sources.spec import SourceSpec
 

@@ -20,7 +20,7 @@ import math
 import time
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -115,7 +115,7 @@ def rows_total(options: Mapping[str, str]) -> int | None:
     return min(limits) if limits else None
 
 
-class DatagenReader(ChangeReader):
+class DatagenReader(ChangeReader[tuple[int, int, int, int]]):
     """Inserts by the clock: as many as are due since the pipeline's start, up to the limit."""
 
     def first_offset(self) -> Offset:
@@ -136,7 +136,7 @@ class DatagenReader(ChangeReader):
         total = rows_total(self.spec.options)
         return total is not None and end["rows"] >= total
 
-    def cuts(self, start: Offset, end: Offset) -> list[list[Any]]:
+    def cuts(self, start: Offset, end: Offset) -> list[list[tuple[int, int, int, int]]]:
         """Equal runs of positions, one a task, each in pieces of a batch's size."""
         first, last = start["rows"], end["rows"]
         tasks = min(self.spec.partitions, -(-(last - first) // _ROWS_PER_CUT))
@@ -151,7 +151,7 @@ class DatagenReader(ChangeReader):
             for left, high in itertools.pairwise(bounds)
         ]
 
-    def read_cut(self, cut: Any) -> Iterator[Chunk]:
+    def read_cut(self, cut: tuple[int, int, int, int]) -> Iterator[Chunk]:
         """The rows of a run of positions."""
         low, high, first, base_ms = cut
         positions = np.arange(low, high, dtype=np.int64)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import time
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -41,7 +41,7 @@ _EPOCH_BYTES_MAX = 256 << 20
 """An epoch is gathered in workers' memory; long rows must not make it larger than this."""
 
 
-class FileReader(ChangeReader):
+class FileReader(ChangeReader[FileCut]):
     """Changes from files; see the module for what offsets mean."""
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class FileReader(ChangeReader):
             number, at = (number + 1, 0) if end >= files[number].length else (number, end)
         return {"file": number, "at": at}
 
-    def cuts(self, start: Offset, end: Offset) -> list[list[Any]]:
+    def cuts(self, start: Offset, end: Offset) -> list[list[FileCut]]:
         """What lies between two offsets, in as many tasks as are worth it."""
         files = self._file_log().files(end["file"] + (1 if end["at"] else 0))
         ranges = []
@@ -86,7 +86,7 @@ class FileReader(ChangeReader):
         tasks = max(1, min(self.spec.partitions, total // self._format.task_units))
         return [work for work in self._deal(ranges, total, tasks) if work]
 
-    def read_cut(self, cut: Any) -> Iterator[Chunk]:
+    def read_cut(self, cut: FileCut) -> Iterator[Chunk]:
         """The rows that start within the cut."""
         path = self._path(LoggedFile(cut.path, cut.size, 0))
         yield from self._format.read(path, cut)
@@ -182,10 +182,10 @@ class FileReader(ChangeReader):
 
     def _deal(
         self, ranges: list[tuple[LoggedFile, int, int]], total: int, tasks: int
-    ) -> list[list[Any]]:
+    ) -> list[list[FileCut]]:
         """Cut the ranges at equal distances, so that each task has about the same to read."""
         bounds = [total * each // tasks for each in range(tasks + 1)]
-        work: list[list[Any]] = []
+        work: list[list[FileCut]] = []
         for left, right in pairwise(bounds):
             mine, before = [], 0
             for file, low, high in ranges:

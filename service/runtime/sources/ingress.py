@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class StreamCut:
     rows: int
 
 
-class IngressReader(ChangeReader):
+class IngressReader(ChangeReader[StreamCut]):
     """Changes from the table's stream, in the order of their acceptance."""
 
     def first_offset(self) -> Offset:
@@ -64,13 +64,13 @@ class IngressReader(ChangeReader):
             return {"id": start["id"], "rows": start["rows"]}
         return {"id": runs[-1][0], "rows": start["rows"] + sum(count for _, count in runs)}
 
-    def cuts(self, start: Offset, end: Offset) -> list[list[Any]]:
+    def cuts(self, start: Offset, end: Offset) -> list[list[StreamCut]]:
         """Runs of entries, one a task."""
         due = end["rows"] - start["rows"]
         if end["id"] == start["id"]:
             return []
         per_task = max(_ROWS_PER_TASK_MIN, -(-due // self.spec.partitions))
-        work: list[list[Any]] = []
+        work: list[list[StreamCut]] = []
         behind, before = start["id"], 0
         for last, count in self._runs(behind, end["id"], -1, per_task):
             work.append([StreamCut(behind, last, before, count)])
@@ -79,7 +79,7 @@ class IngressReader(ChangeReader):
             raise SourceChanged(f"{self.spec.table}: the stream holds {before} of {due} rows")
         return work
 
-    def read_cut(self, cut: Any) -> Iterator[Chunk]:
+    def read_cut(self, cut: StreamCut) -> Iterator[Chunk]:
         """The lines of a run, some hundred entries at a time."""
         # Helpers of Spark's read nothing: what decodes is imported by the call that does it.
         from service.runtime.sources.decoding import LineDecoder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from service.runtime.sources.base import ChangeReader, Chunk, Offset
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class TicksReader(ChangeReader):
+class TicksReader(ChangeReader[None]):
     """An offset is a tick's number alone, which the base keeps."""
 
     def first_offset(self) -> Offset:
@@ -21,10 +21,10 @@ class TicksReader(ChangeReader):
         """Nothing new but the tick."""
         return {}
 
-    def cuts(self, start: Offset, end: Offset) -> list[list[Any]]:
+    def cuts(self, start: Offset, end: Offset) -> list[list[None]]:
         """No cut."""
         return []
 
-    def read_cut(self, cut: Any) -> Iterator[Chunk]:
+    def read_cut(self, cut: None) -> Iterator[Chunk]:
         """No change."""
         yield from ()

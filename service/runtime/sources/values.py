@@ -5,7 +5,7 @@ The literals stay expressions: only the translator of expressions knows their ty
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class ValuesReader(ChangeReader):
+class ValuesReader(ChangeReader[int]):
     """As many inserts as the node has rows, in the first epoch; then ticks only."""
 
     def first_offset(self) -> Offset:
@@ -30,10 +30,10 @@ class ValuesReader(ChangeReader):
         """There is one epoch of rows."""
         return True
 
-    def cuts(self, start: Offset, end: Offset) -> list[list[Any]]:
+    def cuts(self, start: Offset, end: Offset) -> list[list[int]]:
         """One cut with all rows."""
         return [[end["rows"]]] if end["rows"] > start["rows"] else []
 
-    def read_cut(self, cut: Any) -> Iterator[Chunk]:
+    def read_cut(self, cut: int) -> Iterator[Chunk]:
         """Blank inserts, numbered in `_order`."""
         yield Chunk([], np.zeros(cut, np.int8), np.arange(cut, dtype=np.int64))

@@ -17,7 +17,7 @@ from service.plan.properties import JsonObject
 from service.plan.type_json import parse_type_json
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from service.runtime.specs import StatefulNode
     from state.types import LogicalType
@@ -128,7 +128,7 @@ def neighbour_calls(
     return made
 
 
-def columns(at: StatefulNode, name: str, count: int, *, given: Any = None) -> tuple[int, ...]:
+def columns(at: StatefulNode, name: str, count: int, *, given: object = None) -> tuple[int, ...]:
     """A property that is a list of columns of a row with so many.
 
     Raises:
@@ -154,7 +154,7 @@ def flag(at: StatefulNode, name: str) -> bool:
 
 def _aggregate(
     at: StatefulNode,
-    given: Any,
+    given: Mapping[str, Any],
     types: Sequence[LogicalType],
     place: Place,
     fields: dict[str, Any],
@@ -175,7 +175,7 @@ def _aggregate(
 
 def _fields(
     at: StatefulNode,
-    given: Any,
+    given: Mapping[str, Any],
     types: Sequence[LogicalType],
     place: Place,
     known: Container[str],
@@ -205,7 +205,7 @@ def _made(kind: type[CallT], at: StatefulNode, place: Place, fields: dict[str, A
         raise at.refuse(found["msg"].removeprefix("Value error, "), *place) from error
 
 
-def _function(at: StatefulNode, given: Any, place: Place, known: Container[str]) -> str:
+def _function(at: StatefulNode, given: object, place: Place, known: Container[str]) -> str:
     if not isinstance(given, dict):
         raise at.refuse("an aggregate call must be an object", *place)
     for key in ("catalogName", "class", "systemName"):
@@ -218,5 +218,5 @@ def _function(at: StatefulNode, given: Any, place: Place, known: Container[str])
     return named[1]
 
 
-def _is_column(value: Any, count: int) -> bool:
+def _is_column(value: object, count: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < count

@@ -118,7 +118,7 @@ def unique_key(keys: Sequence[Sequence[int]] | None, join_key: Sequence[int]) ->
     return min(given, key=len, default=())
 
 
-def condition_of(at: StatefulNode, rex: Any, *properties: str | int) -> list[Any] | None:
+def condition_of(at: StatefulNode, rex: object, *properties: str | int) -> list[Any] | None:
     """A condition of the node for a spec.
 
     Raises:

@@ -138,9 +138,11 @@ def _shared(pairs: Mapping[int, Sequence[tuple[Column, int]]], count: int) -> li
 
 
 def _split(
-    condition: Any, places: Sequence[tuple[int, int]], start: int
+    condition: Mapping[str, Any] | None, places: Sequence[tuple[int, int]], start: int
 ) -> tuple[set[tuple[int, int]], Any]:
     """Which attributes a condition compares by `=`, and the rest of it; None: there is none."""
+    if condition is None:
+        return set(), None
     wanted = {frozenset((one, start + other)): (one, other) for one, other in places}
     equal: set[tuple[int, int]] = set()
     rest = []
@@ -158,9 +160,7 @@ def _split(
     return equal, rest[0] if rest else None
 
 
-def _parts(condition: Any) -> Iterable[dict[str, Any]]:
-    if condition is None:
-        return
+def _parts(condition: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     if condition.get("internalName") == _AND:
         for each in condition.get("operands") or ():
             yield from _parts(each)

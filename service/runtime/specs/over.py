@@ -240,7 +240,7 @@ def _offset(bound: JsonObject, constants: Sequence[Literal], width: int) -> Lite
     return found
 
 
-def _literal(entry: Any, path: str) -> Literal:
+def _literal(entry: object, path: str) -> Literal:
     found = parse_rex(entry, path)
     if not isinstance(found, Literal):
         raise InvalidExpression("a constant of a window is a literal", path=path)

@@ -264,6 +264,8 @@ def test_the_counts_that_documents_name() -> None:
         "random-texts": 44,
         **dict.fromkeys(ZONES, 52),
     }
+    told = (Path(__file__).parents[3] / "ARCHITECTURE.md").read_text("utf-8")
+    assert f"{sum(counts.values()):,} recorded expressions" in told
     assert {name: len(cases) for name, cases in REFUSED.items()} == {
         "flink": 2,
         "edges-numbers": 7,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from operators.rank.aging import AgingTopN
 from operators.testing.operator_harness import At, OperatorHarness
+from state.codec import RowCodec
 from state.primitives.sorted import SortedMapHandle
 from tests.operators.columnar_paths import stored_of
 from tests.operators.laws import emits_the_same_any_way
@@ -207,6 +208,27 @@ def test_the_newest_rows_that_came_without_a_ttl_or_before_an_upgrade_live_on_to
     harness.restart(rank_spec(**BY_NEWEST | {"ttl_ms": (0,)}))
     assert harness.run([At(90), *changes("-D 1 a 5; -D 2 a 5")]) == changes("-D 1 a 5; -D 2 a 5")
     assert harness.stored_names() - {b"counters", b"orphans"} == set()
+
+
+def test_rows_that_are_there_are_encoded_once_where_none_is_taken_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To be written; and nothing is read beside them."""
+    spec = rank_spec(**BY_NEWEST)
+    harness = OperatorHarness.on_heap(spec)
+    harness.run(changes("+I 1 a 5; +I 2 a 5; +I 3 a 5"))
+    encoded: list[Any] = []
+    encode = RowCodec.encode
+
+    def counting(codec: RowCodec, row: Any) -> bytes:
+        encoded.append(row)
+        return encode(codec, row)
+
+    monkeypatch.setattr(RowCodec, "encode", counting)
+    harness.run(changes("+I 4 a 5"))
+
+    assert sorted(row[0] for row in encoded if row[0] != 4) == [1, 2, 3]
+    assert "counted" not in {each.name for each in spec.operator().prefetched}
 
 
 def test_the_newest_rows_are_kept_by_rank() -> None:

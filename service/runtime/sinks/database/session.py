@@ -19,6 +19,7 @@ from sqlalchemy.pool import NullPool
 from service.runtime.dataflow_errors import SinkRefused, SinkUnavailable
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator
 
     from service.runtime.sinks.database.options import Address
@@ -108,7 +109,7 @@ def _encryption(mode: str) -> ssl.SSLContext | None:
     return context
 
 
-def _leave_transactions_to_us(connection: Any, _record: object) -> None:
+def _leave_transactions_to_us(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None
 
 

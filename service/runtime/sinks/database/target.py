@@ -274,7 +274,7 @@ def _needs_a_value(column: Mapping[str, Any]) -> bool:
     return not (column["nullable"] or has_own or column.get("autoincrement") is True)
 
 
-def _type_text(column: Any) -> str:
+def _type_text(column: object) -> str:
     """A type as the database has it; some have no text."""
     try:
         return str(column)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from service.runtime.dataflow_errors import SinkRefused, SinkUnavailable
 from service.runtime.sinks.kafka.fence import Held
@@ -244,7 +244,7 @@ class TopicSession:
         with contextlib.closing(TopicSession(self._place, group)) as other:
             self._send_offsets(offsets, other._consumer)
 
-    def _send_offsets(self, offsets: list[Any], consumer: Any) -> None:
+    def _send_offsets(self, offsets: list[TopicPartition], consumer: Consumer) -> None:
         metadata = consumer.consumer_group_metadata()
         self._producer.send_offsets_to_transaction(offsets, metadata, self._wait_s)
 
@@ -254,7 +254,7 @@ class TopicSession:
         with contextlib.suppress(KafkaException):
             self._producer.abort_transaction(min(self._wait_s, _ABORT_LIMIT_S))
 
-    def _note_error(self, error: Any) -> None:
+    def _note_error(self, error: KafkaError) -> None:
         self._evidence = f", {error.name().lstrip('_')}"
 
     @contextlib.contextmanager
