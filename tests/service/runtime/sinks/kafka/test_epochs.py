@@ -99,30 +99,31 @@ def test_a_new_run_goes_on_and_the_one_before_is_fenced(
 def test_an_epoch_that_the_topic_has_is_not_sent_again(
     broker: Broker, upsert: KafkaPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(EpochLedger, "close_epoch", _die)
-        with pytest.raises(ProcessDied):
-            upsert.write(1, [("+I", "a", 1)])
-    upsert.start()
+    _die_behind_the_transaction(upsert, monkeypatch)
     assert held(broker) == f"tailrace/1 {upsert.id} 2 1"
     upsert.write(1, [("+I", "a", 1)])
 
     assert broker.read("out", uncommitted=True) == [(b'{"k":"a"}', b'{"k":"a","v":1}')]
 
 
-def _die(*_given: object) -> None:
-    raise ProcessDied
+def _die_behind_the_transaction(upsert: KafkaPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of epoch 1; the next run has begun."""
+
+    def die(*_given: object) -> None:
+        raise ProcessDied
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EpochLedger, "close_epoch", die)
+        with pytest.raises(ProcessDied):
+            upsert.write(1, [("+I", "a", 1)])
+    upsert.start()
 
 
 def test_an_epoch_that_the_topic_has_of_another_input_is_lost_state(
     broker: Broker, upsert: KafkaPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine stopped behind the transaction; Spark lost its record, and made it anew."""
-    with monkeypatch.context() as patch:
-        patch.setattr(EpochLedger, "close_epoch", _die)
-        with pytest.raises(ProcessDied):
-            upsert.write(1, [("+I", "a", 1)])
-    upsert.start()
+    _die_behind_the_transaction(upsert, monkeypatch)
     upsert.at = 1
 
     with pytest.raises(WorkerError, match="topic out has epoch 1, which was written with other"):
