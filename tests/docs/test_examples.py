@@ -50,6 +50,19 @@ def test_relative_links_lead_to_files(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_to_sections_lead_to_headings(document: Path) -> None:
+    for link, section in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text()):
+        target = document.parent / link if link else document
+        assert section in _anchors(target.read_text()), f"{link}#{section}"
+
+
+def _anchors(text: str) -> set[str]:
+    """What the headings of a page are called in links, as GitHub has it."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_make_targets_that_are_named_exist(document: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"(?:`|^)make ([a-z-]+)", document.read_text(), re.MULTILINE):
@@ -100,8 +113,9 @@ def test_every_invariant_names_a_test() -> None:
         assert "`tests/" in held_by, row
 
 
-def test_the_readme_has_every_connector_as_what_it_can_be() -> None:
-    rows = re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_every_connector_is_listed_as_what_it_can_be() -> None:
+    table = (ROOT / "docs" / "connectors.md").read_text().split("\n\n")[1]
+    rows = re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", table, re.MULTILINE)
     shown = {
         (name, role)
         for names, roles in rows

@@ -171,7 +171,7 @@ class Target:
             raise InvalidTableOption(
                 f'column "{name}" of table {self.full_name} is {_type_text(column["type"])}, which '
                 f"does not keep every {format_type(logical.with_nullable(True))} as it is",
-                hint="docs/semantics.md lists the types that do",
+                hint="docs/connectors.md lists the types that do",
             )
 
     def _check_texts(self, connection: sa.Connection) -> None:
