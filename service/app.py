@@ -58,11 +58,10 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 DESCRIPTION = (
-    "Retraction-aware streaming on Spark Connect: a state you can see, bound and explain. "
-    "Errors are application/problem+json; lists are paged with cursor and limit; JSON that is read "
-    "has an ETag; HEAD is answered wherever GET is, and OPTIONS everywhere; a name in a query that "
-    "an address does not have is refused. Readers see closed epochs only, and answers about state "
-    "name theirs."
+    "Retraction-aware streaming on Spark Connect, with state that can be inspected per key. "
+    "Errors are application/problem+json; lists are paged by cursor and limit; JSON resources have "
+    "an ETag; every GET has a HEAD, and every address OPTIONS; unknown query parameters are "
+    "refused. Readers see closed epochs only, and replies about state say which one."
 )
 
 ROUTERS = (

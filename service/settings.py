@@ -74,17 +74,20 @@ class RedisSettings(_Group):
         default=2 * SECOND_MS,
         ge=10,
         le=MINUTE_MS,
-        description="Longest wait for a connection, in ms; of Spark's workers too.",
+        description="Longest wait for a connection, in ms; also for Spark's workers.",
     )
     socket_timeout_ms: int = Field(
         default=30 * SECOND_MS,
         ge=100,
         le=10 * MINUTE_MS,
-        description="Longest wait for a reply, in ms, of Spark's workers too; "
+        description="Longest wait for a reply, in ms; also for Spark's workers, for which "
         "promoting a large epoch is one call.",
     )
     connections_max: int = Field(
-        default=64, ge=4, le=10_000, description="Connections that the service's own pool may open."
+        default=64,
+        ge=4,
+        le=10_000,
+        description="Most connections that the service itself may open.",
     )
 
 
@@ -100,7 +103,8 @@ class SparkSettings(_Group):
     user: str = Field(
         default="tailrace",
         pattern=r"^[A-Za-z0-9._-]{1,64}$",
-        description="User of the session; with the stored session id it finds old queries again.",
+        description="User of the session; together with the stored session id it identifies "
+        "running queries after a restart.",
     )
     checkpoint_folder: Folder = Field(
         default=Path("data/checkpoints"),
@@ -117,7 +121,7 @@ class SparkSettings(_Group):
         default=10 * SECOND_MS,
         ge=100,
         le=10 * MINUTE_MS,
-        description="Longest wait for one answer of the server, in ms; readiness asks this long.",
+        description="Longest wait for one answer of the server, in ms; also for /readyz.",
     )
 
 
@@ -132,7 +136,7 @@ class HttpSettings(_Group):
         default=10 * SECOND_MS,
         ge=0,
         le=10 * MINUTE_MS,
-        description="Time that open requests get to end when the service stops, in ms.",
+        description="Time that open requests have to finish when the service stops, in ms.",
     )
     docs_enabled: bool = Field(
         default=True, description="Whether /docs shows the API's description."
@@ -144,18 +148,18 @@ class FilesSettings(_Group):
 
     root: Folder = Field(
         default=Path("data/files"),
-        description="Folder below which every file of a source, sink or plan lies.",
+        description="Folder below which all files of sources, sinks and plans are.",
     )
     plan_locations: tuple[str, ...] = Field(
         default=(),
-        description="Remote folders that plan URIs may name: a JSON array of https, http, s3, gs "
-        "and hdfs addresses such as s3://bucket/plans; none by default, as they let clients make "
-        "the service call others.",
+        description="Remote folders that plan URIs may name: a JSON array of https, http, s3, "
+        "gs and hdfs addresses such as s3://bucket/plans; none by default, since they let "
+        "clients make the service call other hosts.",
     )
     plan_s3_endpoint: str = Field(
         default="",
         pattern=r"^(https?://[A-Za-z0-9.:\[\]-]+)?$",
-        description="Address of an object store that speaks S3, such as http://minio:9000; "
+        description="Address of an S3-compatible object store, such as http://minio:9000; "
         "empty: Amazon's.",
     )
     plan_timeout_ms: int = Field(
@@ -184,9 +188,9 @@ class DatabaseSettings(_Group):
 
     hosts: tuple[str, ...] = Field(
         default=(),
-        description="Servers that jdbc sinks and sinks of Kafka may write to: a JSON array of "
-        'hosts, or host:port; "*" is any. None by default, as they let clients make the service '
-        "call others; files of SQLite below the files root need none.",
+        description="Servers that jdbc and Kafka sinks may write to: a JSON array of host or "
+        'host:port; "*" is any. None by default, since they let clients make the service call '
+        "other hosts; SQLite files below the files root need none.",
     )
 
 
@@ -195,13 +199,14 @@ class SavepointSettings(_Group):
 
     folder: Folder = Field(
         default=Path("data/savepoints"),
-        description="Folder of all savepoints, one a pipeline in it; deleting leaves them there.",
+        description="Folder of all savepoints, with a folder for each pipeline; they outlive "
+        "their pipelines.",
     )
     per_pipeline_max: int = Field(
         default=100,
         ge=1,
         le=100_000,
-        description="Savepoints that a pipeline may have at a time; none is removed by itself.",
+        description="Most savepoints of a pipeline; none is removed automatically.",
     )
 
 
@@ -212,58 +217,67 @@ class ExecutionSettings(_Group):
         default=0,
         ge=0,
         le=1_024,
-        description="Tasks of a keyed operator; 0 takes the processor count.",
+        description="Tasks of a keyed operator; 0: as many as there are processors.",
     )
     max_parallelism: int = Field(
         default=128,
         ge=1,
         le=32_768,
-        description="Key groups of a new pipeline: fixed for its life.",
+        description="Key groups of a new pipeline; they cannot be changed later.",
     )
     trigger_interval_ms: int = Field(
-        default=200, ge=0, le=HOUR_MS, description="Shortest time from epoch to epoch, in ms."
+        default=200,
+        ge=0,
+        le=HOUR_MS,
+        description="Shortest time between the starts of two epochs, in ms.",
     )
     tick_interval_ms: int = Field(
         default=10 * SECOND_MS,
         ge=100,
         le=DAY_MS,
-        description="Time after which an epoch runs without data, in ms, so that TTL goes on.",
+        description="Interval of epochs while no data comes, in ms, so that TTL and timers work.",
     )
     rows_per_epoch_max: int = Field(
         default=200_000,
         ge=1,
         le=10_000_000,
-        description="Changes that a source puts into one epoch.",
+        description="Most changes that a source puts into one epoch.",
     )
     default_ttl_ms: int = Field(
-        default=0, ge=0, description="TTL of state whose plan names none, in ms; 0 is for ever."
+        default=0,
+        ge=0,
+        description="TTL of state to which the plan gives none, in ms; 0 is for ever.",
     )
     expired_keys_per_epoch_max: int = Field(
         default=10_000,
         ge=1,
         le=1_000_000,
-        description="Due keys that one key group cleans in an epoch beside those it touches.",
+        description="Most expired keys that one key group cleans up in an epoch, besides those "
+        "that it touches.",
     )
     orphans_max: int = Field(
         default=1_000,
         ge=0,
         le=1_000_000,
-        description="Orphans listed for a key group; all are counted.",
+        description="Most orphans listed for a key group; all are counted.",
     )
     dead_letters_max: int = Field(
-        default=10_000, ge=1, le=10_000_000, description="Dead letters listed; all are counted."
+        default=10_000,
+        ge=1,
+        le=10_000_000,
+        description="Most dead letters listed; all are counted.",
     )
     print_rows_max: int = Field(
-        default=1_000, ge=1, le=1_000_000, description="Changes that a print sink keeps."
+        default=1_000, ge=1, le=1_000_000, description="Most changes that a print sink keeps."
     )
     progress_epochs_max: int = Field(
-        default=1_000, ge=1, le=1_000_000, description="Epochs that /progress remembers."
+        default=1_000, ge=1, le=1_000_000, description="Most epochs that /progress lists."
     )
     supervise_interval_ms: int = Field(
         default=SECOND_MS,
         ge=50,
         le=10 * MINUTE_MS,
-        description="Time between looks at a query, in ms.",
+        description="Interval at which a query's status is checked, in ms.",
     )
     lease_ms: int = Field(
         default=10 * SECOND_MS,
@@ -273,7 +287,10 @@ class ExecutionSettings(_Group):
         "supervises the pipelines, in ms.",
     )
     restarts_max: int = Field(
-        default=10, ge=0, le=1_000_000, description="Restarts in a row before a pipeline is FAILED."
+        default=10,
+        ge=0,
+        le=1_000_000,
+        description="Restarts in a row after which a pipeline is FAILED.",
     )
     restart_backoff_min_ms: int = Field(
         default=500, ge=1, le=HOUR_MS, description="Wait before the first restart, in ms."
@@ -291,12 +308,12 @@ class ExecutionSettings(_Group):
         default=60 * SECOND_MS,
         ge=100,
         le=HOUR_MS,
-        description="Longest wait for a query to end, in ms.",
+        description="Longest wait for a query to stop, in ms.",
     )
 
     testing_options_enabled: bool = Field(
         default=False,
-        description="Whether tables may have options that only tests need: testing.*.",
+        description="Whether tables may have the options testing.*, which only tests need.",
     )
 
     @model_validator(mode="after")
@@ -307,7 +324,7 @@ class ExecutionSettings(_Group):
 
 
 class LimitSettings(_Group):
-    """What one client, request or reply may take; /readyz shows those in force."""
+    """Limits on clients, requests and replies; /readyz shows those in force."""
 
     body_size_max_bytes: int = Field(
         default=8 * MIB, ge=KIB, le=KIB * MIB, description="Largest body of a request, in bytes."
@@ -322,79 +339,78 @@ class LimitSettings(_Group):
         description="Deepest nesting of arrays and objects in a JSON body.",
     )
     pipelines_max: int = Field(
-        default=100, ge=1, le=100_000, description="Pipelines that may exist at a time."
+        default=100, ge=1, le=100_000, description="Most pipelines at a time."
     )
-    labels_max: int = Field(default=32, ge=0, le=1_000, description="Labels of one pipeline.")
+    labels_max: int = Field(default=32, ge=0, le=1_000, description="Most labels of one pipeline.")
     statements_max: int = Field(
-        default=1_000, ge=1, le=100_000, description="Statements of one script."
+        default=1_000, ge=1, le=100_000, description="Most statements of one script."
     )
     script_characters_max: int = Field(
-        default=MIB, ge=KIB, le=256 * MIB, description="Characters of one script of SQL."
+        default=MIB, ge=KIB, le=256 * MIB, description="Most characters of one script of SQL."
     )
     plannings_max: int = Field(
         default=4,
         ge=1,
         le=1_000,
-        description="Scripts and plans that are worked on at a time; others wait, as long as one "
-        "may take.",
+        description="Most scripts and plans processed at a time; others wait, at most for the "
+        "planning timeout.",
     )
     planning_timeout_ms: int = Field(
         default=30 * SECOND_MS,
         ge=10,
         le=HOUR_MS,
-        description="Longest time to plan all SQL of one request, and to read and check its plans, "
-        "in ms.",
+        description="Longest time to plan the SQL of one request, and to read and check its "
+        "plans, in ms.",
     )
     sessions_max: int = Field(
-        default=1_000, ge=0, le=1_000_000, description="Named sessions that may exist at a time."
+        default=1_000, ge=0, le=1_000_000, description="Most named sessions at a time."
     )
     session_size_max_bytes: int = Field(
         default=MIB,
         ge=KIB,
         le=256 * MIB,
-        description="Text of the declarations and options that one session keeps, in bytes.",
+        description="Largest text of the declarations and options of one session, in bytes.",
     )
     session_ttl_ms: int = Field(
         default=DAY_MS,
         ge=SECOND_MS,
         le=365 * DAY_MS,
-        description="Time after its last use when a session is forgotten, in ms.",
+        description="Time after its last use at which a session is forgotten, in ms.",
     )
     page_size_default: int = Field(
-        default=100, ge=1, le=10_000, description="Items of a page when the request names no limit."
+        default=100, ge=1, le=10_000, description="Items of a page if the request gives no limit."
     )
-    page_size_max: int = Field(
-        default=1_000, ge=1, le=10_000, description="Items of a page at most."
-    )
+    page_size_max: int = Field(default=1_000, ge=1, le=10_000, description="Most items of a page.")
     ingress_changes_max: int = Field(
-        default=100_000, ge=1, le=10_000_000, description="Lines of one ingress request."
+        default=100_000, ge=1, le=10_000_000, description="Most lines of one ingress request."
     )
     ingress_backlog_max: int = Field(
         default=1_000_000,
         ge=1,
         le=100_000_000,
-        description="Accepted changes of a table that no closed epoch has read yet.",
+        description="Most accepted changes of a table that no closed epoch has read yet.",
     )
     dead_letters_per_request_max: int = Field(
-        default=100, ge=0, le=10_000, description="Rejected lines that an ingress answer describes."
+        default=100, ge=0, le=10_000, description="Most rejected lines that an ingress reply lists."
     )
     retry_after_ms: int = Field(
         default=SECOND_MS,
         ge=1,
         le=HOUR_MS,
-        description="Wait that 429 and 503 ask for, in ms, rounded up to seconds.",
+        description="Wait that 429 and 503 ask for in Retry-After, in ms, rounded up to seconds.",
     )
     idempotency_ttl_ms: int = Field(
         default=DAY_MS,
         ge=SECOND_MS,
         le=365 * DAY_MS,
-        description="Life of an Idempotency-Key, in ms.",
+        description="Time for which an Idempotency-Key is remembered, in ms.",
     )
     idempotency_lock_ms: int = Field(
         default=2 * MINUTE_MS,
         ge=SECOND_MS,
         le=HOUR_MS,
-        description="Time after which a request that never answered frees its key, in ms.",
+        description="Time after which the Idempotency-Key of a request that never answered is "
+        "free again, in ms.",
     )
 
     @model_validator(mode="after")
@@ -414,11 +430,11 @@ class Scope(StrEnum):
 
 
 class AuthSettings(_Group):
-    """API keys, by their hashes. Without any, every caller may do everything."""
+    """API keys, as hashes. Without any, every caller may do everything."""
 
     keys: tuple[SecretStr, ...] = Field(
         default=(),
-        description="Keys as name:scope:sha256hex, scope read or operate; a JSON array of texts.",
+        description="Keys as name:scope:sha256hex, scope read or operate; a JSON array of strings.",
     )
 
     @field_validator("keys")
@@ -438,10 +454,10 @@ class LoggingSettings(_Group):
     """What is logged and how."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        default="INFO", description="Lowest level that is written."
+        default="INFO", description="Lowest level that is logged."
     )
     format: Literal["json", "console"] = Field(
-        default="json", description="One JSON object a line, or aligned text for a person."
+        default="json", description="json: one object per line; console: aligned text for people."
     )
 
 

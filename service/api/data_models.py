@@ -10,14 +10,14 @@ from service.api.models import EpochPage, Page, PipelineState
 
 
 class Rejected(BaseModel):
-    """A line of an ingress body that is no change."""
+    """A line of an ingress body that is not a valid change."""
 
     line: int = Field(description="Counted from 1.")
     reason: str
 
 
 class Accepted(BaseModel):
-    """What became of an ingress body."""
+    """What happened to an ingress body."""
 
     request_id: str = Field(description="Names the request in the positions of its dead letters.")
     token: str
@@ -33,7 +33,7 @@ class Completion(BaseModel):
     status: Literal["done", "pending"]
     epoch: int
     pipeline_state: PipelineState = Field(
-        description="What the pipeline does: nothing that is pending gets done unless it runs."
+        description="Pending changes are processed only while the pipeline is RUNNING."
     )
 
 
@@ -63,9 +63,9 @@ class TableRow(BaseModel):
 
 
 class DeadLetters(Page):
-    """A page of lines that were no changes, oldest first."""
+    """A page of lines that were not valid changes, oldest first."""
 
-    count: int = Field(description="All there were, listed or not.")
+    count: int = Field(description="All of them, listed or not.")
     items: list[dict[str, Any]]
 
 

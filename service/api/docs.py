@@ -29,7 +29,7 @@ _STYLE = (
 
 @router.get("/docs", response_class=HTMLResponse)
 async def page(request: Request) -> Response:
-    """The API for people: each route with what it does, takes and answers."""
+    """The API as a page for people."""
     if not request.app.state.services.settings.http.docs_enabled:
         raise HTTPException(404)
     return HTMLResponse(_page(request.app.openapi()))

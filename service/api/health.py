@@ -27,7 +27,7 @@ router = APIRouter(tags=["service"])
 
 @router.get("/healthz")
 async def healthz(request: Request) -> Response:
-    """The process answers."""
+    """Whether the process answers."""
     return reply(request, {"status": "ok"})
 
 
@@ -37,9 +37,9 @@ async def healthz(request: Request) -> Response:
     responses={503: {"model": Readiness, "description": "Not ready; `checks` says why."}},
 )
 async def readyz(request: Request, services: ServicesDep) -> Response:
-    """Whether pipelines can run, the reason for each condition that fails, the limits in force.
+    """Whether pipelines can run, why not, and the limits in force.
 
-    A service is ready whether or not it is the one that supervises; `lease` says which that is.
+    A service need not supervise to be ready; `lease` says which one does.
     """
     found: dict[str, list[Condition]] = {}
 

@@ -159,8 +159,8 @@ async def idempotency_of(
     idempotency_key: Annotated[
         str | None,
         Header(
-            description="Any text of at most 255 printable characters, new for each new request; "
-            "sent again, the request acts no second time and gets the first answer."
+            description="Up to 255 printable characters, new for each new request. If a request is "
+            "sent again with its key, it has no second effect and gets the first answer."
         ),
     ] = None,
 ) -> Idempotency:

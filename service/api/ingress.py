@@ -79,7 +79,7 @@ async def take_in(
     services: ServicesDep,
     idempotency: IdempotencyDep,
 ) -> Response:
-    """Take in changes, one JSON object a line: `{"op": "+I|-U|+U|-D", "data": {column: value}}`.
+    """Take in changes, one JSON object per line: `{"op": "+I|-U|+U|-D", "data": {column: value}}`.
 
     Each line is checked against the table's types. Malformed ones are counted, answered and kept
     as dead letters, whose position names `request_id` and the line; where the pipeline's
@@ -142,7 +142,7 @@ async def take_in(
 async def completion(
     request: Request,
     record: RecordDep,
-    token: Annotated[str, Path(description="As ingress answered it.", max_length=1_024)],
+    token: Annotated[str, Path(description="As the ingress reply has it.", max_length=1_024)],
     services: ServicesDep,
 ) -> Response:
     """Whether the epoch that read these changes is closed: then they are in the sinks.

@@ -39,7 +39,7 @@ router = APIRouter(prefix="/v1/pipelines/{pipeline}/operators/{operator}/keys", 
 KeyPath = Annotated[
     str,
     Path(
-        description="The key's text; several columns with commas between; `-` for the long form.",
+        description="The key as text, columns separated by commas; `-` for the long form.",
         examples=["N14228"],
     ),
 ]
@@ -47,17 +47,17 @@ KeyQuery = Annotated[
     str | None,
     Query(
         alias="key",
-        description="With `-` as the path: a JSON array with a value for each key column.",
+        description="If the path has `-`: a JSON array with a value for each key column.",
         max_length=8_192,
         examples=['["N14228"]'],
     ),
 ]
 
 PrefixQuery = Annotated[
-    str, Query(max_length=1_024, description="Only keys whose first column begins so.")
+    str, Query(max_length=1_024, description="Only keys whose first column starts with this.")
 ]
 NamespaceQuery = Annotated[
-    str, Query(max_length=1_024, description="Of the key, where the operator uses any.")
+    str, Query(max_length=1_024, description="The key's namespace, if the operator uses them.")
 ]
 
 _OF_KEY = describe(
@@ -103,10 +103,10 @@ async def list_all(
     page: PageDep,
     prefix: PrefixQuery = "",
 ) -> Response:
-    """Keys that have something live in any state, by key group; one for each of a key's namespaces.
+    """Keys with live entries in any state, by key group; one item for each namespace of a key.
 
-    A page may be short, or even empty, and not the last. Keys that have timers alone are listed
-    at `.../states/{state}/keys`.
+    A page may be short, or even empty, without being the last. Keys that only have timers are
+    listed at `.../states/{state}/keys`.
     """
     list_keys = (
         inspector.list_keys if inspector.keeps_histories else partial(states.list_keys, None)
@@ -124,7 +124,7 @@ async def get(
     limit: LimitDep,
     namespace: NamespaceQuery = "",
 ) -> Response:
-    """What the operator keeps of the key.
+    """What the operator keeps for the key.
 
     An upsert materializer: the key's current row, its newest live entry. Any other operator: the
     key in each state that has anything of it, and its timers; `next` leads to what is beyond the

@@ -115,13 +115,16 @@ class PlanBody(RequestBody):
 
 
 class OptionsBody(RequestBody):
-    """How the pipeline runs; what is not named is taken from the settings."""
+    """How the pipeline runs; what is not given is taken from the settings."""
 
     trigger_interval_ms: int | None = Field(
-        default=None, ge=0, le=3_600_000, description="Shortest time from epoch to epoch."
+        default=None,
+        ge=0,
+        le=3_600_000,
+        description="Shortest time between the starts of two epochs.",
     )
     tick_interval_ms: int | None = Field(
-        default=None, ge=100, le=86_400_000, description="Epochs run this often without data."
+        default=None, ge=100, le=86_400_000, description="Interval of epochs while no data comes."
     )
     rows_per_epoch_max: int | None = Field(
         default=None, ge=1, le=10_000_000, description="Changes that a source puts into an epoch."
@@ -130,10 +133,13 @@ class OptionsBody(RequestBody):
         default=None, ge=1, le=32_768, description="Key groups; cannot be changed later."
     )
     on_malformed: Literal["dead-letter", "fail"] | None = Field(
-        default=None, description="What becomes of lines that are no changes."
+        default=None, description="What happens to lines that are not valid changes."
     )
     default_ttl_ms: int | None = Field(
-        default=None, ge=0, le=2**53, description="TTL of state whose plan names none; 0: for ever."
+        default=None,
+        ge=0,
+        le=2**53,
+        description="TTL of state to which the plan gives none; 0: for ever.",
     )
     emit_expired: bool | None = Field(
         default=None,
@@ -154,7 +160,7 @@ class OptionsBody(RequestBody):
         default=None,
         ge=1,
         le=10**6,
-        description="State requests that go out together; default 1000. "
+        description="State requests that are sent together; default 1000. "
         "Flink: execution.async-state.active-buffer-size.",
     )
     async_timeout_ms: int | None = Field(
@@ -165,13 +171,19 @@ class OptionsBody(RequestBody):
         "Flink: execution.async-state.active-buffer-timeout.",
     )
     upsert_materialize_strategy: Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"] | None = Field(
-        default=None, description="In place of the plan's own, for every materializer."
+        default=None, description="Replaces the plan's own strategy, for every materializer."
     )
     adaptive_threshold_high: int | None = Field(
-        default=None, ge=1, le=2**31, description="ADAPTIVE: so many entries are spread."
+        default=None,
+        ge=1,
+        le=2**31,
+        description="ADAPTIVE: from this many entries on, a history is spread.",
     )
     adaptive_threshold_low: int | None = Field(
-        default=None, ge=0, le=2**31, description="ADAPTIVE: so few entries are packed."
+        default=None,
+        ge=0,
+        le=2**31,
+        description="ADAPTIVE: at this many entries or fewer, a history is packed.",
     )
     local_time_zone: str | None = Field(
         default=None,
@@ -190,16 +202,16 @@ class OptionsBody(RequestBody):
 
 
 class Problem(BaseModel):
-    """RFC 9457, with what helps to find and repair the cause."""
+    """RFC 9457, with members that help to find and repair the cause."""
 
-    type: str = Field(description="Stable address of the kind of problem, with its explanation.")
+    type: str = Field(description="Stable address of the problem type, with its explanation.")
     title: str
     status: int
     detail: str
     request_id: str
     code: str = Field(description="The error's own stable name.")
     hint: str | None = None
-    node_id: int | None = Field(default=None, description="The plan's node that is meant.")
+    node_id: int | None = Field(default=None, description="The node of the plan.")
     node_type: str | None = Field(
         default=None, description="That node's type, as the plan writes it."
     )
@@ -209,14 +221,18 @@ class Problem(BaseModel):
     line: int | None = Field(default=None, description="Of the script, from 1.")
     column: int | None = Field(default=None, description="In that line, from 1.")
     errors: list[dict[str, Any]] | None = None
-    function: str | None = Field(default=None, description="Of an expression, which is meant.")
-    rejected_count: int | None = Field(default=None, description="Lines that are no changes.")
+    function: str | None = Field(default=None, description="The function of the expression.")
+    rejected_count: int | None = Field(
+        default=None, description="Lines that are not valid changes."
+    )
     rejected: list[dict[str, Any]] | None = Field(
         default=None, description="The first of them: number and reason."
     )
-    statement: int | None = Field(default=None, description="Of a script: which one, from 1.")
+    statement: int | None = Field(
+        default=None, description="Number of the statement in the script, from 1."
+    )
     results: list[dict[str, Any]] | None = Field(
-        default=None, description="Of the script's statements before it, which took effect."
+        default=None, description="Results of the statements before it, which took effect."
     )
 
 
@@ -251,9 +267,11 @@ class Check(BaseModel):
 class Lease(BaseModel):
     """Which of the services on one Redis supervises the pipelines."""
 
-    service: str = Field(description="This service; another one after each start.")
-    holder: str | None = Field(description="The one that supervises; null: nobody at the moment.")
-    held: bool = Field(description="Whether it is this one.")
+    service: str = Field(description="This service; new at each start.")
+    holder: str | None = Field(
+        description="The service that supervises; null if none does at the moment."
+    )
+    held: bool = Field(description="Whether it is this service.")
 
 
 class Readiness(BaseModel):

@@ -47,7 +47,7 @@ _NOT_FOUND = (problem.PIPELINE_NOT_FOUND, problem.OPERATOR_NOT_FOUND)
 async def get(
     request: Request, record: RecordDep, operator: OperatorPath, services: ServicesDep
 ) -> Response:
-    """How long an operator's states live: as the plan says, and in the run that was last."""
+    """The TTL of an operator's states: in the plan, and in the last run."""
     node_id = (await contents_of(services, record)).operator(operator).node_id
     shown = await in_thread(_shown, services, record, operator, node_id)
     return reply(request, shown, edition=record.edition)
@@ -74,7 +74,7 @@ async def patch(
     services: ServicesDep,
     idempotency: IdempotencyDep,
 ) -> Response:
-    """Change how long states live, from the next start of the query on; others stay as they are."""
+    """Change the TTL of states from the next start on; states that are not named keep theirs."""
 
     async def act() -> Response:
         expected = expected_edition(request)

@@ -56,7 +56,7 @@ async def list_all(
 async def get(
     request: Request, record: RecordDep, operator: OperatorPath, services: ServicesDep
 ) -> Response:
-    """What an operator keeps, and how much of it."""
+    """What an operator keeps, and how much."""
     contents = await contents_of(services, record)
     return reply(request, await in_thread(_shown, contents.operator(operator)))
 

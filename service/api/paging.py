@@ -96,7 +96,7 @@ def _digits(value: object) -> object:
 _LimitQuery = Annotated[
     int | None,
     BeforeValidator(_digits),
-    Query(ge=1, le=10_000, description="Items at most; capped by limits.page_size_max."),
+    Query(ge=1, le=10_000, description="Most items to return; capped by limits.page_size_max."),
 ]
 
 
@@ -111,9 +111,7 @@ async def page_of(
     limit: _LimitQuery = None,
     cursor: Annotated[
         str | None,
-        Query(
-            max_length=_CURSOR_LENGTH_MAX, description="Where to go on: `next_cursor` as it was."
-        ),
+        Query(max_length=_CURSOR_LENGTH_MAX, description="`next_cursor` of the page before."),
     ] = None,
 ) -> Page:
     """The page that a request asks for."""

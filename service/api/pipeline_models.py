@@ -46,19 +46,19 @@ class PipelineBody(PlanBody):
     sql: str | None = Field(
         default=None,
         min_length=1,
-        description="In place of a plan: a script of Flink SQL that asks for one plan. What it has "
-        "SET of how a pipeline runs counts where `options` say nothing.",
+        description="Instead of a plan: a script of Flink SQL that asks for one plan. Options "
+        "that it SETs for the pipeline apply unless `options` has them.",
     )
     options: OptionsBody = Field(default_factory=OptionsBody)
     labels: dict[Label, LabelValue] = Field(default_factory=dict)
     start: bool = Field(default=False, description="Whether to start it at once.")
     restore: RestoreBody | None = Field(
-        default=None, description="Go on where a savepoint stands, in place of beginning anew."
+        default=None, description="Continue from a savepoint instead of beginning empty."
     )
 
 
 class PipelinePatch(RequestBody):
-    """What may change of a pipeline (RFC 7396): a member that is not there stays as it is.
+    """What can be changed of a pipeline (RFC 7396): members that are not given stay as they are.
 
     Options take effect at the next start of the query; `null` takes an option back to its default,
     and a label away. In place of all options, or of all labels, it does so with each.
@@ -69,7 +69,7 @@ class PipelinePatch(RequestBody):
 
 
 class Status(BaseModel):
-    """What a pipeline does now."""
+    """What a pipeline is doing."""
 
     state: PipelineState
     run: int | None
@@ -91,11 +91,11 @@ class Restore(BaseModel):
 
     savepoint: str
     allow_non_restored_state: bool
-    done: bool = Field(description="Until then it neither runs nor can be looked into.")
+    done: bool = Field(description="Until then it cannot run, and its state cannot be read.")
 
 
 class Pipeline(BaseModel):
-    """A pipeline: what was asked for, and what it does."""
+    """A pipeline: its definition and its status."""
 
     name: str
     id: str
@@ -117,7 +117,7 @@ class PipelineList(Page):
 
 
 class TtlExtensionBody(RequestBody):
-    """How much longer everything is to live."""
+    """By how much to extend the life of everything."""
 
     by_ms: int = Field(
         ge=1, le=10 * 366 * 86_400_000, description="Added to what was given before."
@@ -125,7 +125,7 @@ class TtlExtensionBody(RequestBody):
 
 
 class TtlExtension(BaseModel):
-    """By how much the lives of what a pipeline keeps were extended, in processing time."""
+    """By how much the life of everything that a pipeline keeps was extended, in processing time."""
 
-    extension_ms: int = Field(description="In all; counts from the next start on.")
-    in_force_ms: int = Field(description="What the latest run began with.")
+    extension_ms: int = Field(description="In total; takes effect at the next start.")
+    in_force_ms: int = Field(description="The extension that the last run began with.")

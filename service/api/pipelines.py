@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"])
 
-StateQuery = Annotated[PipelineState | None, Query(description="Only in this state.")]
+StateQuery = Annotated[PipelineState | None, Query(description="Only pipelines in this state.")]
 
 _PLAN_PROBLEMS = (
     problem.PLAN_INVALID,
@@ -89,7 +89,7 @@ async def create(
     """Create a pipeline from a compiled plan, or from the SQL of one.
 
     The plan is checked as `POST /v1/plans/validate` does; what would not run is refused. With
-    `restore` it goes on where a savepoint stands, once `restore.done` says that all of it is there.
+    `restore` it continues from a savepoint, once `restore.done` says that all of it is loaded.
     """
     _check_labels(body.labels, services)
 
@@ -157,7 +157,7 @@ async def list_all(
 
 @router.get("/{pipeline}", response_model=Pipeline, responses=describe(problem.PIPELINE_NOT_FOUND))
 async def get(request: Request, record: RecordDep, services: ServicesDep) -> Response:
-    """What was asked of a pipeline, and what it does."""
+    """A pipeline's definition and its status."""
     return pipeline_reply(request, services, record)
 
 
@@ -177,7 +177,7 @@ async def get(request: Request, record: RecordDep, services: ServicesDep) -> Res
 async def patch(
     request: Request, record: RecordDep, body: PipelinePatch, services: ServicesDep
 ) -> Response:
-    """Change options and labels; options take effect when the query starts the next time."""
+    """Change options and labels; options take effect at the next start."""
     changes = _changes(record, body, services)
     if "options" in changes:
         planning = Planning(services.settings.limits)
@@ -271,7 +271,7 @@ async def start(
 async def stop(
     request: Request, pipeline: NamePath, services: ServicesDep, idempotency: IdempotencyDep
 ) -> Response:
-    """Stop the pipeline after the epoch that runs; its state stays and can be read."""
+    """Stop the pipeline after the current epoch; its state stays and can be read."""
 
     async def act() -> Response:
         changed = await in_thread(
@@ -296,7 +296,7 @@ async def stop(
 async def restart(
     request: Request, pipeline: NamePath, services: ServicesDep, idempotency: IdempotencyDep
 ) -> Response:
-    """Stop the query and start it from its checkpoint, with the options as they are now."""
+    """Stop the query and start it from its checkpoint, with the current options."""
 
     async def act() -> Response:
         changed = await in_thread(

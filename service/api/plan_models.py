@@ -39,7 +39,7 @@ class SqlBody(RequestBody):
 
 
 class PlanCheckBody(PlanBody):
-    """A plan to look at; nothing is stored."""
+    """A plan to check; nothing is stored."""
 
     options: OptionsBody = Field(default_factory=OptionsBody)
 
@@ -60,7 +60,7 @@ class Finding(BaseModel):
 
 
 class PlanCheck(BaseModel):
-    """Whether a plan would be accepted, and what was found."""
+    """Whether a plan would be accepted, and the findings."""
 
     valid: bool
     flink_version: str | None
@@ -68,29 +68,29 @@ class PlanCheck(BaseModel):
 
 
 class OperatorTtlPatch(RequestBody):
-    """Times to live by the state's name."""
+    """TTLs by the state's name."""
 
     states: dict[StateName, Duration] = Field(
         min_length=1,
         max_length=1_000,
-        description="As plans write them: `36 h`, `7 d`, `PT1H`; `0 ms` keeps for ever.",
+        description="As plans write them: `36 h`, `7 d`, `PT1H`; `0 ms` is for ever.",
         examples=[{"sinkMaterializeState": "36 h"}],
     )
 
 
 class OperatorStateTtl(BaseModel):
-    """How long one state of an operator lives."""
+    """The TTL of one state of an operator."""
 
     name: str
-    input: int = Field(description="Of which input of the operator it is, from 0.")
+    input: int = Field(description="The input of the operator that it belongs to, from 0.")
     ttl: str
-    ttl_ms: int = Field(description="0: for ever. Counts from the next start on.")
+    ttl_ms: int = Field(description="0: for ever. Takes effect at the next start.")
     origin: Literal["plan", "default"]
     in_force_ms: int | None = Field(description="In the last run; null before the first.")
 
 
 class OperatorTtl(BaseModel):
-    """How long the states of an operator live."""
+    """The TTL of an operator's states."""
 
     operator: str
     node_id: int
@@ -109,19 +109,20 @@ class PlanSource(PlanBody):
         default=None, description="The name of a pipeline; its options count too."
     )
     options: OptionsBody = Field(
-        default_factory=OptionsBody, description="`default_ttl_ms` counts where a plan says none."
+        default_factory=OptionsBody,
+        description="`default_ttl_ms` is for states to which the plan gives no TTL.",
     )
 
 
 class PlanDiffBody(RequestBody):
     """Two plans to compare."""
 
-    before: PlanSource = Field(description="The plan that state was made with.")
-    after: PlanSource = Field(description="The plan that would take its place.")
+    before: PlanSource = Field(description="The plan that the state belongs to.")
+    after: PlanSource = Field(description="The plan that would replace it.")
 
 
 class DiffNode(BaseModel):
-    """A node that one plan has and the other has not."""
+    """A node that only one of the plans has."""
 
     node_id: int
     type: str
@@ -137,7 +138,7 @@ class ChangedNode(BaseModel):
 
 
 class NodeState(BaseModel):
-    """What becomes of a node's state."""
+    """What happens to a node's state."""
 
     node_id: int
     type: str
@@ -147,7 +148,7 @@ class NodeState(BaseModel):
 
 
 class ChangedTtl(BaseModel):
-    """A state whose time to live differs; 0 is for ever."""
+    """A state whose TTL differs; 0 is for ever."""
 
     node_id: int
     type: str
@@ -160,7 +161,7 @@ class ChangedTtl(BaseModel):
 class PlanDiff(BaseModel):
     """How one plan differs from another."""
 
-    equal: bool = Field(description="Whether they do the same, whatever their text.")
+    equal: bool = Field(description="Whether they do the same, even if their texts differ.")
     keeps_state: bool = Field(description="Whether no state of the plan before is dropped.")
     added: list[DiffNode]
     removed: list[DiffNode]

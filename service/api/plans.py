@@ -42,7 +42,7 @@ _TEXT, _JSON = "text/plain", "application/json"
     ),
 )
 async def validate(request: Request, body: PlanCheckBody, services: ServicesDep) -> Response:
-    """Whether a pipeline could be created from a plan, and everything that speaks against it.
+    """Whether a pipeline could be created from a plan, and all reasons why not.
 
     `valid` is true exactly where `POST /v1/pipelines` would take the plan.
     """
@@ -67,9 +67,9 @@ async def validate(request: Request, body: PlanCheckBody, services: ServicesDep)
     },
 )
 async def compile_plan(request: Request, body: SqlBody, services: ServicesDep) -> Response:
-    """The plan that a script of SQL asks for, in Flink's own format.
+    """Compile a script of SQL to a plan in Flink's own format.
 
-    Write it down, change the TTL of an operator, and post it as a pipeline's plan.
+    Save it, change the TTL of an operator, and post it as a pipeline's plan.
     """
     return reply(request, await compiled(body.sql, Planning(services.settings.limits)))
 
@@ -90,9 +90,9 @@ async def compile_plan(request: Request, body: SqlBody, services: ServicesDep) -
     ),
 )
 async def diff_plans(request: Request, body: PlanDiffBody, services: ServicesDep) -> Response:
-    """How one plan differs from another, and what becomes of state if it takes its place.
+    """How one plan differs from another, and what happens to state if it replaces it.
 
-    Nodes are told apart by id and type, by which state is found, too.
+    Nodes are identified by id and type, and so is their state.
     """
     planning = Planning(services.settings.limits)
     before, before_ttl_ms = await _document_of(body.before, services, planning)

@@ -48,7 +48,7 @@ async def progress(
 async def dead_letters(
     request: Request, record: RecordDep, services: ServicesDep, page: PageDep
 ) -> Response:
-    """Lines that were no changes: table, position and reason, never the content."""
+    """Lines that were not valid changes: table, position and reason, never the content."""
     slot = SlotReader(services.redis, record.name)
     count, found, position = await in_thread(
         slot.dead_letters, page.position(index, stream_id), page.limit
@@ -60,7 +60,7 @@ async def dead_letters(
 
 @router.get("/plan", responses=describe(problem.PIPELINE_NOT_FOUND))
 async def plan(request: Request, record: RecordDep) -> Response:
-    """The compiled plan as it was posted, with the times to live that were changed since.
+    """The compiled plan as it was posted, with the TTLs that were changed since.
 
     Values of options that look like secrets are masked.
     """

@@ -31,7 +31,7 @@ def pipeline_reply(
 
 
 def represent(record: PipelineRecord, services: Services) -> dict[str, Any]:
-    """What was asked of a pipeline, and what it does."""
+    """A pipeline's definition and its status."""
     return {
         "name": record.name,
         "id": record.id,

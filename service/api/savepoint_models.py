@@ -12,10 +12,8 @@ from service.api.models import Page, RequestBody, StatusError
 class SavepointBody(RequestBody):
     """How a savepoint is taken."""
 
-    stop: bool = Field(default=False, description="Whether the pipeline stays stopped behind it.")
-    filter_expired: bool = Field(
-        default=True, description="Whether what is past its life is left out."
-    )
+    stop: bool = Field(default=False, description="Whether the pipeline stays stopped afterwards.")
+    filter_expired: bool = Field(default=True, description="Whether expired entries are left out.")
 
 
 class SavedState(BaseModel):
@@ -24,19 +22,19 @@ class SavedState(BaseModel):
     operator: str
     name: str
     kind: str
-    keys: int = Field(description="Timers, where it is one of timers.")
+    keys: int = Field(description="Of a state of timers: the timers.")
     expired: int = Field(description="Elements that were left out.")
 
 
 class Savepoint(BaseModel):
-    """All that a pipeline keeps, as of one epoch."""
+    """Everything that a pipeline keeps, as of one epoch."""
 
     id: str
     pipeline: str
     state: Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
     ordered_at: str
     epoch: int | None
-    filtered: bool | None = Field(description="Whether what was past its life was left out.")
+    filtered: bool | None = Field(description="Whether expired entries were left out.")
     max_parallelism: int | None
     size_bytes: int | None
     states: list[SavedState]

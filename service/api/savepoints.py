@@ -65,10 +65,10 @@ async def take(
     services: ServicesDep,
     idempotency: IdempotencyDep,
 ) -> Response:
-    """Take a savepoint. A pipeline that runs is stopped for it, and started again behind it.
+    """Take a savepoint. A running pipeline is stopped for it and started again.
 
-    All of it is as of the last closed epoch; changes that ingress has taken in and no epoch has
-    read belong to it. With `stop` the pipeline stays stopped.
+    It is as of the last closed epoch; changes that ingress has taken in and no epoch has read
+    are part of it. With `stop` the pipeline stays stopped.
     """
 
     async def act() -> Response:
@@ -91,7 +91,7 @@ async def take(
 async def list_all(
     request: Request, pipeline: NamePath, services: ServicesDep, page: PageDep
 ) -> Response:
-    """The savepoints of pipelines of this name, newest first; empty where there are none."""
+    """The savepoints of pipelines of this name, newest first."""
     position = page.position(text)
     after = position[0] if position else None
     found, last = await in_thread(_page, services, pipeline, after, page.limit)
@@ -105,7 +105,7 @@ async def list_all(
 async def get(
     request: Request, pipeline: NamePath, savepoint: SavepointPath, services: ServicesDep
 ) -> Response:
-    """What a savepoint holds, or how far it is."""
+    """What a savepoint contains, or its progress."""
     return reply(request, await in_thread(_shown, services, pipeline, savepoint))
 
 
@@ -120,7 +120,7 @@ async def get(
 async def delete(
     request: Request, pipeline: NamePath, savepoint: SavepointPath, services: ServicesDep
 ) -> Response:
-    """Delete a savepoint for good. A restore from it that is not through yet fails."""
+    """Delete a savepoint for good. A restore from it that is still running fails."""
 
     def remove() -> None:
         order = _pending(services, pipeline)

@@ -67,7 +67,7 @@ class State(BaseModel):
     ttl_visibility: str
     ttl_time: str
     ttl_enabled_at: str | None = Field(
-        description="When TTL was switched on for what was there already."
+        description="When TTL was switched on for entries that existed already."
     )
     keys: int = Field(
         description="Keys that have something in it, with their namespaces; how many timers."
@@ -81,7 +81,7 @@ class StateList(Page):
 
 
 class StateElement(BaseModel):
-    """A live element of a state, by column names where it holds rows."""
+    """A live element of a state; rows are shown by column names."""
 
     rank: int | None = Field(
         description="In a sorted map: its place in the order, from 1; null elsewhere."
@@ -90,7 +90,9 @@ class StateElement(BaseModel):
         description="Of a map; the number in a list; the namespace of a timer; null in a value."
     )
     value: object = Field(description="Of a timer: its time in ms since 1970.")
-    touched_at: str | None = Field(description="Its last access that counts; null without TTL.")
+    touched_at: str | None = Field(
+        description="Its last access that the TTL counts from; null without TTL."
+    )
     expires_at: str | None
 
 
@@ -116,7 +118,7 @@ class OneOfKeyStates(BaseModel):
 
 
 class KeyStates(BaseModel):
-    """What a key has in each state that has anything of it."""
+    """What a key has in each state that has something for it."""
 
     key: list[Any]
     epoch: int
@@ -190,11 +192,13 @@ class KeyExplanation(BaseModel):
 
 
 class ElementWhatIf(BaseModel):
-    """An element that is live with either time to live."""
+    """An element that is live with at least one of the two TTLs."""
 
     key: object = Field(description="As in the state's own list; the sequence number in a history.")
     value: object
-    touched_at: str | None = Field(description="Its last access that counts; null without TTL.")
+    touched_at: str | None = Field(
+        description="Its last access that the TTL counts from; null without TTL."
+    )
     live: bool
     expires_at: str | None
     live_then: bool = Field(description="Whether it would be live now with the other TTL.")
@@ -208,14 +212,16 @@ class StateWhatIf(BaseModel):
     kind: str
     ttl_ms: int | None = Field(description="In force; null: for ever.")
     ttl_ms_then: int | None
-    live: int = Field(description="Of a history all live rows, else of the elements listed.")
+    live: int = Field(
+        description="Of a history: all live rows; of other states: the elements listed."
+    )
     live_then: int
-    is_whole: bool = Field(description="Whether `items` are all; `limit` bounds them.")
+    is_whole: bool = Field(description="Whether `items` are complete; `limit` bounds them.")
     items: list[ElementWhatIf]
 
 
 class KeyTtlWhatIf(BaseModel):
-    """What another time to live would make of a key."""
+    """What another TTL would do to a key."""
 
     key: list[Any]
     epoch: int
@@ -230,5 +236,5 @@ class KeyTtlWhatIf(BaseModel):
 class Orphans(EpochPage):
     """A page of retractions that matched nothing."""
 
-    count: int = Field(description="All there were, listed or not.")
+    count: int = Field(description="All of them, listed or not.")
     items: list[dict[str, Any]]

@@ -60,8 +60,8 @@ class StatementResult(BaseModel):
     )
     columns: list[ResultColumn]
     rows: list[list[str | bool | None]]
-    plan_uri: str | None = Field(description="Of a plan that was written, read, or there already.")
-    plan_written: bool | None = Field(description="Whether it was written now.")
+    plan_uri: str | None = Field(description="The plan that was written, read, or existed already.")
+    plan_written: bool | None = Field(description="Whether this statement wrote it.")
     pipeline: StartedPipeline | None
 
 
@@ -86,4 +86,4 @@ class SqlSessionView(BaseModel):
     tables: list[str]
     views: list[str]
     options: list[SessionOption]
-    expires_at: str | None = Field(description="If nobody uses it until then.")
+    expires_at: str | None = Field(description="Unless it is used before.")

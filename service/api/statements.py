@@ -67,7 +67,7 @@ async def run(
 
     The script is parsed before anything runs. If a statement fails, the answer is its problem,
     with its number in `statement` and with `results` of those before it, which have taken effect.
-    Where one of them did something that stays, an Idempotency-Key keeps that answer, too.
+    If one of them had lasting effects, an Idempotency-Key keeps that answer, too.
     """
 
     async def act() -> Response:
@@ -119,7 +119,7 @@ async def get(request: Request, session: SessionPath, services: ServicesDep) -> 
     ),
 )
 async def close(request: Request, session: SessionPath, services: ServicesDep) -> Response:
-    """Forget a session; pipelines that it started go on."""
+    """Forget a session; pipelines that it started continue."""
     if "if-match" in request.headers:
         check_unchanged(request, await _view(session, services))
     if not await in_thread(_sessions(services).close, session):

@@ -65,9 +65,9 @@ async def list_keys(
     state: StatePath,
     prefix: PrefixQuery = "",
 ) -> Response:
-    """Keys that have something live in a state, by key group; one for each of a key's namespaces.
+    """Keys with live entries in a state, by key group; one item for each namespace of a key.
 
-    A page may be short, or even empty, and not the last.
+    A page may be short, or even empty, without being the last.
     """
     position = page.position(index, scan, text)
     is_history = await in_thread(inspector.is_history, state)
@@ -97,7 +97,7 @@ async def get(
     state: StatePath,
     namespace: NamespaceQuery = "",
 ) -> Response:
-    """What a key has in a state: live elements in order, with what remains of their lives."""
+    """What a key has in a state: live elements in order, with their remaining life."""
     before, after = page.position(index, text) or (0, "")
     found = await in_thread(
         inspector.read, state, key, namespace=namespace, after=after, limit=page.limit

@@ -51,10 +51,11 @@ async def list_rows(
     services: ServicesDep,
     page: PageDep,
     prefix: Annotated[
-        str, Query(max_length=1_024, description="Only rows whose first key column begins so.")
+        str,
+        Query(max_length=1_024, description="Only rows whose first key column starts with this."),
     ] = "",
 ) -> Response:
-    """What a sink's table holds as of the closed epoch.
+    """What a sink's table holds as of the last closed epoch.
 
     A Redis table: its rows, in no order; a page may be short. A print table: the newest changes
     with their kinds, oldest first.
@@ -96,11 +97,11 @@ async def get_row(
         Query(
             alias="key",
             max_length=8_192,
-            description="With `-` as the path: the key as a JSON array.",
+            description="If the path has `-`: the key as a JSON array.",
         ),
     ] = None,
 ) -> Response:
-    """One row of a Redis table as of the closed epoch."""
+    """One row of a Redis table as of the last closed epoch."""
     table = (await contents_of(services, record)).table(sink)
     canonical = table.keys.codec.encode(table.keys.parse(key, key_query))
     slot = SlotReader(services.redis, record.name)

@@ -41,7 +41,7 @@ class _Checked:
 
 @router.get("", response_model=TtlExtension, responses=describe(problem.PIPELINE_NOT_FOUND))
 async def get(request: Request, record: RecordDep, services: ServicesDep) -> Response:
-    """By how much the lives of what the pipeline keeps were extended."""
+    """By how much the life of everything that the pipeline keeps was extended."""
     total_ms = await in_thread(extension_ms, SlotReader(services.redis, record.name))
     return reply(request, _shown(record, total_ms))
 
@@ -65,7 +65,7 @@ async def extend(
     services: ServicesDep,
     idempotency: IdempotencyDep,
 ) -> Response:
-    """Extend the lives of all that the pipeline keeps; in force from its next start on."""
+    """Extend the life of everything that the pipeline keeps, from its next start on."""
 
     async def act() -> Response:
         slot = SlotReader(services.redis, record.name)

@@ -48,13 +48,13 @@ router = APIRouter(prefix=f"{keys.prefix}/{{key}}/what-if", tags=["state"])
 TtlQuery = Annotated[
     Duration,
     Query(
-        description="The other time to live, as plans write it; `0 ms` keeps for ever.",
+        description="The other TTL, as plans write it; `0 ms` is for ever.",
         examples=["36 h"],
     ),
 ]
 StateQuery = Annotated[
     StateName | None,
-    Query(description="Of which state, as `.../ttl` names them; without it, of all."),
+    Query(description="The state it is for, as `.../ttl` names them; by default all."),
 ]
 
 
@@ -86,10 +86,10 @@ async def get(
     state: StateQuery = None,
     namespace: NamespaceQuery = "",
 ) -> Response:
-    """Which elements of the key another time to live would take away now, or give back.
+    """Which elements of the key another TTL would remove now, or bring back.
 
-    For an upsert materializer also which row would be current. Nothing is changed; a real change is
-    `PATCH .../ttl` and a restart.
+    For an upsert materializer also which row would be current. Nothing is changed; to change it,
+    use `PATCH .../ttl` and a restart.
     """
     node_id = (await contents_of(services, record)).operator(operator).node_id
     other = await Planning(services.settings.limits).run(
