@@ -87,7 +87,7 @@ class AggregateCall(BaseModel):
     @model_validator(mode="after")
     def _known(self) -> Self:
         if self.function not in ARGUMENTS:
-            raise ValueError(f"there is no aggregate function {self.function}")
+            raise ValueError(f"unknown aggregate function {self.function}")
         least, most = ARGUMENTS[self.function]
         if not least <= len(self.arguments) <= most:
             raise ValueError(f"{self.function} of {len(self.arguments)} arguments")

@@ -292,7 +292,7 @@ class IncrementalAggregateSpec(OperatorSpec):
         if not self.bundles:
             raise ValueError("an incremental aggregation works by bundles")
         if any(at >= len(self.inputs[0].key) for at in self.final_key):
-            raise ValueError("the final grouping is no part of the partial one")
+            raise ValueError("the final grouping is not part of the partial one")
         if len(self.output.types) != len(self.final_key) + 1:
             raise ValueError("the output is the final grouping and the accumulators")
         return self

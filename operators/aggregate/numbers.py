@@ -31,7 +31,7 @@ def fitting(logical: LogicalType) -> Callable[[Any], Any]:
     """What makes the exact result of an addition a value of this type, or null.
 
     Raises:
-        ValueError: It is no type of numbers.
+        ValueError: It is not a numeric type.
 
     >>> from state.types import parse_type
     >>> fitting(parse_type("TINYINT"))(128), fitting(parse_type("FLOAT"))(0.1)
@@ -46,7 +46,7 @@ def fitting(logical: LogicalType) -> Callable[[Any], Any]:
         return lambda value: value
     if logical.root is TypeRoot.DECIMAL:
         return _within(logical)
-    raise ValueError(f"{logical.root.name} is no type of numbers")
+    raise ValueError(f"{logical.root.name} is not a numeric type")
 
 
 def zero(logical: LogicalType) -> Any:

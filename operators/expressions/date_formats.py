@@ -156,7 +156,9 @@ def lenient_format(site: CallSite[Operand]) -> str:
 def check_to_date(site: CallSite[Operand]) -> None:
     """Refuse TO_DATE of what is no string, or with a format."""
     if len(site) > 1 and site.text(1, "the format") != "":
-        site.refuse("Flink reads a format leniently, and what is no date as a wrong one")
+        site.refuse(
+            "Flink reads formats leniently, and takes texts that are not dates for wrong dates"
+        )
     site.of_type(0, STRING_ROOTS)
 
 

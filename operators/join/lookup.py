@@ -129,7 +129,7 @@ class RowsText:
         try:
             return [orjson.dumps(each) for each in orjson.loads(data)]
         except (orjson.JSONDecodeError, TypeError):
-            raise StateCorrupt("stored rows are no array") from None
+            raise StateCorrupt("stored rows are not an array") from None
 
 
 class _Asked:

@@ -252,7 +252,7 @@ class FileTable:
         for block in blocks:
             decoded = self._codec.decode_json_lines(block, with_op=self._source.with_op)
             if decoded.rejected:
-                raise LookupFailed(f"{len(decoded.rejected)} lines are no rows of the table")
+                raise LookupFailed(f"{len(decoded.rejected)} lines are not valid rows of the table")
             texts = self._codec.encode_columns(decoded.columns, length=len(decoded.kinds))
             for kind, row in zip(decoded.kinds.tolist(), bytes_of(texts), strict=True):
                 if not RowKind(kind).is_retraction:
@@ -296,7 +296,9 @@ class HashTable:
         except redis.RedisError as error:
             raise LookupFailed(f"Redis does not answer: {type(error).__name__}") from None
         except (orjson.JSONDecodeError, CodecError):
-            raise LookupFailed("a look-up table in Redis holds what is no row of it") from None
+            raise LookupFailed(
+                "a look-up table in Redis contains something that is not a row of it"
+            ) from None
 
     def _row(self, text: bytes) -> Row:
         return self._codec.decode_json(orjson.loads(text))

@@ -65,7 +65,7 @@ class OverSpec(OverCallsSpec):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.time_column is not None and self.time_column >= len(self.inputs[0].types):
-            raise ValueError("the row time is no column of the input")
+            raise ValueError("the row time is not a column of the input")
         if self.preceding is not None and any(isinstance(x, PositionCall) for x in self.calls):
             raise ValueError("positions count all rows before the current one")
         return self

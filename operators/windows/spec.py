@@ -45,7 +45,7 @@ class WindowedSpec(OperatorSpec):
         width = len(self.inputs[0].types)
         for column in (self.time_column, self.end_column):
             if column is not None and column >= width:
-                raise ValueError("the time of a window is no column of the input")
+                raise ValueError("the time of a window is not a column of the input")
         if self.time_column is not None and self.end_column is not None:
             raise ValueError("a row has its window, or a time that says which it is")
         try:

@@ -64,7 +64,7 @@ class WindowJoinSpec(OperatorSpec):
         if len(self.output.types) != width:
             raise ValueError("the output has the columns of the sides that the join shows")
         if self.end_columns[0] >= left or self.end_columns[1] >= right:
-            raise ValueError("the end of a window is no column of its side")
+            raise ValueError("the end of a window is not a column of its side")
         if len(self.filter_nulls) not in (0, len(self.inputs[0].key)):
             raise ValueError("each column of the key filters nulls or does not")
         try:

@@ -116,7 +116,7 @@ async def contents_of(services: Services, record: PipelineRecord) -> Contents:
     """
     if record.restore is not None and not record.restore.done:
         raise SavepointPending(
-            f'pipeline "{record.name}" is being restored', hint="try again when it is through"
+            f'pipeline "{record.name}" is being restored', hint="try again when that is done"
         )
     kept = services.contents.kept(record)
     return kept if kept is not None else await in_thread(services.contents.of, record)

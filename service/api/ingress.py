@@ -178,7 +178,7 @@ def _check_media_type(request: Request) -> None:
 
 def _malformed(lines: CheckedLines, listed_max: int) -> MalformedChanges:
     return MalformedChanges(
-        f"{len(lines.rejected)} lines are no changes of the table; nothing was taken",
+        f"{len(lines.rejected)} lines are not valid changes of the table; nothing was taken",
         rejected_count=len(lines.rejected),
         rejected=_rejected(lines, listed_max),
     )

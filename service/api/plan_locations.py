@@ -122,7 +122,7 @@ async def write_plan(uri: str, data: bytes, settings: Settings, *, replaces: boo
             )
         if b'"flinkVersion"' not in await read_plan(uri, settings):
             # Sources and sinks lie below the same root: a wrong name must not destroy data.
-            raise PlanExists("what is at this address is no plan", hint="remove it by hand")
+            raise PlanExists("the file at this address is not a plan", hint="remove it by hand")
     if place.scheme == "file":
         await _in_thread(_write_file, place, data, settings, replaces)
     else:

@@ -79,7 +79,7 @@ def made_types(call: Call) -> tuple[LogicalType, ...] | None:
         raise _wrong(call, f"it takes one collection, not {len(call.operands)}")
     collection = type_of(call.operands[0])
     if collection.root not in _COLLECTIONS:
-        raise _wrong(call, f"{format_type(collection)} is no collection")
+        raise _wrong(call, f"{format_type(collection)} is not a collection")
     made = element_types(collection)
     return (*made, _NUMBER) if call.name == ORDINALITY else made
 
@@ -133,7 +133,7 @@ def not_run(view: Correlate) -> tuple[str, str] | None:
     if made_types(view.call) is None:
         return "functionCall", f"the table function {view.call.name} is not supported"
     if view.kind not in RUN_KINDS:
-        return "joinType", f"{view.kind} is no way to join what depends on the other side"
+        return "joinType", f"{view.kind} cannot join a side that depends on the other one"
     return None
 
 

@@ -19,5 +19,6 @@ def check_time() -> None:
     """
     if is_over():
         raise PlanTimeout(
-            "reading the plan takes longer than it may", hint="split it into several pipelines"
+            "reading the plan takes longer than limits.planning_timeout_ms",
+            hint="split it into several pipelines",
         )

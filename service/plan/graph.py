@@ -107,10 +107,10 @@ def sort_nodes(nodes: Sequence[ExecNode], edges: Sequence[Edge]) -> tuple[ExecNo
     if len(ordered) < len(nodes):
         stuck = next(node for node in nodes if waiting[node.id])
         raise InvalidGraph(
-            "the edges go in a circle",
+            "the edges form a cycle",
             node_id=stuck.id,
             path=stuck.path,
-            hint="a plan has no loops",
+            hint="a plan must be acyclic",
         )
     return tuple(ordered)
 

@@ -84,7 +84,7 @@ def with_zone(document: Mapping[str, Any], zone: str) -> dict[str, Any]:
         said = said_zone(node)
         if said is not None and said != zone and not (is_utc(said) and is_utc(zone)):
             raise InvalidProperty(
-                f"the plan is of the time zone {said}, and {zone} is asked for",
+                f"the plan is for the time zone {said}, and the option asks for {zone}",
                 hint="leave out the option local_time_zone, or compile the plan in that zone",
                 path=f"/nodes/{index}/configuration/{pointer_token(ZONE_OPTION)}",
             )

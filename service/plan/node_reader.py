@@ -132,14 +132,14 @@ def _read_type(node: JsonObject) -> tuple[NodeType, int]:
     node_type = NODE_TYPES.get(name)
     if node_type is None:
         raise UnknownNodeType(
-            f"no such node type: {name!r}",
+            f"unknown node type {name!r}",
             hint="the plan may come from a newer Flink than 2.3",
             path=node.at("type"),
         )
     if int(version[0]) not in node_type.versions:
         known = ", ".join(map(str, node_type.versions))
         raise UnknownNodeType(
-            f"no such version of {node_type.name}: {version[0]}",
+            f"unknown version {version[0]} of {node_type.name}",
             hint=f"known: {known}; the plan may come from a newer Flink than 2.3",
             path=node.at("type"),
         )
@@ -195,7 +195,7 @@ def _read_state_entry(entry: JsonObject) -> StateMetadata:
         ttl_ms = parse_duration_ms(ttl)
     except DurationError as problem:
         raise InvalidStateMetadata(
-            f"the ttl of a state is no duration: {problem}",
+            f"the ttl of a state is not a duration: {problem}",
             hint="for example '0 ms', '36 h', '7 d' or 'PT1H'",
             path=entry.at("ttl"),
         ) from problem
@@ -323,7 +323,9 @@ def _read_sink(
         )
     key = table.schema.primary_key
     if not set(key) <= set(persisted):
-        raise node.fail("dynamicTableSink", "the primary key has a column that is not written")
+        raise node.fail(
+            "dynamicTableSink", "the primary key has a column that the plan does not write"
+        )
     upsert_key = node.indexes("inputUpsertKey") if node.has("inputUpsertKey") else None
     if upsert_key and max(upsert_key) >= len(output.children):
         raise node.fail("inputUpsertKey", f"the input has no column {max(upsert_key)}")
@@ -346,7 +348,7 @@ def _read_mode(node: JsonObject, key: str) -> ChangelogMode:
     try:
         return ChangelogMode.named(names)
     except ValueError as problem:
-        raise node.fail(key, f"no such kind of change: {problem}") from problem
+        raise node.fail(key, f"unknown kind of change: {problem}") from problem
 
 
 def _read_strategy(node: JsonObject) -> MaterializeStrategy:

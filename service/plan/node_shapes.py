@@ -150,13 +150,13 @@ def _check_call(call: JsonObject) -> None:
         if key not in call.value:
             raise call.fail(key, f"an aggregate call has no {key}")
     if "syntax" in call.value and call.value["syntax"] not in SYNTAXES:
-        raise call.fail("syntax", f"no such syntax: {call.value['syntax']!r}")
+        raise call.fail("syntax", f"unknown syntax {call.value['syntax']!r}")
     if "internalName" in call.value:
         name = call.value["internalName"]
         if not isinstance(name, str) or name.upper() not in _FUNCTIONS:
-            raise call.fail("internalName", f"no such aggregate function: {name!r}")
+            raise call.fail("internalName", f"unknown aggregate function {name!r}")
     elif not any(key in call.value for key in ("systemName", "catalogName", "class")):
-        raise call.fail("internalName", "an aggregate call needs a function")
+        raise call.fail("internalName", "an aggregate call names no function")
     parse_type_json(call.value["type"], call.at("type"))
 
 
@@ -185,7 +185,7 @@ def _check_configuration(node: JsonObject) -> None:
     size = given.get("table.exec.mini-batch.size", "1")
     if is_bundled and _INTEGER.fullmatch(size) and int(size) <= 0:
         raise InvalidProperty(
-            "bundles of a mini-batch need a size above 0",
+            "the size of a mini-batch must be above 0",
             path=f"{node.at('configuration')}/table.exec.mini-batch.size",
         )
 

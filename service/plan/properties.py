@@ -117,7 +117,7 @@ class JsonObject:
             case int() | float():
                 return str(scalar)
             case _:
-                raise self.fail(key, f"{key} must be a text, not {json_name(scalar)}")
+                raise self.fail(key, f"{key} must be a string, not {json_name(scalar)}")
 
     def texts(self, key: str) -> dict[str, str]:
         """The object of texts under a key; empty where it is missing."""
@@ -137,7 +137,7 @@ class JsonObject:
         """The list of indexes from 0 under a key."""
         found = tuple(self._to_integer(entry, key) for entry in self.list(key))
         if any(index < 0 for index in found):
-            raise self.fail(key, f"{key} must hold indexes from 0")
+            raise self.fail(key, f"{key} must hold indexes, counted from 0")
         return found
 
     def integers(self, key: str, *, is_optional: bool = False) -> tuple[int, ...]:
@@ -193,7 +193,7 @@ class JsonObject:
         for each in allowed:
             if each == text:
                 return each
-        raise self.fail(key, f"no such {key}: {text!r}", f"one of {', '.join(allowed)}")
+        raise self.fail(key, f"unknown {key} {text!r}", f"one of {', '.join(allowed)}")
 
     def _require(self, key: str) -> None:
         if not self.has(key):

@@ -87,7 +87,7 @@ def parse_rex(value: object, path: str) -> Rex:
     read = _READERS.get(kind) if isinstance(kind, str) else None
     if read is None:
         raise InvalidExpression(
-            f"no such kind of expression: {kind!r}",
+            f"unknown kind of expression {kind!r}",
             hint=f"one of {', '.join(_READERS)}",
             path=f"{path}/kind",
         )
@@ -127,7 +127,7 @@ def _sarg(value: object, logical: LogicalType, path: str) -> SargLiteral:
         null_as = "TRUE" if value.get("containsNull") is True else "UNKNOWN"
     if null_as not in ("UNKNOWN", "TRUE", "FALSE"):
         raise InvalidExpression(
-            "what a search argument gives for NULL must be UNKNOWN, TRUE or FALSE",
+            "nullAs of a search argument must be UNKNOWN, TRUE or FALSE",
             path=f"{here}/nullAs",
         )
     return SargLiteral(ranges, null_as, logical, path)
@@ -175,7 +175,7 @@ def _syntax(value: Mapping[str, Any], path: str) -> str:
     syntax = value.get("syntax", "FUNCTION")
     if syntax not in SYNTAXES:
         raise InvalidExpression(
-            f"no such syntax: {syntax!r}",
+            f"unknown syntax {syntax!r}",
             hint=f"one of {', '.join(SYNTAXES)}",
             path=f"{path}/syntax",
         )
@@ -188,7 +188,7 @@ def _function(value: Mapping[str, Any], path: str) -> tuple[str, int | None, Fun
         found = _INTERNAL_NAME.fullmatch(internal)
         if found is None:
             raise InvalidExpression(
-                f"no such function: {internal!r}",
+                f"unknown function {internal!r}",
                 hint="an internal name is a name and a version: $CONCAT$1",
                 path=f"{path}/internalName",
             )
@@ -200,7 +200,7 @@ def _function(value: Mapping[str, Any], path: str) -> tuple[str, int | None, Fun
     if "systemName" in value:
         return _text(value, "systemName", path), None, "system"
     raise InvalidExpression(
-        "a call needs a function",
+        "a call names no function",
         hint="internalName, catalogName, class or systemName",
         path=path,
     )
@@ -256,7 +256,7 @@ def _plan_value(value: object, path: str) -> PlanValue:
 def _text(value: Mapping[str, Any], key: str, path: str) -> str:
     text = value.get(key)
     if not isinstance(text, str) or not text:
-        raise InvalidExpression(f"{key} must be a text", path=f"{path}/{key}")
+        raise InvalidExpression(f"{key} must be a string", path=f"{path}/{key}")
     return text
 
 

@@ -45,7 +45,7 @@ def check_value(value: PlanValue, logical: LogicalType, path: str) -> None:
     """
     if value is not None and not _is_value(value, logical.root):
         raise InvalidExpression(
-            f"the value is none of type {format_type(logical)}", hint=_HINTS, path=path
+            f"the value does not fit type {format_type(logical)}", hint=_HINTS, path=path
         )
 
 

@@ -132,7 +132,7 @@ def parse_table(spec: JsonObject, catalog: Mapping[str, Mapping[str, Any]] | Non
     if names is None:
         raise reference.fail(
             "identifier",
-            f"no table identifier: {identifier!r}",
+            f"{identifier!r} is not a table identifier",
             "it has a catalogue, a database and a table: `c`.`d`.`t`",
         )
     found = _catalog_table(names, catalog, reference)
@@ -164,7 +164,7 @@ def parse_schema(schema: JsonObject) -> Schema:
     )
     names = [column.name for column in columns]
     if len(set(names)) < len(names):
-        raise schema.fail("columns", f"a column stands twice: {names}")
+        raise schema.fail("columns", f"the schema has a column twice: {names}")
     watermarks = tuple(
         _parse_watermark(JsonObject.of(entry, path, "a watermark", schema.node_id))
         for entry, path in schema.items("watermarkSpecs", is_optional=True)
@@ -180,7 +180,9 @@ def parse_schema(schema: JsonObject) -> Schema:
         declared.choice("type", ("PRIMARY_KEY",))
         unknown = set(key) - set(names)
         if unknown:
-            raise declared.fail("columns", f"primary key names no column: {sorted(unknown)}")
+            raise declared.fail(
+                "columns", f"the primary key names columns that do not exist: {sorted(unknown)}"
+            )
     return Schema(columns, key, watermarks)
 
 
@@ -201,7 +203,7 @@ def _parse_column(column: JsonObject) -> Column:
             name, "METADATA", logical, column.path, metadata_key=key, is_virtual=is_virtual
         )
     if kind != "PHYSICAL":
-        raise column.fail("kind", f"no such kind of column: {kind!r}")
+        raise column.fail("kind", f"unknown kind of column {kind!r}")
     return Column(name, "PHYSICAL", logical, column.path)
 
 

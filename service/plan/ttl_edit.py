@@ -55,7 +55,7 @@ def with_ttls(
     for name in ttls:
         if name not in known:
             raise InvalidProperty(
-                f"{node.type_text} keeps no state of this name",
+                f"{node.type_text} has no state of this name",
                 hint=f"its states: {', '.join(known) or 'none'}",
                 node_id=node_id,
                 path=f"{node.path}/state",

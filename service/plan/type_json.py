@@ -59,7 +59,7 @@ def _parse_text(text: str, path: str) -> LogicalType:
         ) from problem
     if not _is_resolved(parsed):
         raise InvalidType(
-            f"no such type: {text!r}",
+            f"unknown type {text!r}",
             hint="user-defined types are not written as SQL text",
             path=path,
         )
@@ -110,7 +110,7 @@ def _root(name: object, path: str) -> TypeRoot:
     try:
         return TypeRoot(name)
     except ValueError:
-        raise InvalidType(f"no such type: {name!r}", path=f"{path}/type") from None
+        raise InvalidType(f"unknown type {name!r}", path=f"{path}/type") from None
 
 
 def _parse_time(root: TypeRoot, value: dict[str, Any], path: str) -> LogicalType:

@@ -67,8 +67,7 @@ def save_checkpoint(
     committed = max(_batches(checkpoint / "commits"), default=-1)
     if not (checkpoint / "offsets" / str(batch)).is_file() or not batch - 1 <= committed <= batch:
         raise StateLost(
-            f"the state was closed at epoch {epoch}, the checkpoint has come to epoch "
-            f"{committed + 1}"
+            f"the state was closed at epoch {epoch}, but the checkpoint is at epoch {committed + 1}"
         )
     if committed < batch and not _is_recorded(checkpoint / "offsets" / str(batch), places):
         raise StateLost(

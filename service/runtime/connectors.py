@@ -76,7 +76,7 @@ _REASONS = {
         "connector kafka takes deletes with their rows, as changelog-json or debezium-json",
     ),
     ("jdbc", "source"): (
-        "a table read by JDBC is no stream",
+        "a table that is read by JDBC is not a stream",
         "bring its changes by ingress, kafka or files; what is looked up lies in files, or in a "
         "table that a pipeline keeps with connector redis",
     ),
@@ -216,15 +216,15 @@ def _check_table(table: Table, *, allow_testing: bool) -> None:
     path = f"{table.path}/resolvedTable"
     if table.is_partitioned:
         raise UnsupportedConnector(
-            f"table {table.name} is partitioned, and no connector here knows partitions",
+            f"table {table.name} is partitioned, which no connector here supports",
             hint="leave out PARTITIONED BY",
             path=f"{path}/partitionKeys",
         )
     for name, value in table.options.items():
         if value == MASK and is_secret(name):
             raise InvalidTableOption(
-                f'option "{name}" is a mask, as secrets are shown',
-                hint="give its value",
+                f'option "{name}" is masked, as secrets are when a plan is shown',
+                hint="give its real value",
                 path=f"{path}/options/{pointer_token(name)}",
             )
     columns = [each.name for each in table.schema.physical]
@@ -248,7 +248,7 @@ def _check_source(spec: SourceSpec) -> None:
                 CsvDialect.of(spec.options)
             given = TESTING & spec.options.keys()
             if given and form not in ("json", "changelog-json"):
-                raise InvalidTableOption(f'option "{min(given)}" needs lines of JSON')
+                raise InvalidTableOption(f'option "{min(given)}" needs a format of JSON lines')
             if given and given != TESTING:
                 raise InvalidTableOption(f'option "{min(TESTING - given)}" is missing')
             allowed_kinds(spec.options)
@@ -265,7 +265,7 @@ def _check_source(spec: SourceSpec) -> None:
             try:
                 rows_total(spec.options)
             except ValueError as error:
-                raise InvalidTableOption("an option of datagen is no number") from error
+                raise InvalidTableOption("an option of datagen is not a number") from error
 
 
 def _check_sink(spec: SinkSpec, files_root: str, changes: ChangelogMode) -> None:
@@ -322,8 +322,8 @@ def _check_database(spec: SinkSpec, files_root: str, hosts: Sequence[str]) -> No
     check_driver(address)
     if found := unsupported(spec.names, [parse_type(each) for each in spec.types]):
         raise UnsupportedConnector(
-            f"{found} of sink {spec.table}, which no column of a database holds",
-            hint="write its parts, or a text of it",
+            f"{found} of sink {spec.table} cannot be written to a database column",
+            hint="write its parts, or cast it to a string",
         )
 
 
@@ -397,7 +397,7 @@ def _duration(options: Mapping[str, str], name: str) -> None:
         try:
             parse_duration_ms(options[name])
         except DurationError as error:
-            raise InvalidTableOption(f'option "{name}" is no duration: {error}') from error
+            raise InvalidTableOption(f'option "{name}" is not a duration: {error}') from error
 
 
 def _positive(options: Mapping[str, str], name: str) -> None:

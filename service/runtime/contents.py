@@ -135,7 +135,9 @@ class Contents:
             if each.id == identity:
                 return each
         known = ", ".join(each.id for each in self.operators) or "none"
-        raise OperatorNotFound("no operator has this id", hint=f"operators: {known}")
+        raise OperatorNotFound(
+            "the pipeline has no operator of this id", hint=f"operators: {known}"
+        )
 
     def source(self, name: str) -> SourceTable:
         """The source table of this name.

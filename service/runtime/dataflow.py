@@ -161,7 +161,7 @@ def _check_zone(plan: CompiledPlan) -> None:
         if said_zone(node) is None:
             for name, path in zone_readers(node, f"/nodes/{index}"):
                 raise UnsupportedNode(
-                    f"{name} reads the time zone, and nodes of the plan name several",
+                    f"{name} depends on the time zone, and the plan's nodes name several",
                     hint=f"name one in this node's configuration: {ZONE_OPTION}",
                     node_id=node.get("id"),
                     path=path,
@@ -197,7 +197,7 @@ def _check_one_way(plan: CompiledPlan, node: ExecNode, ways: Mapping[int, int]) 
     for each in sorted(following):
         if ways[each] > 1:
             raise UnsupportedNode(
-                f"{node.type_text} is not supported where its rows go several ways",
+                f"{node.type_text} is not supported if several nodes read it",
                 hint="make a pipeline for each sink",
                 node_id=node.id,
                 path=node.path,

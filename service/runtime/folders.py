@@ -53,7 +53,7 @@ def claim_folders(job: PipelineJob, is_there: Callable[[str, str], bool]) -> Non
                 continue
             if held is not None and is_there(*held):
                 raise QueryFailed(
-                    f"pipeline {held[0]} writes files to the folder of a sink, and a folder is of "
+                    f"pipeline {held[0]} writes to the folder of a sink, and a folder belongs to "
                     "one pipeline",
                     code="sink-folder-taken",
                     hint=f"give the sink another path, or delete {held[0]}",

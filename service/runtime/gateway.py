@@ -293,7 +293,7 @@ class SparkGateway:
                 spark = await self._thread(open_session, abandon=True)
         except TimeoutError as error:
             raise SparkUnavailable(
-                f"Spark Connect gave no session within {self._settings.connect_timeout_ms} ms"
+                f"Spark Connect opened no session within {self._settings.connect_timeout_ms} ms"
             ) from error
         log.info("spark session opened", session_id=session_id)
         return _Session(spark, session_id)

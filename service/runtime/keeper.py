@@ -222,7 +222,7 @@ class PipelineKeeper:
             raise QueryFailed(look.error.message, code=look.error.code)
         if look.state is QueryState.GONE:
             raise QueryFailed("the query ended with its Spark session or server", code="query.gone")
-        raise QueryFailed("the query was stopped by someone else", code="query.ended")
+        raise QueryFailed("the query was stopped from outside of Tailrace", code="query.ended")
 
     def _alive(self, query: QueryHandle, epoch: int) -> None:
         now = self._ports.clock.elapsed_ms()

@@ -100,7 +100,7 @@ class KeyText:
             found: list[Any] = self._from_text(text)
         elif text != LONG_FORM:
             raise KeyMalformed(
-                "the address gives the key twice", hint="use /keys/-?key=[...] for the long form"
+                "the address gives the key twice", hint="use /keys/-?key=[...] alone"
             )
         else:
             found = self._from_json(query)
@@ -150,8 +150,8 @@ class KeyText:
         parts = [text] if len(self._types) == 1 else text.split(",")
         if len(parts) != len(self._types):
             raise KeyMalformed(
-                f"the text has {len(parts)} parts, the key has {self._columns()}",
-                hint="write it as /keys/-?key=[...] where a text holds a comma",
+                f"the key in the path has {len(parts)} parts, but the key has {self._columns()}",
+                hint="write it as /keys/-?key=[...] if a value has a comma",
             )
         return [_typed(root, part) for root, part in zip(self._roots(), parts, strict=True)]
 

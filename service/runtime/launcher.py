@@ -122,7 +122,7 @@ def check_port_free(address: str, port: int, what: str) -> None:
         except OSError as error:
             raise PortBusy(
                 f"port {port} on {address} is busy: {what} cannot listen on it ({error.strerror})",
-                hint="end what listens there, or choose another port",
+                hint="stop what listens there, or choose another port",
             ) from error
 
 

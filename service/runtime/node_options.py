@@ -105,7 +105,7 @@ def enumerated(node: ExecNode, name: str) -> str:
     allowed = _ENUMERATIONS[name]
     value = node.configuration.get(name, allowed[0]).upper()
     if value not in allowed:
-        raise _refused(node, name, f'option "{name}" has no such value', ", ".join(allowed))
+        raise _refused(node, name, f'option "{name}" does not have this value', ", ".join(allowed))
     return value
 
 
@@ -119,7 +119,7 @@ def threshold(node: ExecNode, name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise _refused(node, name, f'option "{name}" is no number of rows', "for example 1000")
+        raise _refused(node, name, f'option "{name}" is not a number of rows', "for example 1000")
     return int(text)
 
 
@@ -142,7 +142,7 @@ def check_configuration(node: ExecNode) -> None:
             raise _not_honoured(node, name, known)
         values = known[name]
         if values is not None and value.upper() not in values:
-            message = f'option "{name}" has no such value'
+            message = f'option "{name}" does not have this value'
             raise _refused(node, name, message, ", ".join(values).lower())
 
 

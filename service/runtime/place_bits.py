@@ -75,8 +75,8 @@ def place_bits(plan: CompiledPlan, stages: Collection[int]) -> PlaceBits:
             bits = min(CORRELATE_BITS_MAX, room // count)
             if bits < _CORRELATE_BITS_MIN:
                 raise UnsupportedNode(
-                    f"{count} calls of UNNEST or other functions of tables follow each other",
-                    hint="write what some of them give to a table of another pipeline",
+                    f"{count} calls of UNNEST or other table functions follow each other",
+                    hint="write the result of the first ones to a table of another pipeline",
                     node_id=node.id,
                     path=node.path,
                 )

@@ -282,7 +282,7 @@ class RedisLedgers:
         """
         newest = self._newest_run(name)
         if newest != run:
-            raise Fenced(f"run {newest} owns the pipeline, this is run {run}")
+            raise Fenced(f"run {newest} owns the pipeline; this is run {run}")
 
     def drop(self, name: str) -> None:
         """Remove all of a pipeline's state but the run counter.

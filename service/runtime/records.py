@@ -286,7 +286,7 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
         )
     except (TypeError, ValueError, KeyError) as error:
         raise RegistryCorrupt(
-            f'the record of pipeline "{name}" is not one that this version writes'
+            f'the record of pipeline "{name}" is not in the form that this version writes'
         ) from error
 
 

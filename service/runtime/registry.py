@@ -140,7 +140,7 @@ class Registry(RegistryNotes):
             count = int(transaction.zcard(PIPELINES)) + int(transaction.zcard(DELETIONS))
             if count >= self._pipelines_max:
                 raise TooManyPipelines(
-                    f"there are {count} pipelines, and {self._pipelines_max} may be",
+                    f"there are {count} pipelines, and at most {self._pipelines_max} are allowed",
                     hint="delete one, or raise limits.pipelines_max",
                 )
             transaction.multi()
@@ -415,5 +415,5 @@ def _check_settled(record: PipelineRecord) -> None:
         )
     if record.restore is not None and not record.restore.done:
         raise SavepointPending(
-            f'pipeline "{record.name}" is being restored', hint="try again when it is through"
+            f'pipeline "{record.name}" is being restored', hint="try again when that is done"
         )

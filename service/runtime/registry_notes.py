@@ -143,4 +143,4 @@ class RegistryNotes:
 
     def _require(self, holder: bytes | None) -> None:
         if self._token is not None and holder != self._token.encode():
-            raise LeaseLost("another service has the lease, or nobody")
+            raise LeaseLost("this service does not hold the lease")

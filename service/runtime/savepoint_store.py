@@ -136,7 +136,7 @@ class SavepointStore:
         count = len(self.ids(pipeline))
         if count >= self._most:
             raise TooManySavepoints(
-                f"the pipeline has {count} savepoints, and {self._most} may be",
+                f"the pipeline has {count} savepoints, and at most {self._most} are allowed",
                 hint="delete one, or raise savepoints.per_pipeline_max",
             )
 

@@ -70,7 +70,7 @@ class SqlSessions:
             return _read(stored)
         except (KeyError, TypeError, ValueError) as error:
             raise RegistryCorrupt(
-                "the SQL session is not one that this version writes",
+                "the SQL session is not in the form that this version writes",
                 hint="close it with DELETE /v1/sessions/{session}",
             ) from error
 
@@ -83,7 +83,7 @@ class SqlSessions:
         most = self._limits.sessions_max
         self._redis.zremrangebyscore(SESSIONS, "-inf", self._clock())
         if self._redis.zcard(SESSIONS) >= most:
-            raise TooManySqlSessions(f"there are {most} sessions, as many as may be")
+            raise TooManySqlSessions(f"there are {most} sessions, and no more are allowed")
 
     def check_size(self, saved: SavedSession, added: str) -> None:
         """Check that a session may hold a statement more.

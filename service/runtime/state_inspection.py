@@ -243,7 +243,7 @@ class StateInspector:
             if not states:
                 raise KeyNotFound(f"the key has nothing in any state in epoch {view.epoch}")
             if not any(each.elements for each in states):
-                raise KeyExpired("all elements of the key have expired, with either time to live")
+                raise KeyExpired("all elements of the key have expired, with either TTL")
             values = self._keys.shown.values(self._keys.codec.encode(key))
             return KeyWhatIf(view.epoch, values, tuple(states))
 

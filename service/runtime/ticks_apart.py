@@ -70,8 +70,8 @@ def chosen_ticks(
     if not _is_one_way(job.plan):
         if is_begun_apart:
             raise UnsupportedNode(
-                "the checkpoint is of a plan whose rows go one way, this one's go several ways",
-                hint="begin anew without the savepoint, or restore it into such a plan",
+                "the checkpoint is of a plan whose rows go one way; here they go several ways",
+                hint="begin without the savepoint, or restore it into such a plan",
             )
         return Ticks.WITH_CHANGES
     # The times of epochs that are given are those of the changes.

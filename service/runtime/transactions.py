@@ -51,7 +51,7 @@ def translated() -> Iterator[None]:
         yield
     except redis.ResponseError as error:
         if str(error).startswith("WRONGTYPE"):
-            raise RegistryCorrupt("a key of the registry holds another type of value") from error
+            raise RegistryCorrupt("a key of the registry has a value of another type") from error
         raise RegistryUnavailable("Redis refuses to keep the registry") from error
     except redis.RedisError as error:
         raise RegistryUnavailable("Redis does not answer") from error

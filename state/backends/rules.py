@@ -90,7 +90,7 @@ def slot_name(name: bytes, prefix: bytes) -> bytes:
     """
     short = name.removeprefix(prefix)
     if is_reserved(short) or not short:
-        raise InvariantViolation(f"{short!r} is no name that a sink may have")
+        raise InvariantViolation(f"{short!r} is not a valid name of a sink")
     return short
 
 

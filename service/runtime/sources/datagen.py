@@ -184,7 +184,7 @@ def _rule(name: str, kind: LogicalType, options: Mapping[str, str]) -> FieldRule
             past_ms=_past_ms(option("max-past", "")),
         )
     except ValueError as error:
-        raise InvalidTableOption(f'an option of datagen column "{name}" is no number') from error
+        raise InvalidTableOption(f'an option of datagen column "{name}" is not a number') from error
     if not all(map(math.isfinite, (rule.minimum, rule.maximum))):
         raise InvalidTableOption(f'a limit of datagen column "{name}" is not finite')
     if rule.maximum < rule.minimum or rule.length < 1 or not 0 <= rule.null_rate <= 1:

@@ -199,7 +199,7 @@ def _specific_offsets(options: Mapping[str, str]) -> str:
         pair = _OFFSET.fullmatch(each.strip())
         if pair is None or str(int(pair[1])) in found:
             raise InvalidTableOption(
-                f'option "{_OFFSETS}" is no list of an offset for each partition',
+                f'option "{_OFFSETS}" is not a list with an offset for each partition',
                 hint="for example partition:0,offset:42;partition:1,offset:300",
             )
         found[str(int(pair[1]))] = int(pair[2])

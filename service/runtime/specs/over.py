@@ -142,7 +142,7 @@ def _over_time(window: _Window) -> OverSpec:
     """Functions of rows in the order of time, each of which is final."""
     at, order = window.at, window.order
     if len(order) != 1 or order[0].descending:
-        raise at.refuse("another order than by one time, ascending", *_ORDER)
+        raise at.refuse("an order other than by one time, ascending", *_ORDER)
     preceding = _preceding(window)
     calls = tuple(over_calls(at, window.group, window.types, retracts=preceding is not None))
     return OverSpec.build(
@@ -160,7 +160,7 @@ def _ordered(window: _Window) -> OrderedOverSpec:
     if window.is_by_time:
         raise at.refuse("OVER by a time attribute, over updates or deletes", *_ORDER)
     if _preceding(window) is not None:
-        raise at.refuse("a frame with a beginning, in an order that is no time", "overSpec")
+        raise at.refuse("a frame with a start, in an order that is not a time", "overSpec")
     calls = tuple(over_calls(at, window.group, window.types, retracts=False))
     return OrderedOverSpec.build(
         calls=calls,
@@ -209,7 +209,7 @@ def _preceding(window: _Window) -> int | None:
     at = window.at
     lower, upper = window.group.object("lowerBound"), window.group.object("upperBound")
     if upper.text("kind") != "CURRENT_ROW":
-        raise at.refuse("a frame that ends elsewhere than at the current row", "overSpec")
+        raise at.refuse("a frame that does not end at the current row", "overSpec")
     kind = lower.text("kind")
     if kind == "UNBOUNDED_PRECEDING":
         return None
@@ -224,7 +224,7 @@ def _preceding(window: _Window) -> int | None:
     try:
         return int(str(literal.value))
     except ValueError as error:
-        raise InvalidExpression("it says no beginning of a frame", path=literal.path) from error
+        raise InvalidExpression("it gives no start of a frame", path=literal.path) from error
 
 
 def _offset(bound: JsonObject, constants: Sequence[Literal], width: int) -> Literal:

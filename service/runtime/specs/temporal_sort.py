@@ -23,7 +23,7 @@ def temporal_sort_spec(at: StatefulNode) -> OperatorSpec:
     order = order_of(at, row)
     rowtimes, proctimes = time_columns(at, "ROWTIME"), time_columns(at, "PROCTIME")
     if not order or order[0].descending or order[0].column not in (*rowtimes, *proctimes):
-        raise at.refuse("the first column of the order is no time, ascending", "orderBy")
+        raise at.refuse("an order that does not begin with a time, ascending", "orderBy")
     first, *others = order
     return TemporalSortSpec.build(
         inputs=(row,),

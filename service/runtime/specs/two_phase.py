@@ -138,7 +138,7 @@ def _final_key(at: StatefulNode) -> tuple[int, ...]:
     if not isinstance(partial, list) or not isinstance(given, list):
         raise at.refuse("groupings must be lists", "finalAggGrouping")
     if any(each not in partial for each in given):
-        raise at.refuse("it is no part of the partial grouping", "finalAggGrouping")
+        raise at.refuse("it is not part of the partial grouping", "finalAggGrouping")
     return tuple(partial.index(each) for each in given)
 
 

@@ -95,7 +95,7 @@ def group_window_aggregate_spec(at: StatefulNode) -> WindowAggregateSpec:
         raise at.refuse(f"windows of kind {kind}", "window", "kind")
     # A session is always one of time, and does not say so.
     if kind != "SESSION" and not window.flag("isTimeWindow"):
-        raise at.refuse("windows of so many rows", "window", "isTimeWindow")
+        raise at.refuse("windows counted in rows", "window", "isTimeWindow")
     field = window.object("timeField")
     if "fieldIndex" not in field.value:
         # Null is the first column, as in Flink; nothing is none.
@@ -217,7 +217,7 @@ def window_shape(at: StatefulNode, window: JsonObject, kind: str | None = None) 
             size_ms, step_ms = _ms(window, "maxSize"), _ms(window, "step")
             if size_ms % step_ms:
                 raise at.refuse(
-                    "a size that is no multiple of the step", *_below(at, window), "maxSize"
+                    "a size that is not a multiple of the step", *_below(at, window), "maxSize"
                 )
             return Cumulating(size_ms=size_ms, step_ms=step_ms, offset_ms=_offset_ms(window))
         case "SessionWindow":
@@ -234,7 +234,7 @@ def _ms(window: JsonObject, name: str) -> int:
     try:
         found = parse_duration_ms(text)
     except DurationError as error:
-        raise window.fail(name, f"the {name} of a window is no duration: {error}") from error
+        raise window.fail(name, f"the {name} of a window is not a duration: {error}") from error
     if not found:
         raise window.fail(name, f"the {name} of a window must be a millisecond at least")
     return found
@@ -248,7 +248,7 @@ def _offset_ms(window: JsonObject) -> int:
         # Java writes a minus before each part of a negative duration.
         return parse_duration_ms(text.replace("-", "")) * (-1 if "-" in text else 1)
     except DurationError as error:
-        raise window.fail("offset", f"the offset of a window is no duration: {error}") from error
+        raise window.fail("offset", f"the offset of a window is not a duration: {error}") from error
 
 
 def _time(at: StatefulNode, windowing: JsonObject) -> dict[str, int | None]:
@@ -261,7 +261,9 @@ def _time(at: StatefulNode, windowing: JsonObject) -> dict[str, int | None]:
             column = windowing.column("timeAttributeIndex", at.width())
             attribute = _time_type(windowing, "timeAttributeType").time_attribute
             if attribute is None:
-                raise windowing.fail("timeAttributeType", "the type is that of no time attribute")
+                raise windowing.fail(
+                    "timeAttributeType", "the type is not that of a time attribute"
+                )
             return {"time_column": column if attribute == "ROWTIME" else None}
         case "WindowAttached":
             return {"end_column": windowing.column("windowEnd", at.width())}
@@ -283,7 +285,7 @@ def _zone(at: StatefulNode, owner: JsonObject, name: str = "timeAttributeType") 
     zone = said_zone(at.node.raw) or common_zone(nodes)
     if zone is None and any(map(said_zone, nodes)):
         raise UnsupportedNode(
-            "windows read the time zone, and nodes of the plan name several",
+            "windows depend on the time zone, and the plan's nodes name several",
             hint=f"name one in this node's configuration: {ZONE_OPTION}",
             node_id=at.node.id,
             path=at.node.path,

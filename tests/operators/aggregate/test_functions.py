@@ -210,7 +210,7 @@ def test_only_what_may_go_is_remembered() -> None:
 @pytest.mark.parametrize(
     ("function", "arguments", "message"),
     [
-        ("MEDIAN", ("INT",), "no aggregate function MEDIAN"),
+        ("MEDIAN", ("INT",), "unknown aggregate function MEDIAN"),
         ("SUM", (), "SUM of 0 arguments"),
         ("SUM", ("STRING",), "SUM is not defined for VARCHAR"),
         ("MIN", ("ARRAY<INT>",), "MIN is not defined for ARRAY"),

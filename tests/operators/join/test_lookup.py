@@ -296,7 +296,7 @@ def test_a_hash_in_redis_is_asked_by_its_primary_key(redis_client: redis.Redis) 
     port = redis_client.connection_pool.connection_kwargs["port"]
     source = TableHash(url=f"redis://localhost:{port}", name="t")
     assert HashTable(source, TABLE).fetch([b"[1]", KEY]) == [(ONE,), ()]
-    with pytest.raises(LookupFailed, match="no row of it"):
+    with pytest.raises(LookupFailed, match="not a row of it"):
         HashTable(source, TABLE).fetch([b"[3]"])
     joined = OperatorHarness.on_heap(spec("INNER", table=source))
     assert joined.run([insert(10, 1), insert(11, 2)]) == [insert(10, 1, *ONE)]

@@ -144,7 +144,7 @@ def test_windows_of_a_zone_wait_for_its_midnight() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"end_columns": (2, 3)}, "no column of its side"),
+        ({"end_columns": (2, 3)}, "not a column of its side"),
         ({"filter_nulls": (True, True)}, "filters nulls"),
         ({"zone": "Mars/Olympus"}, "no zone"),
     ],

@@ -84,7 +84,7 @@ def test_secrets_of_a_plan_are_kept_and_not_shown(app: AppClient, redis_client: 
     assert shown.json() == flights_plan(source=INGRESS, sink=masked)
     assert b"hunter-2" in redis_client.hget("tailrace:{p}:pipeline", "plan")
     assert_problem(again, 422, "table-option-invalid")
-    assert "is a mask" in again.text
+    assert "is masked" in again.text
 
 
 def test_a_plan_may_come_as_its_text_or_from_a_file(app: AppClient) -> None:

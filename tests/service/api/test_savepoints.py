@@ -216,7 +216,7 @@ def test_a_savepoint_that_cannot_be_taken_says_why_and_the_pipeline_stays(
 
     assert made["state"] == "FAILED"
     assert made["error"]["code"] == "state-lost"
-    assert re.search("closed at epoch 1.*come to epoch 3", made["error"]["message"])
+    assert re.search("closed at epoch 1.*checkpoint is at epoch 3", made["error"]["message"])
     assert app.get(f"{P}/{HISTORY}").status_code == 200
     body = {"name": "q", "plan": flights_plan(source=INGRESS)}
     body["restore"] = {"savepoint": f"p/{made['id']}"}

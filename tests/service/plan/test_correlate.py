@@ -103,7 +103,7 @@ def test_other_columns_than_the_input_has_do_not_pass() -> None:
 @pytest.mark.parametrize(
     ("change", "place", "reason"),
     [
-        (_set("joinType", value="FULL"), "joinType", "FULL is no way to join"),
+        (_set("joinType", value="FULL"), "joinType", "FULL cannot join"),
         (
             _set(CALL, "internalName", value="$FOO$1"),
             "functionCall",

@@ -210,7 +210,7 @@ def test_windows_that_say_no_zone_are_of_that_of_the_request_or_of_other_nodes()
 def test_the_plan_and_the_request_must_agree() -> None:
     document = compiled("CAST(z AS STRING)", "Asia/Tokyo")
 
-    with pytest.raises(InvalidProperty, match="is of the time zone Asia/Tokyo"):
+    with pytest.raises(InvalidProperty, match="is for the time zone Asia/Tokyo"):
         with_zone(document, "Europe/Berlin")
 
 

@@ -185,7 +185,7 @@ EDITED = [
      "/nodes/1/projection/1/inputIndex"),
     (["set", "/nodes/1/projection/1/kind", "FOO"], InvalidExpression, "'FOO'", 2,
      "/nodes/1/projection/1/kind"),
-    (["set", "/nodes/1/condition", literal("x")], InvalidExpression, "none of type INT", 2,
+    (["set", "/nodes/1/condition", literal("x")], InvalidExpression, "does not fit type INT", 2,
      "/nodes/1/condition/value"),
     (["set", "/nodes/1/inputProperties/0/damBehavior", "X"], InvalidProperty, "'X'", 2,
      "/nodes/1/inputProperties/0/damBehavior"),
@@ -308,7 +308,7 @@ def test_a_circle_is_refused() -> None:
     document = chain(scan(1, COLUMNS), union, sink(3, COLUMNS))
     document["edges"].append(edge(2, 2))
 
-    with pytest.raises(InvalidGraph, match="circle") as refusal:
+    with pytest.raises(InvalidGraph, match="form a cycle") as refusal:
         load_plan(document)
 
     assert refusal.value.node_id == 2

@@ -57,7 +57,7 @@ def test_a_folder_of_another_pipeline_is_refused_while_there_is_that(tmp_path: P
     claim(tmp_path, "a", "id-a")
     claim(tmp_path, "a", "id-a")
 
-    with pytest.raises(QueryFailed, match="pipeline a writes files") as refused:
+    with pytest.raises(QueryFailed, match="pipeline a writes to") as refused:
         claim(tmp_path, "b", "id-b", ("a", "id-a"))
     assert refused.value.code == "sink-folder-taken"
     claim(tmp_path, "b", "id-b", ("a", "another one of the name"))

@@ -188,7 +188,7 @@ def test_a_run_that_another_service_has_followed_is_not_started(
     redis_client.set("tailrace:{p}:run", 7)
 
     ledgers.require_run("p", 7)
-    with pytest.raises(Fenced, match="run 7 owns the pipeline, this is run 6"):
+    with pytest.raises(Fenced, match="run 7 owns the pipeline; this is run 6"):
         ledgers.require_run("p", 6)
 
 

@@ -178,7 +178,7 @@ def test_the_testing_aid_needs_the_setting(tmp_path: Path) -> None:
     error = refused(tmp_path, document, InvalidTableOption)
     assert "TAILRACE_EXECUTION__TESTING_OPTIONS_ENABLED" in error.hint
     check(tmp_path, document, testing_options_enabled=True)
-    with pytest.raises(InvalidTableOption, match="lines of JSON"):
+    with pytest.raises(InvalidTableOption, match="JSON lines"):
         check(
             tmp_path,
             plan_of(CSV | {"testing.time-field": "t", "testing.epochs": "[]"}),

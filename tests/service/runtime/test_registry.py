@@ -85,7 +85,7 @@ def test_full_registry_takes_no_more(registry: Registry) -> None:
     for index in range(5):
         registry.create(f"p{index}", PLAN)
 
-    with pytest.raises(TooManyPipelines, match="there are 5 pipelines, and 5 may be"):
+    with pytest.raises(TooManyPipelines, match="there are 5 pipelines, and at most 5 are allowed"):
         registry.create("p5", PLAN)
 
 

@@ -105,7 +105,7 @@ def claim(connection: sa.Connection, owner: Owner, table: str, marker: int) -> i
     if held is None:
         if marker:
             raise StateLost(
-                f"the state is of epoch {marker}, and {NAME} has no epoch of table {table}"
+                f"the state is at epoch {marker}, and {NAME} has no epoch of table {table}"
             )
         epoch = 0
         _add(connection, owner, table, epoch=epoch)
@@ -116,11 +116,11 @@ def claim(connection: sa.Connection, owner: Owner, table: str, marker: int) -> i
         if run == owner.run:
             # The second transaction of an epoch would find that the table has it.
             raise InvalidTableOption(
-                f"two sinks write table {table}, and their addresses or users differ",
+                f"two sinks write table {table} with different addresses or users",
                 hint="give both the same url, username and options",
             )
         if epoch not in (marker, marker + 1):
-            raise StateLost(f"the state is of epoch {marker}, table {table} of epoch {epoch}")
+            raise StateLost(f"the state is at epoch {marker}, table {table} at epoch {epoch}")
         connection.execute(_ROWS.update().where(*_OF).values(run=owner.run), place)
     connection.execute(_RETIRE_EARLIER, {**place, "of_name": owner.pipeline})
     return epoch

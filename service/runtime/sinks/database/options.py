@@ -90,8 +90,8 @@ def address_of(options: Mapping[str, str], files_root: str) -> Address:
     prefix = next((each for each in _PREFIXES if url.lower().startswith(each)), None)
     if prefix is None:
         raise UnsupportedConnector(
-            'option "url" names no database that is written to here',
-            hint=f"an address starts with {', '.join(sorted(_PREFIXES))}",
+            'option "url" does not name a supported database',
+            hint=f"it must start with {', '.join(sorted(_PREFIXES))}",
         )
     dialect = _PREFIXES[prefix]
     timeout_ms = _timeout_ms(options)
@@ -116,7 +116,7 @@ def table_of(options: Mapping[str, str]) -> tuple[str | None, str]:
     schema, dot, name = text.rpartition(".")
     if name.casefold() == FENCE_TABLE:
         raise InvalidTableOption(
-            f'option "table-name" names {FENCE_TABLE}, which tells what was written',
+            f'option "table-name" names {FENCE_TABLE}, which is reserved for the record of epochs',
             hint="another table",
         )
     if not name or (dot and not schema) or "." in schema or len(text) > _NAME_MAX:
@@ -163,7 +163,7 @@ def _timeout_ms(options: Mapping[str, str]) -> int:
     try:
         found = parse_duration_ms(options.get(_TIMEOUT, f"{_TIMEOUT_DEFAULT_MS} ms"))
     except DurationError as error:
-        raise InvalidTableOption(f'option "{_TIMEOUT}" is no duration: {error}') from error
+        raise InvalidTableOption(f'option "{_TIMEOUT}" is not a duration: {error}') from error
     if found < 1_000:
         raise InvalidTableOption(f'option "{_TIMEOUT}" must be at least 1 s')
     return found
@@ -187,13 +187,14 @@ def _server(dialect: Dialect, url: str) -> tuple[str, int, str, str]:
     database = unquote(parts.path.removeprefix("/"))
     if not host or not database or "/" in database or "," in parts.netloc or parts.fragment:
         raise InvalidTableOption(
-            'option "url" is no address of a database', hint=f"jdbc:{dialect}://host:port/database"
+            'option "url" is not the address of a database',
+            hint=f"jdbc:{dialect}://host:port/database",
         )
     parameters = parse_qsl(parts.query, keep_blank_values=True)
     names = {re.sub("[^a-z]", "", name.lower()) for name, _ in parameters}
     if "@" in parts.netloc or names & {"user", "username", "password"}:
         raise InvalidTableOption(
-            'option "url" holds a user', hint='use options "username" and "password"'
+            'option "url" contains a user', hint='use options "username" and "password"'
         )
     known, values = _ENCRYPTION[dialect]
     for name, value in parameters:

@@ -163,7 +163,7 @@ def _login(text: str) -> dict[str, str]:
     found = {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in given}
     if len(found) != len(("username", "password")):
         raise InvalidTableOption(
-            f'option "{PREFIX}{_JAAS}" is no login that a Kafka sink knows',
+            f'option "{PREFIX}{_JAAS}" is not a login that a Kafka sink supports',
             hint="the PlainLoginModule or ScramLoginModule, with username and password",
         )
     return {f"sasl.{name}": value for name, value in found.items()}

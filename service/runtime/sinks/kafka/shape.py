@@ -128,7 +128,7 @@ def _key(spec: SinkSpec, *, has_key: bool) -> tuple[int, ...]:
     strange = [each for each in listed if each not in spec.names]
     if strange or len(set(listed)) != len(listed):
         raise InvalidTableOption(
-            f'option "key.fields" names "{strange[0]}", which is no column of {spec.table}'
+            f'option "key.fields" names "{strange[0]}", which is not a column of {spec.table}'
             if strange
             else 'option "key.fields" names a column twice'
         )

@@ -108,13 +108,13 @@ def test_a_start_by_offsets_names_them_for_the_one_topic() -> None:
          InvalidTableOption, "ms since 1970"),
         ({**TABLE, **TIMESTAMP, "scan.startup.timestamp-millis": str(2**63)},
          InvalidTableOption, "ms since 1970"),
-        (table(scan__startup__mode="specific-offsets"), InvalidTableOption, "no list"),
+        (table(scan__startup__mode="specific-offsets"), InvalidTableOption, "not a list"),
         ({**TABLE, **OFFSETS, "topic": "a;b"}, InvalidTableOption, "one topic"),
         ({**TABLE, **OFFSETS, "scan.startup.specific-offsets": "partition:0,offset:-1"},
-         InvalidTableOption, "no list"),
+         InvalidTableOption, "not a list"),
         ({**TABLE, **OFFSETS,
           "scan.startup.specific-offsets": "partition:0,offset:1;partition:00,offset:2"},
-         InvalidTableOption, "no list"),
+         InvalidTableOption, "not a list"),
     ],
 )  # fmt: skip  # a table: a case a line
 def test_what_cannot_be_is_refused_by_name(

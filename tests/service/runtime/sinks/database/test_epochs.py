@@ -267,7 +267,7 @@ def test_redis_that_went_back_is_lost_state(pipeline: Pipeline) -> None:
         pipeline.write(epoch, [("+I", "a", epoch)])
     pipeline.client.hset("tailrace:{p}:marker", mapping=_marker(1))
 
-    with pytest.raises(StateLost, match=r"the state is of epoch 1, table \S+ of epoch 3"):
+    with pytest.raises(StateLost, match=r"the state is at epoch 1, table \S+ at epoch 3"):
         pipeline.start()
 
 
