@@ -7,6 +7,7 @@ in the background. So the verbs answer 202 with the pipeline as it is now, and `
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -41,6 +42,8 @@ from service.runtime.records import PipelineOptions
 from service.sql.errors import placed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from service.api.deps import Services
     from service.runtime.records import PipelineRecord
 
@@ -251,14 +254,8 @@ async def start(
     request: Request, pipeline: NamePath, services: ServicesDep, idempotency: IdempotencyDep
 ) -> Response:
     """Run the pipeline; one that FAILED gets all its restarts again."""
-
-    async def act() -> Response:
-        order = services.registry.order_start
-        changed = await in_thread(order, pipeline, expected=expected_edition(request))
-        services.supervisor.wake(pipeline)
-        return pipeline_reply(request, services, changed, status=202)
-
-    return await idempotency.run(act)
+    order = partial(services.registry.order_start, pipeline)
+    return await _take_order(order, request, services, idempotency)
 
 
 @router.post(
@@ -272,18 +269,8 @@ async def stop(
     request: Request, pipeline: NamePath, services: ServicesDep, idempotency: IdempotencyDep
 ) -> Response:
     """Stop the pipeline after the current epoch; its state stays and can be read."""
-
-    async def act() -> Response:
-        changed = await in_thread(
-            services.registry.update,
-            pipeline,
-            expected=expected_edition(request),
-            desired="STOPPED",
-        )
-        services.supervisor.wake(pipeline)
-        return pipeline_reply(request, services, changed, status=202)
-
-    return await idempotency.run(act)
+    order = partial(services.registry.update, pipeline, desired="STOPPED")
+    return await _take_order(order, request, services, idempotency)
 
 
 @router.post(
@@ -297,14 +284,21 @@ async def restart(
     request: Request, pipeline: NamePath, services: ServicesDep, idempotency: IdempotencyDep
 ) -> Response:
     """Stop the query and start it from its checkpoint, with the current options."""
+    order = partial(services.registry.order_restart, pipeline)
+    return await _take_order(order, request, services, idempotency)
+
+
+async def _take_order(
+    order: Callable[..., PipelineRecord],
+    request: Request,
+    services: Services,
+    idempotency: IdempotencyDep,
+) -> Response:
+    """The reply to an order that the registry takes, where `If-Match` holds."""
 
     async def act() -> Response:
-        changed = await in_thread(
-            services.registry.order_restart,
-            pipeline,
-            expected=expected_edition(request),
-        )
-        services.supervisor.wake(pipeline)
+        changed = await in_thread(order, expected=expected_edition(request))
+        services.supervisor.wake(changed.name)
         return pipeline_reply(request, services, changed, status=202)
 
     return await idempotency.run(act)

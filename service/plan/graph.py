@@ -30,11 +30,12 @@ def read_edge(value: object, index: int) -> Edge:
         InvalidProperty: A property is missing or has a value that does not exist.
     """
     edge = JsonObject.of(value, f"/edges/{index}", "an edge")
+    # Must be one of Flink's, and makes no difference here.
+    edge.choice("shuffleMode", _SHUFFLE_MODES)
     return Edge(
         source=edge.integer("source"),
         target=edge.integer("target"),
         shuffle=edge.object("shuffle").choice("type", _SHUFFLES, any_case=True),
-        shuffle_mode=edge.choice("shuffleMode", _SHUFFLE_MODES),
         index=index,
     )
 

@@ -205,6 +205,5 @@ class Edge:
     target: int
     shuffle: str
     """FORWARD in every plan that Flink writes for streams."""
-    shuffle_mode: str
     index: int
     """Position in the document; orders the inputs of a node."""

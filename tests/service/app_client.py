@@ -177,10 +177,6 @@ class AppClient:
                 return
             answer = self.json(answer["next"])
 
-    def statistics_of(self, name: str) -> Any:
-        """What the supervisor says of a pipeline."""
-        return self.app.state.services.supervisor.status(name)
-
 
 @cache
 def openapi_document() -> dict[str, Any]:

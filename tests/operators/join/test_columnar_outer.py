@@ -80,7 +80,7 @@ def test_both_paths_emit_and_store_the_same(join_types: Sequence[str], data: st.
 
 L1, L2 = (1, "left 1", 0.5), (1, "left 2", 0.5)
 R1, R2 = ("right 1", 1), ("right 2", 1)
-NO_LEFT, NO_RIGHT = (None, None, None), (None, None)
+NO_RIGHT = (None, None)
 STEPS = [
     Of(0, insert(*L1)),
     Of(1, insert(*R1)),
