@@ -121,7 +121,9 @@ class Catalogue:
         if entry.names in self.objects:
             if if_absent:
                 return
-            raise ValidationError(f"there is a table or view {'.'.join(entry.names)}", position)
+            raise ValidationError(
+                f"a table or view {'.'.join(entry.names)} exists already", position
+            )
         self.objects[entry.names] = entry
 
     def find(self, parts: tuple[str, ...], position: Position | None) -> CatalogTable | View:

@@ -121,7 +121,9 @@ def _between(binder: ExpressionBinder, node: exp.Expression) -> Rex:
     roots = {type_of(each).root for each in (value, *ends)}
     if roots & STRING_ROOTS and TypeRoot.DECIMAL in roots:
         # Flink brings all three to one type.
-        raise UnsupportedSql("BETWEEN of texts and DECIMALs is not planned", binder.position(node))
+        raise UnsupportedSql(
+            "BETWEEN of strings and DECIMALs is not supported", binder.position(node)
+        )
     low, high = (_comparable(binder, value, end, node, by_order=True) for end in ends)
     nullable = types.any_nullable([type_of(each) for each in (*low, *high)])
     made = types.BOOLEAN.with_nullable(nullable)

@@ -76,7 +76,7 @@ class Cursor:
     def text(self) -> str:
         """Take a text in quotes."""
         if self.is_done or self.tokens[self.at].token_type is not TokenType.STRING:
-            raise self.fail("a text in single quotes")
+            raise self.fail("a string in single quotes")
         self.at += 1
         return str(self.tokens[self.at - 1].text)
 

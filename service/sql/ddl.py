@@ -126,7 +126,7 @@ def _typed_column(name: str, cursor: Cursor) -> Column:
         ) from problem
     if not types.is_known(logical):
         hint = nearest(fragment.text.strip(), types.NAMES)
-        raise ValidationError(f"no such type: {fragment.text}", fragment.position(), hint=hint)
+        raise ValidationError(f"unknown type {fragment.text}", fragment.position(), hint=hint)
     if not cursor.take("METADATA"):
         return Column(name, logical)
     key = cursor.text() if cursor.take("FROM") else None
@@ -180,7 +180,9 @@ def _watermark(
     if found is None:
         known = [column.name for column in columns]
         raise ValidationError(
-            f"no column {name!r} for the watermark", fragment.position(), hint=nearest(name, known)
+            f"the watermark names column {name!r}, which the table does not have",
+            fragment.position(),
+            hint=nearest(name, known),
         )
     if found.type.root not in TIMESTAMP_ROOTS or (found.type.precision or 0) > 3:
         raise ValidationError(
@@ -200,12 +202,12 @@ def _check_key(columns: tuple[Column, ...], draft: _Draft, statement: CreateTabl
     for name in draft.key:
         if name not in physical:
             raise ValidationError(
-                f"no physical column {name!r} for the primary key",
+                f"the primary key names {name!r}, which is not a physical column of the table",
                 statement.position,
                 hint=nearest(name, physical),
             )
     if len(set(draft.key)) != len(draft.key):
-        raise SqlSyntaxError("a column is twice in the primary key", statement.position)
+        raise SqlSyntaxError("the primary key has a column twice", statement.position)
     draft.key_name = draft.key_name or "PK_" + "_".join(draft.key)
 
 

@@ -20,5 +20,6 @@ def check_time() -> None:
     """
     if is_over():
         raise SqlTimeout(
-            "planning takes longer than it may", hint="split the script, or name views less often"
+            "planning takes longer than limits.planning_timeout_ms",
+            hint="split the script, or name views less often",
         )

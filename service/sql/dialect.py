@@ -161,7 +161,7 @@ def tokenize(fragment: Fragment) -> list[Token]:
         # What is not closed begins at the last quote, but for quotes inside of comments.
         last = max(fragment.text.rfind(quote) for quote in ("'", "`", "/*"))
         raise SqlSyntaxError(
-            "a text, name or comment is not closed", fragment.position(max(last, 0))
+            "a string, name or comment is not closed", fragment.position(max(last, 0))
         ) from problem
     _check_depth(found, fragment)
     check_hints(found, fragment)

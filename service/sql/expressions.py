@@ -224,9 +224,7 @@ class ExpressionBinder:
         except TypeParseError as problem:
             raise UnsupportedSql(f"type {text}: {problem}", position) from problem
         if not types.is_known(found):
-            raise ValidationError(
-                f"no such type: {text}", position, hint=nearest(text, types.NAMES)
-            )
+            raise ValidationError(f"unknown type {text}", position, hint=nearest(text, types.NAMES))
         return found
 
     def _concat(self, node: exp.Expression) -> Rex:
@@ -239,7 +237,7 @@ class ExpressionBinder:
         name = node.this.name.upper()
         if name not in _EXTRACTED:
             raise ValidationError(
-                f"no unit of time: {node.this.name}",
+                f"unknown unit of time {node.this.name}",
                 self.position(node),
                 hint=nearest(name, _EXTRACTED),
             )
@@ -254,7 +252,9 @@ class ExpressionBinder:
             return self._named(node)
         operand, name = self.rex(node.this), unit.name.upper()
         if type_of(operand).root not in TIMES or name not in _EXTRACTED:
-            raise ValidationError(f"there is no {node.key.upper()} TO {name}", self.position(node))
+            raise ValidationError(
+                f"{node.key.upper()} TO {name} is not supported", self.position(node)
+            )
         return call(node.key.upper(), [operand, _unit(name)], type_of(operand))
 
     def _trim(self, node: exp.Expression) -> Rex:

@@ -40,7 +40,7 @@ def number(text: str, position: Position) -> Literal:
     try:
         exact = Decimal(text)
     except InvalidOperation:
-        raise ValidationError(f"no number: {text!r}", position) from None
+        raise ValidationError(f"{text!r} is not a number", position) from None
     if "." not in text and abs(exact) <= _BIGINT_MAX:
         kind = types.INT if abs(exact) <= _INT_MAX else types.BIGINT
         return literal(int(exact), kind.with_nullable(False))
@@ -82,7 +82,7 @@ def interval(amount: str, unit: str, position: Position) -> Literal:
             TypeRoot.INTERVAL_YEAR_MONTH, nullable=False, precision=2, resolution=resolution
         )
         return literal(str(int(count * _UNIT_MONTHS[name])), kind)
-    raise ValidationError(f"no unit of time: {unit}", position)
+    raise ValidationError(f"unknown unit of time {unit}", position)
 
 
 def interval_ms(value: Literal) -> int:
@@ -100,7 +100,8 @@ def window_interval_ms(value: Rex, position: Position) -> int:
         raise ValidationError("a window's length must be a constant interval", position)
     if value.type.root is not TypeRoot.INTERVAL_DAY_TIME:
         raise ValidationError(
-            "windows are cut by seconds, minutes, hours and days; months differ", position
+            "a window's length must be in seconds, minutes, hours or days: months differ",
+            position,
         )
     return interval_ms(value)
 
@@ -137,7 +138,7 @@ def time_constant(value: str, target: LogicalType, position: Position) -> Litera
             case _:
                 return None
     except ValueError:
-        raise ValidationError(f"no {target.root.name}: {value!r}", position) from None
+        raise ValidationError(f"{value!r} is not a {target.root.name}", position) from None
 
 
 def rounding_digits(operands: Sequence[Rex]) -> int | None:

@@ -223,8 +223,8 @@ def _zoned(planned: PlannedNodes, options: Options) -> PlannedNodes:
     nodes = planned.document["nodes"]
     for name, _ in refused_readers(nodes, "/nodes", literals=True):
         raise UnsupportedSql(
-            f"{name} in the time zone {zone} is not computed",
-            hint=f"it is in UTC: leave {ZONE_OPTION} at it",
+            f"{name} in the time zone {zone} is not supported",
+            hint=f"leave {ZONE_OPTION} at UTC",
         )
     named = [with_node_zone(node, f"/nodes/{index}", zone) for index, node in enumerate(nodes)]
     return replace(planned, document={**planned.document, "nodes": named})

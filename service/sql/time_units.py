@@ -86,7 +86,7 @@ def timestamp_sum(unit: str, amount: Rex, time: Rex, position: Position) -> Rex:
 def _unit(unit: str, position: Position) -> str:
     name = unit.upper().removeprefix("SQL_TSI_")
     if name not in UNITS:
-        raise ValidationError(f"no unit of time: {unit}", position, hint=nearest(name, UNITS))
+        raise ValidationError(f"unknown unit of time {unit}", position, hint=nearest(name, UNITS))
     return name
 
 

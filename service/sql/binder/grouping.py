@@ -299,7 +299,7 @@ class Grouping:
         if kind == "json" and condition is not None:
             raise UnsupportedSql("FILTER of an aggregate to JSON is not supported", self._at(node))
         if len(given) == 2 and kind == "json" and given[0].root not in STRING_ROOTS:
-            raise ValidationError("a key of JSON must be a text", self._at(node))
+            raise ValidationError("a key of JSON must be a string", self._at(node))
         if name == "COUNT" and not is_distinct and not types.any_nullable(given):
             arguments = []
         columns = tuple(self._columns.add(each, None, self._below) for each in arguments)

@@ -88,7 +88,7 @@ def join_lateral(
         raise UnsupportedSql("this LATERAL subquery is not supported", position, hint=_HINT)
     if lifted.is_single and lifted.outer and (kind == "INNER" or not _is_on_true(join)):
         raise UnsupportedSql(
-            "LATERAL of an aggregate without GROUP BY is supported by LEFT JOIN .. ON TRUE only",
+            "LATERAL of an aggregate without GROUP BY is supported only with LEFT JOIN .. ON TRUE",
             position,
             hint="an inner join would lose the rows for which it has nothing to aggregate",
         )

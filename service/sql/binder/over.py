@@ -122,7 +122,9 @@ class OverBinder:
         if not 1 <= len(operands) <= 3:
             raise ValidationError(f"{name} does not take {len(operands)} arguments", position)
         if any(not isinstance(each, Literal) for each in operands[1:]):
-            raise UnsupportedSql(f"{name} with an offset or default that is no constant", position)
+            raise UnsupportedSql(
+                f"{name} with an offset or default that is not a constant", position
+            )
         may_be_null = len(operands) < 3 or type_of(operands[2]).nullable
         return operands, types.regular(type_of(operands[0])).with_nullable(may_be_null)
 
@@ -134,13 +136,17 @@ class OverBinder:
             return own
         found = self._named.get(alias.name)
         if found is None or alias.name in inside:
-            raise ValidationError(f"no window {alias.name!r}", position_of(node, self._fragment))
+            raise ValidationError(
+                f"there is no window {alias.name!r} in the WINDOW clause",
+                position_of(node, self._fragment),
+            )
         base = self._window(found, (*inside, alias.name))
         # Behind a frame nothing may follow, and nobody divides what is divided.
         taken = set(_PARTS) if "spec" in base else base.keys() | {"partition_by"}
         if taken & own.keys():
             raise ValidationError(
-                f"window {alias.name!r} cannot be changed so", position_of(node, self._fragment)
+                f"window {alias.name!r} cannot be extended in this way",
+                position_of(node, self._fragment),
             )
         return base | own
 

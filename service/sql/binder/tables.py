@@ -153,8 +153,8 @@ class TableBinder:
         position = position_of(join, self._fragment)
         if behind and _reads_before(join):
             raise UnsupportedSql(
-                "RIGHT, FULL or NATURAL JOIN, or USING, behind a comma and what reads columns "
-                "before it is not planned",
+                "RIGHT, FULL or NATURAL JOIN, or USING, behind a comma and something that reads "
+                "columns before it is not supported",
                 position,
                 hint="put CROSS JOIN in the place of the comma, if all before it is to be joined",
             )
@@ -209,7 +209,9 @@ class TableBinder:
     ) -> Relation:
         position = position_of(version, self._fragment)
         if version.text("kind").upper() != "AS OF" or version.name != "TIMESTAMP":
-            raise UnsupportedSql("a join FOR anything but SYSTEM_TIME AS OF", position)
+            raise UnsupportedSql(
+                "a join FOR anything but SYSTEM_TIME AS OF is not supported", position
+            )
         if kind not in ("INNER", "LEFT"):
             raise ValidationError(f"a {kind} join cannot be FOR SYSTEM_TIME AS OF", position)
         time = ExpressionBinder(Scope(left.sources, merged=left.merged), self._fragment).rex(
@@ -326,7 +328,7 @@ def _in_order(
             )
         places[order.index(called)] = each.expression
     if sorted(places) != [*range(len(places))]:
-        raise ValidationError(f"{name} lacks one of {', '.join(order[:-1])}", position)
+        raise ValidationError(f"{name} is missing one of {', '.join(order[:-1])}", position)
     return [places[at] for at in range(len(places))]
 
 

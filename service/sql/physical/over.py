@@ -56,7 +56,9 @@ def check_over(over: Over) -> None:
     if over.frame.lower.kind != "UNBOUNDED":
         raise PlanningError("Non-time attribute sort is not supported for bounded OVER window.")
     if "LAG" in names:
-        raise UnsupportedSql("LAG beside other functions in an order that is no time")
+        raise UnsupportedSql(
+            "LAG beside other functions in an order that is not a time is not supported"
+        )
 
 
 def sends_updates(node: Node, spec: OverSpec) -> bool:

@@ -28,7 +28,9 @@ def extract_over(relation: Relation) -> Relation:
         return made
     split = split_over(made, merges=False)
     if len(split.overs) != 1:
-        raise UnsupportedSql("OVER functions with different windows in one SELECT")
+        raise UnsupportedSql(
+            "OVER functions with different windows in one SELECT are not supported"
+        )
     over = split.overs[0]
     window = Over(split.below, over.calls, over.partition, over.order, over.frame)
     names = made.names

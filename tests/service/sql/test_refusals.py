@@ -139,7 +139,7 @@ def test_no_join_behind_a_comma_is_lost(entry: str, join: str) -> None:
     CREATE TABLE o (n INT) WITH ('connector' = 'print');
     INSERT INTO o SELECT 1 FROM t, {entry} {join};
     """
-    with pytest.raises(UnsupportedSql, match="behind a comma and what reads") as caught:
+    with pytest.raises(UnsupportedSql, match="behind a comma and something") as caught:
         compile_script(declared)
     assert "CROSS JOIN" in caught.value.hint
 
@@ -180,5 +180,5 @@ def test_a_constant_that_is_no_time_is_tried() -> None:
     CREATE TABLE gone (d DATE) WITH ('connector' = 'blackhole');
     """
     compile_script(f"{tables} INSERT INTO gone SELECT TRY_CAST('abc' AS DATE) FROM a;")
-    with pytest.raises(ValidationError, match="no DATE"):
+    with pytest.raises(ValidationError, match="not a DATE"):
         compile_script(f"{tables} INSERT INTO gone SELECT CAST('abc' AS DATE) FROM a;")

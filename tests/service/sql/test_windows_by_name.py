@@ -48,9 +48,9 @@ def test_a_window_is_all_that_its_names_say(named: str, written: str) -> None:
 @pytest.mark.parametrize(
     ("window", "words"),
     [
-        ("(w PARTITION BY x) FROM t WINDOW w AS (ORDER BY ts)", "cannot be changed"),
-        ("(w ORDER BY ts) FROM t WINDOW w AS (PARTITION BY k ORDER BY ts)", "cannot be changed"),
-        ("w FROM t WINDOW w AS (w ORDER BY ts)", "no window 'w'"),
+        ("(w PARTITION BY x) FROM t WINDOW w AS (ORDER BY ts)", "cannot be extended"),
+        ("(w ORDER BY ts) FROM t WINDOW w AS (PARTITION BY k ORDER BY ts)", "cannot be extended"),
+        ("w FROM t WINDOW w AS (w ORDER BY ts)", "there is no window 'w'"),
         ("(ORDER BY ts GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t", "GROUPS"),
     ],
 )
