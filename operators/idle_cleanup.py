@@ -61,19 +61,23 @@ class IdleCleanup:
         self._timers.register(later[0] + self._extension_ms)
         return later
 
-    def is_due(self, planned: Planned) -> bool:
+    def is_due(self, planned: Planned) -> tuple[bool, Planned]:
         """Whether the current key goes, now that a timer of it fires; if later, it has another one.
 
         A timer that was set before the TTL was switched off, of a key that has no time since, says
         nothing.
+
+        Returns:
+            That, and what is kept of the key from now on: it tells of the timer that there is.
         """
         end_ms = self._end_ms(planned)
         if not self.is_active or end_ms is None:
-            return False
+            return False, planned
         if end_ms <= self._now_ms:
-            return True
+            return True, planned
         self._timers.register(end_ms + self._extension_ms)
-        return False
+        later = [end_ms, max(self._ttl_ms, planned[1] if isinstance(planned, list) else 0)]
+        return False, planned if later == planned else later
 
     def cancel(self, planned: Planned) -> None:
         """The current key goes for another reason, or lives on without a TTL."""

@@ -21,7 +21,7 @@ from service.runtime.savepoints import Savepoints
 from service.runtime.supervision import Supervision
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from service.api.deps import SparkProbe
     from service.runtime.keeper_ports import KeeperPorts
@@ -41,11 +41,14 @@ async def open_services(settings: Settings, telemetry: Telemetry) -> AsyncIterat
     """
     client = redis_client(settings.redis)
     with lease_of(settings) as lease:
-        registry = Registry(client, settings.limits.pipelines_max, token=lease.token)
+        registry = Registry(client, settings.limits.pipelines_max)
         gateway = SparkGateway(settings.spark, registry, parallelism=settings.execution.parallelism)
-        ports = keeper_ports(settings, client, registry, gateway)
+
+        def ports_of(token: str) -> KeeperPorts:
+            return keeper_ports(settings, client, gateway, token=token)
+
         try:
-            async with serving(settings, telemetry, client, ports, lease, gateway) as services:
+            async with serving(settings, telemetry, client, ports_of, lease, gateway) as services:
                 yield services
         finally:
             await gateway.close()
@@ -79,23 +82,24 @@ async def serving(
     settings: Settings,
     telemetry: Telemetry,
     client: redis.Redis,
-    ports: KeeperPorts,
+    ports_of: Callable[[str], KeeperPorts],
     lease: Lease,
     spark: SparkProbe,
 ) -> AsyncIterator[Services]:
     """The services over given neighbours: the lease is asked for, and let go at the end."""
+    registry = Registry(client, settings.limits.pipelines_max)
     limiter = anyio.to_thread.current_default_thread_limiter()
     limiter.total_tokens = min(THREADS_MAX, settings.redis.connections_max)
-    supervisor = Supervision(ports, lease)
+    supervisor = Supervision(ports_of, lease)
     contents = ContentsCache(client, settings.execution)
-    collector = Collector(client, ports.registry, supervisor.status, telemetry)
+    collector = Collector(client, registry, supervisor.status, telemetry)
     try:
         await collector.prime()
         await supervisor.start()
         yield Services(
             settings=settings,
             redis=client,
-            registry=ports.registry,
+            registry=registry,
             supervisor=supervisor,
             spark=spark,
             telemetry=telemetry,

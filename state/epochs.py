@@ -20,6 +20,7 @@ from redis.exceptions import ResponseError
 from state.backends.chunks import encode_chunks
 from state.backends.interface import ApplyStaged, EpochCheck, EpochStamp, Ledger, Marker
 from state.backends.names import (
+    ANSWERS,
     OFFERED,
     REGISTRY,
     every_key_pattern,
@@ -256,7 +257,7 @@ class EpochLedger(Ledger):
         return int(checked(self._transport.exchange([command]))[0])
 
     def drop(self, run: int | None = None) -> None:
-        """Remove everything but the run counter, in bounded batches; see `Ledger.drop`.
+        """Remove all but the run counter and answers, in bounded batches; see `Ledger.drop`.
 
         Args:
             run: The newest one that the caller knows of; None: whichever it is.
@@ -273,7 +274,8 @@ class EpochLedger(Ledger):
         _require_own(number)
         # What waits goes first: an orphan that begins could promote it into state that is gone.
         self._drop(number, lambda key: key.endswith(_OF_COMMITS))
-        self._drop(number, lambda key: key != kept)
+        answers = self._key(ANSWERS)
+        self._drop(number, lambda key: key != kept and not key.startswith(answers))
 
     def _drop(self, number: int, is_wanted: Callable[[bytes], bool]) -> None:
         """Remove those keys of the pipeline that are wanted, in bounded batches."""

@@ -13,7 +13,7 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 
-from state.multiset import spread_writing
+from state.multiset import segments, spread_writing
 from tests.installed import CUSTOM_WINDOW, install
 from tests.tied import tied
 
@@ -38,7 +38,8 @@ def small_segments() -> Iterator[None]:
     """New blocks are a segment, however few they are; and soon there are as many as may be."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spread_writing, "SEGMENT_BYTES_MIN", 1)
-        patch.setattr(spread_writing, "SEGMENTS_MAX", 3)
+        patch.setattr(segments, "SEGMENTS_MAX", 3)
+        patch.setattr(segments, "SEGMENTS_MERGED", 2)
         yield
 
 

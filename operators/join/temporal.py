@@ -220,8 +220,11 @@ class TemporalJoin(KeyedOperator):
 
     async def on_processing_timer(self, timer: FiredTimer) -> None:
         """Forget a key that nothing came for."""
-        _, timer_ms, planned = await self._state.value() or (0, None, None)
-        if not self._idle.is_due(planned):
+        number, timer_ms, planned = await self._state.value() or (0, None, None)
+        is_due, later = self._idle.is_due(planned)
+        if later is not planned:
+            await self._state.update([number, timer_ms, later])
+        if not is_due:
             return
         if timer_ms is not None:
             self._timers.remove(timer_ms)

@@ -46,7 +46,11 @@ class IdleRows:
 
     async def is_due(self) -> bool:
         """Whether the current key goes, now that a timer fires."""
-        return self._idle.is_due(await self._cleanup_at.value())
+        planned = await self._cleanup_at.value()
+        is_due, later = self._idle.is_due(planned)
+        if later is not planned:
+            await self._cleanup_at.update(later)
+        return is_due
 
     async def forget(self) -> None:
         """The current key has no rows any more."""

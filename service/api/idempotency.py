@@ -7,6 +7,9 @@ not be run again. Whatever else was refused changed nothing, so the client may c
 under the same key. The lock has a time limit of its own, which a request that died leaves behind;
 after it the key is free again.
 
+Keys of a pipeline's requests are of its name, and outlive it: a start that is sent again starts no
+other pipeline. Changes alone are for the one pipeline that they were sent to (`of_pipeline`).
+
 A route whose effect is itself a Redis write can store the answer in the same script (see
 `Idempotency.record`), so that no crash can come between the two.
 
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from copy import copy
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +40,7 @@ from service.api.errors import (
 from service.api.observe import REQUEST_ID
 from service.auth import PRINCIPAL
 from service.problems import problem_of
+from state.backends.names import ANSWERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -77,6 +82,13 @@ class Idempotency:
         """The Redis key of the record; None without an Idempotency-Key."""
         self.lock = orjson.dumps({"fingerprint": fingerprint, "owner": uuid.uuid4().hex})
         """What lies there from the begin of this request until its answer, or its end."""
+
+    def of_pipeline(self, identity: str) -> Idempotency:
+        """The key within this pipeline alone: not within one that is made anew under its name."""
+        found = copy(self)
+        if self.record_key is not None:
+            found.record_key = f"{self.record_key}:{identity}"
+        return found
 
     async def run(self, action: Callable[[], Awaitable[Response]]) -> Response:
         """Answer as the first request with this key was, or be the first.
@@ -182,7 +194,7 @@ async def idempotency_of(
         services.redis,
         services.settings.limits,
         idempotency_key,
-        f"{tag}:idempotency:{digest}",
+        f"{tag}:{ANSWERS.decode()}{digest}",
         fingerprint=own,
         request_id=request.scope[REQUEST_ID],
     )

@@ -87,6 +87,7 @@ async def take_in(
     that is refused counts each time it is sent, with an Idempotency-Key or without.
     """
     _check_media_type(request)
+    idempotency = idempotency.of_pipeline(record.id)
     body = await request.body()
     limits = services.settings.limits
     if intake.count_lines(body) > limits.ingress_changes_max:

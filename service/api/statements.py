@@ -15,6 +15,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from service import problem_types as problem
 from service.api.deps import IdempotencyDep, JsonBody, ServicesDep, describe, in_thread
+from service.api.errors import PreconditionFailed
 from service.api.etags import check_unchanged, reply
 from service.api.planning import Planning
 from service.api.plans import options_of
@@ -29,6 +30,7 @@ from service.sql.show import options_listing
 
 if TYPE_CHECKING:
     from service.api.deps import Services
+    from service.runtime.sql_sessions import SeenSession
 
 router = APIRouter(prefix="/v1", tags=["statements"])
 
@@ -104,7 +106,8 @@ async def run(
 )
 async def get(request: Request, session: SessionPath, services: ServicesDep) -> Response:
     """What a session has declared and set."""
-    return reply(request, await _view(session, services))
+    seen = await _seen(session, services)
+    return reply(request, await _view(session, seen, services))
 
 
 @router.delete(
@@ -120,9 +123,15 @@ async def get(request: Request, session: SessionPath, services: ServicesDep) -> 
 )
 async def close(request: Request, session: SessionPath, services: ServicesDep) -> Response:
     """Forget a session; pipelines that it started continue."""
+    seen = None
     if "if-match" in request.headers:
-        check_unchanged(request, await _view(session, services))
-    if not await in_thread(_sessions(services).close, session):
+        seen = await _seen(session, services)
+        check_unchanged(request, await _view(session, seen, services))
+    if not await in_thread(_sessions(services).close, session, seen):
+        if seen is not None:
+            raise PreconditionFailed(
+                "the session was changed meanwhile", hint="read it again and repeat the change"
+            )
         raise SqlSessionNotFound("there is no session of this name")
     return Response(status_code=204)
 
@@ -131,20 +140,25 @@ def _sessions(services: Services) -> SqlSessions:
     return SqlSessions(services.redis, services.settings.limits)
 
 
-async def _view(name: str, services: Services) -> dict[str, Any]:
-    """A session as it is shown.
+async def _seen(name: str, services: Services) -> SeenSession:
+    """A session as it is now.
 
     Raises:
         SqlSessionNotFound: there is none.
     """
-    sessions = _sessions(services)
-    saved = await in_thread(sessions.load, name)
-    if saved is None:
+    seen = await in_thread(_sessions(services).seen, name)
+    if seen is None:
         raise SqlSessionNotFound("there is no session of this name")
-    return await Planning(services.settings.limits).run(_shown, name, saved, sessions)
+    return seen
 
 
-def _shown(name: str, saved: SavedSession, sessions: SqlSessions) -> dict[str, Any]:
+async def _view(name: str, seen: SeenSession, services: Services) -> dict[str, Any]:
+    """A session as it is shown."""
+    return await Planning(services.settings.limits).run(_shown, name, seen)
+
+
+def _shown(name: str, seen: SeenSession) -> dict[str, Any]:
+    saved = seen.saved
     objects = NamedSession(saved).session.catalogue.objects
     tables = [each for each, entry in objects.items() if isinstance(entry, CatalogTable)]
     listing = options_listing(saved.options)
@@ -153,5 +167,5 @@ def _shown(name: str, saved: SavedSession, sessions: SqlSessions) -> dict[str, A
         "tables": sorted(".".join(each) for each in tables),
         "views": sorted(".".join(each) for each in objects.keys() - set(tables)),
         "options": [{"key": key, "value": value} for key, value in listing.rows],
-        "expires_at": iso(sessions.expires_ms(name)),
+        "expires_at": iso(seen.expires_ms),
     }

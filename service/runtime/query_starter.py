@@ -33,6 +33,7 @@ from service.runtime.keeper_ports import KeeperPorts, PlannedStates, Run
 from service.runtime.launcher import package_version
 from service.runtime.pipeline_names import pipeline_key
 from service.runtime.planned_offsets import unusable_checkpoint
+from service.runtime.registry import Registry
 from service.runtime.savepoints import Savepoints
 from service.runtime.slot_keys import KAFKA_NAME, slot_key
 from service.runtime.status import RestartLimits
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from service.plan import CompiledPlan
     from service.runtime.keeper_ports import Queries
     from service.runtime.records import PipelineRecord, RunOptions
-    from service.runtime.registry import Registry
     from service.settings import RedisSettings, Settings
 
 T = TypeVar("T")
@@ -65,10 +65,11 @@ _REFUSALS = (PlanError, DataflowError, ExpressionError, OperatorError)
 
 
 def keeper_ports(
-    settings: Settings, client: redis.Redis, registry: Registry, queries: Queries
+    settings: Settings, client: redis.Redis, queries: Queries, *, token: str
 ) -> KeeperPorts:
-    """What the supervisor's keepers work with in the service."""
+    """What the supervisor's keepers work with in the service, under a token of the lease."""
     execution = settings.execution
+    registry = Registry(client, settings.limits.pipelines_max, token=token)
     starter = DataflowStarter(settings)
     return KeeperPorts(
         registry=registry,

@@ -7,7 +7,8 @@
 
 A name stays taken until the supervisor has ended the query and dropped state and checkpoint of the
 pipeline that had it: state lies under the name, and a new pipeline must not find any. Deletion
-leaves nothing but the pipeline's run counter, which fences what an old query may still write.
+leaves nothing but the pipeline's run counter, which fences what an old query may still write, and
+the answers that requests sent again get, which end by themselves.
 
 What is asked of a pipeline is written together with its name in `tailrace:orders`, whichever
 service was asked; the one that has the lease finds it there (`lease`). What that one notes beside

@@ -152,9 +152,13 @@ class SavepointStore:
             if each.name.startswith("."):
                 # Somebody else may be removing it, too.
                 shutil.rmtree(each, ignore_errors=True)
-        # Unlike that of another service, which may still write one of the same id.
-        hidden = parent / f".{savepoint}-{uuid.uuid4().hex[:8]}"
-        hidden.mkdir()
+        return self._hidden(pipeline, savepoint)
+
+    def _hidden(self, pipeline: str, savepoint: str) -> Path:
+        """Unlike that of another service, which may still write one of the same id."""
+        place = self._place(pipeline, savepoint)
+        hidden = place.with_name(f".{savepoint}-{uuid.uuid4().hex[:8]}")
+        hidden.mkdir(parents=True)
         return hidden
 
     def is_there(self, pipeline: str, savepoint: str) -> bool:
@@ -174,17 +178,22 @@ class SavepointStore:
         sync_folder(place.parent)
 
     def fail(self, pipeline: str, savepoint: str, failure: SavepointFailed) -> None:
-        """Keep why a savepoint was not taken, unless another service took it; what is half goes.
+        """Keep why a savepoint was not taken, unless another service took it, or is about to.
 
         Raises:
             OSError: The disk does not take it.
         """
         if self.is_there(pipeline, savepoint):
             return
-        hidden = self.begin(pipeline, savepoint)
+        hidden = self._hidden(pipeline, savepoint)
         told = {"code": failure.code, "message": with_hint(failure.message, failure.hint)}
-        (hidden / _FAILED).write_bytes(orjson.dumps(told))
-        self.end(pipeline, savepoint, hidden)
+        try:
+            (hidden / _FAILED).write_bytes(orjson.dumps(told))
+            # Not over what has come there since.
+            hidden.rename(self._place(pipeline, savepoint))
+        finally:
+            # Mostly it is there no more; one that stays is removed by the next savepoint.
+            shutil.rmtree(hidden, ignore_errors=True)
 
     def delete(self, pipeline: str, savepoint: str) -> None:
         """Remove a savepoint.

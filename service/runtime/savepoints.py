@@ -19,6 +19,7 @@ pipeline that stands still nothing expires, so a downtime can still be made up f
 from __future__ import annotations
 
 import contextlib
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -76,6 +77,7 @@ from state.ttl import TtlClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from service.plan import CompiledPlan
     from service.plan.state_meaning import Meaning
@@ -221,9 +223,29 @@ class Savepoints:
         plan = load_plan(record.plan)
         # What there is was made by the last run, whatever the next one will be.
         options = record.in_force(self._settings.execution)
+        hidden = self.store.begin(record.name, order.id)
+        try:
+            self._write(record, order, plan, options, hidden)
+            self.store.end(record.name, order.id, hidden)
+        except OSError as error:
+            if hidden.exists():
+                raise
+            raise StateUnavailable("another service has begun to take the savepoint") from error
+        finally:
+            # It is there where the savepoint is not; one that stays is removed by the next one.
+            shutil.rmtree(hidden, ignore_errors=True)
+
+    def _write(
+        self,
+        record: PipelineRecord,
+        order: SavepointOrder,
+        plan: CompiledPlan,
+        options: RunOptions,
+        hidden: Path,
+    ) -> None:
+        """Write all of a savepoint into a folder."""
         states = self._starter.states_of(plan, options)
         operators = stateful_nodes(plan, options)
-        hidden = self.store.begin(record.name, order.id)
         with self._transport() as transport:
             saver = StateSaver(transport, record.name, states.descriptors, options.max_parallelism)
             marker = saver.marker
@@ -250,7 +272,6 @@ class Savepoints:
             }
             attachments = [saved_file(hidden, each) for each in files]
             saver.save(order.id, hidden, save_options, attachments=attachments, about=about)
-        self.store.end(record.name, order.id, hidden)
 
     def _clock(self, name: str, epoch: int) -> TtlClock | None:
         """The time of an epoch, as its progress record has it; None if that is gone."""

@@ -11,12 +11,14 @@ of each other but where both set the same thing. Calls block: the service makes 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from service.runtime.errors import RegistryCorrupt, SqlSessionFull, TooManySqlSessions
 from service.runtime.registry import now_ms
+from service.runtime.transactions import transact
 from service.sql.named_session import SavedSession, text_size_bytes
 from state.backends.byte_client import byte_client
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     import redis
 
     from service.settings import LimitSettings
+    from state.backends.byte_client import Pipeline
 
 SESSIONS = "tailrace:sql-sessions"
 _OPTION, _OBJECT = b"option:", b"object:"
@@ -39,6 +42,15 @@ def session_key(name: str) -> str:
 _FORGET_IF_EMPTY = """
 if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('ZREM', KEYS[2], ARGV[1]) end
 """
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSession:
+    """A session as it was at one moment."""
+
+    saved: SavedSession
+    expires_ms: int | None
+    """When it is forgotten if nobody uses it."""
 
 
 class SqlSessions:
@@ -64,15 +76,7 @@ class SqlSessions:
             RegistryCorrupt: What is stored is none of ours.
         """
         stored = self._redis.hgetall(session_key(name))
-        if not stored:
-            return None
-        try:
-            return _read(stored)
-        except (KeyError, TypeError, ValueError) as error:
-            raise RegistryCorrupt(
-                "the SQL session is not in the form that this version writes",
-                hint="close it with DELETE /v1/sessions/{session}",
-            ) from error
+        return _saved(stored) if stored else None
 
     def check_room(self) -> None:
         """Check that there may be one session more.
@@ -117,18 +121,46 @@ class SqlSessions:
                 batch.eval(_FORGET_IF_EMPTY, 2, key, SESSIONS, name)
             batch.execute()
 
-    def expires_ms(self, name: str) -> int | None:
-        """When a session is forgotten if nobody uses it; None if there is none."""
-        found = self._redis.zscore(SESSIONS, name)
-        return None if found is None else int(found)
+    def seen(self, name: str) -> SeenSession | None:
+        """A session as it is now; None if there is none of this name.
 
-    def close(self, name: str) -> bool:
-        """Forget a session; whether there was one."""
+        Raises:
+            RegistryCorrupt: What is stored is none of ours.
+        """
         with self._redis.pipeline(transaction=True) as batch:
-            batch.delete(session_key(name))
-            batch.zrem(SESSIONS, name)
-            removed, _ = batch.execute()
-        return bool(removed)
+            batch.hgetall(session_key(name))
+            batch.zscore(SESSIONS, name)
+            stored, expires_ms = batch.execute()
+        if not stored:
+            return None
+        return SeenSession(_saved(stored), None if expires_ms is None else int(expires_ms))
+
+    def close(self, name: str, seen: SeenSession | None = None) -> bool:
+        """Forget a session; whether there was one, and it was as it was seen."""
+
+        def remove(transaction: Pipeline) -> bool:
+            stored = transaction.hgetall(session_key(name))
+            expires_ms = transaction.zscore(SESSIONS, name)
+            is_it = bool(stored) and (
+                seen is None or (_saved(stored), expires_ms) == (seen.saved, seen.expires_ms)
+            )
+            transaction.multi()
+            if is_it:
+                transaction.delete(session_key(name))
+                transaction.zrem(SESSIONS, name)
+            return is_it
+
+        return transact(self._redis, remove, session_key(name))
+
+
+def _saved(stored: Mapping[bytes, bytes]) -> SavedSession:
+    try:
+        return _read(stored)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RegistryCorrupt(
+            "the SQL session is not in the form that this version writes",
+            hint="close it with DELETE /v1/sessions/{session}",
+        ) from error
 
 
 def _read(stored: Mapping[bytes, bytes]) -> SavedSession:

@@ -70,6 +70,8 @@ class Supervisor:
         self._scan_interval_ms = scan_interval_ms
         self._keepers: dict[str, PipelineKeeper] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._scans = asyncio.Event()
+        """An order to look for pipelines."""
         self._closed = False
 
     async def start(self) -> None:
@@ -88,6 +90,12 @@ class Supervisor:
         """Bring a pipeline to what the registry says now; nothing once this is closed."""
         if not self._closed:
             self._keeper(name).wake()
+
+    def wake_all(self) -> None:
+        """Bring all pipelines to what the registry says now, new ones among them."""
+        for keeper in self._keepers.values():
+            keeper.wake()
+        self._scans.set()
 
     def status(self, name: str) -> PipelineStatus:
         """What a pipeline does now; CREATED for one that nobody has looked at yet."""
@@ -113,9 +121,9 @@ class Supervisor:
             del self._keepers[keeper.name], self._tasks[keeper.name]
 
     async def _scan_for_ever(self) -> None:
-        order = asyncio.Event()
         is_connected = False
         while True:
+            self._scans.clear()
             try:
                 if not is_connected:
                     # Else queries of another session are taken for gone, and new runs replace them.
@@ -127,7 +135,7 @@ class Supervisor:
                 names = frozenset()
             for name in sorted(names - self._keepers.keys()):
                 self._keeper(name)
-            await self._ports.clock.wait(order, self._scan_interval_ms)
+            await self._ports.clock.wait(self._scans, self._scan_interval_ms)
 
     def _spawn(self, name: str, work: Coroutine[None, None, None]) -> None:
         # A context of its own: a keeper outlives the request whose log fields it would inherit.

@@ -13,6 +13,9 @@ REGISTRY = b"registry"
 """What a pipeline remembers of its states, in its slot: see `state.registry`."""
 RESTORING = b"restoring"
 """What an unfinished restore left in the pipeline's slot: see `state.savepoint`."""
+ANSWERS = b"idempotency:"
+"""What the names of answers begin with, which the service keeps in the pipeline's slot for requests
+that are sent again. They outlive the pipeline, and end by themselves."""
 STATE_FORMAT = 4
 """Format of what is stored; `tailrace.lua` has the same, reads 2 and 3, and refuses others."""
 SAVED_FORMAT = 2

@@ -12,26 +12,40 @@ written where the block is, and what is too little for a segment goes into the l
 
 There are few segments at a time. One of which nothing is left is taken out of the header by an
 epoch that knows the whole index; its numbers then belong to the one before, which has none of them.
+Where the header is full, an epoch that brings many blocks first puts the narrowest neighbours
+together: they are read, and written as one hash, so that this does not go through Lua either. What
+has been put together is wide, and is left alone until its neighbours are as wide; so a block is
+written anew as often as a list of eight grows to the number of segments: seldom.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from state.backends.interface import HashGet
+from state.backends.interface import Drop, HashGet, HashReplace, HashScan
 from state.multiset.spread import BLOCK_ENTRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from state.backends.interface import Write
+
 SEGMENTS_MAX = 128
-"""Of one history: all stand in its header, which has less than 1 kB more then, and is read with
-each change of its key. Where there are so many, none is begun."""
+"""Of a short history: all stand in its header, which has less than 1 kB more then, and is read with
+each change of its key. Where there are so many, some are put together before one is begun."""
+SEGMENT_ENTRIES = 1024
+"""A longer history may have one more for so many entries, so that what only grows, by epochs as
+large as these, is never put together."""
+SEGMENTS_MERGED = 8
+"""So many at a time: an epoch in seven pays for it, when there are no fewer."""
+_BLOCKS_MERGED_MIN = 2
+"""Fewer new blocks than these are no reason to put segments together."""
 SEGMENT_BYTES_MIN = 16 * 1024
 """Fewer bytes of new blocks go into a hash that is there, or there would soon be many segments."""
 
@@ -71,6 +85,11 @@ def segment_name(blocks: bytes, first: int) -> bytes:
         first: Its first block.
     """
     return b"%b:%d" % (blocks, first)
+
+
+def segments_max(size: int) -> int:
+    """How many segments a history of so many entries may have."""
+    return SEGMENTS_MAX + size // SEGMENT_ENTRIES
 
 
 def block_hashes(blocks: bytes, segments: Sequence[int]) -> list[bytes]:
@@ -130,3 +149,58 @@ def with_entries(segments: Sequence[int], numbers: NDArray[np.int64]) -> tuple[i
         for first, (low, high) in zip(segments, pairwise([*starts, numbers.size]), strict=True)
         if low < high
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentMerge:
+    """Neighbouring segments of a history that become one, to make room in its header."""
+
+    blocks: bytes
+    """The name of the blocks before the first segment."""
+    firsts: tuple[int, ...]
+    """The first block of each."""
+
+    @classmethod
+    def wanted(
+        cls, blocks: bytes, segments: Sequence[int], size: int, last: int, newest: int
+    ) -> SegmentMerge | None:
+        """Those to put together, if there is no room for one more.
+
+        It depends on the header alone, so that all attempts of an epoch write the same.
+
+        Args:
+            blocks: The name of the blocks before the first segment.
+            segments: The first block of each.
+            size: Entries of the history before the epoch.
+            last: The newest block before the epoch.
+            newest: The newest block behind it.
+        """
+        if len(segments) < segments_max(size) or newest - last < _BLOCKS_MERGED_MIN:
+            return None
+        count = min(SEGMENTS_MERGED, len(segments))
+        ends = [*segments[1:], last + 1][count - 1 :]
+        widths = [end - first for first, end in zip(segments, ends, strict=False)]
+        place = widths.index(min(widths))
+        return cls(blocks, tuple(segments[place : place + count]))
+
+    def reads(self, key_group: int) -> list[HashScan]:
+        """What reads them, each as a whole."""
+        return [HashScan(key_group, segment_name(self.blocks, first)) for first in self.firsts]
+
+    def writes(self, found: Mapping[bytes, bytes]) -> list[Write]:
+        """What puts these blocks, by number, into the first one; the others go.
+
+        Raises:
+            ValueError: A field is no number.
+        """
+        names = [segment_name(self.blocks, first) for first in self.firsts]
+        if not found:
+            return [Drop(name) for name in names]
+        numbers = sorted(found, key=int)
+        pairs = [part for number in numbers for part in (number, found[number])]
+        return [HashReplace(names[0], pairs), *(Drop(name) for name in names[1:])]
+
+    def left(self, segments: Sequence[int], found: Mapping[bytes, bytes]) -> tuple[int, ...]:
+        """The segments that there are then."""
+        gone = {*(self.firsts[1:] if found else self.firsts)}
+        return tuple(first for first in segments if first not in gone)

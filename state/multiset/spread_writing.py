@@ -21,9 +21,9 @@ from state.multiset.index import (
 from state.multiset.known_index import KnownIndex, matches_after, split_buckets
 from state.multiset.segments import (
     SEGMENT_BYTES_MIN,
-    SEGMENTS_MAX,
     by_hash,
     segment_name,
+    segments_max,
     with_entries,
 )
 from state.multiset.spread import BLOCK_ENTRIES, STATE, SpreadNames, block_of
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from state.multiset.index import Characters
     from state.multiset.numbered import Numbered
     from state.multiset.probing import SpreadHistory
+    from state.multiset.segments import SegmentMerge
     from state.multiset.strategy import HistoryPolicy
     from state.multiset.touched import Matching
     from state.row_pieces import Piece, RowPieces
@@ -140,11 +141,21 @@ class SpreadWriter:
         self.dropped: list[int] = []
         """Numbers of the blocks that are gone."""
 
-    def change(self, matching: Matching) -> list[Write]:
-        """Write what changed of a history that was spread and stays so."""
+    def change(
+        self, matching: Matching, merge: tuple[SegmentMerge, Mapping[bytes, bytes]] | None = None
+    ) -> list[Write]:
+        """Write what changed of a history that was spread and stays so.
+
+        Args:
+            matching: What tells digests.
+            merge: Segments to put together before, and all of their blocks.
+        """
         epoch = self._epoch
         history = epoch.histories.spread[self._key]
         self._segments = history.header.segments
+        if merge is not None:
+            self._writes += merge[0].writes(merge[1])
+            self._segments = merge[0].left(self._segments, merge[1])
         mine = epoch.entries_of(self._key)
         removed = epoch.histories.entries.sequence[mine][epoch.outcome.entry_removed[mine]]
         puts = self._puts
@@ -290,22 +301,23 @@ class SpreadWriter:
         numbers = sorted(texts)
         self.blocks = {number: texts[number] for number in numbers}
         if numbers:
-            self._put_blocks(history.header.following)
+            self._put_blocks(history.header.following, segments_max(history.size))
             fresh = [number for number in numbers if number not in history.blocks]
             self._note_blocks(fresh, [oldest[number] for number in numbers])
         return np.array(numbers, np.int64)
 
-    def _put_blocks(self, following: int) -> None:
+    def _put_blocks(self, following: int, segments_most: int) -> None:
         """Write `blocks`: those that are new into a segment of their own, if they are many.
 
         Args:
             following: The sequence number that came next before the epoch.
+            segments_most: Segments that the history may have.
         """
         blocks, texts = self._names.blocks, self.blocks
         # One that had this number may be there.
         new = [number for number in texts if number > (following - 1) // BLOCK_ENTRIES]
         is_long = sum(len(texts[number]) for number in new) >= SEGMENT_BYTES_MIN
-        if not is_long or len(self._segments) == SEGMENTS_MAX:
+        if not is_long or len(self._segments) >= segments_most:
             new = []
         for name, numbers in by_hash(blocks, self._segments, sorted(texts.keys() - set(new))):
             self._writes.append(HashPut(name, self._pairs_of(numbers)))

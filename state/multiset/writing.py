@@ -23,8 +23,8 @@ from state.backends.interface import (
 from state.multiset.changes import Report
 from state.multiset.index import buckets_of, digests_of
 from state.multiset.memory import NO_BLOCKS, Remembered
-from state.multiset.segments import block_hashes
-from state.multiset.spread import EXPIRY, STATE, SpreadNames
+from state.multiset.segments import SegmentMerge, block_hashes
+from state.multiset.spread import BLOCK_ENTRIES, EXPIRY, STATE, SpreadNames
 from state.multiset.spread_writing import EpochResult, Puts, Rows, SpreadWriter
 from state.multiset.strategy import Strategy
 from state.multiset.text import (
@@ -80,6 +80,8 @@ class HistoryWriter:
         self._written: dict[int, SpreadWriter] = {}
         """Of the histories that are spread now, by key."""
         self._scans: dict[int, dict[bytes, bytes]] = {}
+        self._merges: dict[int, tuple[SegmentMerge, dict[bytes, bytes]]] = {}
+        """By key: segments that are put together, and all of their blocks."""
         self._writes: dict[int, list[Write]] = {}
 
     # The last round trip before the commit.
@@ -97,10 +99,15 @@ class HistoryWriter:
         return self._epoch.histories.packed.rows(self._epoch.histories.packed_entry[emitted])
 
     def _fetch_missing(self, transaction: EpochTransaction, matching: Matching) -> None:
-        """Read all of histories that are to be packed, and the index of entries that expired."""
+        """Read histories to pack, segments to put together, and the index of what expired."""
         packs = (self._to_packed & self._was_spread).nonzero()[0].tolist()
         scans = [(key, name) for key in packs for name in self._block_hashes(key)]
         reads: list[Read] = [HashScan(self._key_group(key), name) for key, name in scans]
+        merges = self._wanted_merges()
+        merged = [
+            (key, read) for key, each in merges.items() for read in each.reads(self._key_group(key))
+        ]
+        reads += [read for _, read in merged]
         open_ = [(each, self._stale_buckets(each, matching)) for each in self._partly_expired()]
         reads += [
             HashGet(
@@ -113,8 +120,26 @@ class HistoryWriter:
         replies = transaction.fetch(reads) if reads else []
         for (key, _), reply in zip(scans, replies[: len(scans)], strict=True):
             self._scans.setdefault(key, {}).update(reply)
-        for (each, buckets), reply in zip(open_, replies[len(scans) :], strict=True):
+        self._merges = {key: (each, {}) for key, each in merges.items()}
+        for (key, _), reply in zip(merged, replies[len(scans) :], strict=False):
+            self._merges[key][1].update(reply)
+        behind = replies[len(scans) + len(merged) :]
+        for (each, buckets), reply in zip(open_, behind, strict=True):
             each.index.learn(buckets, reply)
+
+    def _wanted_merges(self) -> dict[int, SegmentMerge]:
+        """Segments to put together, by key, of histories that stay spread."""
+        found = dict[int, SegmentMerge]()
+        for key, history in self._epoch.histories.spread.items():
+            header = history.header
+            if header.segments and self._to_spread[key]:
+                last = (header.following - 1) // BLOCK_ENTRIES
+                newest = (int(self._epoch.outcome.following[key]) - 1) // BLOCK_ENTRIES
+                blocks = self._names(key).blocks
+                merge = SegmentMerge.wanted(blocks, header.segments, history.size, last, newest)
+                if merge is not None:
+                    found[key] = merge
+        return found
 
     def _partly_expired(self) -> list[SpreadHistory]:
         """Spread histories that stay so and lost entries to their time."""
@@ -141,7 +166,9 @@ class HistoryWriter:
             mine = puts.of_key(key)
             writer = SpreadWriter(self._epoch, key, mine, rows)
             self._writes.setdefault(self._key_group(key), []).extend(
-                writer.change(matching) if self._was_spread[key] else writer.whole(matching)
+                writer.change(matching, self._merges.get(key))
+                if self._was_spread[key]
+                else writer.whole(matching)
             )
             self._written[key] = writer
         self._write_emptied()

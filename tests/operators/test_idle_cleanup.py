@@ -120,6 +120,19 @@ def test_a_key_touched_without_a_ttl_leaves_no_timer_of_it(
     assert timers(harness) == []
 
 
+def test_a_key_touched_without_a_ttl_leaves_no_timer_of_a_longer_one_either(
+    harness: OperatorHarness, spec_of: Callable[..., OperatorSpec], kind: Any
+) -> None:
+    harness.restart(spec_of(1_000))
+    assert is_kept(harness, 150)
+    assert [time_ms for _, time_ms in timers(harness)] == [1_500.0]
+
+    harness.restart(spec_of(0))
+    harness.run([At(5_000), kind[1](40), Watermark(40)])
+
+    assert timers(harness) == []
+
+
 @pytest.mark.parametrize("ttl_ms", [0, 100])
 def test_timers_that_a_ttl_left_are_state_of_the_operator(
     spec_of: Callable[..., OperatorSpec], ttl_ms: int

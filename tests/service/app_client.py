@@ -21,7 +21,6 @@ from service.app import create_app
 from service.runtime.errors import SparkUnavailable
 from service.runtime.gateway import QueryLook, QueryState, StartedQuery
 from service.runtime.query_starter import DataflowStarter, keeper_ports
-from service.runtime.registry import Registry
 from service.settings import (
     FilesSettings,
     LimitSettings,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.api.deps import Services
-    from service.runtime.keeper_ports import Run
+    from service.runtime.keeper_ports import KeeperPorts, Run
     from service.runtime.records import PipelineRecord, QueryHandle
     from service.telemetry import Telemetry
 
@@ -108,14 +107,16 @@ def opener_with(spark: StandInSpark) -> Any:
     async def open_services(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Services]:
         client = redis_client(settings.redis)
         with lease_of(settings) as lease:
-            registry = Registry(client, settings.limits.pipelines_max, token=lease.token)
-            ports = replace(
-                keeper_ports(settings, client, registry, spark),
-                starter=CheckingStarter(settings),
-                look_interval_ms=20,
-            )
+
+            def ports_of(token: str) -> KeeperPorts:
+                return replace(
+                    keeper_ports(settings, client, spark, token=token),
+                    starter=CheckingStarter(settings),
+                    look_interval_ms=20,
+                )
+
             try:
-                async with serving(settings, telemetry, client, ports, lease, spark) as services:
+                async with serving(settings, telemetry, client, ports_of, lease, spark) as services:
                     yield services
             finally:
                 client.connection_pool.disconnect()

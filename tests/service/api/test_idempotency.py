@@ -15,6 +15,8 @@ from service.api.errors import PlannerBusy, StatementFailed
 from service.api.idempotency import Idempotency
 from service.settings import AuthSettings, LimitSettings
 from tests.service.api.test_pipelines import PATH, body
+from tests.service.app_client import until
+from tests.service.plans import INGRESS, change, flight, flights_plan
 from tests.service.test_app import assert_problem
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tests.service.app_client import AppClient
 
 KEY = {"Idempotency-Key": "k-1"}
+NDJSON = "application/x-ndjson"
 
 
 def test_a_repeated_request_gets_the_first_answer(app: AppClient) -> None:
@@ -35,6 +38,51 @@ def test_a_repeated_request_gets_the_first_answer(app: AppClient) -> None:
     assert second.headers["location"] == first.headers["location"]
     assert second.headers["idempotency-replayed"] == "true"
     assert "idempotency-replayed" not in first.headers
+
+
+def deleted(app: AppClient) -> None:
+    assert app.request("DELETE", f"{PATH}/p").status_code == 204
+    until(lambda: app.app.state.services.registry.names() == frozenset())
+
+
+def test_a_repeated_creation_makes_no_second_pipeline_behind_a_deletion(app: AppClient) -> None:
+    first = app.post(PATH, body(), headers=KEY)
+    deleted(app)
+
+    second = app.post(PATH, body(), headers=KEY)
+
+    assert (second.status_code, second.content) == (201, first.content)
+    assert second.headers["idempotency-replayed"] == "true"
+    assert_problem(app.get(f"{PATH}/p"), 404, "pipeline-not-found")
+
+
+def test_what_was_asked_of_a_pipeline_is_not_done_to_the_next_of_its_name(app: AppClient) -> None:
+    app.post(PATH, body())
+    first = app.post(f"{PATH}/p/start", headers=KEY)
+    deleted(app)
+    gone = app.post(f"{PATH}/p/start", headers=KEY)
+    app.post(PATH, body())
+
+    again = app.post(f"{PATH}/p/start", headers=KEY)
+
+    assert gone.content == again.content == first.content
+    assert again.headers["idempotency-replayed"] == "true"
+    assert app.json(f"{PATH}/p")["desired_state"] == "STOPPED"
+
+
+def test_changes_are_taken_by_a_pipeline_that_is_made_anew(app: AppClient) -> None:
+    """The pipeline before was another one: it has taken them along."""
+    lines = {"content": change("+I", flight("f1")), "headers": {**KEY, "content-type": NDJSON}}
+    tokens = list[str]()
+    for _ in range(2):
+        app.post(PATH, body(plan=flights_plan(source=INGRESS)))
+        answers = [app.post(f"{PATH}/p/ingress/flights", **lines) for _ in range(2)]
+        assert answers[0].status_code == 202
+        assert answers[1].content == answers[0].content
+        tokens.append(answers[0].json()["token"])
+        deleted(app)
+
+    assert tokens[0] != tokens[1]
 
 
 def test_the_key_of_another_request_is_refused(app: AppClient) -> None:

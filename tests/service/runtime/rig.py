@@ -34,6 +34,7 @@ class Rig:
     """A supervisor with one pipeline, `p`, that is in the registry and not started."""
 
     def __init__(self, client: redis.Redis) -> None:
+        self.client = client
         self.clock = ManualClock()
         self.queries = FakeQueries()
         self.starter = FakeStarter()

@@ -74,15 +74,6 @@ def test_the_next_one_has_it_when_its_life_is_over(
     assert (told.holder, told.begins) == (second.token, False)
 
 
-def test_one_that_has_it_again_knows_that_it_was_over(
-    first: Lease, redis_client: redis.Redis
-) -> None:
-    first.beat({})
-    ended(redis_client)
-
-    assert first.beat({}).begins is True
-
-
 def test_it_is_given_back_by_who_has_it_only(first: Lease, second: Lease) -> None:
     first.beat({})
     second.release()
@@ -102,22 +93,44 @@ def test_orders_are_for_the_holder_and_are_given_once(
     registry.order_start("p")
 
     assert second.beat({}).orders == frozenset()
-    assert first.beat({}).orders == {"p"}
-    assert first.beat({}).orders == frozenset()
+    assert first.beat({}).orders == frozenset(), "it does not supervise yet"
+    assert first.beat({}, 1).orders == {"p"}
+    assert first.beat({}, 1).orders == frozenset()
 
 
 def test_others_read_what_the_holder_says(
     first: Lease, second: Lease, redis_client: redis.Redis
 ) -> None:
     first.beat({})
-    first.beat({"p": b"one", "q": b"two"})
-    first.beat({"p": b"three", "q": b""})
-    second.beat({"r": b"not the holder's"})
+    first.beat({"p": b"one", "q": b"two"}, 1)
+    first.beat({"p": b"three", "q": b""}, 1)
+    second.beat({"r": b"not the holder's"}, 1)
 
     assert second.beat({}).statuses == {"p": b"three"}
     ended(redis_client)
-    second.beat({"s": b"of a time before"})
+    second.beat({})
     assert first.beat({}).statuses == {}
+
+
+def test_a_telling_takes_the_place_of_the_one_before_and_is_not_followed_by_it(
+    first: Lease, second: Lease
+) -> None:
+    first.beat({})
+    first.beat({"p": b"one", "q": b"two"}, 1)
+    first.beat({"p": b"three"}, 2)
+    first.beat({"p": b"one", "r": b"late"}, 1)
+
+    assert second.beat({}).statuses == {"p": b"three"}
+
+
+def test_who_supervises_does_not_take_it_anew(first: Lease, redis_client: redis.Redis) -> None:
+    """It may have been another's in between, and what is under way would count under its token."""
+    first.beat({})
+    ended(redis_client)
+
+    assert (first.beat({}, 1).holder, redis_client.exists(LEASE)) == ("", 0)
+    first.begin_term()
+    assert first.beat({}).begins is True
 
 
 def test_a_redis_that_is_full_renews_it(first: Lease, redis_client: redis.Redis) -> None:
@@ -125,7 +138,7 @@ def test_a_redis_that_is_full_renews_it(first: Lease, redis_client: redis.Redis)
     redis_client.pexpire(LEASE, 1_000)
     redis_client.config_set("maxmemory", 1)
     try:
-        beat = first.beat({"p": b"status"})
+        beat = first.beat({"p": b"status"}, 1)
     finally:
         redis_client.config_set("maxmemory", 0)
 

@@ -30,16 +30,9 @@ from state.errors import StateAccessDenied, StateCorrupt, StateError, StateUnava
 from tests.conftest import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.conftest import RedisServer
-
-
-@pytest.fixture
-def transport(redis_client: redis.Redis) -> Iterator[RedisTransport]:
-    transport = RedisTransport(redis_client)
-    yield transport
-    transport.close()
 
 
 def await_true(condition: Callable[[], bool]) -> None:

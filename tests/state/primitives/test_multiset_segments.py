@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from operators.changelog import Change, Row, RowKind
 from state.backends.interface import Drop
 from state.errors import StateCorrupt
-from state.multiset.segments import segment_name
+from state.multiset.segments import SegmentMerge, segment_name, segments_max
 from state.multiset.spread import SpreadNames
 from state.multiset.strategy import Strategy
 from state.multiset.text import is_spread, parse_header
@@ -116,26 +116,59 @@ def test_epochs_of_both_on_redis(
 
 
 def test_segments_come_and_go_and_are_few() -> None:
-    """The oldest ones are taken out once they are empty; where there are three, none is begun."""
+    """The oldest ones are taken out once they are empty; of three, two are put together before."""
     worlds = BothWorlds(Strategy.MAP, None, 0)
     table = Table(worlds)
     table.epoch(64, 0, "old", is_columnar=True)
     assert table.segments == ()
-    for count in (1, 2, 3, 3):
+    # An epoch has two blocks. The narrowest neighbours become one; of equal ones the oldest.
+    for segments in ((5,), (5, 7), (5, 7, 9), (5, 9, 11), (5, 9, 13)):
         table.epoch(32, 0, "old", is_columnar=True)
-        assert len(table.segments) == count
-    first, second, third = table.segments
-    assert worlds.harness.page((0,), after=16 * second, limit=3).next_after == 16 * second + 3
+        assert table.segments == segments
+    assert worlds.harness.page((0,), after=16 * 9, limit=3).next_after == 16 * 9 + 3
 
     # So many changes that the whole index is read; then it is known what is empty.
-    table.epoch(90, 16 * second - 1, "old", is_columnar=True)
-    assert table.segments == (second, third)
+    table.epoch(90, 16 * 9 - 1, "old", is_columnar=True)
+    assert table.segments == (9, 15)
     # A change alone writes where the block is.
     table.epoch(0, 1, "new", is_columnar=False)
     table.epoch(32, 0, "old", is_columnar=True)
-    assert table.segments[:2] == (second, third)
+    assert table.segments[:2] == (9, 15)
     assert len(table.segments) == 3
-    assert first not in table.segments
+
+
+@pytest.mark.parametrize("removed", [0, 31])
+def test_segments_that_are_put_together_leave_no_hash_and_lose_no_block(removed: int) -> None:
+    """Whether all of their blocks are there, or few: what goes is never the oldest of a segment."""
+    worlds = BothWorlds(Strategy.MAP, None, 0)
+    table = Table(worlds)
+    table.epoch(64, 0, "old", is_columnar=True)
+    for _ in range(9):
+        table.epoch(32, removed, "new", is_columnar=True)
+
+    key, _ = worlds.place(0)
+    blocks = SpreadNames.of(key).blocks
+    names = {name for name in worlds.harness.stored_names() if b":blocks" in name}
+    wanted = {blocks, *(segment_name(blocks, first) for first in table.segments)}
+    assert {name[name.index(b"history:") :] for name in names} == wanted
+    assert len(table.segments) == 3
+
+
+def test_segments_of_which_nothing_is_left_make_room_without_a_hash() -> None:
+    merge = SegmentMerge(b"b", (3, 5))
+
+    assert merge.writes({}) == [Drop(b"b:3"), Drop(b"b:5")]
+    assert merge.left((1, 3, 5, 9), {}) == (1, 9)
+
+
+def test_a_long_history_that_only_grows_is_never_put_together() -> None:
+    """A segment more for each 1,024 entries: by epochs as large, there is always room."""
+    segments = range(0, 5_000, 2)[: segments_max(50_000)]
+
+    assert len(segments) == 3 + 48
+    assert SegmentMerge.wanted(b"b", segments, 50_000, 6_000, 6_064) is not None
+    assert SegmentMerge.wanted(b"b", segments, 51_200, 6_000, 6_064) is None
+    assert SegmentMerge.wanted(b"b", segments, 50_000, 6_000, 6_001) is None, "little is new"
 
 
 def test_people_see_a_multiset_in_segments() -> None:
