@@ -71,6 +71,10 @@ DIFFERENT = {
     "monotonicity mono semi a up": "a maximum of rows that deletions take back: Flink keeps it",
     "monotonicity mono top3 asc": "a minimum that NULL pushes out: Flink keeps it",
     "monotonicity mono top3 two": "as the one before",
+    "groups group window": "the name of a constant beside GROUP BY TUMBLE(..)",
+    "groups twice": "a column that is grouped by under two names is grouped by twice",
+    "groups split grouped": "a split DISTINCT of what is grouped by is spread, too",
+    "groups average in group windows": "AVG of a group by TUMBLE(..) is computed",
     "monotonicity rank agg left v desc": "groups of padded rows go and come back",
 }
 """Recorded plans that ours differ from, with the reason."""
