@@ -33,6 +33,8 @@ _OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 def _comparison(binder: ExpressionBinder, node: exp.Expression) -> Rex:
     operator = _COMPARISONS[type(node)]
+    if isinstance(node.this, exp.Tuple) and operator in ("=", "<>"):
+        return binder.rex(_of_each(node.this, node.expression, type(node), binder))
     by_order = operator in ("<", ">", "<=", ">=")
     sides = binder.rex(node.this), binder.rex(node.expression)
     left, right = _comparable(binder, *sides, node, by_order=by_order)
@@ -40,6 +42,25 @@ def _comparison(binder: ExpressionBinder, node: exp.Expression) -> Rex:
     never_null = "DISTINCT" in operator
     made = types.BOOLEAN.with_nullable(nullable and not never_null)
     return call(operator, [left, right], made)
+
+
+def _of_each(
+    left: exp.Expression,
+    right: exp.Expression,
+    kind: type[exp.Expression],
+    binder: ExpressionBinder,
+) -> exp.Expression:
+    """The comparison of two rows: all of their values are equal, or one is not."""
+    if not isinstance(right, exp.Tuple) or len(left.expressions) != len(right.expressions):
+        raise ValidationError(
+            f"a row of {len(left.expressions)} values is compared with something else",
+            binder.position(left),
+        )
+    pairs = zip(left.expressions, right.expressions, strict=True)
+    parts = [kind(this=one, expression=other) for one, other in pairs]
+    joined = exp.and_ if kind is exp.EQ else exp.or_
+    made: exp.Expression = joined(*parts, wrap=False, copy=False)
+    return made
 
 
 def _comparable(
@@ -105,6 +126,9 @@ def _in(binder: ExpressionBinder, node: exp.Expression) -> Rex:
         raise UnsupportedSql(
             "IN with a subquery is supported only as a condition of WHERE", binder.position(node)
         )
+    if isinstance(node.this, exp.Tuple):
+        equal = [_of_each(node.this, each, exp.EQ, binder) for each in node.expressions]
+        return binder.rex(exp.or_(*equal, wrap=False, copy=False))
     value = binder.rex(node.this)
     choices = [as_choice(value, binder.rex(each)) for each in node.expressions]
     nullable = types.any_nullable([type_of(value), *map(type_of, choices)])

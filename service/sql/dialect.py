@@ -21,6 +21,7 @@ from service.sql.errors import Position, SqlSyntaxError, SqlTooLarge
 from service.sql.foreign import check_hints, check_tokens
 from service.sql.grammar import check_grammar
 from service.sql.misspelt import misspelt
+from service.sql.quantifiers import without_quantifiers
 
 if TYPE_CHECKING:
     from service.sql.source_text import Fragment
@@ -207,7 +208,7 @@ def _parse(fragment: Fragment, into: type[exp.Expression] | None) -> exp.Express
         raise SqlTooLarge("the statement is nested too deeply", fragment.position()) from problem
     if len(trees) != 1 or trees[0] is None:
         raise SqlSyntaxError("a query was expected", fragment.position())
-    tree: exp.Expression = trees[0]
+    tree = without_quantifiers(trees[0], lambda node: position_of(node, fragment))
     check_grammar(tree, lambda node: position_of(node, fragment))
     return tree
 

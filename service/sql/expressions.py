@@ -19,10 +19,12 @@ from service.sql.dialect import JsonAggregate, position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.functions import (
     AGGREGATE_FUNCTIONS,
+    EXTRACTED,
     RANK_FUNCTIONS,
     SCALAR_FUNCTIONS,
     WINDOW_TABLE_FUNCTIONS,
 )
+from service.sql.interval_literals import written_interval
 from service.sql.rex import as_operand, call, type_of
 from service.sql.scope import fields
 from service.sql.time_units import timestamp_difference, timestamp_sum
@@ -76,7 +78,8 @@ class ExpressionBinder:
             return read(self, node)
         if type(node) in _ARITHMETIC:
             return self._arithmetic(node)
-        raise UnsupportedSql(f"{node.key.upper()} is not supported", self.position(node))
+        written = _WRITTEN.get(type(node), node.key.upper())
+        raise UnsupportedSql(f"{written} is not supported", self.position(node))
 
     def rex(self, node: exp.Expression) -> Rex:
         """The same as a part of another expression."""
@@ -142,10 +145,7 @@ class ExpressionBinder:
         return Literal(None, LogicalType(TypeRoot.NULL), "")
 
     def _interval(self, node: exp.Expression) -> Rex:
-        amount, unit = node.this, node.args.get("unit")
-        if not isinstance(amount, exp.Literal) or not isinstance(unit, exp.Var):
-            raise UnsupportedSql("an interval needs one amount and unit", self.position(node))
-        return literals.interval(amount.name, unit.name, self.position(node))
+        return written_interval(node, self.position(node))
 
     def _paren(self, node: exp.Expression) -> Expression:
         return self.bind(node.this)
@@ -233,7 +233,6 @@ class ExpressionBinder:
         return call("||", operands, types.STRING.with_nullable(nullable))
 
     def _extract(self, node: exp.Expression) -> Rex:
-        operand = self.rex(node.expression)
         name = node.this.name.upper()
         if name not in _EXTRACTED:
             raise ValidationError(
@@ -241,9 +240,12 @@ class ExpressionBinder:
                 self.position(node),
                 hint=nearest(name, _EXTRACTED),
             )
-        unit = _unit(name)
+        return self._extracted(name, node.expression)
+
+    def _extracted(self, name: str, node: exp.Expression) -> Rex:
+        operand = self.rex(node)
         made = types.BIGINT.with_nullable(type_of(operand).nullable)
-        return call("EXTRACT", [unit, operand], made, syntax="SPECIAL")
+        return call("EXTRACT", [_unit(name), operand], made, syntax="SPECIAL")
 
     def _rounded(self, node: exp.Expression) -> Rex:
         """FLOOR and CEIL of a number, or of a time TO a unit."""
@@ -283,6 +285,8 @@ class ExpressionBinder:
             return row_of([self.rex(each) for each in node.expressions])
         if name in _OF_UNITS:
             return self._of_unit(name, node)
+        if name in EXTRACTED and len(node.expressions) == 1:
+            return self._extracted(EXTRACTED[name], node.expressions[0])
         return self._scalar(name, node.expressions, node)
 
     def _of_unit(self, name: str, node: exp.Expression) -> Rex:
@@ -296,7 +300,15 @@ class ExpressionBinder:
     def _scalar(self, name: str, nodes: Sequence[exp.Expression], node: exp.Expression) -> Rex:
         function = SCALAR_FUNCTIONS.get(name)
         if function is None:
-            known = [*SCALAR_FUNCTIONS, *_OF_UNITS, *AGGREGATE_FUNCTIONS, *WINDOW_TABLE_FUNCTIONS]
+            if name in EXTRACTED:
+                raise ValidationError(f"{name} takes one time", self.position(node))
+            known = [
+                *SCALAR_FUNCTIONS,
+                *EXTRACTED,
+                *_OF_UNITS,
+                *AGGREGATE_FUNCTIONS,
+                *WINDOW_TABLE_FUNCTIONS,
+            ]
             raise UnsupportedSql(
                 f"function {name} is not supported", self.position(node), hint=nearest(name, known)
             )
@@ -309,6 +321,19 @@ class ExpressionBinder:
         if name in _ROUNDING and made.root is TypeRoot.DECIMAL:
             made = types.rounded_decimal(made, literals.rounding_digits(operands[1:]))
         return call(name, operands, made, syntax=function.syntax)
+
+
+_WRITTEN = {
+    exp.SimilarTo: "SIMILAR TO",
+    exp.WithinGroup: "WITHIN GROUP",
+    exp.IgnoreNulls: "IGNORE NULLS here",
+    exp.RespectNulls: "RESPECT NULLS here",
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "^",
+    exp.Tuple: "a row of values in brackets here",
+}
+"""What is not read, as it is written; what is not here has sqlglot's name."""
 
 
 def _unit(name: str) -> Rex:

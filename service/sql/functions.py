@@ -119,7 +119,7 @@ _SCALARS = [
     *(
         ScalarFunction(name, 1, 1, _as(_INT))
         for name in (
-            "CHAR_LENGTH", "CHARACTER_LENGTH", "LENGTH", "ASCII",
+            "CHAR_LENGTH", "CHARACTER_LENGTH", "ASCII",
         )
     ),
     *(
@@ -127,13 +127,6 @@ _SCALARS = [
         for name in (
             "SQRT", "EXP", "LN", "LOG10", "LOG2", "SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN",
             "DEGREES", "RADIANS", "SINH", "COSH", "TANH", "COT",
-        )
-    ),
-    *(
-        ScalarFunction(name, 1, 1, _as(_BIGINT))
-        for name in (
-            "YEAR", "QUARTER", "MONTH", "WEEK", "DAYOFYEAR", "DAYOFMONTH", "DAYOFWEEK", "HOUR",
-            "MINUTE", "SECOND",
         )
     ),
     *(
@@ -203,6 +196,13 @@ _SCALARS = [
     ScalarFunction("JSON_VALUE", 2, 2, _always(_STRING)),
     ScalarFunction("CURRENT_WATERMARK", 1, 1, _nullable_first),
 ]  # fmt: skip  # a list of names, several a line
+EXTRACTED = {
+    **{name: name for name in ("YEAR", "QUARTER", "MONTH", "WEEK", "HOUR", "MINUTE", "SECOND")},
+    "DAYOFYEAR": "DOY",
+    "DAYOFMONTH": "DAY",
+    "DAYOFWEEK": "DOW",
+}
+"""Functions that are EXTRACT of a unit of time."""
 SCALAR_FUNCTIONS = {function.name: function for function in _SCALARS}
 _AGGREGATES = [
     AggregateFunction("COUNT", (0, 1), "count", "FUNCTION_STAR"),

@@ -72,6 +72,10 @@ _UNDERSTOOD: dict[type, frozenset[str]] = {
 }
 
 
+_WHOLE = {"MATCH": "MATCH_RECOGNIZE", "SAMPLE": "TABLESAMPLE", "PIVOTS": "PIVOT"}
+"""What sqlglot takes for a clause, by the word that was written."""
+
+
 def check_grammar(tree: exp.Expression, place: Callable[[exp.Expression], Position]) -> None:
     """Refuse what of a tree we do not understand.
 
@@ -85,6 +89,8 @@ def check_grammar(tree: exp.Expression, place: Callable[[exp.Expression], Positi
         for name, value in node.args.items():
             if value and name not in understood:
                 clause = name.strip("_").replace("_", " ").upper()
+                if clause in _WHOLE:
+                    raise UnsupportedSql(f"{_WHOLE[clause]} is not supported", place(node))
                 raise UnsupportedSql(
                     f"{clause} of {node.key.upper()} is not supported", place(node)
                 )

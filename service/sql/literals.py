@@ -72,8 +72,9 @@ def interval(amount: str, unit: str, position: Position) -> Literal:
             f"intervals such as {amount!r} {unit} are not supported", position, hint="one unit only"
         ) from None
     if name in _UNIT_MS:
+        resolution = "DAY" if name == "WEEK" else name
         kind = LogicalType(
-            TypeRoot.INTERVAL_DAY_TIME, nullable=False, precision=2, scale=6, resolution=name
+            TypeRoot.INTERVAL_DAY_TIME, nullable=False, precision=2, scale=6, resolution=resolution
         )
         return literal(str(int(count * _UNIT_MS[name])), kind)
     if name in _UNIT_MONTHS:

@@ -56,11 +56,14 @@ HONOURED: Final = frozenset(
 _AS_IT_IS: Final = {
     "execution.runtime-mode": "streaming",
     "table.dml-sync": "false",
+    "table.exec.emit.early-fire.enabled": "false",
+    "table.exec.emit.late-fire.enabled": "false",
     "table.exec.legacy-cast-behaviour": "disabled",
     "table.optimizer.join-reorder-enabled": "false",
     "table.sql-dialect": "default",
 }
 """What is so here anyway: the name, and the only value that it may have."""
+_EMITS: Final = "table.exec.emit."
 _NO_MATTER: Final = (
     "execution.attached",
     "execution.buffer-timeout",
@@ -85,6 +88,11 @@ def check_option(name: str, value: str) -> None:
     if not name.startswith(_GROUPS) or name in HONOURED or name.startswith(_NO_MATTER):
         return
     only = _AS_IT_IS.get(name)
+    if only is None and name.startswith(_EMITS):
+        raise UnsupportedSql(
+            f"option {name} is not honoured: a window of GROUP BY comes out once, when it is over",
+            hint="GROUP BY FLOOR(time TO HOUR), or CUMULATE, gives results before the end",
+        )
     if only is None:
         raise UnsupportedSql(f"option {name} is not honoured", hint=nearest(name, HONOURED))
     if value.strip().lower() != only:

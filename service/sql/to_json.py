@@ -117,6 +117,7 @@ def _view(view: LogicalType) -> dict[str, Any]:
 _INTERNAL_CLASSES = {
     TypeRoot.VARCHAR: "org.apache.flink.table.data.StringData",
     TypeRoot.CHAR: "org.apache.flink.table.data.StringData",
+    TypeRoot.ROW: "org.apache.flink.table.data.RowData",
     TypeRoot.DECIMAL: "org.apache.flink.table.data.DecimalData",
     TypeRoot.TIMESTAMP: "org.apache.flink.table.data.TimestampData",
     TypeRoot.TIMESTAMP_LTZ: "org.apache.flink.table.data.TimestampData",

@@ -164,7 +164,7 @@ class Grouping:
             return None
         if any(map(_is_group_id, node.find_all(exp.Anonymous))):
             return None
-        if isinstance(node, (exp.Literal, exp.Null, exp.Boolean, exp.Interval)):
+        if isinstance(node, (exp.Null, exp.Interval)):
             return None
         bound = self._binder.rex(node)
         if bound in self._groups:
@@ -222,8 +222,8 @@ class Grouping:
     def _group(self, node: exp.Expression) -> int:
         while isinstance(node, exp.Paren):
             node = node.this
-        if isinstance(node, exp.Literal):
-            raise UnsupportedSql("GROUP BY a number is not supported", self._at(node))
+        if isinstance(node, exp.Null):
+            raise ValidationError("Illegal use of 'NULL'", self._at(node))
         kind = window_kind(node)
         if kind is not None:
             return self._window_group(kind, node)
@@ -383,6 +383,8 @@ def _aggregates(node: exp.Expression) -> Iterator[exp.Expression]:
             yield part
         elif isinstance(part, exp.Window):
             inner = part.this
+            order = part.args.get("order")
+            pending[:0] = [] if order is None else list(order.expressions)
             pending[:0] = list(inner.iter_expressions())
             pending[:0] = list(part.args.get("partition_by") or ())
         elif not isinstance(part, (exp.Subquery, exp.Select, exp.Exists)):

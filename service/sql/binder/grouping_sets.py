@@ -45,7 +45,7 @@ def grouping_sets(
     if prod(map(_count, nodes)) > SETS_MAX:
         raise UnsupportedSql(f"GROUPING SETS of more than {SETS_MAX} sets", position)
     choices = [
-        _chosen(node, place) if isinstance(node, SETS) else [frozenset({place(node)})]
+        _chosen(node, place) if isinstance(node, SETS) else [frozenset(map(place, members(node)))]
         for node in nodes
     ]
     if not any(isinstance(node, SETS) for node in nodes):
@@ -71,7 +71,7 @@ def _count(node: exp.Expression) -> int:
 
 def _chosen(node: exp.Expression, place: Callable[[exp.Expression], int]) -> list[frozenset[int]]:
     """The sets of one entry."""
-    parts = [frozenset(map(place, _members(entry))) for entry in node.expressions]
+    parts = [frozenset(map(place, members(entry))) for entry in node.expressions]
     if isinstance(node, exp.GroupingSets):
         return parts
     if isinstance(node, exp.Rollup):
@@ -82,7 +82,8 @@ def _chosen(node: exp.Expression, place: Callable[[exp.Expression], int]) -> lis
     return [frozenset[int]().union(*each) for each in kept]
 
 
-def _members(entry: exp.Expression) -> list[exp.Expression]:
+def members(entry: exp.Expression) -> list[exp.Expression]:
+    """The expressions of an entry, of which brackets may hold several, or none."""
     if isinstance(entry, exp.Tuple):
         return list(entry.expressions)
     return [entry.this if isinstance(entry, exp.Paren) else entry]

@@ -176,6 +176,9 @@ class QueryBinder:
         places = list(node.expressions)
         places += [having.this] if having is not None else []
         places += [key.this for key in order.expressions] if order is not None else []
+        qualify = node.args.get("qualify")
+        places += [qualify.this] if qualify is not None else []
+        places += list(node.args.get("windows") or ())
         over = OverBinder(self._fragment, _named_windows(node))
         if node.args.get("group") is None and having is None and not has_aggregates(places):
             values = ScalarSubqueries(self, self._fragment, scope)

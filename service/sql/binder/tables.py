@@ -167,7 +167,13 @@ class TableBinder:
         if lateral_query(join.this) is not None and not method and not join.args.get("using"):
             kind = _join_kind(join, position)
             return join_lateral(self._queries, left, join.this, join, kind, self._fragment)
-        if isinstance(join.this, (exp.Lateral, exp.Unnest)) or method not in ("", "NATURAL"):
+        if isinstance(join.this, exp.Lateral):
+            raise UnsupportedSql(
+                "LATERAL of a table function is not supported",
+                position,
+                hint="UNNEST makes a row of each element of an array",
+            )
+        if isinstance(join.this, exp.Unnest) or method not in ("", "NATURAL"):
             raise UnsupportedSql(
                 f"{method or join.this.key.upper()} JOIN is not supported", position
             )

@@ -84,10 +84,11 @@ def local_columns(
     if (retracts or counts_rows) and not any(_counts_rows(call) for call in calls):
         names.append(f"count1${number}")
         kinds.append(BIGINT)
-    for position, column in enumerate(_distinct(calls)):
-        sharing = sum(call.is_distinct and call.arguments[:1] == (column,) for call in calls)
+    for position, columns in enumerate(_distinct(calls)):
+        sharing = sum(call.is_distinct and call.arguments == columns for call in calls)
         names.append(f"distinct${position}")
-        kinds.append(_map_view(row.types[column], calls=sharing, retracts=retracts))
+        key = _key_of([row.types[column] for column in columns])
+        kinds.append(_map_view(key, calls=sharing, retracts=retracts))
     return Row(tuple(names), tuple(kinds))
 
 
@@ -109,9 +110,17 @@ def _counts_rows(call: AggregateCall) -> bool:
     return call.function == "COUNT" and not call.arguments and call.filter is None
 
 
-def _distinct(calls: Sequence[AggregateCall]) -> list[int]:
-    found = [call.arguments[0] for call in calls if call.is_distinct and call.arguments]
+def _distinct(calls: Sequence[AggregateCall]) -> list[tuple[int, ...]]:
+    """What sets of distinct values are of: LISTAGG's separator is a part of them."""
+    found = [call.arguments for call in calls if call.is_distinct and call.arguments]
     return list(dict.fromkeys(found))
+
+
+def _key_of(kinds: Sequence[LogicalType]) -> LogicalType:
+    if len(kinds) == 1:
+        return kinds[0]
+    names = tuple(f"f{at}" for at in range(len(kinds)))
+    return LogicalType(TypeRoot.ROW, children=tuple(kinds), field_names=names)
 
 
 def _accumulator(
@@ -133,7 +142,7 @@ def _accumulator(
             kind = _extreme(call.function, value) if retracts else value
             return [(name, kind)]
         case "LISTAGG" if retracts:
-            return [("listagg", _list_with_retract())]
+            return [("listagg", _list_with_retract(has_separator=len(given) > 1))]
         case "LISTAGG":
             return [("accDelimiter", STRING), ("concatAcc", STRING)]
         case "ARRAY_AGG":
@@ -225,18 +234,16 @@ def _extreme(function: str, value: LogicalType) -> LogicalType:
     )
 
 
-def _list_with_retract() -> LogicalType:
+def _list_with_retract(*, has_separator: bool) -> LogicalType:
     view = LogicalType(
         TypeRoot.RAW,
         children=(STRING.with_nullable(False),),
         arguments=("org.apache.flink.table.api.dataview.ListView",),
     )
+    name = "ListAggWsWithRetract" if has_separator else "ListAggWithRetract"
     return LogicalType(
         TypeRoot.STRUCTURED,
-        children=(view, view),
-        field_names=("list", "retractList"),
-        arguments=(
-            "org.apache.flink.table.runtime.functions.aggregate."
-            "ListAggWithRetractAggFunction$ListAggWithRetractAccumulator",
-        ),
+        children=(view, view, *([STRING] if has_separator else [])),
+        field_names=("list", "retractList", *(["delimiter"] if has_separator else [])),
+        arguments=(f"{_CLASSES}{name}AggFunction${name}Accumulator",),
     )

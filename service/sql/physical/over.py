@@ -49,10 +49,10 @@ def check_over(over: Over) -> None:
         raise PlanningError("The window can only be ordered by a single time column.")
     if not over.order[0].is_ascending:
         raise PlanningError("The window can only be ordered in ASCENDING mode.")
-    if is_by_time(over.input.row.types, over.order):
-        return
     if over.frame.upper.kind != "CURRENT_ROW":
         raise PlanningError("OVER RANGE FOLLOWING windows are not supported yet.")
+    if is_by_time(over.input.row.types, over.order):
+        return
     if over.frame.lower.kind != "UNBOUNDED":
         raise PlanningError("Non-time attribute sort is not supported for bounded OVER window.")
     if "LAG" in names:

@@ -19,6 +19,7 @@ from service.sql.rules.merge_projections import merge_projections
 from service.sql.rules.propagate_constants import propagate_constants
 from service.sql.rules.prune_columns import prune_columns
 from service.sql.rules.prune_empty import prune_empty
+from service.sql.rules.pull_constants import pull_constants
 from service.sql.rules.push_aggregates import push_aggregates
 from service.sql.rules.push_filters import push_filters
 from service.sql.rules.push_join_expressions import push_join_expressions
@@ -58,6 +59,7 @@ BEFORE: tuple[Rule, ...] = (
     expand_below_windows,  # what was expanded may be windows
     push_filters,  # conditions on groups that waited above the sets
     propagate_constants,  # before pruning: a constant column need not be carried
+    pull_constants,  # after it: conditions make constants of columns
     push_join_expressions,  # before pruning: the columns that it reads are needed below only
     merge_projections,  # fewer projections for the rules that look at what is right below
     remove_joins,  # before pruning: it looks at whole joins

@@ -49,7 +49,7 @@ def _propagated(relation: Relation) -> Relation:
     made = with_inputs(relation, below)
     if not isinstance(made, Project) or has_over(made.expressions):
         return made
-    known = _constants(made.input)
+    known = constants(made.input)
     if not known:
         return made
     expressions = tuple(_replaced(rex, known) for rex in made.expressions)
@@ -64,25 +64,29 @@ def _replaced(rex: Expression, known: Mapping[int, Literal]) -> Expression:
     return rewrite(rex, change)
 
 
-def _constants(relation: Relation) -> dict[int, Literal]:
+def constants(relation: Relation) -> dict[int, Literal]:
     """The columns that have one value in every row."""
     match relation:
         case Filter():
             own = (_tied(part) for part in conjuncts(relation.condition))
-            return _constants(relation.input) | dict(pair for pair in own if pair is not None)
+            return constants(relation.input) | dict(pair for pair in own if pair is not None)
         case Project():
             return _projected(relation)
         case Aggregate() if not relation.sets:
-            below = _constants(relation.input)
+            below = constants(relation.input)
             grouping = enumerate(relation.grouping)
             return {position: below[column] for position, column in grouping if column in below}
-        case Join() if relation.kind in ("INNER", "LEFT", "SEMI", "ANTI"):
-            return _constants(relation.left)
+        case Join() if relation.kind == "INNER":
+            width = len(relation.left.row)
+            right = constants(relation.right).items()
+            return constants(relation.left) | {width + at: value for at, value in right}
+        case Join() if relation.kind in ("LEFT", "SEMI", "ANTI"):
+            return constants(relation.left)
         case VersionJoin() if relation.kind == "INNER":
             own = (constant_of(part) for part in conjuncts(relation.condition))
-            return _constants(relation.left) | dict(pair for pair in own if pair is not None)
+            return constants(relation.left) | dict(pair for pair in own if pair is not None)
         case Sort() | Rank():
-            return _constants(relation.input)
+            return constants(relation.input)
         case _:
             return {}
 
@@ -96,7 +100,7 @@ def _tied(part: Rex) -> tuple[int, Literal] | None:
 
 
 def _projected(relation: Project) -> dict[int, Literal]:
-    below = _constants(relation.input)
+    below = constants(relation.input)
     known = {}
     for position, rex in enumerate(relation.expressions):
         value = rex.operands[0] if isinstance(rex, Call) and rex.name == "CAST" else rex

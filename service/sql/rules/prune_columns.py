@@ -32,15 +32,16 @@ from service.sql.algebra import (
     with_inputs,
 )
 from service.sql.logical_keys import unique_keys
-from service.sql.rex import column_of, inputs_of, inputs_of_all, ref, remap, type_of
+from service.sql.rex import column_of, inputs_of, inputs_of_all, ref, remap, type_of, walk
 from service.sql.terms import RankRange
 from service.sql.types import PROCTIME
 from service.sql.window_relations import Over, Rank, WindowTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from service.plan.rex import Rex
+    from service.sql.rex import Expression
     from service.sql.terms import Ordering
 
 Columns = "frozenset[int]"
@@ -76,7 +77,7 @@ def _prune(relation: Relation, needed: frozenset[int]) -> tuple[Relation, dict[i
             sides = tuple(_narrow(side, needed)[0] for side in relation.inputs)
             return Union(sides), _places(needed)
         case Watermark() if _is_narrowed(relation, needed):
-            return _prune_watermark(relation, needed)
+            return _prune_watermark(relation, sorted(needed))
         case WindowTable():
             return _prune_window(relation, needed)
         case Aggregate():
@@ -163,6 +164,10 @@ def _prune_project(project: Project, needed: frozenset[int]) -> tuple[Relation, 
         # Only where something is computed of OVER functions, or their windows have constants
         # beside their columns, does Flink look at what they read.
         below, places = _whole(project.input)
+    elif isinstance(project.input, Watermark) and _is_narrowed(
+        project.input, inputs_of_all(wanted)
+    ):
+        below, places = _prune_watermark(project.input, _as_read(wanted))
     else:
         below, places = _prune(project.input, inputs_of_all(wanted))
     expressions = tuple(remap(rex, places) for rex in wanted)
@@ -310,11 +315,32 @@ def _is_narrowed(mark: Watermark, needed: frozenset[int]) -> bool:
     return not any(type_of(below.expressions[each]).time_attribute == "PROCTIME" for each in needed)
 
 
-def _prune_watermark(mark: Watermark, needed: frozenset[int]) -> tuple[Relation, dict[int, int]]:
-    used = needed | {mark.column} | inputs_of(mark.expression)
-    below, places = _narrow(mark.input, used)
+def _prune_watermark(mark: Watermark, needed: Sequence[int]) -> tuple[Relation, dict[int, int]]:
+    """The needed columns as they are given, then what event time is made of.
+
+    Source: Flink `ProjectWatermarkAssignerTransposeRule`.
+    """
+    rest = (frozenset({mark.column}) | inputs_of(mark.expression)).difference(needed)
+    order = (*needed, *sorted(rest))
+    if len(order) == len(mark.row):
+        order = tuple(range(len(mark.row)))
+    project = mark.input
+    assert isinstance(project, Project), "there is something to narrow"
+    arranged = Project(
+        project.input,
+        tuple(project.expressions[each] for each in order),
+        tuple(project.names[each] for each in order),
+    )
+    below, _ = _prune_project(arranged, frozenset(range(len(order))))
+    places = {each: place for place, each in enumerate(order)}
     made = Watermark(below, places[mark.column], _moved(mark.expression, places))
     return made, {each: places[each] for each in needed}
+
+
+def _as_read(expressions: Sequence[Expression]) -> list[int]:
+    """The columns that expressions read, in the order in which they do."""
+    parts = (part for rex in expressions for part in walk(rex))
+    return list(dict.fromkeys(part.index for part in parts if isinstance(part, InputRef)))
 
 
 def _prune_window(window: WindowTable, needed: frozenset[int]) -> tuple[Relation, dict[int, int]]:

@@ -3,7 +3,8 @@
     before   Aggregate[k; COUNT(v), SUM(v), AVG(v)](t)
     after    Project[k, count, CASE.. sum, CASE.. sum / count](Aggregate[k; COUNT(v), $SUM0(v)](t))
 
-Done only where it leaves fewer calls: else a state for the average alone is cheaper.
+An average, MIN or MAX of what is grouped by is the group's value. Done only where it leaves fewer
+calls: else a state for the average alone is cheaper.
 
 Source: Calcite `AggregateReduceFunctionsRule`, under Flink's cost model.
 """
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from service.sql import types
 from service.sql.algebra import Aggregate, Project, Relation, inputs, with_inputs
 from service.sql.functions import aggregate_type
-from service.sql.rex import call, literal, ref, type_of
+from service.sql.rex import call, cast, literal, ref, type_of
 from service.sql.terms import AggregateCall
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def reduce_averages(relation: Relation) -> Relation:
     """The relation with averages of sums and counts where that spares a call."""
     below = tuple(reduce_averages(each) for each in inputs(relation))
     made = with_inputs(relation, below)
-    if isinstance(made, Aggregate) and any(each.function == "AVG" for each in made.calls):
+    if isinstance(made, Aggregate) and any(each.function in _REDUCED for each in made.calls):
         return _reduced(made)
     return made
 
@@ -47,7 +48,10 @@ def _reduced(aggregate: Aggregate) -> Relation:
 
     parts: list[tuple[AggregateCall, int, int]] = []
     for each in aggregate.calls:
-        if each.function not in ("AVG", "SUM"):
+        if is_grouped(each, aggregate):
+            parts.append((each, -1, -1))
+            continue
+        if each.function not in _REDUCED:
             parts.append((each, place(each), -1))
             continue
         total = place(sum_call(each, aggregate))
@@ -63,12 +67,30 @@ def _reduced(aggregate: Aggregate) -> Relation:
     width, row = len(aggregate.grouping), inner.row
     outputs: list[Rex] = [ref(index, row.types[index]) for index in range(width)]
     for old, first, second in parts:
+        if first < 0:
+            outputs.append(grouped_value(old, inner))
+            continue
         value: Rex = ref(width + first, row.types[width + first])
-        if old.function in ("AVG", "SUM"):
+        if old.function in _REDUCED:
             counted = None if second < 0 else ref(width + second, row.types[width + second])
             value = value_of(old, value, counted)
         outputs.append(value)
     return Project(inner, tuple(outputs), aggregate.row.names)
+
+
+def is_grouped(each: AggregateCall, aggregate: Aggregate | GroupWindows) -> bool:
+    """Whether a call gives the value that it groups by."""
+    return (
+        each.function in ("AVG", "MIN", "MAX")
+        and each.filter is None
+        and each.arguments[0] in aggregate.grouping
+    )
+
+
+def grouped_value(each: AggregateCall, aggregate: Aggregate | GroupWindows) -> Rex:
+    """The value of a group, as the call that gives it has it."""
+    place = aggregate.grouping.index(each.arguments[0])
+    return cast(ref(place, aggregate.row.types[place]), each.type)
 
 
 def sum_call(average: AggregateCall, aggregate: Aggregate | GroupWindows) -> AggregateCall:
@@ -101,4 +123,5 @@ def value_of(old: AggregateCall, total: Rex, count: Rex | None) -> Rex:
     return call("CAST", [call("/", [summed, count], quotient)], old.type)
 
 
+_REDUCED = ("AVG", "SUM")
 _NOT_NULL = types.BOOLEAN.with_nullable(False)

@@ -19,7 +19,13 @@ from service.sql.algebra import Aggregate, Project, Relation, inputs, with_input
 from service.sql.deviations import computed, deviation_of
 from service.sql.functions import AGGREGATE_FUNCTIONS, SQUARES, aggregate_type
 from service.sql.rex import cast, ref
-from service.sql.rules.reduce_averages import count_call, sum_call, value_of
+from service.sql.rules.reduce_averages import (
+    count_call,
+    grouped_value,
+    is_grouped,
+    sum_call,
+    value_of,
+)
 from service.sql.window_relations import GroupWindows
 
 if TYPE_CHECKING:
@@ -67,6 +73,9 @@ class _Reduction:
         width, row = len(old.grouping), inner.row
         outputs: list[Rex] = [ref(index, row.types[index]) for index in range(width)]
         for each, first, second in self._parts:
+            if first < 0:
+                outputs.append(grouped_value(each, inner))
+                continue
             value = ref(width + first, row.types[width + first])
             count = None if second is None else ref(width + second, row.types[width + second])
             outputs.append(self._value(each, value, count))
@@ -75,7 +84,9 @@ class _Reduction:
         return Project(inner, tuple(outputs), old.row.names)
 
     def _places(self, each: AggregateCall) -> tuple[int, int | None]:
-        """Where what a call is computed from is: a sum or itself, and a count."""
+        """Where what a call is computed from is: a sum or itself, and a count; -1: the group."""
+        if is_grouped(each, self._aggregate):
+            return -1, None
         count = count_call(each, self._aggregate)
         if _is_deviation(each):
             squares = replace(each, function=SQUARES, type=types.DOUBLE, name=None)

@@ -45,14 +45,14 @@ def split_distinct(relation: Relation, options: Options) -> Relation:
 
 def _can_split(aggregate: Aggregate) -> bool:
     has_distinct = any(each.is_distinct for each in aggregate.calls)
-    merges = all(each.function in _SPLITTABLE for each in aggregate.calls)
+    merges = all(
+        each.function in _SPLITTABLE and len(each.arguments) < 2 for each in aggregate.calls
+    )
     return has_distinct and merges and not aggregate.sets
 
 
 def _split(aggregate: Aggregate, buckets: int) -> Relation:
-    distinct = sorted(
-        {each.arguments[0] for each in aggregate.calls if _needs_bucket(each) and each.arguments}
-    )
+    distinct = sorted({each.arguments[0] for each in aggregate.calls if _needs_bucket(each)})
     bucketed = _with_buckets(aggregate.input, distinct, buckets)
     width = len(aggregate.input.row)
     hashes = {column: width + position for position, column in enumerate(distinct)}

@@ -29,6 +29,8 @@ ROOT = Path(__file__).parents[3]
         ("table.dml-sync", "true", "can only be 'false'"),
         ("table.exec.source.idle-timeout", "5 s", "is not honoured"),
         ("table.sql-dialect", "hive", "can only be 'default'"),
+        ("table.exec.emit.early-fire.enabled", "true", "can only be 'false'"),
+        ("table.exec.emit.early-fire.delay", "1 s", "is not honoured: a window of GROUP BY comes"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused_with_its_place(
