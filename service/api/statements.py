@@ -119,7 +119,7 @@ async def get(request: Request, session: SessionPath, services: ServicesDep) -> 
     ),
 )
 async def close(request: Request, session: SessionPath, services: ServicesDep) -> Response:
-    """Forget a session; pipelines that it started continue."""
+    """Forget a session; pipelines that it started go on."""
     if "if-match" in request.headers:
         check_unchanged(request, await _view(session, services))
     if not await in_thread(_sessions(services).close, session):

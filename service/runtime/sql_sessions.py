@@ -70,7 +70,7 @@ class SqlSessions:
             return _read(stored)
         except (KeyError, TypeError, ValueError) as error:
             raise RegistryCorrupt(
-                "the SQL session is not in the form that this version writes",
+                "the SQL session is not one that this version writes",
                 hint="close it with DELETE /v1/sessions/{session}",
             ) from error
 
