@@ -10,7 +10,7 @@ import typer
 
 app = typer.Typer(
     name="tailrace",
-    help="Retraction-aware streaming on Spark Connect.",
+    help="Flink SQL over changelogs, on Spark Connect.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -19,7 +19,7 @@ app = typer.Typer(
 
 @app.callback()
 def _root() -> None:
-    """Retraction-aware streaming on Spark Connect."""
+    """Flink SQL over changelogs, on Spark Connect."""
 
 
 @app.command()
@@ -27,7 +27,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Overrides TAILRACE_HTTP__HOST.")] = None,
     port: Annotated[int | None, typer.Option(help="Overrides TAILRACE_HTTP__PORT.")] = None,
 ) -> None:
-    """Serve the HTTP API until SIGTERM or Ctrl-C; pipelines go on at the Spark Connect server."""
+    """Serve the HTTP API until SIGTERM or Ctrl-C; pipelines keep running on the Spark server."""
     # pyspark has an opinion about pandas, which we hand no rows.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support", FutureWarning)
     import uvicorn
@@ -68,7 +68,7 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Where everything is written.")] = Path("data"),
     stay: Annotated[bool, typer.Option(help="Keep serving until Ctrl-C.")] = True,
 ) -> None:
-    """Run all of it on this machine, with real data: what `make run` does."""
+    """Run everything on this machine, with real data, as `make run` does."""
     from service.demo.run import DemoOptions, run
 
     options = DemoOptions(
@@ -89,7 +89,7 @@ def spark_connect(
     folder: Annotated[Path, typer.Option(help="Where logs and scratch data go.")] = Path("spark"),
     memory_mb: Annotated[int, typer.Option(help="Heap of the JVM; 0: half of the memory.")] = 0,
     conf: Annotated[
-        list[str] | None, typer.Option(help="A line of Spark's configuration, NAME=VALUE; repeat.")
+        list[str] | None, typer.Option(help="A setting of Spark, NAME=VALUE; may be repeated.")
     ] = None,
 ) -> None:
     """Run a Spark Connect server with the measured configuration, until SIGTERM or Ctrl-C."""

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 DESCRIPTION = (
-    "Retraction-aware streaming on Spark Connect, with state that can be inspected per key. "
+    "Flink SQL over changelogs on Spark Connect, with state that can be inspected per key. "
     "Errors are application/problem+json; lists are paged by cursor and limit; JSON resources have "
     "an ETag; every GET has a HEAD, and every address OPTIONS; unknown query parameters are "
     "refused. Readers see closed epochs only, and replies about state say which one."

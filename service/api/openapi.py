@@ -33,19 +33,19 @@ _HEADERS: dict[str, Any] = {
     },
     "WWW-Authenticate": {"description": "401: how to say the key.", "schema": _TEXT},
     "Idempotency-Replayed": {
-        "description": "`true`: the first answer to this Idempotency-Key, again.",
+        "description": "`true`: this repeats the first answer to this Idempotency-Key.",
         "schema": _TEXT,
     },
 }
 _CONDITIONS = {
     "304": (
         "If-None-Match",
-        "Entity tags that the client has; 304 where the answer would have one of them.",
+        "Entity tags that the client has; the reply is 304 if it would have one of them.",
     ),
     "412": (
         "If-Match",
-        "The entity tag as it was read; 412 where that has changed since. Of a pipeline its "
-        "definition counts, and not its status.",
+        "The entity tag of the last read; the reply is 412 if it has changed. A pipeline's tag "
+        "depends on its definition, not on its status.",
     ),
 }
 

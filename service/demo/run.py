@@ -77,7 +77,7 @@ def run(options: DemoOptions) -> int:
                 while True:
                     signal.pause()
     except KeyboardInterrupt:
-        console.print("\nStopped; nothing is left running. `make run` goes on where this ended.")
+        console.print("\nStopped; nothing is left running. `make run` continues from here.")
     except (DemoError, LaunchError) as problem:
         console.print(f"tailrace: {problem}", style="red", soft_wrap=True, markup=False)
         return 1
@@ -197,7 +197,7 @@ def _submit(client: Client, options: DemoOptions, console: Console) -> None:
     path = f"/v1/pipelines/{options.pipeline}"
     if client.find(path) is not None:
         client.post(f"{path}/start")
-        console.print(f"[green]✓[/] pipeline {options.pipeline} was there: it goes on")
+        console.print(f"[green]✓[/] pipeline {options.pipeline} exists already, and continues")
         return
     plan = orjson.loads(files("service.demo").joinpath("latest_flight.plan.json").read_bytes())
     source = plan["nodes"][0]["scanTableSource"]["table"]["resolvedTable"]["options"]
@@ -288,7 +288,7 @@ def _show_requests(
     client: Client, options: DemoOptions, operator: str, key: str, console: Console
 ) -> None:
     base = f"{client.base_url}/v1/pipelines/{options.pipeline}"
-    console.print("\nGo on with", style="bold")
+    console.print("\nTry next", style="bold")
     for path in (
         f"/operators/{operator}/keys/{key}/history",
         f"/operators/{operator}/keys/{key}/explain",

@@ -73,7 +73,7 @@ def _of_state(node: ExecNode) -> Iterator[Finding]:
         yield _warning(
             node,
             "plan.state-ignored",
-            f"{node.type_text} keeps no state that a plan can set: its state is ignored",
+            f"{node.type_text} has no state that a plan can configure: its entries are ignored",
             f"{node.path}/state",
         )
     if not node.has_state:
@@ -86,7 +86,7 @@ def _of_state(node: ExecNode) -> Iterator[Finding]:
                 "plan.ttl-truncated",
                 f"ttl {entry.ttl_text!r} is less than a millisecond, so the state never expires",
                 f"{entry.path}/ttl",
-                "write '0 ms' if that is meant, else at least '1 ms'",
+                "write '0 ms' if that is meant, otherwise at least '1 ms'",
             )
 
 
@@ -103,7 +103,7 @@ def _of_sink(
             node,
             "plan.key-mismatch",
             f"changes reach table {sink.table.identifier} by another key than its primary key, "
-            "and there is no upsert materializer: rows may be lost or stay behind",
+            "and there is no upsert materializer: rows may be lost, or stay when they should go",
             node.path,
             "compile the statement with ON CONFLICT DO DEDUPLICATE",
         )
@@ -120,8 +120,8 @@ def _of_sink(
         yield _warning(
             node,
             "plan.materializer-without-upsert-key",
-            f"no upsert key reaches table {sink.table.identifier}: its materializer tells rows by "
-            "all of their columns, so that what is taken back must match a whole row",
+            f"no upsert key reaches table {sink.table.identifier}: its materializer tells rows "
+            "apart by all of their columns, so a retraction must match a whole row",
             node.path,
             "select the columns of the key as well, if the rows have one",
         )

@@ -87,16 +87,16 @@ def _misaligned(
     code = "plan.ttl-misaligned"
     if own < longest:
         message = (
-            f"{state.name} lives {_shown(own)}, that of node {producer}, which sends the changes, "
-            f"{_shown(longest)}: what that node takes back later is not found here"
+            f"{state.name} is kept {_shown(own)}, but node {producer}, which sends the changes, "
+            f"keeps its state {_shown(longest)}: what it retracts later is not found here"
         )
-        yield node, code, message, _place(node, state), "let it live as long at least"
+        yield node, code, message, _place(node, state), "give it at least the same ttl"
     elif own > shortest:
         message = (
-            f"{state.name} lives {_shown(own)}, that of node {producer}, which sends the changes, "
-            f"{_shown(shortest)}: what that node has forgotten is never taken back here"
+            f"{state.name} is kept {_shown(own)}, but node {producer}, which sends the changes, "
+            f"keeps its state {_shown(shortest)}: what it has forgotten is never retracted here"
         )
-        yield node, code, message, _place(node, state), "let both live equally long"
+        yield node, code, message, _place(node, state), "give both the same ttl"
 
 
 def _life(state: StateTtl) -> float:
@@ -104,7 +104,7 @@ def _life(state: StateTtl) -> float:
 
 
 def _shown(ttl_ms: float) -> str:
-    return "for ever" if ttl_ms == float("inf") else format_duration_ms(int(ttl_ms))
+    return "for ever" if ttl_ms == float("inf") else f"for {format_duration_ms(int(ttl_ms))}"
 
 
 def _place(node: ExecNode, state: StateTtl) -> str:

@@ -55,7 +55,7 @@ def test_the_demo_serves_what_the_readme_asks_and_a_second_run_goes_on(tmp_path:
         assert "133,287 changes in" in first
         assert "equal to the batch recomputation" in first
         assert _words(_readme_reply()["text"]) in _words(first)
-        assert "pipeline latest-flight was there" not in first
+        assert "pipeline latest-flight exists already" not in first
         _requests_of_the_readme_are_answered(tmp_path, ports)
         _requests_that_the_demo_prints_are_answered(first)
 
@@ -66,7 +66,7 @@ def test_the_demo_serves_what_the_readme_asks_and_a_second_run_goes_on(tmp_path:
     second = _ended(tmp_path, Ports(free_port(), free_port(), free_port()))
 
     assert second.returncode == 0, second.stdout
-    assert "pipeline latest-flight was there: it goes on" in second.stdout
+    assert "pipeline latest-flight exists already, and continues" in second.stdout
     assert "equal to the batch recomputation" in second.stdout
 
 

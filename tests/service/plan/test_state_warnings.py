@@ -83,7 +83,7 @@ def test_the_default_counts_where_the_plan_says_nothing() -> None:
     ("ttls", "said"),
     [
         (("2 h", "1 h"), "not found here"),
-        (("1 h", "2 h"), "never taken back here"),
+        (("1 h", "2 h"), "never retracted here"),
         (("0 ms", "2 h"), "not found here"),
         (("1 h", "1 h"), ""),
         (("60 min", "1 h"), ""),
