@@ -184,15 +184,16 @@ class HistoryWriter:
     def _puts(self) -> Puts:
         outcome, entries = self._epoch.outcome, self._epoch.histories.entries
         replaced = (outcome.entry_content >= 0).nonzero()[0]
-        key = np.concatenate([entries.key[replaced], self._epoch.changes.key[outcome.born]])
-        sequence = np.concatenate([entries.sequence[replaced], outcome.born_sequence])
-        content = np.concatenate([outcome.entry_content[replaced], outcome.born_content])
-        is_new = np.arange(key.size) >= replaced.size
+        key, sequence = self._epoch.changes.key[outcome.born], outcome.born_sequence
+        content, is_new = outcome.born_content, np.ones(key.size, np.bool_)
         if replaced.size:
+            key = np.concatenate([entries.key[replaced], key])
+            sequence = np.concatenate([entries.sequence[replaced], sequence])
+            content = np.concatenate([outcome.entry_content[replaced], content])
+            is_new = np.arange(key.size) >= replaced.size
             by_key = order_of(key, sequence)
-            key, sequence, content, is_new = (
-                each[by_key] for each in (key, sequence, content, is_new)
-            )
+            key, sequence, content = (each[by_key] for each in (key, sequence, content))
+            is_new = is_new[by_key]
         needed = self._epoch.replace or self._to_spread.any()
         group = self._epoch.groups.of_change[content] if needed else np.zeros_like(key)
         return Puts(key, sequence, group, is_new, content)
