@@ -80,6 +80,9 @@ def own_redis(under: Sequence[str] = ()) -> Iterator[str]:
             "--maxmemory-policy": "noeviction",
             "--save": "",
             "--loglevel": "warning",
+            # As servers of ours have it.
+            "--hash-max-listpack-entries": "64",
+            "--zset-max-listpack-entries": "64",
         }
         flat = [part for pair in settings.items() for part in pair]
         process = subprocess.Popen([*under, binary, *flat], stdout=subprocess.DEVNULL)

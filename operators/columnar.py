@@ -37,7 +37,7 @@ _FEW_ROWS = 4
 class Columns:
     """The columns of a batch with what was found out about them."""
 
-    __slots__ = ("_constant", "_digests", "_texts", "arrays", "count", "types")
+    __slots__ = ("_constant", "_digests", "_numbers", "_texts", "arrays", "count", "types")
 
     def __init__(self, arrays: Sequence[pa.Array], types: Sequence[LogicalType]) -> None:
         self.arrays = tuple(plain_array(array) for array in arrays)
@@ -46,6 +46,8 @@ class Columns:
         self._constant: dict[int, bool] = {}
         self._texts: dict[int, str] = {}
         self._digests: dict[int, str] = {}
+        self._numbers: dict[int, tuple[NDArray[np.int64], list[bytes]]] = {}
+        """Of columns of whole numbers: the rows that were asked for last, and their texts."""
 
     def is_constant(self, column: int) -> bool:
         """Whether all rows of a column are known to be the same; cheap if they are not."""
@@ -215,10 +217,20 @@ class Columns:
         """Canonical texts of a column that varies, at these positions."""
         array = self.arrays[column]
         if logical.root in INTEGER_BITS and _are_plain_numbers(array):
-            return [integer_texts(plain_numbers(array, array.type.to_pandas_dtype())[rows])]
+            return [self._number_texts(column, rows)]
         texts = texts_of(logical, _taken(array, rows))
         before, values, behind = (_shortened(texts) if is_short else texts).pieces()
         return [before, bytes_of_texts(values), behind]
+
+    def _number_texts(self, column: int, rows: NDArray[np.int64]) -> list[bytes]:
+        """Texts of plain numbers; a history's blocks and its index mostly want the same."""
+        known = self._numbers.get(column)
+        if known is not None and np.array_equal(known[0], rows):
+            return known[1]
+        array = self.arrays[column]
+        texts = integer_texts(plain_numbers(array, array.type.to_pandas_dtype())[rows])
+        self._numbers[column] = rows, texts
+        return texts
 
     def _short_constant(self, logical: LogicalType, column: int) -> str:
         text = self._constant_text(logical, column)
@@ -329,7 +341,9 @@ def _is_constant(array: pa.Array) -> bool:
     offsets = offsets_of(array)
     length = int(offsets[1] - offsets[0])
     # Ends are looked at first: columns that are not constant mostly differ in length.
-    if int(offsets[-1] - offsets[0]) != length * len(array) or (np.diff(offsets) != length).any():
+    if int(offsets[-1] - offsets[0]) != length * len(array):
+        return False
+    if (offsets[1:] - offsets[:-1] != length).any():
         return False
     if not length:
         return True

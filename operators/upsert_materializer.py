@@ -33,12 +33,12 @@ from operators.net_changes import net_changes
 from operators.orphans import orphan_writes
 from state.errors import InvalidThresholds
 from state.multiset.changes import Report
+from state.multiset.epoch_result import EpochResult
 from state.multiset.interface import NotFound, RemovedAll, RemovedLast, RemovedOther
 from state.multiset.kernel import apply_changes
 from state.multiset.loading import HistoryLoader
 from state.multiset.memory import HistoryMemory
 from state.multiset.registered import HistoryDescriptor
-from state.multiset.spread_writing import EpochResult
 from state.multiset.strategy import HistoryPolicy, Strategy, Thresholds
 from state.multiset.writing import HistoryWriter
 from state.ttl import DISABLED, TtlConfig
@@ -340,7 +340,7 @@ class UpsertMaterializer:
         while (confirmed := loader.confirm()) is not None:
             done = self._carry_out(epoch, loader, confirmed, transaction, now_ms)
         histories, outcome, writes = done.histories, done.outcome, done.writes
-        missed = (outcome.report == Report.MISSED).nonzero()[0]
+        missed = (outcome.report == int(Report.MISSED)).nonzero()[0]
         for key_group, write in orphan_writes(epoch, missed, time_ms, self.spec.orphans_max):
             writes.setdefault(key_group, []).append(write)
         # What is emitted is put together while the backend stores; it leaves when that is done.

@@ -314,7 +314,7 @@ class EmbeddedRedis(_EmbeddedServer):
         command += ["--appendonly", "yes", "--appendfsync", self.append_fsync, "--save", ""]
         command += ["--maxmemory-policy", "noeviction", "--loglevel", "notice"]
         # Of a longer listpack each access would look at every entry before its own.
-        command += ["--hash-max-listpack-entries", "64"]
+        command += ["--hash-max-listpack-entries", "64", "--zset-max-listpack-entries", "64"]
         return command, dict(os.environ)
 
     def _answers(self) -> bool:

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import operator as op
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 import msgpack
+import orjson
 
 from state.backends.interface import (
     CounterAdd,
@@ -168,7 +169,8 @@ def encode_chunks(writes: Sequence[Write]) -> tuple[list[bytes], int]:
 
 
 def _is_long(pairs: Sequence[bytes]) -> bool:
-    return sum(map(len, pairs)) >= PART_BYTES_MIN
+    # Mostly the first few are enough.
+    return any(map(PART_BYTES_MIN.__le__, accumulate(map(len, pairs))))
 
 
 def _commands(write: Write) -> Iterator[_Command]:
@@ -182,7 +184,10 @@ def _commands(write: Write) -> Iterator[_Command]:
         case HashAdd(name, field, by):
             return iter([[b"HINCRBY", name, field, b"%d" % by]])
         case SortedPut(name, scored):
-            return _pieces(b"ZADD", name, scored)
+            # Lua would format each number anew, with all digits of a double.
+            flat: list[Any] = [*scored]
+            flat[0::2] = _score_texts(flat[0::2])
+            return _pieces(b"ZADD", name, flat)
         case SortedRemove(name, members):
             return _pieces(b"ZREM", name, members)
         case ScoreRemove(name, score_max):
@@ -199,6 +204,13 @@ def _commands(write: Write) -> Iterator[_Command]:
             return iter([[*head, *kept[at : at + step]] for at in range(0, len(kept), step)])
         case CounterAdd(name, by):
             return iter([[b"INCRBY", name, b"%d" % by]])
+
+
+def _score_texts(scores: list[float]) -> list[bytes]:
+    """Scores in digits that give the same doubles."""
+    texts = orjson.dumps(scores)[1:-1].split(b",")
+    # It has no word for what is infinite.
+    return [repr(each).encode() for each in scores] if b"null" in texts else texts
 
 
 def _pieces(command: bytes, name: bytes, arguments: Sequence[Any]) -> Iterator[_Command]:

@@ -9,6 +9,8 @@ each function call stays in one.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 REGISTRY = b"registry"
 """What a pipeline remembers of its states, in its slot: see `state.registry`."""
 RESTORING = b"restoring"
@@ -49,10 +51,11 @@ def part_name(name: bytes, number: int) -> bytes:
     return b"%b%b%d" % (name, PART, number)
 
 
-def offered_names(prefix: bytes) -> list[bytes]:
+@lru_cache(maxsize=1_024)
+def offered_names(prefix: bytes) -> tuple[bytes, ...]:
     """All names that what is offered in a key group can have."""
     offered = prefix + OFFERED
-    return [offered, *(part_name(offered, number) for number in range(1, PARTS_MAX + 1))]
+    return (offered, *(part_name(offered, number) for number in range(1, PARTS_MAX + 1)))
 
 
 def waiting_names(prefix: bytes) -> list[bytes]:

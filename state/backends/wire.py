@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 Command = tuple[Any, ...]
 """Name and arguments: bytes, text or numbers. Or what `as_one` made."""
 
-_PIECE_BYTES = 64 * 1024
-"""So much of a long request is sent before the rest of it is looked at."""
+_PIECE_BYTES = 1024 * 1024
+"""So much of a long request is sent before the rest of it is looked at. Less would wake Redis more
+often: pieces of 64 kB cost both sides a twentieth of an epoch of 400 kB."""
 _TOGETHER = "*as one*"
 """Stands in the place of a name in what `as_one` makes."""
 _BYTES_ONLY: Final = {bytes}
-_LENGTHS: Final = [b"\r\n$%d\r\n" % each for each in range(1_024)]
-"""What stands before an argument of so many bytes, behind the one before it."""
+_LENGTHS: Final = [b"\r\n$%d\r\n" % each for each in range(4_096)]
+"""What stands before an argument of so many bytes, behind the one before it: formatting it takes
+five times as long as looking it up."""
 _MISSING_FUNCTION = "Function not found"
 
 
@@ -172,7 +174,10 @@ def _encoded(commands: Sequence[Command]) -> Iterator[bytes]:
         if max(lengths) < len(_LENGTHS):
             pieces[0::2] = map(_LENGTHS.__getitem__, lengths)
         else:
-            pieces[0::2] = [b"\r\n$%d\r\n" % each for each in lengths]
+            known = len(_LENGTHS)
+            pieces[0::2] = [
+                _LENGTHS[each] if each < known else b"\r\n$%d\r\n" % each for each in lengths
+            ]
         pieces[1::2] = texts
         parts += (b"*%d" % len(texts), *pieces, b"\r\n")
         held += sum(lengths)

@@ -8,10 +8,12 @@
     text        the packed layout: parse and write
     spread      the spread layout: names and fields; segments: which hash has a block; index: which
                 entries match
-    loading     what an epoch reads; probing: of spread histories; matching: which changes it is for
+    loading     what an epoch reads; probing: of spread histories, each a spread_history; matching:
+                which changes it is for
     memory      what a worker remembers of them; recalling: going on from it; known_index: their
                 indexes; numbered: entries found by numbers
-    writing     what it writes; spread_writing: of spread histories; block_lines: what stays there
+    writing     what it writes, given an epoch_result; spread_writing: of spread histories;
+                block_lines: what stays there
     history     what people are shown
     registered  what a pipeline remembers of them; walk: when TTL was switched on late
     vectors     Arrow's bytes to Python's

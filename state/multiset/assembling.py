@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from state.backends.interface import Write
-    from state.multiset.probing import SpreadHistory
+    from state.multiset.spread_history import SpreadHistory
     from state.multiset.touched import Matching, Touched
 
     Integers = NDArray[np.int64]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from state.errors import StateCorrupt
+from state.row_pieces import integer_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,7 +50,7 @@ def lines_of_block(text: bytes, numbers: Sequence[int], count: int) -> BlockLine
     Raises:
         StateCorrupt: It does not have them, or has more or fewer.
     """
-    wanted = {b"%d" % number for number in numbers}
+    wanted = {*integer_texts(numbers)}
     lines, written = list[bytes](), list[int]()
     _, *stored = text.split(b"\n")
     for line in stored:

@@ -61,12 +61,14 @@ class Groups:
     @cached_property
     def start(self) -> Integers:
         """First slot of each group, and the number of slots at the end."""
-        return np.append(self.begins.nonzero()[0], self.event.size)
+        return np.concatenate((self.begins.nonzero()[0], [self.event.size]))
 
     @cached_property
     def group(self) -> Integers:
         """Group of each slot."""
-        return np.cumsum(self.begins) - 1
+        groups: Integers = self.begins.cumsum()
+        groups -= 1
+        return groups
 
     @cached_property
     def first(self) -> Integers:

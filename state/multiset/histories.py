@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from state.backends.interface import Write
-    from state.multiset.probing import SpreadHistory
+    from state.multiset.spread_history import SpreadHistory
     from state.multiset.text import PackedHistories
 
     Integers = NDArray[np.int64]

@@ -28,7 +28,7 @@ from state.multiset.assembling import ReadHistories
 from state.multiset.changes import differs
 from state.multiset.histories import Histories, no_histories
 from state.multiset.memory import HistoryMemory
-from state.multiset.probing import EVER, SpreadHistory, SpreadProber
+from state.multiset.probing import EVER, SpreadProber
 from state.multiset.recalling import Recalled, recallable, remembered_by_group
 from state.multiset.spread import EXPIRY, STATE
 from state.multiset.text import are_spread, parse_packed
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from state.backends.interface import EpochTransaction, Read
     from state.multiset.changes import Outcome
     from state.multiset.memory import Remembered
+    from state.multiset.spread_history import SpreadHistory
     from state.multiset.strategy import HistoryPolicy
     from state.multiset.touched import Matching, Touched
 

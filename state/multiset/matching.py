@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from state.multiset.probing import SpreadHistory
+    from state.multiset.spread_history import SpreadHistory
     from state.multiset.text import PackedHistories
     from state.multiset.touched import Matching, Touched
 

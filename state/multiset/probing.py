@@ -7,7 +7,7 @@ end away, so that an older entry becomes the newest, the kernel says so, and a d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from state.multiset.memory import NO_BLOCKS
 from state.multiset.numbered import find_numbers
 from state.multiset.segments import block_reads
 from state.multiset.spread import BLOCK_ENTRIES, SpreadNames, block_of, parse_numbers
+from state.multiset.spread_history import SpreadHistory
 from state.multiset.text import Header, is_spread, parse_header
 from state.multiset.vectors import distinct, distinct_counts, is_among
 
@@ -50,50 +51,6 @@ _WINDOW = 2
 """Newest blocks that are read at first."""
 _DENSE = 2
 """So many groups of changes for each bucket of an index touch nearly all of them."""
-
-
-@dataclass(slots=True)
-class SpreadHistory:
-    """What was read of one spread history."""
-
-    key: int
-    header: Header
-    groups: Integers
-    """The groups of changes that were looked up in its index."""
-    digests: Characters | None
-    """Their digests; None where they were found without them."""
-    index: KnownIndex
-    found_line: Integers
-    found_group: Integers
-    found: Integers
-    """Lines of the index that groups match, the group of each and its sequence number."""
-    unread: Integers
-    """Blocks that are not read, since the epoch removes all entries that they have."""
-    unread_entries: Integers
-    """Sequence numbers of these entries, ascending."""
-    top: Integers
-    """Numbers of the newest blocks, newest first."""
-    due: Integers
-    """Numbers of the blocks with entries that are past their time."""
-    oldest_ms: int | None
-    """No entry of the other blocks was written before; None: there is none, or no TTL."""
-    blocks: dict[int, bytes] = field(default_factory=dict)
-    """What was read of the blocks, or remembered and is wanted, by number."""
-    remembered: Blocks = NO_BLOCKS
-    """Those that this process wrote, where the epoch goes on from what is remembered."""
-    expired: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Sequence numbers of entries past their time."""
-    expired_place: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Where in `Histories.packed` they are."""
-    is_complete: bool = False
-    """Whether all blocks that are needed are known to be there."""
-    depths: int = 0
-    """How often a deeper window was asked for."""
-
-    @property
-    def size(self) -> int:
-        """Entries in state, past their time or not."""
-        return self.header.size or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +220,7 @@ class SpreadProber:
                 raise ValueError("a history without its index is not recalled")
             newest = distinct(block_of(each.index.numbers[-_WINDOW * BLOCK_ENTRIES :]))
             newest = newest[::-1][: self._window(key)]
-            history = self._history(key, each.header, each.index, newest, found[key])
+            history = self._history(key, each.header, each.index, newest, found[key], each.blocks)
             history.remembered, known = each.blocks, each.blocks.texts
             missing = self._missing(history)
             history.blocks = {block: known[block] for block in missing if block in known}
@@ -291,6 +248,7 @@ class SpreadProber:
         index: KnownIndex,
         top: Integers,
         row: Integers | None = None,
+        remembered: Blocks = NO_BLOCKS,
     ) -> SpreadHistory:
         """A spread history, and what its index has of the epoch's groups: `row`, if it is known."""
         digests: Characters | None = None
@@ -301,8 +259,11 @@ class SpreadProber:
             groups = self._groups_of(key)
         line = (row >= 0).nonzero()[0]
         found, found_group = index.numbers[line], groups[row[line]]
-        is_whole = len(index.read) == header.buckets
-        unread, unread_entries = self._vanishing(found, found_group, index, is_whole=is_whole)
+        wanted = distinct(block_of(found))
+        unread = unread_entries = np.zeros(0, np.int64)
+        if not remembered.texts.keys() >= {*wanted.tolist()}:
+            is_whole = len(index.read) == header.buckets
+            unread, unread_entries = self._vanishing(found, found_group, index, is_whole=is_whole)
         return SpreadHistory(
             key=key,
             header=header,
@@ -312,6 +273,7 @@ class SpreadProber:
             found_line=line,
             found_group=found_group,
             found=found,
+            wanted=wanted,
             unread=unread,
             unread_entries=unread_entries,
             top=top,
@@ -427,7 +389,7 @@ class SpreadProber:
 
     @staticmethod
     def _missing(history: SpreadHistory) -> list[int]:
-        wanted = set(distinct(block_of(history.found)).tolist())
+        wanted = set(history.wanted.tolist())
         wanted.difference_update(history.unread.tolist())
         wanted.update(history.top.tolist(), history.due.tolist())
         return sorted(wanted.difference(history.blocks))

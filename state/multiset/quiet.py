@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 
+# Numpy takes longer to see what a member of an enumeration is than to compare with it.
+_FIRST, _ADDED, _REMOVED, _MISSED = (
+    np.int8(each) for each in (Report.FIRST, Report.ADDED, Report.REMOVED, Report.MISSED)
+)
 _FEW_KEYS = 64
 _CHANGES_MIN = 16
 """Of more keys, so many changes for each: else one of them is mostly not so, and it need not be
@@ -61,7 +65,8 @@ def quiet_outcome(
         return None
     keys, births = np.arange(count), changes.accumulates.nonzero()[0]
     ends = changes.key[births].searchsorted(keys, side="right")
-    counts = np.diff(ends, prepend=0)
+    counts = ends.copy()
+    counts[1:] -= ends[:-1]
     top = loaded.key.searchsorted(keys, side="right") - 1
     top[loaded.size == 0] = -1
     if not _are_covered(changes, loaded, taken, births, ends - counts, top):
@@ -69,19 +74,19 @@ def quiet_outcome(
     entry_removed = np.zeros(loaded.key.size, np.bool_)
     entry_removed[taken.entries] = True
     has_births = counts > 0
-    report = np.where(changes.accumulates, np.int8(Report.ADDED), np.int8(Report.MISSED))
-    report[taken.by] = report[taken.back] = Report.REMOVED
-    report[births[(ends - counts)[has_births & (top < 0)]]] = Report.FIRST
+    report = np.where(changes.accumulates, _ADDED, _MISSED)
+    report[taken.by] = report[taken.back] = _REMOVED
+    report[births[(ends - counts)[has_births & (top < 0)]]] = _FIRST
     stays = np.ones(changes.key.size, np.bool_)
     stays[taken.additions] = False
     left = stays[births].nonzero()[0]
     following = loaded.following + counts
-    sequence = np.arange(births.size) + np.repeat(following - ends, counts)
+    sequence = np.arange(births.size) + (following - ends).repeat(counts)
     shown, newest = loaded.shown.copy(), np.zeros(keys.size, np.int64)
     hidden = taken.entries[loaded.sequence[taken.entries] == shown[loaded.key[taken.entries]]]
     shown[loaded.key[hidden]] = 0
     newest[top >= 0] = loaded.sequence[top[top >= 0]]
-    gone = np.append(loaded.key[taken.entries], changes.key[taken.additions])
+    gone = np.concatenate((loaded.key[taken.entries], changes.key[taken.additions]))
     return Outcome(
         report=report,
         seen=births,
@@ -151,18 +156,22 @@ def _are_covered(
     # Only where the newest entries are loaded it can be told.
     if (top[known] < 0).any() or not np.array_equal(loaded.key[top[known]], keys[known]):
         return False
-    # When each addition's entry goes; behind the last one there is none that came.
-    death = np.full(count + 1, count)
-    death[taken.additions] = taken.back
-    birth, owner = np.append(births, count), np.append(changes.key[births], -1)
-    # Additions go in any order, so that searching would take longer.
-    place = (np.cumsum(changes.accumulates) - 1).take(taken.additions)
     removal = np.full(loaded.key.size, -1)
     removal[taken.entries] = taken.by
-    topped = known.nonzero()[0]
-    topped = topped[removal[top[topped]] >= 0]
-    key = np.append(changes.key[taken.additions], topped)
-    when = np.append(taken.back, removal[top[topped]])
-    cover = np.append(place + 1, starts[topped])
-    is_there = (owner[cover] == key) & (birth[cover] < when)
-    return bool((is_there & (death[birth[cover]] > when)).all())
+    key = known.nonzero()[0]
+    key = key[removal[top[key]] >= 0]
+    when, cover = removal[top[key]], starts[key]
+    if taken.additions.size:
+        key = np.concatenate((key, changes.key[taken.additions]))
+        when = np.concatenate((when, taken.back))
+        # Additions go in any order, so that searching would take longer.
+        cover = np.concatenate((cover, changes.accumulates.cumsum()[taken.additions]))
+    if not key.size:
+        return True
+    if int(cover.max()) >= births.size:
+        return False
+    covering = births[cover]
+    death = np.full(count, count)
+    death[taken.additions] = taken.back
+    is_there = (changes.key[covering] == key) & (covering < when)
+    return bool((is_there & (death[covering] > when)).all())

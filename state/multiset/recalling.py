@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from state.backends.interface import EpochTransaction
     from state.multiset.changes import Outcome
     from state.multiset.memory import HistoryMemory, Remembered
-    from state.multiset.probing import SpreadHistory, SpreadProber
+    from state.multiset.probing import SpreadProber
+    from state.multiset.spread_history import SpreadHistory
     from state.multiset.touched import Touched
 
     Integers = NDArray[np.int64]
@@ -168,7 +169,7 @@ def _entries_of(histories: Sequence[SpreadHistory]) -> tuple[LoadedEntries, Flag
     sequences, groups, reads = [], [], []
     for history in histories:
         numbers = history.index.numbers
-        wanted = distinct(np.concatenate([block_of(history.found), history.top]))
+        wanted = distinct(np.concatenate([history.wanted, history.top]))
         low, high = spans_of_blocks(numbers, wanted)
         chosen = places_in((low, high))
         group = np.full(numbers.size, -1, np.int64)
@@ -176,11 +177,12 @@ def _entries_of(histories: Sequence[SpreadHistory]) -> tuple[LoadedEntries, Flag
         sequences.append(numbers[chosen])
         groups.append(group[chosen])
         # The newest blocks are read even where all of their entries go.
-        unread = set(history.unread.tolist()).difference(history.top.tolist())
-        is_read = np.array([each not in unread for each in wanted.tolist()], np.bool_)
-        reads.append(np.repeat(is_read, high - low))
+        is_read = np.ones(wanted.size, np.bool_)
+        if history.unread.size:
+            is_read = ~is_among(wanted, history.unread) | is_among(wanted, history.top)
+        reads.append(is_read.repeat(high - low))
     counts = np.array([each.size for each in sequences], np.int64)
-    ends = np.cumsum(counts)
+    ends = counts.cumsum()
     window, shown = ends - counts, []
     for place, history in enumerate(histories):
         lowest = int(history.top[-1]) * BLOCK_ENTRIES
@@ -188,7 +190,7 @@ def _entries_of(histories: Sequence[SpreadHistory]) -> tuple[LoadedEntries, Flag
         is_newest = history.header.shown == NEWEST
         shown.append(int(sequences[place][-1]) if is_newest else history.header.shown)
     entries = LoadedEntries(
-        key=np.repeat(np.arange(counts.size), counts),
+        key=np.arange(counts.size).repeat(counts),
         group=np.concatenate(groups),
         sequence=np.concatenate(sequences),
         size=np.array([each.size for each in histories], np.int64),

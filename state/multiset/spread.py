@@ -84,9 +84,9 @@ def places_in(spans: Spans) -> NDArray[np.int64]:
     """All places in spans, one span after the other."""
     low, high = spans
     counts = high - low
-    ends = np.cumsum(counts)
+    ends = counts.cumsum()
     count = int(ends[-1]) if ends.size else 0
-    places: NDArray[np.int64] = np.arange(count) + np.repeat(low - ends + counts, counts)
+    places: NDArray[np.int64] = np.arange(count) + (low - ends + counts).repeat(counts)
     return places
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from state.backends.interface import HashDelete, HashPut, HashReplace, SortedPut, SortedRemove
+from state.backends.interface import (
+    Drop,
+    HashDelete,
+    HashPut,
+    HashReplace,
+    ScoreRemove,
+    SortedPut,
+    SortedRemove,
+)
 from state.multiset.block_lines import NO_LINES, lines_of_block
 from state.multiset.changes import differs
 from state.multiset.index import (
@@ -29,24 +36,22 @@ from state.multiset.segments import (
 from state.multiset.spread import BLOCK_ENTRIES, STATE, SpreadNames, block_of
 from state.multiset.text import NEWEST, Header, pieces_before_rows
 from state.multiset.vectors import distinct, is_among, places_of, taken
+from state.row_pieces import integer_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from state.backends.interface import Write
     from state.multiset.block_lines import BlockLines
-    from state.multiset.changes import Groups, KeyedChanges, Outcome
-    from state.multiset.histories import Histories
+    from state.multiset.epoch_result import EpochResult, Puts, Rows
     from state.multiset.index import Characters
     from state.multiset.numbered import Numbered
-    from state.multiset.probing import SpreadHistory
     from state.multiset.segments import SegmentMerge
-    from state.multiset.strategy import HistoryPolicy
+    from state.multiset.spread_history import SpreadHistory
     from state.multiset.touched import Matching
-    from state.row_pieces import Piece, RowPieces
+    from state.row_pieces import RowPieces
 
     Integers = NDArray[np.int64]
     Flags = NDArray[np.bool_]
@@ -55,69 +60,6 @@ _T = TypeVar("_T")
 
 REPLACED_LINES_MIN = 256
 """An index of which fewer lines are to be written is not replaced as a whole."""
-
-
-class Rows(Protocol):
-    """The rows of the epoch's changes."""
-
-    def of_changes(
-        self, changes: Integers, before: Sequence[str | pa.Array] = ()
-    ) -> pa.BinaryArray:
-        """Canonical rows of the changes at these positions, with texts before each."""
-
-    def pieces_of_changes(self, changes: Integers, before: Sequence[Piece]) -> RowPieces:
-        """The same in pieces: for the blocks of a history, which have many rows each."""
-
-
-@dataclass(frozen=True, slots=True)
-class EpochResult:
-    """What an epoch found and did: all that is to be written follows from it."""
-
-    policy: HistoryPolicy
-    histories: Histories
-    changes: KeyedChanges
-    groups: Groups
-    outcome: Outcome
-    replace: bool
-    now_ms: int
-
-    @property
-    def stays(self) -> Flags:
-        """Per loaded entry: it is still there, as it was."""
-        return ~self.outcome.entry_removed & (self.outcome.entry_content < 0)
-
-    def entries_of(self, key: int) -> slice:
-        """The loaded entries of a key."""
-        low, high = self.histories.entries.key.searchsorted([key, key + 1]).tolist()
-        return slice(low, high)
-
-
-@dataclass(frozen=True, slots=True)
-class Puts:
-    """Entries whose row an epoch wrote: born ones and replaced ones, by key and number."""
-
-    key: Integers
-    sequence: Integers
-    group: Integers
-    """Only set where an index or an upsert key asks for it."""
-    is_new: Flags
-    content: Integers
-    """The change whose row it is."""
-
-    def of(self, chosen: slice | Integers) -> Puts:
-        """Some of them."""
-        return Puts(
-            self.key[chosen],
-            self.sequence[chosen],
-            self.group[chosen],
-            self.is_new[chosen],
-            self.content[chosen],
-        )
-
-    def of_key(self, key: int) -> Puts:
-        """Those of a key."""
-        low, high = self.key.searchsorted([key, key + 1]).tolist()
-        return self.of(slice(low, high))
 
 
 class SpreadWriter:
@@ -159,13 +101,15 @@ class SpreadWriter:
         mine = epoch.entries_of(self._key)
         removed = epoch.histories.entries.sequence[mine][epoch.outcome.entry_removed[mine]]
         puts = self._puts
-        gone = np.append(removed, history.expired)
-        touched = distinct(block_of(np.append(gone, puts.sequence)))
+        gone = np.concatenate((removed, history.expired))
+        touched = distinct(block_of(np.concatenate((gone, puts.sequence))))
         loaded = epoch.histories.entries.sequence[mine]
         held = _lines_that_stay(touched, loaded, epoch.stays[mine], history)
         written = self._change_blocks(held, history)
-        self._drop_blocks(touched[~is_among(touched, written)])
-        self._put_header(self._change_index(history, gone, matching))
+        segments = self._segments
+        buckets = self._change_index(history, gone, matching)
+        self._drop_blocks(touched[~is_among(touched, written)], segments)
+        self._put_header(buckets)
         return self._writes
 
     def _change_index(self, history: SpreadHistory, removed: Integers, matching: Matching) -> int:
@@ -185,7 +129,9 @@ class SpreadWriter:
         if history.expired.size:
             gone = is_among(index.numbers, removed).nonzero()[0]
         else:
-            gone = history.found_line[is_among(history.found, removed)]
+            gone = history.found_line
+            if removed.size < gone.size:
+                gone = gone[is_among(history.found, removed)]
         stays = np.ones(len(index.lines), np.bool_)
         stays[gone] = False
         fresh = puts.is_new.nonzero()[0]
@@ -223,7 +169,7 @@ class SpreadWriter:
         changed[written] = False
         emptied = changed[:was].nonzero()[0].tolist()
         if emptied:
-            self._writes.append(HashDelete(self._names.index, [b"%d" % each for each in emptied]))
+            self._writes.append(HashDelete(self._names.index, integer_texts(emptied)))
         return buckets
 
     def _know_index(self, index: KnownIndex) -> None:
@@ -238,15 +184,15 @@ class SpreadWriter:
         """Write the buckets of the chosen lines, None is all, and say which they are."""
         numbers, texts = write_lines(lines, bucket, chosen)
         if texts:
-            fields = [b"%d" % each for each in numbers.tolist()]
+            fields = integer_texts(numbers)
             self._writes.append(HashPut(self._names.index, _interleaved(fields, texts)))
         return numbers
 
     def _replace_index(self, lines: Characters, bucket: Integers) -> None:
         """Write all buckets, those of each in the order of their numbers; remove all others."""
         numbers, texts = write_lines(lines, bucket)
-        fields = [b"%d" % each for each in numbers.tolist()]
-        self._writes.append(HashReplace(self._names.index, _interleaved(fields, texts)))
+        pairs = _interleaved(integer_texts(numbers), texts)
+        self._writes.append(HashReplace(self._names.index, pairs))
 
     def whole(self, matching: Matching) -> list[Write]:
         """Write a history in full that was packed, or is new."""
@@ -284,7 +230,10 @@ class SpreadWriter:
         with_puts, limits = block[starts].tolist(), [*starts.tolist(), block.size]
         if puts.is_new.all():
             # What comes stands behind what stays.
-            heads = [_text_before(number, held) for number in with_puts]
+            heads = integer_texts(with_puts)
+            for place, number in enumerate(with_puts):
+                if number in held:
+                    heads[place] = held[number].behind(heads[place])
             texts = dict(zip(with_puts, self._new_lines().joined(heads, limits), strict=True))
         else:
             lines = [*zip(puts.sequence.tolist(), self._new_lines().texts(), strict=True)]
@@ -297,7 +246,7 @@ class SpreadWriter:
             if number in texts:
                 oldest[number] = min(mine.oldest_ms, now_ms)
             else:
-                texts[number], oldest[number] = _text_before(number, held), mine.oldest_ms
+                texts[number], oldest[number] = mine.behind(b"%d" % number), mine.oldest_ms
         numbers = sorted(texts)
         self.blocks = {number: texts[number] for number in numbers}
         if numbers:
@@ -344,7 +293,7 @@ class SpreadWriter:
         block = block_of(sequence)
         start = differs(block).nonzero()[0]
         numbers = block[start].tolist()
-        texts = lines.joined([b"%d" % each for each in numbers], [*start.tolist(), sequence.size])
+        texts = lines.joined(integer_texts(numbers), [*start.tolist(), sequence.size])
         self.blocks = dict(zip(numbers, texts, strict=True))
         self._writes.append(HashReplace(self._names.blocks, self._pairs_of(numbers)))
         self._note_blocks(numbers, np.minimum.reduceat(written, start).tolist())
@@ -352,14 +301,14 @@ class SpreadWriter:
     def _pairs_of(self, numbers: Sequence[int]) -> list[bytes]:
         """These of `blocks`, as fields and values."""
         texts = [self.blocks[number] for number in numbers]
-        return _interleaved([b"%d" % number for number in numbers], texts)
+        return _interleaved(integer_texts(numbers), texts)
 
     def _note_blocks(self, fresh: Sequence[int], oldest: Sequence[int]) -> None:
         """Say of `blocks` which of them were not there before, and how old each is."""
-        fields = [b"%d" % number for number in self.blocks]
+        fields = integer_texts([*self.blocks])
         if fresh:
-            members = [b"%d" % number for number in fresh]
-            self._writes.append(SortedPut(self._names.order, _interleaved(fresh, members)))
+            pairs = _interleaved(fresh, integer_texts(fresh))
+            self._writes.append(SortedPut(self._names.order, pairs))
         self._writes.append(SortedPut(self._names.stamps, _interleaved(oldest, fields)))
 
     def _new_lines(self) -> RowPieces:
@@ -367,15 +316,31 @@ class SpreadWriter:
         before = pieces_before_rows(self._puts.sequence, self._epoch.now_ms)
         return self._rows.pieces_of_changes(self._puts.content, before)
 
-    def _drop_blocks(self, blocks: Integers) -> None:
-        """Remove blocks that hold nothing any more."""
+    def _drop_blocks(self, blocks: Integers, segments: Sequence[int]) -> None:
+        """Remove blocks that hold nothing any more.
+
+        Args:
+            blocks: Their numbers, ascending.
+            segments: The first block of each segment, those included that have no more entries.
+        """
         if not blocks.size:
             return
         self.dropped = blocks.tolist()
-        names, gone = self._names, [b"%d" % number for number in self.dropped]
-        for name, numbers in by_hash(names.blocks, self._segments, self.dropped):
-            self._writes.append(HashDelete(name, [b"%d" % number for number in numbers]))
-        self._writes.append(SortedRemove(names.order, gone))
+        names, gone = self._names, integer_texts(blocks)
+        blank = set(segments).difference(self._segments)
+        empty = {segment_name(names.blocks, first) for first in blank}
+        for name, numbers in by_hash(names.blocks, segments, self.dropped):
+            is_empty = name in empty
+            self._writes.append(
+                Drop(name) if is_empty else HashDelete(name, integer_texts(numbers))
+            )
+        oldest = 0
+        if self.index is not None:
+            # Below the oldest entry that is left there are no blocks but these.
+            oldest = int(blocks.searchsorted(block_of(self.index.numbers[:1]))[0])
+        if oldest:
+            self._writes.append(ScoreRemove(names.order, self.dropped[oldest - 1]))
+        self._writes.append(SortedRemove(names.order, gone[oldest:]))
         self._writes.append(SortedRemove(names.stamps, gone))
 
     def _put_header(self, buckets: int) -> None:
@@ -419,12 +384,6 @@ def _lines_that_stay(
         number: lines_of_block(history.blocks[number], kept[start:stop].tolist(), count)
         for number, start, stop, count in zip(*(c[some].tolist() for c in columns), strict=True)
     }
-
-
-def _text_before(number: int, held: Mapping[int, BlockLines]) -> bytes:
-    """A block of what stays of it."""
-    header = b"%d" % number
-    return held[number].behind(header) if number in held else header
 
 
 def _as_numbers(texts: Sequence[bytes], matching: Matching, groups: Integers) -> Numbered | None:

@@ -76,14 +76,17 @@ class Touched:
     def group_retractions(self) -> Integers:
         """Per group: how many retractions it has."""
         start = self.groups.start
-        retractions: Integers = np.diff(start) - self.group_additions
+        retractions: Integers = start[1:] - start[:-1]
+        retractions -= self.group_additions
         return retractions
 
     @cached_property
     def group_additions(self) -> Integers:
         """Per group: how many additions it has."""
-        added = np.append(0, np.cumsum(self.groups.accumulates))
-        additions: Integers = np.diff(added[self.groups.start])
+        added = np.zeros(self.groups.event.size + 1, np.int64)
+        self.groups.accumulates.cumsum(out=added[1:])
+        before = added[self.groups.start]
+        additions: Integers = before[1:] - before[:-1]
         return additions
 
     @cached_property

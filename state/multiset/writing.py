@@ -21,11 +21,12 @@ from state.backends.interface import (
     SortedRemove,
 )
 from state.multiset.changes import Report
+from state.multiset.epoch_result import EpochResult, Puts, Rows
 from state.multiset.index import buckets_of, digests_of
 from state.multiset.memory import NO_BLOCKS, Remembered
 from state.multiset.segments import SegmentMerge, block_hashes
 from state.multiset.spread import BLOCK_ENTRIES, EXPIRY, STATE, SpreadNames
-from state.multiset.spread_writing import EpochResult, Puts, Rows, SpreadWriter
+from state.multiset.spread_writing import SpreadWriter
 from state.multiset.strategy import Strategy
 from state.multiset.text import (
     FEW,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from state.backends.interface import EpochTransaction, Read, Write
     from state.multiset.memory import Blocks, HistoryMemory
-    from state.multiset.probing import SpreadHistory
+    from state.multiset.spread_history import SpreadHistory
     from state.multiset.touched import Matching
 
     Integers = NDArray[np.int64]
@@ -57,13 +58,13 @@ class HistoryWriter:
     def __init__(self, epoch: EpochResult) -> None:
         self._epoch = epoch
         policy, histories, outcome = epoch.policy, epoch.histories, epoch.outcome
-        count = len(histories.keys)
+        count, missed = len(histories.keys), int(Report.MISSED)
         self.altered = histories.expired > 0
         """Per key: its history is not what it was."""
         if count == 1:
-            self.altered |= bool((outcome.report < Report.MISSED).any())
+            self.altered |= bool((outcome.report < missed).any())
         else:
-            self.altered[epoch.changes.key[outcome.report < Report.MISSED]] = True
+            self.altered[epoch.changes.key[outcome.report < missed]] = True
         self._was_spread = np.zeros(count, np.bool_)
         self._was_spread[list(histories.spread)] = True
         spread_next = policy.spread_after(outcome.size, self._was_spread)
@@ -210,15 +211,16 @@ class HistoryWriter:
     def _puts(self) -> Puts:
         outcome, entries = self._epoch.outcome, self._epoch.histories.entries
         replaced = (outcome.entry_content >= 0).nonzero()[0]
-        key = np.concatenate([entries.key[replaced], self._epoch.changes.key[outcome.born]])
-        sequence = np.concatenate([entries.sequence[replaced], outcome.born_sequence])
-        content = np.concatenate([outcome.entry_content[replaced], outcome.born_content])
-        is_new = np.arange(key.size) >= replaced.size
+        key, sequence = self._epoch.changes.key[outcome.born], outcome.born_sequence
+        content, is_new = outcome.born_content, np.ones(key.size, np.bool_)
         if replaced.size:
+            key = np.concatenate([entries.key[replaced], key])
+            sequence = np.concatenate([entries.sequence[replaced], sequence])
+            content = np.concatenate([outcome.entry_content[replaced], content])
+            is_new = np.arange(key.size) >= replaced.size
             by_key = order_of(key, sequence)
-            key, sequence, content, is_new = (
-                each[by_key] for each in (key, sequence, content, is_new)
-            )
+            key, sequence, content = (each[by_key] for each in (key, sequence, content))
+            is_new = is_new[by_key]
         needed = self._epoch.replace or self._to_spread.any()
         group = self._epoch.groups.of_change[content] if needed else np.zeros_like(key)
         return Puts(key, sequence, group, is_new, content)

@@ -165,6 +165,7 @@ def test_redis_is_a_state_backend_and_not_a_cache() -> None:
     assert "/usr/local/etc/redis/redis.conf" in SERVICES["redis"]["command"]
 
 
-def test_redis_keeps_the_hashes_of_spread_collections_as_tables() -> None:
-    entries = _redis_configuration()["hash-max-listpack-entries"]
+@pytest.mark.parametrize("kind", ["hash", "zset"])
+def test_redis_keeps_hashes_and_sorted_sets_of_spread_collections_as_tables(kind: str) -> None:
+    entries = _redis_configuration()[f"{kind}-max-listpack-entries"]
     assert entries == str(PRIMITIVE_THRESHOLDS.high)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgpack
 import pytest
 import redis
 
@@ -178,6 +179,47 @@ def test_new_blocks_of_a_large_epoch_are_a_segment_and_never_pass_through_a_scri
     # Entry 1,201, the first that is left, is in the last block of the third epoch.
     assert parse_header(value).segments == (51, 76)
     assert [name.rpartition(b":")[2] for name in names] == [b"51", b"76"]
+    harness.close()
+
+
+def test_what_goes_from_the_oldest_entry_on_goes_by_its_segment_and_a_bound(
+    redis_client: redis.Redis,
+) -> None:
+    """Not block by block, as what goes in between does: each would be an argument in a script."""
+    harness = MaterializerHarness.on_redis(SPEC, redis_client)
+
+    def run(added: range, gone: range) -> list[list[Any]]:
+        harness.run(
+            [
+                *(Change(RowKind.INSERT, (n, 1, "a" * 300)) for n in added),
+                *(Change(RowKind.DELETE, (n, 1, "a" * 300)) for n in gone),
+            ]
+        )
+        (pending,) = redis_client.scan_iter("*:pending")
+        commands: list[list[Any]] = msgpack.unpackb(redis_client.lindex(pending, 0), raw=True)
+        return [each for each in commands if each[0] not in (b"HSET", b"ZADD", b"TAKE")]
+
+    for start in range(0, 4 * CHANGED, CHANGED):
+        run(range(start, start + CHANGED), range(0))
+    # Segments begin at the blocks 26, 51 and 76; entry 831, that of row 830, ends block 51.
+    first = run(range(0), range(831))
+    assert first == [
+        [b"HDEL", b"history:[1]:blocks", *(b"%d" % n for n in range(26))],
+        [b"UNLINK", b"history:[1]:blocks:26"],
+        [b"HDEL", b"history:[1]:blocks:51", b"51"],
+        [b"ZREMRANGEBYSCORE", b"history:[1]:order", b"-inf", b"51"],
+        [b"ZREM", b"history:[1]:stamps", *(b"%d" % n for n in range(52))],
+    ]
+    second = run(range(0), range(959, 991))
+    gone = [b"60", b"61"]
+    assert second == [
+        [b"HDEL", b"history:[1]:blocks:51", *gone],
+        [b"ZREM", b"history:[1]:order", *gone],
+        [b"ZREM", b"history:[1]:stamps", *gone],
+    ]
+    assert harness.history((1,)) == [
+        (n, 1, "a" * 300) for n in (*range(831, 959), *range(991, 1_600))
+    ]
     harness.close()
 
 

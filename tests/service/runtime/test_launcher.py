@@ -152,7 +152,8 @@ def test_redis_keeps_its_data_over_a_restart(tmp_path: Path) -> None:
 def test_redis_appends_each_write_and_evicts_nothing(tmp_path: Path) -> None:
     with EmbeddedRedis(tmp_path, free_port()) as server, redis.Redis.from_url(server.url) as client:
         names = ("appendonly", "appendfsync", "maxmemory-policy", "bind")
-        settings = client.config_get(*names, "hash-max-listpack-entries")
+        listpacks = ("hash-max-listpack-entries", "zset-max-listpack-entries")
+        settings = client.config_get(*names, *listpacks)
 
     assert settings == {
         "appendonly": "yes",
@@ -161,6 +162,7 @@ def test_redis_appends_each_write_and_evicts_nothing(tmp_path: Path) -> None:
         "bind": "127.0.0.1",
         # As deploy/redis.conf has it: where collections are spread, listpacks end.
         "hash-max-listpack-entries": str(PRIMITIVE_THRESHOLDS.high),
+        "zset-max-listpack-entries": str(PRIMITIVE_THRESHOLDS.high),
     }
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+import msgpack
 import pytest
 import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
+from state.backends.chunks import encode_chunks
+from state.backends.interface import SortedPut
 from state.testing.conformance import StateBackendConformance
 from state.testing.ledger_conformance import LedgerConformance
 from state.testing.stand import Stand, redis_stand
@@ -26,6 +30,26 @@ class TestRedisBackend(StateBackendConformance, LedgerConformance):
     def stand(self, redis_client: redis.Redis) -> Iterator[Stand]:
         with redis_stand(redis_client) as stand:
             yield stand
+
+
+@pytest.mark.parametrize(
+    ("scores", "texts"),
+    [
+        ([1, -2, 2**53], [b"1", b"-2", b"9007199254740992"]),
+        ([0.1, -0.0, 1e300], [b"0.1", b"-0.0", b"1e+300"]),
+        ([math.inf, 7, -math.inf], [b"inf", b"7", b"-inf"]),
+    ],
+)
+def test_scores_wait_as_digits_since_lua_would_write_each_number_anew(
+    scores: list[float], texts: list[bytes]
+) -> None:
+    pairs = [each for number, score in enumerate(scores) for each in (score, b"m%d" % number)]
+    (chunk,), _ = encode_chunks([SortedPut(b"z", pairs)])
+
+    ((name, key, *arguments),) = msgpack.unpackb(chunk, raw=True)
+    assert (name, key) == (b"ZADD", b"z")
+    assert arguments[0::2] == texts
+    assert arguments[1::2] == [b"m0", b"m1", b"m2"]
 
 
 @pytest.fixture(scope="module")
