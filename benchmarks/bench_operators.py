@@ -2,7 +2,7 @@
 
 An epoch is whole: rows out of Arrow columns, prefetch, the operator, emissions as columns, commit,
 close and promotion. State is filled first, two changes a key. Then, in epochs of `--changes`
-changes, of which the first one of each turn is not counted:
+changes, of which the first one of each turn, and of all of `once`, is not counted:
 
     once      1,000 keys, each touched once more: what a change costs then should not depend on how
               many keys there are
@@ -26,16 +26,18 @@ Rows are (k BIGINT, name STRING, v BIGINT), some with a time. What stands in the
 second of processor time, of this process and of the Redis server together, since the machine is
 shared; `rows out` are emitted for a change; round trips are those of one epoch of the task, over 64
 key groups (128 over two tasks), and on heap, where none is paid, how often something was read.
-`once, us` is what a change costs in `once`, in microseconds; `growth` that with the most keys, as a
-multiple of that with the fewest (goal: 1.3); `skew` the cost of a change in `skewed`, as a multiple
-of that in `spread`.
+`once, us` is what a change costs in `once`, in microseconds, the median of its epochs; `skew` the
+cost of a change in `skewed`, as a multiple of that in `spread`. `growth` is the cost of a change in
+`once` as a multiple of that with the fewest keys (goal: 1.3).
 
-Each case with each number of keys has a process of its own, and all of them are measured in turns,
-so that growth is no difference between two times of a shared machine. What knows the rows that are
-there, and makes changes of them, is one more process that ends before the first turn: a worker has
-no million objects beside its state either, between which its own would lie, and which a search for
-garbage would walk through just before an epoch. No epoch is measured while Redis rewrites its
-append-only file, as it does after a million keys were written.
+Each case with each number of keys has a process of its own, and all of them are measured in turns.
+A machine that is shared is a third faster at one minute than at the next, so the turns of `once`
+are single epochs, and growth is the median of the ratios of epochs that came one behind the other.
+What knows the rows that are there, and makes changes of them, is one more process that ends before
+the first turn: a worker has no million objects beside its state either, between which its own would
+lie, and which a search for garbage would walk through just before an epoch. Redis never rewrites
+its append-only file: it forks for that, and behind it the first write to each page of its memory
+faults, once a rewrite and not once a change.
 
 With `--against` the same is measured with the packages of another checkout, in turns with these,
 the cases being those of this one; `ratio` is how many times as fast this one is, in `spread`.
@@ -52,12 +54,13 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import operator as op
 import os
 import subprocess
 import sys
-import time
 from itertools import chain, count
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -79,8 +82,8 @@ RUN_HERE = (
 )
 """Runs this benchmark of this tree with the packages that PYTHONPATH leads to; then options."""
 ONCE_MAX = 1_000
-ONCE_TIMES = 5
-"""So many epochs of `once`, which are short, for each of another workload."""
+ONCE_TIMES = 10
+"""So many epochs of `once`, which are short, for each that counts of another workload."""
 FIRST_KEY = 1_000_000
 """All keys have seven digits."""
 
@@ -114,7 +117,7 @@ class Plan:
 
     def epochs(self) -> Iterator[Epoch]:
         """All epochs: those that fill the state, then those of each turn."""
-        times = self._turns * (1 + self._rounds * ONCE_TIMES)
+        times = epochs_of_once(self._turns, self._rounds)
         is_filled_once = times * self._once <= self._keys
         if self._keys < self._fill:
             yield from self._filled(self._fill)
@@ -149,6 +152,11 @@ class Plan:
         return Epoch(workload, [each for key in touched for each in self._case.changes(feed, key)])
 
 
+def epochs_of_once(turns: int, rounds: int) -> int:
+    """How many there are, with the one that is not counted."""
+    return 1 + turns * rounds * ONCE_TIMES
+
+
 def feed_here(options: argparse.Namespace) -> None:
     """Write the epochs of one case, an Arrow batch each."""
     with pa.ipc.new_stream(sys.stdout.buffer, FEED_SCHEMA) as stream:
@@ -161,6 +169,8 @@ class Measured:
 
     def __init__(self, where: Ground, options: argparse.Namespace) -> None:
         self._case = CASES[options.one]()
+        if where.client is not None:
+            where.client.config_set("auto-aof-rewrite-percentage", 0)
         prove(self._case, where)
         self._where = where
         self._rounds: int = options.rounds
@@ -182,19 +192,19 @@ class Measured:
         gc.enable()
 
     def turn(self, workload: str) -> list[float]:
-        """Microseconds a change of a workload, round trips, and rows emitted a change."""
-        client = self._where.client
-        while client is not None and client.info("persistence")["aof_rewrite_in_progress"]:
-            # Meanwhile a write copies a page of memory.
-            time.sleep(0.1)
+        """Microseconds a change of a workload, round trips, and rows emitted a change.
+
+        Of `once` it is one epoch, of others the least of those of a turn.
+        """
         taken: list[float] = []
-        while len(taken) <= self._rounds * (ONCE_TIMES if workload == "once" else 1):
+        while len(taken) < (1 if workload == "once" else 1 + self._rounds):
             given, batches = next(self._given)
             if not self._prepares(given, batches):
                 taken.append(self._task.run(batches) / len_of(batches) * 1e6)
         if not self._task.emitted:
             raise SystemExit("the operator emits nothing")
-        return [min(taken[1:]), self._task.round_trips, self._task.emitted / len_of(batches)]
+        least = min(taken[1:] or taken)
+        return [least, self._task.round_trips, self._task.emitted / len_of(batches)]
 
     def _prepares(self, workload: str, batches: list[ChangeBatch]) -> bool:
         """Whether it was an epoch before those that are measured; then it was run."""
@@ -261,8 +271,8 @@ class Arm:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.least: dict[str, list[float]] = {}
-        """Of all turns."""
+        self.found: dict[str, list[list[float]]] = {}
+        """What each turn of a workload gave."""
         self._answer()
 
     def turn(self, workload: str) -> None:
@@ -270,8 +280,16 @@ class Arm:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{workload}\n")
         self._process.stdin.flush()
-        found = self._answer()[workload]
-        self.least[workload] = min(found, self.least.get(workload, found))
+        self.found.setdefault(workload, []).append(self._answer()[workload])
+
+    @property
+    def once(self) -> list[float]:
+        """Microseconds a change, of each epoch of `once` that counts."""
+        return [found[0] for found in self.found["once"][1:]]
+
+    def least(self, workload: str) -> list[float]:
+        """What the turn of another workload gave that took least."""
+        return min(self.found[workload])
 
     def end(self) -> None:
         """Let its process end."""
@@ -294,7 +312,8 @@ def measure(name: str, backend: str, options: argparse.Namespace) -> dict[int, l
         keys: [Arm(root, name, backend, keys, options) for root in roots]
         for keys in map(int, options.keys.split(","))
     }
-    for workload in ("once",) * options.turns + ("spread", "skewed") * options.turns:
+    once = ("once",) * epochs_of_once(options.turns, options.rounds)
+    for workload in once + ("spread", "skewed") * options.turns:
         for arm in chain.from_iterable(arms.values()):
             arm.turn(workload)
     for arm in chain.from_iterable(arms.values()):
@@ -355,23 +374,33 @@ def smoke_all(names: list[str], backends: list[str]) -> None:
             print(f"{len(names)} cases work on {backend}", flush=True)
 
 
+def growth_of(once: list[float], fewest: list[float]) -> float:
+    """How many times as much a change costs as with the fewest keys.
+
+    Args:
+        once: What it costs, by epoch.
+        fewest: The same with the fewest keys, in epochs that came just before these.
+    """
+    return median(map(op.truediv, once, fewest))
+
+
 def print_rows(name: str, backend: str, arms: dict[int, list[Arm]]) -> None:
     """Print what was found of a case, a row for each number of keys."""
-    least: float | None = None
+    fewest: list[float] = []
     for keys, (here, *others) in arms.items():
-        found = here.least
-        spread, once = found["spread"][0], found["once"][0]
+        spread, round_trips, emitted = here.least("spread")
+        skewed = here.least("skewed")[0]
         ratio = "-"
         for other in others:
-            ratio = f"{other.least['spread'][0] / spread:.1f}"
-        growth = "-" if least is None else f"{once / least:.2f}"
-        least = least or once
-        skewed = found["skewed"][0]
-        _, round_trips, emitted = found["spread"]
+            ratio = f"{other.least('spread')[0] / spread:.1f}"
+        growth = "-"
+        if fewest:
+            growth = f"{growth_of(here.once, fewest):.2f}"
+        fewest = fewest or here.once
         print(
             f"| {name} | {backend} | {keys:,} | {1e6 / spread:,.0f} | {ratio}"
             f" | {1e6 / skewed:,.0f} | {skewed / spread:.2f} | {emitted:.2f}"
-            f" | {round_trips} | {once:.2f} | {growth} |",
+            f" | {round_trips} | {median(here.once):.2f} | {growth} |",
             flush=True,
         )
 

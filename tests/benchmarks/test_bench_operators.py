@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.bench_operators import smoke
+from benchmarks.bench_operators import growth_of, smoke
 from benchmarks.operator_cases import CASES
 from benchmarks.operator_task import example_installed, prove
 from benchmarks.state_epochs import Ground
@@ -73,3 +73,10 @@ def test_another_checkout_is_measured_with_the_cases_of_this_one(tmp_path: Path)
     row = run.stdout.splitlines()[-1].split("|")
     assert [each.strip() for each in row[1:4]] == ["window deduplicate", "heap", "100"]
     assert float(row[5]) > 0
+
+
+def test_growth_is_that_of_epochs_side_by_side() -> None:
+    # From the third epoch on the machine takes twice as long, and once it does something else.
+    fewest = [10.0, 10.0, 20.0, 20.0, 20.0]
+    once = [12.0, 12.0, 24.0, 24.0, 99.0]
+    assert growth_of(once, fewest) == 1.2
