@@ -28,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from benchmarks.bench_state_ttl import CASES, GOAL, Arm
+from benchmarks.bench_state_ttl import CASES, COLLECTIONS, GOAL, Arm
 from benchmarks.state_epochs import ground
 from state.ttl import TtlConfig
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from benchmarks.bench_state_ttl import Case
     from benchmarks.state_epochs import Ground
 
-COLLECTIONS = {"list", "map", "sorted_map", "multiset"}
 ACCESSES = ("read", "write")
 WARM_EPOCHS = 20
 """Before what is counted, so that it is no first time for anything: CPython makes code that has run
