@@ -1,22 +1,35 @@
 """TTL on against TTL off for each primitive, reading and writing, in whole epochs.
 
 Two pipelines hold the same keys, one with a TTL (OnCreateAndWrite, one hour: nothing expires), one
-without. In turns, now one and now the other first, each runs an epoch of the same operations:
-prefetch, operations, clean-up, commit, close and promotion. The ratio is the median over the turns
-of time with TTL by time without: of processor time of this process and of Redis, since others use
-the machine, and in brackets of wall time. Collections hold 10 elements a key.
+without. They run epochs of the same operations, each key touched once: prefetch, operations,
+clean-up, commit, close and promotion. The ratio is of processor time of this process and of Redis,
+since others use the machine; beside it that of this process alone, and of wall time. Collections
+hold 10 elements a key.
 
-    python -m benchmarks.bench_state_ttl [--backend heap,redis] [--keys 1000,10000]
-                [--operations 10000] [--turns 15] [--update OnCreateAndWrite] [--kind value,...]
+Two arms of a microsecond an operation differ by more than a TTL makes where one lies better in
+memory than the other, and where the machine changes its speed between them. So epochs take turns,
+one, other, other, one; both are built anew for each of some layouts, now this one first and now
+that one; no garbage is looked for in between; and what is told is the median of the ratios of
+pairs of epochs, with its interval of 95 % by a bootstrap over layouts and pairs. `--same` measures
+no TTL against none, for what the benchmark makes of it by itself.
+
+    python -m benchmarks.bench_state_ttl [--backend heap,redis] [--keys 10000]
+                [--collection-keys 1000] [--layouts 10] [--pairs 24] [--same]
+                [--update OnCreateAndWrite] [--kind value,...] [--access read,write]
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from benchmarks.state_epochs import ground, load_text
 from state.descriptors import (
@@ -36,7 +49,7 @@ from state.ttl import TtlConfig, UpdateType
 from state.types import parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from benchmarks.state_epochs import Ground, Pipeline, Spent
     from state.primitives.session import StateSession
@@ -45,6 +58,11 @@ if TYPE_CHECKING:
 
 GOAL = 1.05
 ELEMENTS = 10
+COLLECTIONS = {"list", "map", "sorted_map", "multiset"}
+WARM_TURNS = 3
+"""Before those that count."""
+DRAWS = 2_000
+"""Of the bootstrap."""
 ROW = [7, "x" * 100]
 
 
@@ -80,6 +98,13 @@ class Case(NamedTuple):
     """Whether a write adds something, so that the key must be filled anew."""
 
 
+async def _fill_number(handle: Any, at: int) -> None:
+    # All bytes of length one that are equal are one object in CPython: a number of one digit, as
+    # text, would be there already wherever it is read, and what has a stamp would not.
+    await handle.clear()
+    await handle.add(10_000 + at)
+
+
 async def _fill_sorted(handle: Any, at: int) -> None:
     await handle.clear()
     for each in range(ELEMENTS):
@@ -102,13 +127,13 @@ CASES = [
     ),
     Case(
         ReducingDescriptor(name="reducing", codec=JSON, reduce=lambda one, other: one + other),
-        lambda s, at: s.add(1),
+        _fill_number,
         lambda s, at: s.get(),
         lambda s, at: s.add(at),
     ),
     Case(
         AggregatingDescriptor(name="aggregating", codec=JSON, aggregator=Sum()),
-        lambda s, at: s.add(1),
+        _fill_number,
         lambda s, at: s.get(),
         lambda s, at: s.add(at),
     ),
@@ -177,66 +202,127 @@ class Arm:
         run_now(all_of_them(), session)
 
 
-def ratios(place: Ground, case: Case, operation: Operation, given: Any) -> tuple[Any, ...]:
-    """Medians: time of an operation without TTL, ratio of processor time, ratio of wall time."""
-    on = replace(case.descriptor, ttl=TtlConfig(3_600_000, UpdateType(given.update)))
-    arms = [
-        Arm(place.pipeline("bench_on"), on, given.keys),
-        Arm(place.pipeline("bench_off"), case.descriptor, given.keys),
-    ]
-    for arm in arms:
-        arm.fill(case)
+class Ratio(NamedTuple):
+    """What a TTL makes of an epoch's cost: a median, and between what it lies."""
+
+    median: float
+    low: float
+    high: float
+    """95 of 100 such measurements have their median between these two."""
+
+    @property
+    def verdict(self) -> str:
+        """What it says of the goal."""
+        if self.high <= GOAL:
+            return "met"
+        return "not met" if self.low > GOAL else "open"
+
+
+def ratio(pairs: Sequence[Sequence[float]]) -> Ratio:
+    """The median of ratios, of which each layout of memory has some.
+
+    Ratios of one layout are more alike than others are, so the bootstrap draws layouts, and of
+    each its ratios.
+    """
+    given = np.array(pairs)
+    layouts, count = given.shape
+    draw = np.random.default_rng(0).integers
+    rows = draw(layouts, size=(DRAWS, layouts, 1))
+    drawn = given[rows, draw(count, size=(DRAWS, layouts, count))].reshape(DRAWS, -1)
+    low, high = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
+    return Ratio(float(np.median(given)), float(low), float(high))
+
+
+def pairs_of(
+    place: Ground, case: Case, operation: Operation, keys: int, given: Any, built: Sequence[int]
+) -> list[tuple[Spent, Spent]]:
+    """What epochs with and without a TTL took, in one layout of memory; arms in the order built."""
+    place.clear()
+    ttl = case.descriptor.ttl if given.same else TtlConfig(3_600_000, UpdateType(given.update))
+    arms: dict[int, Arm] = {}
+    for which in built:
+        descriptor = case.descriptor if which else replace(case.descriptor, ttl=ttl)
+        arms[which] = Arm(place.pipeline(f"bench{which}"), descriptor, keys)
+        arms[which].fill(case)
     found: list[tuple[Spent, Spent]] = []
-    for turn in range(given.turns + 1):
-        spent: dict[int, Spent] = {}
-        for which in (0, 1) if turn % 2 else (1, 0):
-            if case.grows and operation is case.write:
-                arms[which].fill(case)
-            spent[which] = place.spent(partial(arms[which].epoch, operation, given.operations))
-        # The first turn warms up.
-        if turn:
-            found.append((spent[0], spent[1]))
+    with no_collection():
+        for turn in range(-WARM_TURNS, given.pairs):
+            spent: dict[int, Spent] = {}
+            # One, other, other, one: each comes as often behind itself as behind the other.
+            for which in (0, 1) if turn % 2 else (1, 0):
+                if case.grows and operation is case.write:
+                    arms[which].fill(case)
+                count = given.operations or keys
+                spent[which] = place.taken(partial(arms[which].epoch, operation, count))
+            if turn >= 0:
+                found.append((spent[0], spent[1]))
+    return found
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """No garbage is looked for inside, where there is none: it would touch memory in its order."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def row(place: Ground, case: Case, access: str, keys: int, given: Any) -> str:
+    """A line of the table."""
+    layouts = [
+        pairs_of(place, case, getattr(case, access), keys, given, built)
+        for _, built in zip(range(given.layouts), cycle([(0, 1), (1, 0)]), strict=False)
+    ]
+    work, cpu, wall = (
+        ratio([[getattr(on, what) / getattr(off, what) for on, off in each] for each in layouts])
+        for what in ("work", "cpu", "wall")
+    )
+    us = statistics.median(off.work for each in layouts for _, off in each)
+    us *= 1e6 / (given.operations or keys)
     return (
-        statistics.median(off.work for _, off in found) / given.operations * 1e6,
-        statistics.median(on.work / off.work for on, off in found),
-        statistics.median(on.cpu / off.cpu for on, off in found),
-        statistics.median(on.wall / off.wall for on, off in found),
+        f"| {case.descriptor.kind.replace('_', ' ')} | {access} | {keys} | {us:.2f} "
+        f"| {work.median:.3f} | {work.low:.3f} to {work.high:.3f} | {work.verdict} "
+        f"| {cpu.median:.3f} | {wall.median:.3f} |"
     )
 
 
-def table(place: Ground, arguments: argparse.Namespace) -> None:
+def table(place: Ground, given: argparse.Namespace) -> None:
     """Measure and print a backend."""
-    sizes = [int(each) for each in arguments.keys.split(",")]
-    print(f"\n{place.name}, {arguments.operations} operations an epoch, {load_text()}")
+    print(f"\n{place.name}, {given.layouts} layouts of {given.pairs} pairs, {load_text()}\n")
     print(
-        "| primitive | access | keys | us without | with : without | process alone | wall | goal |"
+        "| primitive | access | keys | us without | with : without | 95 % | "
+        f"{GOAL} | process alone | wall |"
     )
-    print("|---|---|---:|---:|---:|---:|---:|---:|")
+    print("|---|---|---:|---:|---:|---:|---|---:|---:|")
     for case in CASES:
         kind = case.descriptor.kind
-        if arguments.kind and kind not in arguments.kind.split(","):
+        if given.kind and kind not in given.kind.split(","):
             continue
-        for access in ("read", "write"):
-            for keys in sizes:
-                given = argparse.Namespace(**vars(arguments) | {"keys": keys})
-                cost, *three = ratios(place, case, getattr(case, access), given)
-                shown = " | ".join(f"{each:.3f}" for each in three)
-                print(f"| {kind} | {access} | {keys} | {cost:.2f} | {shown} | {GOAL} |", flush=True)
+        keys = given.collection_keys if kind in COLLECTIONS else given.keys
+        for access in given.access.split(","):
+            print(row(place, case, access, keys, given), flush=True)
 
 
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--backend", default="heap,redis")
-    parser.add_argument("--keys", default="1000,10000")
-    parser.add_argument("--operations", type=int, default=10_000)
-    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--keys", type=int, default=10_000, help="of states of one element a key")
+    parser.add_argument("--collection-keys", type=int, default=1_000)
+    parser.add_argument("--operations", type=int, default=0, help="an epoch; 0: one a key")
+    parser.add_argument("--layouts", type=int, default=10)
+    parser.add_argument("--pairs", type=int, default=24, help="of epochs, in each layout")
     parser.add_argument("--update", default=UpdateType.ON_CREATE_AND_WRITE.value)
     parser.add_argument("--kind", default="", help="only these primitives")
-    arguments = parser.parse_args()
-    for name in arguments.backend.split(","):
+    parser.add_argument("--access", default="read,write")
+    parser.add_argument("--same", action="store_true", help="no TTL in both: all should be 1")
+    given = parser.parse_args()
+    for name in given.backend.split(","):
         with ground(name) as place:
-            table(place, arguments)
+            table(place, given)
 
 
 if __name__ == "__main__":

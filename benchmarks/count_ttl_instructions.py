@@ -6,10 +6,13 @@ counts the instructions of the last one: prefetch, operations, clean-up, writes,
 promotion. `ratio` is with TTL by without. On Redis the epochs are run twice, once with this process
 counted and once with redis-server, there the mean of four; `ratio of both` is of their sum.
 
+`--misses` counts what costs time beside instructions: data that a cache of 1 MiB, as a core has of
+its own, does not hold. With few keys everything is held; take 10,000.
+
 It needs valgrind with its header `valgrind/callgrind.h`, and a C compiler.
 
     python -m benchmarks.count_ttl_instructions [--backend heap,redis] [--keys 2000]
-                [--collection-keys 500] [--kind value,...] [--keep FOLDER]
+                [--collection-keys 500] [--kind value,...] [--keep FOLDER] [--misses]
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from benchmarks.bench_state_ttl import CASES, GOAL, Arm
+from benchmarks.bench_state_ttl import CASES, COLLECTIONS, GOAL, Arm
 from benchmarks.state_epochs import ground
 from state.ttl import TtlConfig
 
@@ -38,13 +41,14 @@ if TYPE_CHECKING:
     from benchmarks.bench_state_ttl import Case
     from benchmarks.state_epochs import Ground
 
-COLLECTIONS = {"list", "map", "sorted_map", "multiset"}
 ACCESSES = ("read", "write")
 WARM_EPOCHS = 20
 """Before what is counted, so that it is no first time for anything: CPython makes code that has run
 a number of times quicker."""
 TUNABLES = "glibc.cpu.hwcaps=-ERMS"
 """Callgrind counts each byte that a `rep movsb` copies as an instruction: copies do without."""
+CACHES = ("--cache-sim=yes", "--D1=32768,8,64", "--LL=1048576,8,64")
+"""A core's first cache, and as the last one that which it shares with none."""
 SERVER_EPOCHS = 4
 """Epochs that are counted of redis-server, whose Lua collects garbage in some of them."""
 _COUNTER = """
@@ -175,48 +179,59 @@ def dumps(given: argparse.Namespace, what: str) -> Iterator[Path]:
         yield folder
 
 
-def valgrind(folder: Path) -> list[str]:
+def valgrind(folder: Path, given: argparse.Namespace) -> list[str]:
     """The command that runs another one, counting nothing yet."""
     out = f"--callgrind-out-file={folder / 'out'}"
-    return ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", out]
+    caches = CACHES if given.misses else ()
+    return ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", *caches, out]
 
 
 def own_counts(backend: str, given: argparse.Namespace) -> dict[str, int]:
-    """Instructions of the process that runs the epochs, by label."""
+    """What is counted of the process that runs the epochs, by label."""
     with dumps(given, f"{backend}-process") as folder:
         library, source = folder / "counter.so", folder / "counter.c"
         source.write_text(_COUNTER)
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-        command = [*valgrind(folder), sys.executable, "-m", "benchmarks.count_ttl_instructions"]
+        command = [
+            *valgrind(folder, given),
+            sys.executable,
+            "-m",
+            "benchmarks.count_ttl_instructions",
+        ]
         command += [*sys.argv[1:], "--backend", backend, "--library", str(library)]
         # Equal hashes of text, so that every run does the same.
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": given.tree}
         subprocess.run(command, env=environment, cwd=given.tree, check=True)
-        return read_dumps(folder)
+        return read_dumps(folder, given)
 
 
 def server_counts(given: argparse.Namespace) -> dict[str, int]:
-    """Instructions of redis-server, by label."""
+    """What is counted of redis-server, by label."""
     with dumps(given, "redis-server") as folder:
-        with ground("redis", valgrind(folder)) as place:
+        with ground("redis", valgrind(folder, given)) as place:
             count_cases(ServerCounter(place), place, given)
-        return {label: of_all // SERVER_EPOCHS for label, of_all in read_dumps(folder).items()}
+        return {
+            label: of_all // SERVER_EPOCHS for label, of_all in read_dumps(folder, given).items()
+        }
 
 
-def read_dumps(folder: Path) -> dict[str, int]:
+def read_dumps(folder: Path, given: argparse.Namespace) -> dict[str, int]:
     """The sums of dumps, by their labels."""
     found: Counts[str] = Counts()
+    wanted = ("DLmr", "DLmw") if given.misses else ("Ir",)
     for dump in folder.glob("out.*"):
         text = dump.read_text()
         label = re.search(r"^desc: Trigger: (?:Client Request:|dump) (.*)$", text, re.MULTILINE)
-        total = re.search(r"^(?:summary|totals): (\d+)", text, re.MULTILINE)
-        if label and total:
-            found[label[1].strip().replace(".", " ")] += int(total[1])
+        names = re.search(r"^events: (.*)$", text, re.MULTILINE)
+        totals = re.search(r"^(?:summary|totals): (.*)$", text, re.MULTILINE)
+        if label and names and totals:
+            counted = dict(zip(names[1].split(), map(int, totals[1].split()), strict=True))
+            found[label[1].strip().replace(".", " ")] += sum(map(counted.__getitem__, wanted))
     return found
 
 
 def table(backend: str, given: argparse.Namespace) -> None:
-    """Count a backend, and print instructions an operation."""
+    """Count a backend, and print what an operation has."""
     sides = {"process": own_counts(backend, given)}
     if backend == "redis":
         sides["server"] = server_counts(given)
@@ -232,7 +247,7 @@ def table(backend: str, given: argparse.Namespace) -> None:
             sums = [0, 0]
             for found in sides.values():
                 plain, stamped = (found[f"{kind} {access} {name}"] for name in ("without", "with"))
-                cells.append(f"{plain / keys:,.0f} | {stamped / plain:.3f}")
+                cells.append(f"{plain / keys:,.{given.misses:d}f} | {stamped / plain:.3f}")
                 sums = [sums[0] + plain, sums[1] + stamped]
             if len(sides) > 1:
                 cells.append(f"{sums[1] / sums[0]:.3f}")
@@ -247,6 +262,7 @@ def main() -> None:
     parser.add_argument("--collection-keys", type=int, default=500)
     parser.add_argument("--kind", default="", help="only these primitives")
     parser.add_argument("--keep", default="", help="a folder for what callgrind writes")
+    parser.add_argument("--misses", action="store_true", help="of a cache, not instructions")
     parser.add_argument("--library", default="", help="as which it calls itself")
     given = parser.parse_args()
     given.tree = str(Path(__file__).parent.parent)

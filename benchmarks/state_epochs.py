@@ -66,6 +66,20 @@ class Ground:
         ledger.drop()
         return Pipeline(RedisBackend(transport, name), ledger, thresholds, is_local=False)
 
+    def clear(self) -> None:
+        """Forget all pipelines; their objects are of no use any more."""
+        if self.client is None:
+            return
+        self.client.flushall()
+        # An append-only file that is made anew by itself would be so within an epoch.
+        self.client.config_set("auto-aof-rewrite-percentage", 0)
+        self.client.bgrewriteaof()
+        while True:
+            told: Any = self.client.info("persistence")
+            if not told["aof_rewrite_in_progress"] and not told["aof_rewrite_scheduled"]:
+                return
+            time.sleep(0.01)
+
     def now(self) -> Spent:
         """What was spent so far."""
         used = 0.0
@@ -77,6 +91,10 @@ class Ground:
     def spent(self, action: Callable[[], Any]) -> Spent:
         """What an action takes; garbage of what went before is not its own."""
         gc.collect()
+        return self.taken(action)
+
+    def taken(self, action: Callable[[], Any]) -> Spent:
+        """The same where the caller sees to garbage."""
         before = self.now()
         action()
         after = self.now()
@@ -122,11 +140,13 @@ class Pipeline:
             operate: Opens handles and uses them.
             cleans: Whether it cleans up at its end.
         """
+        is_collecting = gc.isenabled()
         gc.disable()
         try:
             self._run_epoch(ms, operate, cleans=cleans)
         finally:
-            gc.enable()
+            if is_collecting:
+                gc.enable()
 
     def _run_epoch(self, ms: int, operate: Callable[[StateSession], Any], *, cleans: bool) -> None:
         self._epoch += 1

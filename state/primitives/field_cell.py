@@ -73,7 +73,7 @@ class FieldCell(Cell):
     def take(self, replies: Sequence[Any]) -> None:
         """Load, unless it is settled."""
         ((text,),) = replies
-        self._handle.load_all((self,), (text,))
+        self._handle.load_all((self,), [text])
 
     @property
     def element(self) -> Element | None:
@@ -156,10 +156,11 @@ class FieldCell(Cell):
 class LoadedTexts:
     """Texts that were loaded for some cells, to be looked at when the first of them is read.
 
-    An epoch that only writes never looks, but for where the expiry index has their keys.
+    An epoch that only writes never looks, but for where the expiry index has their keys. They are
+    let go as soon as they were looked at, while the processor has them at hand.
     """
 
-    __slots__ = ("_cells", "_handle", "_texts", "are_indexed")
+    __slots__ = ("_cells", "_handle", "_texts", "are_indexed", "are_older")
 
     def __init__(
         self,
@@ -172,6 +173,8 @@ class LoadedTexts:
         self.are_indexed: bool | None = None
         """Whether the expiry index has all their keys by no newer a stamp than that of now; None
         before `look_at_stamps`."""
+        self.are_older = True
+        """Whether their stamps are all before that of now; of use once `are_indexed` is found."""
         is_whole = True
         for cell, text in zip(cells, texts, strict=True):
             if text is None or cell.is_loaded:
@@ -200,7 +203,10 @@ class LoadedTexts:
         values = handle.decoded_alike(texts)
         if values is not None and handle.has_usual_stamps:
             # What the first one has all have.
-            self.are_indexed = handle.is_no_newer(texts[0][:STAMP_SIZE])
+            head = texts[0][:STAMP_SIZE]
+            self.are_indexed, self.are_older = handle.is_no_newer(head), head < handle.stamp_text
+        if self.are_indexed is not None or not handle.may_have_stamps:
+            self._texts = ()
         if values is None and handle.may_have_stamps:
             values = handle.decoded_apart(texts)
         if values is None:
@@ -220,6 +226,7 @@ class LoadedTexts:
             return self.are_indexed is not False
         head = texts[0][:STAMP_SIZE]
         oldest, newest = min(texts), max(texts)
+        self.are_older = newest[:STAMP_SIZE] < handle.stamp_text
         self.are_indexed = handle.has_usual_stamps and (
             # What is not below a text, and below it with its last byte one higher, begins with it.
             (oldest >= head and newest < head[:-1] + b"!" and handle.is_no_newer(head))
@@ -254,21 +261,29 @@ class Loads:
         """Whether the clock was set when something was loaded or put: stamps of then differ."""
 
     def load(
-        self, handle: FieldHandle, cells: Sequence[FieldCell], texts: Sequence[bytes | None]
+        self, handle: FieldHandle, cells: Sequence[FieldCell], texts: list[bytes | None]
     ) -> None:
-        """Load cells, but those that are settled."""
-        for start in range(0, len(cells), _AT_ONCE):
+        """Load cells, but those that are settled, and take the texts out of the list.
+
+        To let go of the list later would touch each of them once more.
+        """
+        for start in reversed(range(0, len(cells), _AT_ONCE)):
             end = start + _AT_ONCE
             self._all.append(LoadedTexts(handle, cells[start:end], texts[start:end]))
+            del texts[start:end]
 
     def are_indexed(self) -> bool:
         """Whether the expiry index has all keys that have a text here; see `LoadedTexts`."""
         return all(each.look_at_stamps() for each in self._all)
 
+    def are_older(self) -> bool:
+        """Whether all texts have stamps before that of now, where `are_indexed`."""
+        return all(each.are_older for each in self._all)
+
     def set_clock(self, cells: Iterable[FieldCell]) -> None:
         """What was put keeps its stamp, and all must be looked at again."""
         for each in self._all:
-            each.are_indexed = None
+            each.are_indexed = False
         for cell in cells:
             self.was_set = True
             cell.settle_text()

@@ -156,8 +156,13 @@ class StateHandle(ABC, Generic[C]):
         self.cells = {}
         self.cleaned = {}
 
-    def load_all(self, cells: Sequence[C], texts: Sequence[bytes | None]) -> None:
-        """Load many cells, each from the one field of its first load, unless it is settled."""
+    def load_all(self, cells: Sequence[C], texts: list[bytes | None]) -> None:
+        """Load many cells, each from the one field of its first load, unless it is settled.
+
+        Args:
+            cells: The cells.
+            texts: What the fields hold; they may be taken out of the list.
+        """
         for cell, text in zip(cells, texts, strict=True):
             cell.load(text)
 

@@ -363,7 +363,10 @@ class _MergedReads:
     def replies(self, replies: Sequence[Any]) -> Iterator[Any]:
         """The reply of each read asked for, in order."""
         for at, start, end in self._places:
-            yield replies[at] if start < 0 else replies[at][start:end]
+            reply = replies[at]
+            # What shares its command with nothing is not copied: that would touch each text.
+            is_own = start < 0 or end - start == len(reply)
+            yield reply if is_own else reply[start:end]
 
     def _share(self, read: HashGet | SortedScores) -> None:
         asked = read.fields if isinstance(read, HashGet) else read.members

@@ -99,7 +99,7 @@ class FieldHandle(StateHandle[FieldCell]):
         self._loads.close()
         self.many = None
 
-    def load_all(self, cells: Sequence[FieldCell], texts: Sequence[bytes | None]) -> None:
+    def load_all(self, cells: Sequence[FieldCell], texts: list[bytes | None]) -> None:
         """Load many cells, unless they are settled; they are looked at when one of them is read."""
         is_looked_at = self.may_have_stamps or self._loads.decode_all is not None
         if is_looked_at and len(cells) >= _AT_ONCE_MIN:
@@ -159,6 +159,7 @@ class FieldHandle(StateHandle[FieldCell]):
         """
         stamp_text, indexes = self.stamp_text, self.may_have_stamps
         asks_each: bool | None = None if indexes else False
+        are_newer = False
         puts: dict[int, list[bytes]] = {}
         for cell in cells:
             if not cell.is_put:
@@ -170,17 +171,20 @@ class FieldHandle(StateHandle[FieldCell]):
                 text = stamp_text + cell.plain
             if asks_each is None:
                 asks_each = not self._all_stay_indexed()
-            if (
-                indexes
-                and (asks_each or text is None or cell.loaded is None)
-                and not self._stays_indexed(cell, text)
-            ):
-                cell.write_index(self.expiry, batch)
-            if text == cell.stored:
-                continue
-            if text is None:
-                batch.delete(cell.key_group, self.state, cell.key)
-                continue
+                are_newer = not asks_each and self._loads.are_older()
+            # What is newer than all that was loaded differs from it without a look at that.
+            if not are_newer or text is None or cell.loaded is None:
+                if (
+                    indexes
+                    and (asks_each or text is None or cell.loaded is None)
+                    and not self._stays_indexed(cell, text)
+                ):
+                    cell.write_index(self.expiry, batch)
+                if text == cell.stored:
+                    continue
+                if text is None:
+                    batch.delete(cell.key_group, self.state, cell.key)
+                    continue
             mine = puts.get(cell.key_group)
             if mine is None:
                 mine = puts[cell.key_group] = batch.puts_of(cell.key_group, self.state)

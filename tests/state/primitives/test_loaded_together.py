@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import chain, product
 from typing import Any
 
@@ -195,3 +196,73 @@ def test_where_the_index_has_older_stamps_it_is_told_nothing() -> None:
     assert stand.fetch(SortedRange(0, b"state:expiry", 0, 1 << 60)) == [
         [(key, float(AGE)) for key in sorted(KEYS)]
     ]
+
+
+class _Uncompared(bytes):
+    """What nobody may ask whether it equals something."""
+
+    __hash__ = bytes.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("it was compared")
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_what_is_written_is_not_compared_with_what_is_older(reads: bool) -> None:
+    stand, state = SessionStand(heap_stand()), descriptor("value", ttl=TtlConfig(900))
+    stand.begin(TtlClock(AGE))
+    texts = [_Uncompared(b"@%d [%d]" % (AGE, number)) for number in range(len(KEYS))]
+    stand.commit({0: [HashPut(b"state", [*chain(*zip(KEYS, texts, strict=True))])]})
+
+    session = stand.begin(TtlClock(AGE + 1))
+    handle = session.value(state)
+    session.prefetch([(state, PAIRS)])
+    for number, key in enumerate(KEYS):
+        session.set_key(key, 0)
+        if reads:
+            assert run_now(handle.value(), session) == [number]
+        run_now(handle.update([number]), session)
+    stand.end(session)
+    assert stand.fetch(HashScan(0, b"state")) == [
+        {key: b"@%d [%d]" % (AGE + 1, number) for number, key in enumerate(KEYS)}
+    ]
+
+
+@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("newest", [1, 6, len(KEYS)])
+def test_what_is_there_already_is_not_written(reads: bool, newest: int) -> None:
+    """So many of the keys that were loaded have the stamp of now, the others an older one."""
+    stand, state = SessionStand(heap_stand()), descriptor("value", ttl=TtlConfig(900))
+    stand.begin(TtlClock(AGE))
+    stamps = [AGE + (number < newest) for number in range(len(KEYS))]
+    texts = [b"@%d [7]" % stamp for stamp in stamps]
+    stand.commit({0: [HashPut(b"state", [*chain(*zip(KEYS, texts, strict=True))])]})
+
+    session = stand.begin(TtlClock(AGE + 1))
+    handle = session.value(state)
+    session.prefetch([(state, PAIRS)])
+    for key in KEYS:
+        session.set_key(key, 0)
+        if reads:
+            assert run_now(handle.value(), session) == [7]
+        run_now(handle.update([7]), session)
+    written = [each.pairs[::2] for each in session.writes().get(0, []) if type(each) is HashPut]
+    assert written == ([sorted(KEYS[newest:])] if newest < len(KEYS) else [])
+
+
+@pytest.mark.parametrize("stamp", [b"", b"@%d " % AGE])
+def test_a_text_that_was_read_is_held_by_its_cell_alone(stamp: bytes) -> None:
+    """Each further one who holds it would touch it once more, to let go."""
+    stand = SessionStand(heap_stand())
+    state = descriptor("value", ttl=TtlConfig(900) if stamp else DISABLED)
+    stand.begin(TtlClock(AGE))
+    texts = [stamp + b"[%d]" % number for number in range(len(KEYS))]
+    stand.commit({0: [HashPut(b"state", [*chain(*zip(KEYS, texts, strict=True))])]})
+    session = stand.begin(TtlClock(AGE + 1))
+    before = [*map(sys.getrefcount, texts)]
+
+    handle = session.value(state)
+    session.prefetch([(state, PAIRS)])
+    session.set_key(KEYS[0], 0)
+    assert run_now(handle.value(), session) == [0]
+    assert [*map(sys.getrefcount, texts)] == [each + 1 for each in before]
