@@ -6,7 +6,7 @@ takes all pipelines up, as a restarted service does; who loses it, or cannot say
 still lasts, ends its supervisor at once. The others show what the holder tells them, a beat old.
 
 What an ended supervisor had under way in threads may take minutes, as a savepoint does. It is not
-waited for: it goes on as that of another service would, and notes nothing (`lease`: terms).
+waited for: it goes on as that of another service would, and notes nothing (`lease`: tenures).
 
 The end of a lease is Redis's expiry. Here only spans are measured, from before each beat was sent,
 so that we give up before another service can begin.
@@ -72,7 +72,7 @@ class Supervision:
         self._limiter = anyio.CapacityLimiter(_BEATS_PER_LIFE)
         self._supervisor: Supervisor | None = None
         self._ending: set[asyncio.Task[None]] = set()
-        """Supervisors of terms that are over, as long as threads of theirs work."""
+        """Supervisors of tenures that are over, as long as threads of theirs work."""
         self._holder: str | None = None
         self._ends_ms = 0
         """When our lease may end, by the clock that never jumps."""
@@ -208,12 +208,12 @@ class Supervision:
             return
         tell = log.info if self._closing.is_set() else log.warning
         tell("lease given up", reason=reason)
-        ending = asyncio.create_task(self._supervisor.close(), name="tailrace term ends")
+        ending = asyncio.create_task(self._supervisor.close(), name="tailrace tenure ends")
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
         self._supervisor, self._holder, self._telling = None, None, 0
         if not self._closing.is_set():
-            self._lease.begin_term()
+            self._lease.begin_tenure()
             self._ports = self._ports_of(self._lease.token)
 
     def _news(self) -> dict[str, bytes]:
