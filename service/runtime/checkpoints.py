@@ -21,7 +21,6 @@ The id is a new one: Spark ends a query when another one of its id starts.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import uuid
@@ -90,7 +89,10 @@ def save_checkpoint(
 
 
 def restore_checkpoint(folder: Path, files: Sequence[str], checkpoint: Path) -> None:
-    """Make the checkpoint of a restored query, all at once; in the place of one that is there.
+    """Make the checkpoint of a restored query, all at once, unless it is there.
+
+    A restore that is made again, or is overtaken by another service, finds the one that was made
+    before: nothing has run on it, or a run of the restored pipeline has, which goes on with it.
 
     Args:
         folder: The savepoint's.
@@ -101,14 +103,27 @@ def restore_checkpoint(folder: Path, files: Sequence[str], checkpoint: Path) -> 
         SavepointCorrupt: A file would lie outside of it.
         OSError: A file cannot be read or written.
     """
-    fresh = checkpoint.with_name(f".{checkpoint.name}")
-    for each in (fresh, checkpoint):
-        # Mostly neither is there. One that stays would be gone on from.
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(each)
-    if not files:
+    if not files or checkpoint.exists():
         return
+    for left in checkpoint.parent.glob(f".{checkpoint.name}*"):
+        # Of a process that died, or is overtaken; one that stays is in nobody's way.
+        shutil.rmtree(left, ignore_errors=True)
+    fresh = checkpoint.with_name(f".{checkpoint.name}-{uuid.uuid4().hex[:8]}")
     fresh.mkdir(parents=True)
+    try:
+        _copy_checkpoint(folder, files, fresh)
+        # Not over one that was made meanwhile.
+        fresh.rename(checkpoint)
+    except OSError:
+        if not checkpoint.exists():
+            raise
+    finally:
+        # It is there where the renaming was not made; one that stays is in nobody's way.
+        shutil.rmtree(fresh, ignore_errors=True)
+    sync_folder(checkpoint.parent)
+
+
+def _copy_checkpoint(folder: Path, files: Sequence[str], fresh: Path) -> None:
     for name in files:
         target = fresh / (folder / name).relative_to(folder / FOLDER)
         if fresh.resolve() not in target.resolve().parents:
@@ -118,8 +133,6 @@ def restore_checkpoint(folder: Path, files: Sequence[str], checkpoint: Path) -> 
     (fresh / "metadata").write_bytes(orjson.dumps({"id": str(uuid.uuid4())}))
     for each in _files(fresh):
         _sync(each)
-    fresh.rename(checkpoint)
-    sync_folder(checkpoint.parent)
 
 
 def _is_recorded(record: Path, places: Iterable[Mapping[str, Any]]) -> bool:

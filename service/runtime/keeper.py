@@ -56,6 +56,7 @@ from service.runtime.launcher import package_version
 from service.runtime.records import Desired, Failure, PipelineRecord, QueryHandle, RunOptions
 from service.runtime.status import (
     PERMANENT_CODES,
+    Absence,
     Neighbour,
     PipelineState,
     PipelineStatus,
@@ -95,9 +96,7 @@ class PipelineKeeper:
         self._not_before_ms = 0
         self._healthy_since_ms = 0
         self._away_count = 0
-        self._sink_away_count = 0
-        """Attempts that ended with a sink's server away since an epoch was last closed."""
-        self._sink_away_since_ms: int | None = None
+        self._sink_absence = Absence()
         self._log = log.bind(pipeline=name)
 
     def wake(self) -> None:
@@ -232,7 +231,7 @@ class PipelineKeeper:
         if self.status.restarts and now - self._healthy_since_ms >= self._ports.limits.reset_ms:
             self.status = replace(self.status, restarts=0)
         if epoch > self.status.epoch:
-            self._forget_sink()
+            self._sink_absence = Absence()
         self.status = replace(self.status, epoch=epoch, error=None)
 
     async def _rest(self, record: PipelineRecord) -> int:
@@ -244,7 +243,7 @@ class PipelineKeeper:
         if record.start_ms is not None:
             await self._blocking(self._ports.registry.note_started, self.name, record.start_ms)
         self._not_before_ms = 0
-        self._forget_sink()
+        self._sink_absence = Absence()
         if self.status.state is not PipelineState.STOPPED:
             self.status = replace(self.status, restarts=0)
             self._become(PipelineState.STOPPED)
@@ -305,7 +304,7 @@ class PipelineKeeper:
     async def _forgive(self, record: PipelineRecord) -> None:
         """An order of the user: what failed is tried again at once, with a full count."""
         self._not_before_ms = 0
-        self._sink_away_count = 0
+        self._sink_absence.count = 0
         if self.status.state is PipelineState.FAILED:
             await self._blocking(self._ports.registry.note_failure, self.name, None)
             self.status = replace(self.status, restarts=0)
@@ -349,19 +348,13 @@ class PipelineKeeper:
         The waits grow until an epoch is closed, since one that answers a start may still refuse
         what is written.
         """
-        self._sink_away_count += 1
-        delay = self._ports.limits.delay_ms(self._sink_away_count, self._ports.chance())
+        since_ms = self._sink_absence.again(self._ports.clock.now_ms())
+        delay = self._ports.limits.delay_ms(self._sink_absence.count, self._ports.chance())
         self._not_before_ms = self._ports.clock.elapsed_ms() + delay
-        if self._sink_away_since_ms is None:
-            self._sink_away_since_ms = self._ports.clock.now_ms()
         self._become(PipelineState.RESTARTING, error=error)
-        waiting = Waiting(Neighbour.SINK, self._sink_away_since_ms)
-        self.status = replace(self.status, waiting=waiting)
-        self._log.warning("sink away", attempt=self._sink_away_count, delay_ms=delay)
+        self.status = replace(self.status, waiting=Waiting(Neighbour.SINK, since_ms))
+        self._log.warning("sink away", attempt=self._sink_absence.count, delay_ms=delay)
         return delay
-
-    def _forget_sink(self) -> None:
-        self._sink_away_count, self._sink_away_since_ms = 0, None
 
     async def _with_savepoint(self, message: str) -> str:
         """A message with the savepoint to go back to."""

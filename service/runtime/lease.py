@@ -9,8 +9,8 @@ One call a beat does all there is to do, so that nothing of it is done without t
 holder notes in the registry is compared with the token in the transaction that writes it
 (`registry_notes`); what reaches Spark or state is fenced by the run counter.
 
-A token is of one **term**: a service that has lost the lease asks for it under another one, so that
-what it has under way from the term before is as another service's to the next.
+A token is of one **tenure**: a service that has lost the lease asks for it under another one, so
+that what it has under way from the tenure before is as another service's to the next.
 
 A beat of which nobody heard the reply may have been carried out, or may be later, behind others. So
 from then on the holder's **telling** is another one, with a higher number: it says anew what all
@@ -114,10 +114,10 @@ class Lease:
         self.service = service_of(uuid.uuid4().hex)
         """Names this service, for as long as the process lives."""
         self.token = ""
-        """Ours, in this term."""
-        self.begin_term()
+        """Ours, in this tenure."""
+        self.begin_tenure()
 
-    def begin_term(self) -> None:
+    def begin_tenure(self) -> None:
         """Ask for the lease under another token from now on."""
         self.token = self.service + uuid.uuid4().hex[_SERVICE_LENGTH:]
 

@@ -137,6 +137,8 @@ class Savepoints:
         try:
             if record.restore is not None:
                 self._restore(record, record.restore)
+        except Fenced as error:
+            raise StateUnavailable("another service restores the pipeline, too") from error
         except (PlanError, OSError) as error:
             raise _failure(error) from error
 
@@ -220,12 +222,9 @@ class Savepoints:
             )
 
     def _save(self, record: PipelineRecord, order: SavepointOrder) -> None:
-        plan = load_plan(record.plan)
-        # What there is was made by the last run, whatever the next one will be.
-        options = record.in_force(self._settings.execution)
         hidden = self.store.begin(record.name, order.id)
         try:
-            self._write(record, order, plan, options, hidden)
+            self._write(record, order, hidden)
             self.store.end(record.name, order.id, hidden)
         except OSError as error:
             if hidden.exists():
@@ -235,15 +234,11 @@ class Savepoints:
             # It is there where the savepoint is not; one that stays is removed by the next one.
             shutil.rmtree(hidden, ignore_errors=True)
 
-    def _write(
-        self,
-        record: PipelineRecord,
-        order: SavepointOrder,
-        plan: CompiledPlan,
-        options: RunOptions,
-        hidden: Path,
-    ) -> None:
+    def _write(self, record: PipelineRecord, order: SavepointOrder, hidden: Path) -> None:
         """Write all of a savepoint into a folder."""
+        plan = load_plan(record.plan)
+        # What there is was made by the last run, whatever the next one will be.
+        options = record.in_force(self._settings.execution)
         states = self._starter.states_of(plan, options)
         operators = stateful_nodes(plan, options)
         with self._transport() as transport:

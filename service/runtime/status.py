@@ -68,6 +68,22 @@ class Waiting:
     """When it was first asked, ms since 1970."""
 
 
+@dataclass(slots=True)
+class Absence:
+    """A sink's server that does not answer, since an epoch was last closed."""
+
+    count: int = 0
+    """Attempts that ended so."""
+    since_ms: int | None = None
+    """When the first one did, ms since 1970."""
+
+    def again(self, now_ms: int) -> int:
+        """Count an attempt; since when it has been so."""
+        self.count += 1
+        self.since_ms = now_ms if self.since_ms is None else self.since_ms
+        return self.since_ms
+
+
 @dataclass(frozen=True, slots=True)
 class StatusError:
     """Why a pipeline has failed, restarts or waits; may be shown to users."""

@@ -6,7 +6,7 @@ takes all pipelines up, as a restarted service does; who loses it, or cannot say
 still lasts, ends its supervisor at once. The others show what the holder tells them, a beat old.
 
 What an ended supervisor had under way in threads may take minutes, as a savepoint does. It is not
-waited for: it goes on as that of another service would, and notes nothing (`lease`: terms).
+waited for: it goes on as that of another service would, and notes nothing (`lease`: tenures).
 
 The end of a lease is Redis's expiry. Here only spans are measured, from before each beat was sent,
 so that we give up before another service can begin.
@@ -71,8 +71,6 @@ class Supervision:
         # A call that nobody waits for any more must not keep the next one from its thread.
         self._limiter = anyio.CapacityLimiter(_BEATS_PER_LIFE)
         self._supervisor: Supervisor | None = None
-        self._ending: set[asyncio.Task[None]] = set()
-        """Supervisors of terms that are over, as long as threads of theirs work."""
         self._holder: str | None = None
         self._ends_ms = 0
         """When our lease may end, by the clock that never jumps."""
@@ -101,8 +99,6 @@ class Supervision:
         self._closing.set()
         if self._beats is not None:
             await self._beats
-        if self._ending:
-            await asyncio.wait(self._ending)
         # Without Redis it ends by itself.
         with contextlib.suppress(RegistryUnavailable):
             await anyio.to_thread.run_sync(self._lease.release, limiter=self._limiter)
@@ -131,14 +127,14 @@ class Supervision:
                 if not self._closing.is_set():
                     await self._beat_safely()
         finally:
-            self._step_down("the service stops")
+            await self._step_down("the service stops")
 
     async def _beat_safely(self) -> None:
         try:
             await self._beat()
         except Exception:  # what it does not know of its lease, a supervisor must not go on with
             log.exception("beat failed")
-            self._step_down("a beat failed")
+            await self._step_down("a beat failed")
 
     async def _beat(self) -> None:
         sent_ms = self._ports.clock.elapsed_ms()
@@ -148,12 +144,12 @@ class Supervision:
             self._tell_anew()
             self._is_answered = False
             if self._ports.clock.elapsed_ms() >= self._ends_ms:
-                self._step_down("redis does not answer")
+                await self._step_down("redis does not answer")
                 self._holder, self._followed = None, {}
             return
         if beat.holder != self._lease.token:
             is_over = not beat.holder
-            self._step_down("it had ended" if is_over else "another service has it")
+            await self._step_down("it had ended" if is_over else "another service has it")
             self._holder = beat.holder or None
             self._followed = {name: status_of(told) for name, told in beat.statuses.items()}
             if is_over:
@@ -202,19 +198,18 @@ class Supervision:
         self._supervisor = Supervisor(self._ports)
         await self._supervisor.start()
 
-    def _step_down(self, reason: str) -> None:
-        """Supervise no more; what is under way in threads ends by itself, beside all else."""
+    async def _step_down(self, reason: str) -> None:
+        """Supervise no more; what is under way in threads goes on by itself, and notes nothing."""
         if self._supervisor is None:
             return
         tell = log.info if self._closing.is_set() else log.warning
         tell("lease given up", reason=reason)
-        ending = asyncio.create_task(self._supervisor.close(), name="tailrace term ends")
-        self._ending.add(ending)
-        ending.add_done_callback(self._ending.discard)
-        self._supervisor, self._holder, self._telling = None, None, 0
+        supervisor, self._supervisor = self._supervisor, None
+        self._holder, self._telling = None, 0
         if not self._closing.is_set():
-            self._lease.begin_term()
+            self._lease.begin_tenure()
             self._ports = self._ports_of(self._lease.token)
+        await supervisor.close()
 
     def _news(self) -> dict[str, bytes]:
         """What changed of our pipelines since others were told; b"" of one that is gone."""

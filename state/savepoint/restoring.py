@@ -15,7 +15,7 @@ from state.backends.names import (
     slot_prefix,
     waiting_names,
 )
-from state.backends.transport import as_one, checked
+from state.backends.transport import Command, checked
 from state.errors import (
     SavepointCorrupt,
     SavepointMismatch,
@@ -24,12 +24,13 @@ from state.errors import (
 from state.registry import EXTENSION
 from state.savepoint.files import SWEPT, Record, bytes_of, check_files, read_records
 from state.savepoint.fitting import restored_states
+from state.savepoint.restore_fence import RestoreFence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from state.backends.transport import Command, Transport
+    from state.backends.transport import Transport
     from state.descriptors import StateDescriptor
     from state.savepoint.files import Manifest, SavedState
 
@@ -76,6 +77,7 @@ def restore_state(
         SavepointMismatch, CodecMismatch, SavepointTargetInUse: It does not fit; nothing was
             written.
         SavepointCorrupt, FormatVersionMismatch: A file cannot be used; nothing was written.
+        Fenced: Another restore, a run or a drop has begun; it has changed nothing since.
         StateUnavailable, StateAccessDenied, IncarnationChanged: It stopped half-way: restore again.
     """
     taken = restored_states(
@@ -95,8 +97,8 @@ def restore_state(
     if target.is_restored():
         return
     nodes = sorted({*(each.node for each in taken), *wanted})
-    target.begin(nodes)
-    loader = _Loader(transport, pipeline, None if place is None else _Placing(place))
+    fence = target.begin(nodes)
+    loader = _Loader(fence, pipeline, None if place is None else _Placing(place))
     if manifest.max_parallelism == max_parallelism:
         loader.placing = None
     fields = {each.field for each in taken}
@@ -105,8 +107,9 @@ def restore_state(
             loader.load(record)
     loader.finish()
     target.check(taken)
+    fence.write()
     before_end()
-    target.end(taken)
+    target.end(fence, taken)
 
 
 def _is_taken(record: Record, fields: set[str], nodes: Sequence[str]) -> bool:
@@ -146,36 +149,29 @@ class _Target:
             )
         return True
 
-    def begin(self, nodes: Sequence[str]) -> None:
-        """Remove what an unfinished restore left, and make the pipeline unusable until `end`.
+    def begin(self, nodes: Sequence[str]) -> RestoreFence:
+        """Make the pipeline unusable until `end`, and remove what an unfinished restore left.
 
         Raises:
             SavepointTargetInUse: The pipeline was started already.
         """
-        key = self._prefix + RESTORING
-        ((unfinished,), (registered,)) = (
-            self._ask(("GET", key)),
-            self._ask(("EXISTS", self._prefix + REGISTRY)),
-        )
-        if unfinished is not None:
-            self._clear(orjson.loads(unfinished)["slot"])
-        elif registered:
-            raise SavepointTargetInUse(
-                f"{self._pipeline} was started already",
-                hint="restore into a new pipeline, or delete this one first",
-            )
-        told = {"savepoint": self._manifest.id, "slot": self._manifest.slot}
-        _, run = self._ask(("SET", key, orjson.dumps(told)), ("INCR", self._prefix + b"run"))
+        manifest = self._manifest
+        told = orjson.dumps({"savepoint": manifest.id, "slot": manifest.slot})
+        fence = RestoreFence(self._transport, self._pipeline, told)
+        if fence.unfinished:
+            self._clear(fence, orjson.loads(fence.unfinished)["slot"])
         # From here on no run can begin: key groups are ahead of the marker, which is not there. Nor
         # can what lives on of a pipeline that had this name, or what it left here be promoted.
-        meta = ("format", STATE_FORMAT, "epoch", self._manifest.epoch, "run", run)
+        meta = ("format", STATE_FORMAT, "epoch", manifest.epoch, "run", fence.run)
         for prefixes in self._prefixes(nodes):
-            self._ask(
-                *(
-                    as_one(("UNLINK", *waiting_names(each)), ("HSET", each + b"meta", *meta))
-                    for each in prefixes
+            commands = list[Command]()
+            for each in prefixes:
+                commands += (
+                    ("UNLINK", *waiting_names(each)),
+                    ("HSET", each + b"meta", *meta),
                 )
-            )
+            fence.write(commands)
+        return fence
 
     def check(self, taken: Sequence[SavedState]) -> None:
         """See that there are as many keys as were saved.
@@ -196,7 +192,7 @@ class _Target:
                     f"{state.field} has {found} keys after the restore, {state.keys} were saved"
                 )
 
-    def end(self, taken: Sequence[SavedState]) -> None:
+    def end(self, fence: RestoreFence, taken: Sequence[SavedState]) -> None:
         """Register the states and set the marker, in one transaction: the restore is through."""
         manifest = self._manifest
         registry: list[Any] = [EXTENSION, manifest.extension_ms]
@@ -210,26 +206,25 @@ class _Target:
             "restored": manifest.id,
         }
         flat = [each for pair in marker.items() for each in pair]
-        self._ask(
-            ("MULTI",),
-            ("HSET", self._prefix + REGISTRY, *registry),
-            ("HSET", self._prefix + b"marker", *flat),
-            ("DEL", self._prefix + RESTORING),
-            ("EXEC",),
+        fence.write(
+            [
+                ("HSET", self._prefix + REGISTRY, *registry),
+                ("HSET", self._prefix + b"marker", *flat),
+                ("DEL", self._prefix + RESTORING),
+            ]
         )
 
-    def _clear(self, slot: Sequence[str]) -> None:
+    def _clear(self, fence: RestoreFence, slot: Sequence[str]) -> None:
         """Remove all key groups, and what an unfinished restore may have put into the slot."""
         groups = self._prefix.removesuffix(b"}:") + b":"
         pattern = every_key_pattern(self._pipeline)
         cursor = 0
         while True:
             ((cursor, keys),) = self._ask(("SCAN", cursor, "MATCH", pattern, "COUNT", 1_000))
-            # A command for each key: they lie in many slots of a cluster.
-            self._ask(*(("UNLINK", each) for each in keys if each.startswith(groups)))
+            fence.write([("UNLINK", each) for each in keys if each.startswith(groups)])
             if int(cursor) == 0:
                 break
-        self._ask(*(("UNLINK", self._prefix + each.encode()) for each in slot))
+        fence.write([("UNLINK", self._prefix + each.encode()) for each in slot])
 
     def _prefixes(self, nodes: Sequence[str]) -> Iterator[list[bytes]]:
         """Prefixes of all key groups, as many at a time as go into one round trip."""
@@ -239,7 +234,7 @@ class _Target:
                 yield [key_group_prefix(self._pipeline, node, each) for each in range(start, end)]
 
     def _ask(self, *commands: Command) -> list[Any]:
-        # All of them may be carried out twice; the run counter may skip a number.
+        # Reads alone.
         return checked(self._transport.exchange(commands, is_repeatable=True))
 
 
@@ -278,10 +273,10 @@ class _Placing:
 class _Loader:
     """Records as commands, some thousand fields a round trip."""
 
-    def __init__(self, transport: Transport, pipeline: str, placing: _Placing | None) -> None:
+    def __init__(self, fence: RestoreFence, pipeline: str, placing: _Placing | None) -> None:
         self.placing = placing
         """None: key groups stay as they were."""
-        self._transport = transport
+        self._fence = fence
         self._pipeline = pipeline
         self._slot = slot_prefix(pipeline)
         self._merged: dict[tuple[str, bytes], list[Any]] = {}
@@ -395,8 +390,9 @@ class _Loader:
 
     def _flush(self) -> None:
         merged = [(command, key, *flat) for (command, key), flat in self._merged.items()]
-        checked(self._transport.exchange(merged, is_repeatable=True))
-        checked(self._transport.exchange(self._others))
+        for commands, is_repeatable in ((merged, True), (self._others, False)):
+            if commands:
+                self._fence.write(commands, is_repeatable=is_repeatable)
         self._merged, self._others = {}, []
         self._size = self._bytes = 0
 

@@ -129,7 +129,7 @@ def test_who_supervises_does_not_take_it_anew(first: Lease, redis_client: redis.
     ended(redis_client)
 
     assert (first.beat({}, 1).holder, redis_client.exists(LEASE)) == ("", 0)
-    first.begin_term()
+    first.begin_tenure()
     assert first.beat({}).begins is True
 
 

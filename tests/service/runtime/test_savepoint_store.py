@@ -167,11 +167,25 @@ def test_nothing_behind_the_epoch_goes_along(tmp_path: Path, offsets: int, commi
     logs = ["commits/1", "commits/2", "offsets/1", "offsets/2"]
     assert files == [f"checkpoint/{each}" for each in logs]
     target = tmp_path / "second"
-    (target / "old").mkdir(parents=True)
+    (tmp_path / ".second-half" / "of one that died").mkdir(parents=True)
     restore_checkpoint(tmp_path / "saved", files, target)
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
     found = sorted(str(each.relative_to(target)) for each in target.rglob("*") if each.is_file())
     assert found == [*logs[:2], "metadata", *logs[2:]]
     assert (target / "offsets" / "2").read_text() == "offsets 2"
+
+
+def test_a_checkpoint_that_is_there_stays(tmp_path: Path) -> None:
+    """A restore that was overtaken must not put another one below a query that runs by now."""
+    checkpoint = _checkpoint(tmp_path / "first", 3, 3)
+    (tmp_path / "saved").mkdir()
+    files = save_checkpoint(checkpoint, tmp_path / "saved", 3)
+    restore_checkpoint(tmp_path / "saved", files, tmp_path / "second")
+    (tmp_path / "second" / "offsets" / "3").write_text("of a run since")
+
+    restore_checkpoint(tmp_path / "saved", files, tmp_path / "second")
+
+    assert (tmp_path / "second" / "offsets" / "3").read_text() == "of a run since"
 
 
 def test_before_the_first_epoch_there_is_nothing_to_take(tmp_path: Path) -> None:

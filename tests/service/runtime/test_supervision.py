@@ -220,7 +220,7 @@ async def test_a_lease_that_is_lost_in_a_long_savepoint_is_not_waited_for(stand:
 
 
 @in_stand
-async def test_what_a_term_leaves_under_way_notes_nothing_in_the_next(stand: Stand) -> None:
+async def test_what_a_tenure_leaves_under_way_notes_nothing_in_the_next(stand: Stand) -> None:
     stand.rig.registry.create("p", PLAN)
     failure = Failure("state-lost", "gone", 5)
     stand.client.delete(LEASE)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext as does_not_raise
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from state.backends.transport import RedisTransport
 from state.epochs import EpochLedger
-from state.errors import Fenced, SavepointIncomplete, StateError, StateLost
+from state.errors import (
+    Fenced,
+    SavepointIncomplete,
+    SavepointTargetInUse,
+    StateError,
+    StateLost,
+)
 from state.savepoint import MANIFEST, SaveOptions, StateSaver
 from state.testing.faults import Fault, FaultPlan, FaultyTransport, ProcessDied
 from state.testing.sessions import SPREAD
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
 
     import redis
 
+_OVERTAKEN = (Fenced, SavepointTargetInUse)
 STEP = 7
 """Every so manieth command is struck: neighbours are of one batch mostly."""
 
@@ -106,6 +115,52 @@ def test_a_restore_that_dies_anywhere_leaves_nothing_that_runs_and_can_be_made_a
         assert client.lrange(f"tailrace:{{{name}}}:files:f", 0, -1) == [b"a", b"b"]
         assert not client.exists(f"tailrace:{{{name}}}:restoring")
         EpochLedger(client, name).open_run([NODE], PARALLELISM)
+
+
+def test_a_restore_that_is_overtaken_anywhere_changes_nothing_any_more(
+    world: World, tmp_path: Path
+) -> None:
+    """Another service makes it anew, to its end, and a run begins, while the first stands still."""
+    client = world.client
+    client.rpush("tailrace:{orders}:files:f", "a", "b")
+    manifest = world.save(tmp_path, SaveOptions(slot={"files:f": ""}))
+    whole = FaultPlan()
+
+    def restoring(name: str, plan: FaultPlan) -> None:
+        restore(
+            client,
+            tmp_path,
+            manifest,
+            name,
+            world.described,
+            wrapped=lambda transport: FaultyTransport(transport, plan),
+        )
+
+    left: dict[bytes, bytes] = {}
+
+    def kept(name: str) -> dict[bytes, bytes]:
+        return {key: client.dump(key) for key in client.keys(f"tailrace:{{{name}[:}}]*")}
+
+    def overtake(name: str) -> None:
+        restoring(name, FaultPlan())
+        EpochLedger(client, name).open_run([NODE], PARALLELISM)
+        client.hset(f"tailrace:{{{name}}}:marker", "epoch", 99)
+        client.lpop(f"tailrace:{{{name}}}:files:f")
+        left.clear()
+        left.update(kept(name))
+
+    restoring("whole", whole)
+    assert whole.passed > 10
+    for number in (*range(1, 10), *range(10, whole.passed + 1, STEP)):
+        name = f"copy-{number}"
+        plan = FaultPlan()
+        plan.visit(number, partial(overtake, name))
+        # One that has not begun finds that it is through.
+        expected = does_not_raise() if number == 1 else pytest.raises(_OVERTAKEN)
+        with expected:
+            restoring(name, plan)
+        assert left
+        assert kept(name) == left
 
 
 def _is_unusable(client: redis.Redis, name: str) -> None:
