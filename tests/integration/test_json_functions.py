@@ -11,10 +11,15 @@ from pyspark.sql.connect import functions as F
 from operators.expressions.rex import Call
 from service.plan.rex import parse_rex
 from service.runtime.expressions import to_column
+from service.sql import compile_script
 from state.types import arrow_type
+from tests.integration.pipelines import Pipeline, change, write_lines
 from tests.operators.expressions.test_as_flink import Recording
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import redis
     from pyspark.sql import DataFrame, SparkSession
 
 FOUND = Recording("written-json")
@@ -66,3 +71,28 @@ def test_it_stands_inside_of_other_functions(frame: DataFrame) -> None:
     found = frame.select("id", made.alias("e")).orderBy("id").toArrow()
     expected = [None if each is None else each.upper() for each in case["values"]]
     assert found.column("e").to_pylist() == expected
+
+
+PIPELINE = """
+CREATE TABLE s (id INT, js STRING) WITH ('connector' = 'filesystem', 'format' = 'changelog-json',
+  'path' = 'in', 'changelog-mode' = 'I');
+CREATE TABLE t (k STRING, n INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'redis');
+INSERT INTO t SELECT JSON_VALUE(js, '$.k'), SUM(JSON_VALUE(js, 'lax $.n' RETURNING INT
+  DEFAULT 10 ON EMPTY)) FROM s WHERE js IS JSON OBJECT AND JSON_EXISTS(js, '$.k')
+  GROUP BY JSON_VALUE(js, '$.k');
+"""
+
+
+def test_a_pipeline_groups_by_what_it_finds(
+    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    texts = ['{"k":"a","n":1}', '{"k":"b"}', "[1]", '{"n":5}', None, "{", '{"k":"a","n":4}']
+    write_lines(
+        tmp_path / "in/a.jsonl",
+        [change("+I", id=number, js=text) for number, text in enumerate(texts)],
+    )
+    document = compile_script(PIPELINE)[-1].document
+    with Pipeline(spark, redis_client, tmp_path, document) as pipeline:
+        pipeline.wait_for_rows(len(texts))
+        found = pipeline.table("t").values()
+    assert {row["k"]: row["n"] for row in found} == {"a": 5, "b": 10}
