@@ -13,6 +13,7 @@ from operators.expressions import (
     conditionals,
     formats,
     hashes,
+    json_functions,
     numbers,
     patterns,
     strings,
@@ -181,11 +182,18 @@ _COLLECTIONS: Mapping[str, Builder] = {
     "CARDINALITY": collections.cardinality,
     "ARRAY_CONTAINS": collections.array_contains,
 }
+_JSON: Mapping[str, Builder] = {
+    "JSON_VALUE": json_functions.json_value,
+    "JSON_QUERY": json_functions.json_query,
+    "JSON_EXISTS": json_functions.json_exists,
+    **dict.fromkeys(json_functions.IS_JSON, json_functions.is_json),
+}
 BUILDERS: Mapping[str, Builder] = {
     **_CONDITIONS,
     **_NUMBERS,
     **_STRINGS,
     **_TIMES,
+    **_JSON,
     **_COLLECTIONS,
 }
 """By the planner's name, as in `FUNCTIONS`."""

@@ -137,6 +137,19 @@ def _times() -> list[Function]:
     ]
 
 
+def _json() -> list[Function]:
+    group = "JSON"
+    path = "the path is a literal of names, indexes and *, with lax or strict before it"
+    kinds = ("VALUE", "OBJECT", "ARRAY", "SCALAR")
+    return [
+        *_rows(group, 2, 8, "JSON_VALUE", note=f"{path}; as a text, INT, DOUBLE or BOOLEAN"),
+        *_rows(group, 5, 5, "JSON_QUERY", note=f"{path}; as a text"),
+        *_rows(group, 2, 3, "JSON_EXISTS", note=path),
+        *_rows(group, 1, 1, *(f"IS JSON {kind}" for kind in kinds)),
+        *_rows(group, 1, 1, *(f"IS NOT JSON {kind}" for kind in kinds)),
+    ]
+
+
 def _collections() -> list[Function]:
     group = "Arrays, maps and rows"
     return [
@@ -149,7 +162,15 @@ def _collections() -> list[Function]:
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    row.name: row for row in (*_conditions(), *_numbers(), *_strings(), *_times(), *_collections())
+    row.name: row
+    for row in (
+        *_conditions(),
+        *_numbers(),
+        *_strings(),
+        *_times(),
+        *_json(),
+        *_collections(),
+    )
 }
 """What is computed, by the planner's name. SEARCH, field access and literals stand outside it."""
 

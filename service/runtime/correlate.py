@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.connect import functions as F
 
+from operators.expressions.tree_walk import refuse
 from operators.wire import PLACE_BITS, SEQUENCE
 from service.plan.correlate import ORDINALITY, REPLICATE, element_types, type_of
 from service.runtime.expressions import check, to_column
+from service.runtime.expressions.in_python import is_in_python
 from service.runtime.frames import named
 from service.runtime.wire_columns import (
     control_columns,
@@ -52,6 +54,8 @@ def check_correlate(node: Correlate) -> None:
         check(operand)
     if node.condition is not None:
         check(node.condition)
+        if is_in_python(node.condition):
+            refuse("a condition", node.condition, "of elements, with a JSON function")
 
 
 def correlated(

@@ -112,6 +112,8 @@ def _is(binder: ExpressionBinder, node: exp.Expression, *, negated: bool = False
     right = node.expression
     if isinstance(right, exp.Not):
         return _is(binder, exp.Is(this=node.this, expression=right.this), negated=not negated)
+    if isinstance(right, exp.JSON):
+        return _is_json(binder, node, right, negated=negated)
     if not isinstance(right, exp.Null | exp.Boolean):
         raise UnsupportedSql(f"IS {right.key.upper()} is not supported", binder.position(node))
     word = "NULL" if isinstance(right, exp.Null) else str(right.this).upper()
@@ -119,6 +121,16 @@ def _is(binder: ExpressionBinder, node: exp.Expression, *, negated: bool = False
     is_null = isinstance(right, exp.Null)
     operand = binder.rex(node.this) if is_null else binder.condition(node.this)
     return call(name, [operand], types.BOOLEAN.with_nullable(False))
+
+
+def _is_json(
+    binder: ExpressionBinder, node: exp.Expression, kind: exp.Expression, *, negated: bool
+) -> Rex:
+    operand = binder.rex(node.this)
+    if type_of(operand).root not in STRING_ROOTS:
+        raise ValidationError("IS JSON is asked of a text", binder.position(node))
+    name = f"IS {'NOT ' if negated else ''}JSON {str(kind.this or 'VALUE').upper()}"
+    return call(name, [operand], types.BOOLEAN.with_nullable(False), syntax="POSTFIX")
 
 
 def _in(binder: ExpressionBinder, node: exp.Expression) -> Rex:

@@ -31,6 +31,11 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 _INCOMPLETE = re.compile(r"missing for <class '[\w.]*\.(\w+)'>")
 _OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "CEIL", "FLOOR")
+_JSON_BEHAVIOURS = (
+    ("EMPTY", "ARRAY"),
+    ("EMPTY", "OBJECT"),
+    *((word,) for word in ("NULL", "ERROR", "TRUE", "FALSE", "UNKNOWN")),
+)
 TOKENS_MAX = 60_000
 """Words and signs of one query; enough for the columns of the widest table, each with a name."""
 DEPTH_MAX = 200
@@ -39,6 +44,17 @@ DEPTH_MAX = 200
 
 class JsonAggregate(exp.Anonymous):  # type: ignore[misc]  # sqlglot has no types
     """JSON_OBJECTAGG or JSON_ARRAYAGG, by the name that it has with what it does with NULL."""
+
+
+class JsonCall(exp.Anonymous):  # type: ignore[misc]  # sqlglot has no types
+    """JSON_VALUE, JSON_QUERY or JSON_EXISTS, with what it returns and gives for nothing."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        **exp.Anonymous.arg_types,
+        "returning": False,
+        "wrapper": False,
+        "on": False,
+    }
 
 
 class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
@@ -76,6 +92,9 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
         } | {
             "JSON_OBJECTAGG": lambda self: self._parse_json_objectagg(),
             "JSON_ARRAYAGG": lambda self: self._parse_json_arrayagg(),
+            "JSON_VALUE": lambda self: self._parse_json_call("JSON_VALUE"),
+            "JSON_QUERY": lambda self: self._parse_json_call("JSON_QUERY"),
+            "JSON_EXISTS": lambda self: self._parse_json_call("JSON_EXISTS"),
         }
 
         def _is_predicate_ahead(self) -> bool:
@@ -112,6 +131,54 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
                     nulls = each
             given = [each for each in arguments if each is not None]
             return self.expression(JsonAggregate(this=f"{name}_{nulls}_ON_NULL", expressions=given))
+
+        def _parse_json_call(self, name: str) -> exp.Expression:
+            """`JSON_VALUE(json, path [RETURNING type] [.. ON EMPTY] [.. ON ERROR])`, its like."""
+            operand = self._parse_bitwise()
+            if not self._match(TokenType.COMMA):
+                self.raise_error(f"{name} takes a text and a path")
+            given = [each for each in (operand, self._parse_bitwise()) if each is not None]
+            call = JsonCall(this=name, expressions=given)
+            if self._match_text_seq("RETURNING"):
+                call.set("returning", self._parse_types())
+            call.set("wrapper", self._parse_json_wrapper())
+            parts = []
+            while self._curr is not None and self._curr.token_type is not TokenType.R_PAREN:
+                parts.append(self._parse_json_behaviour())
+            call.set("on", parts)
+            return self.expression(call)
+
+        def _parse_json_wrapper(self) -> str | None:
+            if self._match_text_seq("WITHOUT"):
+                found = "WITHOUT_ARRAY"
+            elif self._match_text_seq("WITH"):
+                is_conditional = self._match_text_seq("CONDITIONAL")
+                found = "CONDITIONAL_ARRAY" if is_conditional else "WITH_UNCONDITIONAL_ARRAY"
+                self._match_text_seq("UNCONDITIONAL")
+            else:
+                return None
+            self._match_text_seq("ARRAY")
+            if not self._match_text_seq("WRAPPER"):
+                self.raise_error("WRAPPER is expected")
+            return found
+
+        def _parse_json_behaviour(self) -> exp.Expression:
+            """What is given for nothing, or an error: `this` is it, `expression` for which."""
+            if self._match_text_seq("DEFAULT"):
+                given = self._parse_bitwise()
+            else:
+                words = next(
+                    (each for each in _JSON_BEHAVIOURS if self._match_text_seq(*each)), None
+                )
+                if words is None:
+                    self.raise_error("NULL, ERROR, DEFAULT, .. ON EMPTY or ON ERROR is expected")
+                given = exp.var("_".join(words or ()))
+            what = next(
+                (each for each in ("EMPTY", "ERROR") if self._match_text_seq("ON", each)), ""
+            )
+            if not what:
+                self.raise_error("ON EMPTY or ON ERROR is expected")
+            return self.expression(exp.Kwarg(this=given, expression=exp.var(what)))
 
         def _retreat(self, index: int) -> None:
             # Reading forward ends with the text; only reading again may not.

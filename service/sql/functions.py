@@ -193,7 +193,6 @@ _SCALARS = [
     ScalarFunction("IF", 3, 3, _if),
     ScalarFunction("PROCTIME", 0, 0, _always(types.PROCTIME)),
     ScalarFunction("CARDINALITY", 1, 1, _as(_INT)),
-    ScalarFunction("JSON_VALUE", 2, 2, _always(_STRING)),
     ScalarFunction("CURRENT_WATERMARK", 1, 1, _nullable_first),
 ]  # fmt: skip  # a list of names, several a line
 EXTRACTED = {

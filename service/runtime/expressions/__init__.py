@@ -18,6 +18,7 @@ functions, what these demand of their operands, and the errors. Here is what bec
     strings  patterns  parsing                texts
     instants  temporal  formats               times
     collections                               arrays, maps, rows
+    in_python                                 what Python evaluates, for JSON functions
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from service.runtime.expressions import (
     conditionals,
     formats,
     hashes,
+    in_python,
     numbers,
     patterns,
     strings,
@@ -181,11 +182,13 @@ _COLLECTIONS: Mapping[str, Builder] = {
     "CARDINALITY": collections.cardinality,
     "ARRAY_CONTAINS": collections.array_contains,
 }
+_JSON: Mapping[str, Builder] = dict.fromkeys(in_python.NAMES, in_python.not_alone)
 BUILDERS: Mapping[str, Builder] = {
     **_CONDITIONS,
     **_NUMBERS,
     **_STRINGS,
     **_TIMES,
+    **_JSON,
     **_COLLECTIONS,
 }
 """By the planner's name, as in `FUNCTIONS`."""

@@ -14,6 +14,7 @@ from pyspark.sql.connect import functions as sf
 from operators.expressions.tree_walk import TreeWalk, check_result, refuse
 from service.plan.deadline import check_time
 from service.runtime.expressions.builders import BUILDERS
+from service.runtime.expressions.in_python import in_python, is_in_python
 from service.runtime.expressions.literals import literal
 from service.runtime.expressions.search import search
 from service.runtime.expressions.site import Column, Site, Value
@@ -61,6 +62,8 @@ def check(rex: Rex) -> None:
 
 
 def _lowered(rex: Rex, width: int | None, column: Callable[[int], Column]) -> Column:
+    if is_in_python(rex):
+        return in_python(rex, column)
     try:
         value = _Lowering(width, column).value(rex)
         check_result(rex, value.type)

@@ -129,7 +129,7 @@ def test_the_greater_of_two_times_keeps_its_digits() -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    ["s IS JSON", "s IS NOT JSON", "s IS JSON OBJECT", "s = n", "s = b", "s = t1", "m = w"],
+    ["i IS JSON", "s = n", "s = b", "s = t1", "m = w"],
 )
 def test_what_would_be_read_as_another_condition_is_refused(expression: str) -> None:
     with pytest.raises(SqlError):
