@@ -20,7 +20,7 @@ _TOGETHER = "*as one*"
 _TRANSACTION_BYTES = 512 * 1024
 """What `as_one` made is sent in one transaction with its neighbours, up to here. An append-only
 file that is synced always is so once a transaction: for a commit of 64 key groups 64 times, which
-took Redis a third of its processor time, and tasks longer to wait than all else that they do."""
+took Redis a third of its processor time, and tasks waited for the disk as often."""
 _BYTES_ONLY: Final = {bytes}
 _LENGTHS: Final = [b"\r\n$%d\r\n" % each for each in range(1_024)]
 """What stands before an argument of so many bytes, behind the one before it."""
