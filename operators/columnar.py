@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from operators.arrow_columns import offsets_of, plain_array, plain_numbers
 from operators.codes import Codes, codes_of, combine, units_cut
 from state.arrow_values import python_values
-from state.columns import Texts, join_rows, texts_of
+from state.columns import Texts, texts_of
+from state.joined_rows import join_rows
 from state.multiset.spread import TEXT_BYTES_MAX, digest
 from state.row_pieces import Piece, RowPieces, bytes_of_texts, integer_texts, row_texts
 from state.types import INTEGER_BITS

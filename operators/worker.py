@@ -59,6 +59,7 @@ from state.backends.rules import check_epoch
 from state.backends.transport import ClientSettings, shared_transport
 from state.epochs import EpochLedger
 from state.errors import OperatorFailed, StateError
+from state.multiset.vectors import distinct
 from state.types import arrow_type
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class _PartitionEpoch:
 
     def _key_groups(self, changes: pa.Table) -> list[int]:
         """The key groups that the epoch touches: those with changes, or all where time has work."""
-        touched = np.unique(np.asarray(changes[KEY_GROUP]))
+        touched = distinct(np.asarray(changes[KEY_GROUP]))
         if not self._operator.uses_every_epoch:
             found: list[int] = touched.tolist()
             return found

@@ -21,7 +21,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from state.columns import Texts, columns_of, join_rows, joined_bytes, leading_columns_of, texts_of
+from state.columns import Texts, columns_of, joined_bytes, leading_columns_of, texts_of
+from state.joined_rows import join_rows
 from state.json_lines import Decoded, LineDecoder, decode_object
 from state.json_values import json_decoder
 from state.line_shapes import CHANGES, KINDS, PLAIN

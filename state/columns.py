@@ -3,8 +3,8 @@
 `texts_of` writes a column as JSON texts, equal byte for byte to what orjson writes for each value's
 canonical (or shown) form: Arrow's casts do integers and times, orjson itself does doubles as one
 array, strings are passed through where nothing needs an escape. Only nested types, binary, and the
-single strings that need escapes are written one at a time. `join_rows` puts texts of several
-columns together. `columns_of` reads canonical rows back.
+single strings that need escapes are written one at a time. `columns_of` reads canonical rows back.
+Texts of several columns are put together by `state.joined_rows`.
 """
 
 from __future__ import annotations
@@ -111,26 +111,6 @@ def texts_of(logical: LogicalType, column: pa.Array, *, shown: bool = False) -> 
     if root in BINARY_ROOTS:
         return Texts(_base64(column), quoted=True)
     return Texts(_one_by_one(logical, column, shown=shown), quoted=False)
-
-
-def join_rows(pieces: Sequence[str | pa.Array]) -> pa.Array:
-    """Concatenate texts row by row; null in a column reads `null`. At least one is an array."""
-    merged: list[Any] = []
-    constant = ""
-    for piece in pieces:
-        if isinstance(piece, str):
-            constant += piece
-            continue
-        if constant:
-            merged.append(pa.scalar(constant))
-        merged.append(piece)
-        constant = ""
-    if constant:
-        merged.append(pa.scalar(constant))
-    joined = pc.binary_join_element_wise(
-        *merged, "", null_handling="replace", null_replacement="null"
-    )
-    return joined.view(pa.binary())
 
 
 def joined_bytes(rows: pa.BinaryArray) -> bytes:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.arrow_values import python_values
-from state.columns import join_rows
+from state.joined_rows import join_rows
 from state.lexicographic import lexicographic_codec
 from state.types import INTEGER_BITS
 

@@ -236,9 +236,16 @@ def _packed(commands: list[_Command]) -> list[bytes]:
 
 def _without_long_values(command: _Command, values: list[bytes]) -> _Command:
     """The command with `False` for each long value, which is appended to `values`."""
-    if command[0] != b"HSET" or max(map(len, command[3::2])) <= INLINE_BYTES_MAX:
+    if command[0] != b"HSET":
+        return command
+    lengths = [*map(len, command[3::2])]
+    if max(lengths) <= INLINE_BYTES_MAX:
         return command
     short: _Command = list(command)
+    if min(lengths) > INLINE_BYTES_MAX:
+        values += command[3::2]
+        short[3::2] = [False] * len(lengths)
+        return short
     for place in range(3, len(command), 2):
         if len(command[place]) > INLINE_BYTES_MAX:
             values.append(command[place])

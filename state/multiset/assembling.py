@@ -22,7 +22,6 @@ from state.multiset.text import (
     NEWEST,
     NO_HISTORIES,
     PackedHistories,
-    are_spread,
     parse_packed,
 )
 
@@ -61,16 +60,21 @@ class ReadHistories:
         """What was parsed."""
         self._values: list[bytes | None] = []
         self._packed_keys = np.zeros(0, np.int64)
+        self._was_stored = np.zeros(0, np.bool_)
+        """Per key: there is a value."""
 
     def take(self, values: list[bytes | None], spread: dict[int, SpreadHistory]) -> None:
         """Take the value of each key, and what was read of those that are spread."""
         self._values, self.spread = values, spread
-        is_stored = np.fromiter((value is not None for value in values), np.bool_, len(values))
-        self._packed_keys = (is_stored & ~are_spread(values)).nonzero()[0]
+        self._was_stored = np.array([value is not None for value in values], np.bool_)
+        is_packed = self._was_stored.copy()
+        is_packed[list(spread)] = False
+        self._packed_keys = is_packed.nonzero()[0]
 
     def take_spread(self, histories: Sequence[SpreadHistory]) -> None:
         """Take spread histories only: those of all keys, whose headers are in them."""
         self._values, self._packed_keys = [b""] * len(histories), np.zeros(0, np.int64)
+        self._was_stored = np.ones(len(histories), np.bool_)
         self.spread = {history.key: history for history in histories}
 
     def parse(self, chosen: Mapping[int, Sequence[int]] | None = None) -> None:
@@ -157,7 +161,7 @@ class ReadHistories:
             packed=packed,
             packed_entry=packed_entry,
             spread=spread,
-            was_stored=np.fromiter((value is not None for value in values), np.bool_, count),
+            was_stored=self._was_stored,
             expired=expired,
             written_ms=written_ms,
             due_from=len(self._touched.keys),

@@ -103,8 +103,8 @@ def is_spread(value: bytes) -> bool:
 
 def are_spread(values: Sequence[bytes | None]) -> NDArray[np.bool_]:
     """Which values, of those that there are, are headers of spread histories."""
-    flags = (value is not None and value.startswith(_SPREAD) for value in values)
-    return np.fromiter(flags, np.bool_, len(values))
+    flags = [value is not None and value.startswith(_SPREAD) for value in values]
+    return np.array(flags, np.bool_)
 
 
 def parse_header(value: bytes) -> Header:
@@ -159,8 +159,10 @@ class PackedHistories:
     sequence: Integers
     written: TextSpans | Integers
     """Per entry: when it was written, as text or number."""
-    lines: pa.BinaryArray
-    """Per entry: its line as it is stored, with the newline before it."""
+    stored: pa.BinaryArray
+    """Lines as they are stored, of entries among others, each with the newline before it."""
+    line: Integers
+    """Per entry: the place of its line in `stored`."""
     following: Integers
     """Per value: the next sequence number."""
     list_written_ms: Integers
@@ -177,28 +179,33 @@ class PackedHistories:
             return decimals_in(self.written.content, self.written.start, self.written.end)
         return self.written
 
+    def lines(self, entries: Integers) -> pa.BinaryArray:
+        """Lines of the entries at these positions, each with the newline before it."""
+        return self.stored.take(pa.array(self.line[entries]))
+
     def rows(self, entries: Integers) -> pa.BinaryArray:
         """Canonical rows of the entries at these positions."""
         if not entries.size:
             return _NO_ROWS
         if entries.size <= FEW:
             starts = self.row_offset[entries].tolist()
-            lines = [self.lines[entry].as_buffer() for entry in entries.tolist()]
+            lines = [self.stored[place].as_buffer() for place in self.line[entries].tolist()]
             rows = [line.slice(low).to_pybytes() for line, low in zip(lines, starts, strict=True)]
             return pa.array(rows, pa.binary())
-        return _without_prefix(self.lines.take(pa.array(entries)), self.row_offset[entries])
+        return _without_prefix(self.lines(entries), self.row_offset[entries])
 
     def texts(self, entries: Integers) -> TextSpans:
         """Where the canonical rows of these entries lie."""
-        _, offsets, data = self.lines.buffers()
-        first = self.lines.offset
-        ends = np.frombuffer(offsets, np.int32)[first : first + len(self.lines) + 1]
-        start = ends[entries] + self.row_offset[entries]
-        return TextSpans(np.frombuffer(data, np.uint8), start, ends[entries + 1].astype(np.int64))
+        _, offsets, data = self.stored.buffers()
+        first = self.stored.offset
+        ends = np.frombuffer(offsets, np.int32)[first : first + len(self.stored) + 1]
+        line = self.line[entries]
+        start = ends[line] + self.row_offset[entries]
+        return TextSpans(np.frombuffer(data, np.uint8), start, ends[line + 1].astype(np.int64))
 
     def pieces(self, entries: Integers) -> RowPieces:
         """Lines of the entries at these positions."""
-        return RowPieces.whole(bytes_of(self.lines.take(pa.array(entries))))
+        return RowPieces.whole(bytes_of(self.lines(entries)))
 
 
 def parse_packed(values: Sequence[bytes]) -> PackedHistories:
@@ -210,10 +217,12 @@ def parse_packed(values: Sequence[bytes]) -> PackedHistories:
     if sum(map(len, values)) <= _SHORT_BYTES:
         return _parse_short(values)
     lengths = np.fromiter(map(len, values), np.int64, len(values))
-    text = b"\n".join(values) + b"\n" if values else b""
+    text = b"\n".join(values) + b"\n"
     content = np.frombuffer(text, np.uint8)
-    newlines = (content == _NEWLINE).nonzero()[0]
-    tabs = (content == _TAB).nonzero()[0]
+    # Both kinds of marks in one go, as this takes longest: what ends lines, and fields in them.
+    marks = ((content - np.uint8(_TAB)) <= _NEWLINE - _TAB).nonzero()[0]
+    ends = (content[marks] == _NEWLINE).nonzero()[0]
+    newlines = marks[ends]
     starts = np.empty(newlines.size, np.int64)
     starts[:1] = 0
     starts[1:] = newlines[:-1] + 1
@@ -222,24 +231,27 @@ def parse_packed(values: Sequence[bytes]) -> PackedHistories:
     is_entry = np.ones(starts.size, np.bool_)
     is_entry[header_lines] = False
     entry_lines = is_entry.nonzero()[0]
-    owner = header_lines.searchsorted(entry_lines, side="right") - 1
-    low = starts[entry_lines]
-    tabs = np.append(tabs, [content.size, content.size])
-    tab = tabs.searchsorted(low)
-    first_tab, second_tab = tabs[tab], tabs[tab + 1]
-    ends = newlines[entry_lines]
+    # Per line: the mark behind the one that ends the line before.
+    first = np.empty(ends.size, np.int64)
+    first[:1] = 0
+    first[1:] = ends[:-1] + 1
+    first_mark = first[entry_lines]
     if (
         (np.diff(header_lines, append=starts.size) < 2).any()
-        or (second_tab > ends).any()
-        or (content[ends - 1] != _END).any()
+        or (ends[entry_lines] < first_mark + 2).any()
+        or (content[newlines[entry_lines] - 1] != _END).any()
     ):
         raise _corrupt()
-    heads = _parse_headers(content, tabs, value_starts, newlines[header_lines])
+    low, first_tab, second_tab = starts[entry_lines], marks[first_mark], marks[first_mark + 1]
+    heads = _parse_headers(
+        content, value_starts, marks, first[header_lines], newlines[header_lines]
+    )
     return PackedHistories(
-        owner=owner,
+        owner=np.repeat(np.arange(len(values)), np.diff(header_lines, append=starts.size) - 1),
         sequence=decimals_in(content, low, first_tab),
         written=TextSpans(content, first_tab + 1, second_tab),
-        lines=_segments(text, newlines).take(pa.array(entry_lines - 1)),
+        stored=_segments(text, newlines),
+        line=entry_lines - 1,
         following=heads[0],
         list_written_ms=heads[1],
         shown=heads[2],
@@ -275,7 +287,8 @@ def _parse_lines(values: Sequence[bytes]) -> PackedHistories:
         owner=np.array(owner, np.int64),
         sequence=np.array([int(each[0]) for each in fields], np.int64),
         written=np.array([int(each[1]) for each in fields], np.int64),
-        lines=pa.array([b"\n" + line for line in lines], pa.binary()),
+        stored=pa.array([b"\n" + line for line in lines], pa.binary()),
+        line=np.arange(len(lines)),
         following=np.array([head.following for head in heads], np.int64),
         list_written_ms=np.array(written, np.int64),
         shown=np.array([head.shown for head in heads], np.int64),
@@ -301,7 +314,9 @@ def packed_headers(
 ) -> list[bytes]:
     """Headers of packed histories; `written_ms` as LEGACY states it, else None."""
     tail = b"" if written_ms is None else b"\t%d" % written_ms
-    headers = [b"%d%b" % (number, tail) for number in following.tolist()]
+    headers = integer_texts(following)
+    if tail:
+        headers = [header + tail for header in headers]
     for place in (shown != newest).nonzero()[0].tolist():
         number = int(shown[place])
         headers[place] += b"\t=%d" % number if number else b"\t!"
@@ -319,11 +334,22 @@ def pieces_before_rows(sequence: Integers, written_ms: int) -> list[Piece]:
 
 
 def _parse_headers(
-    content: NDArray[np.uint8], tabs: Integers, starts: Integers, ends: Integers
+    content: NDArray[np.uint8],
+    starts: Integers,
+    marks: Integers,
+    first_mark: Integers,
+    ends: Integers,
 ) -> tuple[Integers, Integers, Integers]:
-    """Next number, time of the last write and number shown of each header."""
-    tab = tabs.searchsorted(starts)
-    first, second = np.minimum(tabs[tab], ends), np.minimum(tabs[tab + 1], ends)
+    """Next number, time of the last write and number shown of each header.
+
+    Args:
+        content: The text.
+        starts: Where each header begins.
+        marks: Where tabs and newlines are.
+        first_mark: Per header, its first mark: the newline at its end if it has no tab.
+        ends: That newline.
+    """
+    first, second = marks[first_mark], np.minimum(marks[first_mark + 1], ends)
     following = decimals_in(content, starts, first)
     written_ms = np.full(starts.size, -1, np.int64)
     shown = np.full(starts.size, NEWEST, np.int64)

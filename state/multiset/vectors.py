@@ -95,8 +95,8 @@ def order_of(key: Integers, sequence: Integers) -> Integers:
         return np.zeros(0, np.int64)
     bound = int(sequence.max()) + 1
     if (int(key.max()) + 1) * bound < 1 << 62:
-        # Any sort will do, and one of plain integers is fastest.
-        return np.argsort(key * bound + sequence)
+        # What comes here are a few runs that ascend, which this kind of sort only merges.
+        return np.argsort(key * bound + sequence, kind="stable")
     return np.lexsort((sequence, key))
 
 

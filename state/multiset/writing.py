@@ -6,6 +6,7 @@ went or were replaced. Entries that lived and died inside the epoch are never wr
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from state.backends.interface import (
     SortedPut,
     SortedRemove,
 )
-from state.multiset.changes import Report
+from state.multiset.changes import Report, differs
 from state.multiset.epoch_result import EpochResult, Puts, Rows
 from state.multiset.index import buckets_of, digests_of
 from state.multiset.memory import NO_BLOCKS, Remembered
@@ -36,7 +37,7 @@ from state.multiset.text import (
     pieces_before_rows,
     write_packed,
 )
-from state.multiset.vectors import order_of
+from state.multiset.vectors import bytes_of, order_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -247,7 +248,7 @@ class HistoryWriter:
         new_lines = rows.of_changes(puts.content, before_rows(puts.sequence, self._epoch.now_ms))
         parts = [(puts.key, puts.sequence, new_lines)]
         if kept.size:
-            taken = packed.lines.take(pa.array(self._epoch.histories.packed_entry[kept]))
+            taken = packed.lines(self._epoch.histories.packed_entry[kept])
             parts.append((entries.key[kept], entries.sequence[kept], taken))
         parts += [self._scanned_lines(key) for key in self._scans]
         owner, _, lines = _merged(parts)
@@ -264,8 +265,7 @@ class HistoryWriter:
             texts = rows.pieces_of_changes(puts.content, before).texts()
             lines += zip(puts.key.tolist(), puts.sequence.tolist(), texts, strict=True)
         if kept.size:
-            places = self._epoch.histories.packed_entry[kept].tolist()
-            held = [packed.lines[place].as_py() for place in places]
+            held = bytes_of(packed.lines(self._epoch.histories.packed_entry[kept]))
             lines += zip(
                 entries.key[kept].tolist(), entries.sequence[kept].tolist(), held, strict=True
             )
@@ -283,17 +283,20 @@ class HistoryWriter:
         scan = {int(field): value for field, value in self._scans[key].items()}
         left = sorted(scan.keys() - history.blocks.keys() - set(history.unread.tolist()))
         packed = parse_packed([scan[block] for block in left])
-        return np.full(packed.sequence.size, key), packed.sequence, packed.lines
+        lines = packed.lines(np.arange(packed.sequence.size))
+        return np.full(packed.sequence.size, key), packed.sequence, lines
 
     def _put_values(self, keys: Integers, values: list[bytes]) -> None:
         """Store values of keys, one write for each key group; drop what was spread before."""
-        pairs: dict[int, list[bytes]] = {}
-        groups = self._epoch.histories.key_groups[keys].tolist()
-        names = self._epoch.histories.keys
-        for key, key_group, value in zip(keys.tolist(), groups, values, strict=True):
-            pairs.setdefault(key_group, []).extend((names[key], value))
-        for key_group, flat in pairs.items():
-            self._add(key_group, HashPut(STATE, flat))
+        names, groups = self._epoch.histories.keys, self._epoch.histories.key_groups[keys]
+        by_group = np.argsort(groups, kind="stable")
+        named = [names[key] for key in keys[by_group].tolist()]
+        sorted_values = [values[place] for place in by_group.tolist()]
+        starts = differs(groups[by_group]).nonzero()[0].tolist()
+        for low, high in pairwise([*starts, keys.size]):
+            flat = [b""] * (2 * (high - low))
+            flat[0::2], flat[1::2] = named[low:high], sorted_values[low:high]
+            self._add(int(groups[by_group[low]]), HashPut(STATE, flat))
         for key in keys[self._was_spread[keys]].tolist():
             self._drop_spread(key)
 

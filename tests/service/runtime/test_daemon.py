@@ -42,3 +42,36 @@ def test_preload_imports_all_that_workers_need_and_freezes_it() -> None:
 
 def test_preload_starts_no_python_thread_that_a_fork_would_lose() -> None:
     assert _preloaded()["threads"] == 1
+
+
+_FAULTS = """
+import os, resource, sys
+import numpy as np, pyarrow as pa
+from service.runtime import daemon
+if sys.argv[1] == "keeps":
+    daemon.keep_memory()
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+def epoch():
+    columns = [np.ones(100_000) for _ in range(20)]
+    return pa.concat_arrays([pa.array(each) for each in columns])
+for _ in range(3):
+    epoch()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    epoch()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def _pages_given(how: str) -> int:
+    """How many pages a fork gets from the system in ten epochs that free all that they use."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FAULTS, how], check=True, capture_output=True, text=True
+    )
+    return int(done.stdout)
+
+
+def test_workers_keep_the_memory_of_the_epoch_before() -> None:
+    assert _pages_given("keeps") < 500
+    assert _pages_given("gives back") > 5_000

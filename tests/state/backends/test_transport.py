@@ -114,6 +114,70 @@ def test_an_error_among_commands_as_one_is_their_reply(transport: RedisTransport
     assert "WRONGTYPE" in str(refused)
 
 
+def _transactions(client: redis.Redis) -> int:
+    statistics: Any = client.info("commandstats")
+    return int(statistics.get("cmdstat_exec", {"calls": 0})["calls"])
+
+
+def test_neighbours_that_are_as_one_each_are_one_transaction(
+    redis_client: redis.Redis, transport: RedisTransport
+) -> None:
+    """An append-only file that is synced always is so once a transaction."""
+    before = _transactions(redis_client)
+
+    replies = transport.exchange(
+        [
+            as_one(("RPUSH", "a", b"x"), ("RPUSH", "a", b"y", b"z")),
+            as_one(("GET", "a"), ("SET", "b", "1")),
+            as_one(("DEL", "a"), ("RPUSH", "a", b"x")),
+            ("LLEN", "a"),
+            as_one(("SET", "b", "2"), ("GET", "b")),
+        ]
+    )
+
+    assert _transactions(redis_client) - before == 2
+    assert (replies[0], *replies[2:]) == (3, 1, 1, b"2")
+    assert "WRONGTYPE" in str(replies[1])
+
+
+@pytest.mark.parametrize(("count", "transactions"), [(1, 1), (2, 1), (5, 3)])
+def test_a_transaction_of_neighbours_is_bounded(
+    redis_client: redis.Redis, transport: RedisTransport, count: int, transactions: int
+) -> None:
+    """While it is carried out, nobody else is served."""
+    text = b"x" * 200_000
+    before = _transactions(redis_client)
+
+    replies = transport.exchange(
+        [as_one(("SET", b"%d" % at, text), ("STRLEN", b"%d" % at)) for at in range(count)]
+    )
+
+    assert replies == [len(text)] * count
+    assert _transactions(redis_client) - before == transactions
+
+
+def test_a_refusal_is_the_reply_to_all_neighbours(transport: RedisTransport) -> None:
+    """The first would say nothing but that there was one."""
+    first, refused, after = transport.exchange(
+        [as_one(("SET", "a", "1"), ("GET", "a")), as_one(("GET",)), ("EXISTS", "a")]
+    )
+
+    assert "wrong number of arguments" in str(first)
+    assert first is refused
+    assert after == 0
+
+
+def test_each_sending_ahead_has_transactions_of_its_own(transport: RedisTransport) -> None:
+    transport.exchange([("PING",)])
+    ahead = transport.ahead()
+    assert ahead is not None
+
+    ahead.send([as_one(("SET", "a", "1"), ("GET", "a")), as_one(("SET", "b", "2"), ("GET", "b"))])
+    ahead.send([as_one(("SET", "a", "3"), ("GET", "a")), ("GET", "b")])
+
+    assert ahead.replies() == [b"1", b"2", b"3", b"2"]
+
+
 def test_arguments_arrive_as_they_are(transport: RedisTransport) -> None:
     given = [b"", b"\r\n$1\r\n", b"x" * 100_000, "\N{SNOWMAN}", 2**53, -1.5, float("-inf")]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.columns import join_rows
+from state.joined_rows import join_rows
 from state.multiset import text
 from state.multiset.text import (
     GONE,
@@ -76,10 +76,11 @@ def test_lines_are_written_back_as_they_were(given_: list):
 
     headers = [Header(*each[:3]).format() for each in given_]
 
-    pieces = packed.pieces(np.arange(packed.owner.size))
+    everything = np.arange(packed.owner.size)
+    lines, pieces = packed.lines(everything), packed.pieces(everything)
     limits = packed.owner.searchsorted(np.arange(len(values) + 1)).tolist()
 
-    assert write_packed(headers, packed.owner, packed.lines) == values
+    assert write_packed(headers, packed.owner, lines) == values
     assert pieces.joined(headers, limits) == values
 
 

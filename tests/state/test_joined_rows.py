@@ -1,0 +1,50 @@
+"""Texts put together row by row."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state import joined_rows
+from state.joined_rows import join_rows
+
+TEXTS = st.one_of(st.none(), st.text("aé\N{SNOWMAN}", max_size=4))
+
+
+def one_by_one(pieces: list[str | pa.Array], count: int) -> list[bytes]:
+    columns = [[p] * count if isinstance(p, str) else p.to_pylist() for p in pieces]
+    rows = zip(*columns, strict=True)
+    return ["".join("null" if text is None else text for text in row).encode() for row in rows]
+
+
+@st.composite
+def some_pieces(draw: st.DrawFn) -> tuple[list[str | pa.Array], int]:
+    """Texts and columns in any order, a column among them; columns may be parts of longer ones."""
+    count = draw(st.integers(0, 12))
+    columns = st.lists(TEXTS, min_size=count + 2, max_size=count + 2)
+    columns = columns.map(lambda texts: pa.array(texts, pa.string()).slice(1, count))
+    pieces = draw(st.lists(st.one_of(st.text("[,é", max_size=3), columns), max_size=6))
+    place = draw(st.integers(0, len(pieces)))
+    return [*pieces[:place], draw(columns), *pieces[place:]], count
+
+
+@given(some_pieces())
+def test_rows_are_what_joining_one_by_one_gives(given_: tuple[list[str | pa.Array], int]) -> None:
+    pieces, count = given_
+
+    joined = join_rows(pieces)
+
+    joined.validate(full=True)
+    assert joined.type == pa.binary()
+    assert joined.to_pylist() == one_by_one(pieces, count)
+
+
+@pytest.mark.parametrize("room", [1, 3, 7, 20, 21])
+def test_many_rows_are_put_together_in_parts(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    texts = pa.array([None if at == 4 else str(at) for at in range(10)], pa.string())
+    pieces: list[str | pa.Array] = ["[", texts, "]"]
+    monkeypatch.setattr(joined_rows, "_PLACES_MAX", room)
+
+    assert join_rows(pieces).to_pylist() == one_by_one(pieces, 10)
