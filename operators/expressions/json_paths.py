@@ -38,6 +38,15 @@ class JsonError(Exception):
     """A text is no JSON, or has nothing where a path leads."""
 
 
+class _Written(str):
+    """What stands in the text of a document as it is."""
+
+    __slots__ = ()
+
+
+_COMMA = _Written(",")
+
+
 @dataclass(frozen=True, slots=True)
 class JsonPath:
     """A path, and whether what is not there is nothing or an error."""
@@ -118,13 +127,36 @@ def read(document: Document, path: JsonPath) -> Document:
 
 
 def to_json(document: Document) -> str:
-    """The text of a document: names in their order, no blanks."""
-    if isinstance(document, dict):
-        names = sorted(document, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
-        return "{" + ",".join(f"{_quoted(each)}:{to_json(document[each])}" for each in names) + "}"
-    if isinstance(document, list):
-        return "[" + ",".join(map(to_json, document)) + "]"
-    return _quoted(document) if isinstance(document, str) else scalar_text(document)
+    """The text of a document: names in their order, no blanks.
+
+    Not by calling itself: what can be read is nested as deeply as Python calls.
+    """
+    text: list[str] = []
+    left: list[Document] = [document]
+    while left:
+        match left.pop():
+            case _Written() as written:
+                text.append(written)
+            case dict() as parts:
+                text.append("{")
+                left.append(_Written("}"))
+                names = sorted(parts, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+                for name in reversed(names):
+                    left += (parts[name], _Written(f"{_quoted(name)}:"), _COMMA)
+                if names:
+                    left.pop()
+            case list() as parts:
+                text.append("[")
+                left.append(_Written("]"))
+                for part in reversed(parts):
+                    left += (part, _COMMA)
+                if parts:
+                    left.pop()
+            case str() as found:
+                text.append(_quoted(found))
+            case found:
+                text.append(scalar_text(found))
+    return "".join(text)
 
 
 def scalar_text(value: Document) -> str:

@@ -51,6 +51,8 @@ def _of_each(
     binder: ExpressionBinder,
 ) -> exp.Expression:
     """The comparison of two rows: all of their values are equal, or one is not."""
+    if not left.expressions:
+        raise ValidationError("a row has at least one value", binder.position(left))
     if not isinstance(right, exp.Tuple) or len(left.expressions) != len(right.expressions):
         raise ValidationError(
             f"a row of {len(left.expressions)} values is compared with something else",
@@ -138,6 +140,8 @@ def _in(binder: ExpressionBinder, node: exp.Expression) -> Rex:
         raise UnsupportedSql(
             "IN with a subquery is supported only as a condition of WHERE", binder.position(node)
         )
+    if not node.expressions:
+        raise ValidationError("IN () has no values", binder.position(node))
     if isinstance(node.this, exp.Tuple):
         equal = [_of_each(node.this, each, exp.EQ, binder) for each in node.expressions]
         return binder.rex(exp.or_(*equal, wrap=False, copy=False))

@@ -140,7 +140,10 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
             given = [each for each in (operand, self._parse_bitwise()) if each is not None]
             call = JsonCall(this=name, expressions=given)
             if self._match_text_seq("RETURNING"):
-                call.set("returning", self._parse_types())
+                returned = self._parse_types()
+                if returned is None:
+                    self.raise_error("a type is expected behind RETURNING")
+                call.set("returning", returned)
             call.set("wrapper", self._parse_json_wrapper())
             parts = []
             while self._curr is not None and self._curr.token_type is not TokenType.R_PAREN:

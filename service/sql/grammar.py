@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from service.sql.errors import UnsupportedSql
+from service.sql.errors import UnsupportedSql, ValidationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +68,7 @@ _UNDERSTOOD: dict[type, frozenset[str]] = {
     exp.Like: frozenset({"this", "expression", "negate"}),
     exp.Escape: frozenset({"this", "expression"}),
     exp.Is: frozenset({"this", "expression"}),
+    exp.JSON: frozenset({"this"}),
     exp.Extract: frozenset({"this", "expression"}),
 }
 
@@ -81,8 +82,11 @@ def check_grammar(tree: exp.Expression, place: Callable[[exp.Expression], Positi
 
     Raises:
         UnsupportedSql: A clause that would be passed over.
+        ValidationError: GROUP BY without what to group by.
     """
     for node in tree.walk():
+        if isinstance(node, exp.Group) and not any(node.args.values()):
+            raise ValidationError("GROUP BY is followed by nothing", place(node.parent or node))
         understood = _UNDERSTOOD.get(type(node))
         if understood is None:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.deadline import time_limit
-from service.sql import PlanningError, UnsupportedSql, ValidationError, compile_script
+from service.sql import PlanningError, SqlError, UnsupportedSql, ValidationError, compile_script
 from tests.service.sql.scripts import WITH, plan
 
 TIMED = (
@@ -182,3 +182,23 @@ def test_a_constant_that_is_no_time_is_tried() -> None:
     compile_script(f"{tables} INSERT INTO gone SELECT TRY_CAST('abc' AS DATE) FROM a;")
     with pytest.raises(ValidationError, match="not a DATE"):
         compile_script(f"{tables} INSERT INTO gone SELECT CAST('abc' AS DATE) FROM a;")
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("SELECT 1 FROM t WHERE k IN ()", r"IN \(\) has no values"),
+        ("SELECT 1 FROM t WHERE (k, j) NOT IN ()", r"IN \(\) has no values"),
+        ("SELECT 1 FROM t WHERE () = ()", "at least one value"),
+        ("SELECT 1 FROM t WHERE () IN (())", "at least one value"),
+        ("SELECT COUNT(*) FROM t GROUP BY", "GROUP BY is followed by nothing"),
+        ("SELECT 1 FROM (SELECT k FROM t GROUP BY) AS q", "GROUP BY is followed by nothing"),
+        ("SELECT JSON_VALUE('1', '$' RETURNING) FROM t", "a type is expected behind RETURNING"),
+        ("SELECT 1 FROM t WHERE '{}' IS JSON WITH UNIQUE KEYS", "of JSON is not supported"),
+        ("SELECT 1 FROM t WHERE '{}' IS NOT JSON WITHOUT UNIQUE KEYS", "of JSON is not supported"),
+    ],
+)
+def test_what_is_left_out_or_passed_over(query: str, words: str) -> None:
+    """The first four ended in an error of ours, the others were planned without these words."""
+    with pytest.raises(SqlError, match=words):
+        plan(TIMED + query)
