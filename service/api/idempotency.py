@@ -80,14 +80,24 @@ class Idempotency:
         self._request_id = request_id
         self.record_key = record_key if key is not None else None
         """The Redis key of the record; None without an Idempotency-Key."""
+        self._is_former: Callable[[str], bool] | None = None
+        """Whether an answer under the key that earlier versions had is this pipeline's."""
+        self._former_key = self.record_key
         self.lock = orjson.dumps({"fingerprint": fingerprint, "owner": uuid.uuid4().hex})
         """What lies there from the begin of this request until its answer, or its end."""
 
-    def of_pipeline(self, identity: str) -> Idempotency:
-        """The key within this pipeline alone: not within one that is made anew under its name."""
+    def of_pipeline(self, identity: str, is_its: Callable[[str], bool]) -> Idempotency:
+        """The key within this pipeline alone: not within one that is made anew under its name.
+
+        Args:
+            identity: The pipeline's id.
+            is_its: Whether it gave an answer of this body. Earlier versions kept answers by the
+                name alone, and a request may be sent again behind an upgrade.
+        """
         found = copy(self)
         if self.record_key is not None:
             found.record_key = f"{self.record_key}:{identity}"
+            found._is_former = is_its
         return found
 
     async def run(self, action: Callable[[], Awaitable[Response]]) -> Response:
@@ -139,10 +149,21 @@ class Idempotency:
         assert self.record_key is not None
         lock_ms = self._limits.idempotency_lock_ms
         if self._client.set(self.record_key, self.lock, nx=True, px=lock_ms):
-            return None
+            former = self._former()
+            if former is not None:
+                self._end(b"")
+            return former
         found = self._client.get(self.record_key)
         # Gone between the two commands: as good as still running, and the client will ask again.
         return {} if found is None else dict(orjson.loads(found))
+
+    def _former(self) -> dict[str, Any] | None:
+        """The answer that an earlier version kept of this request."""
+        if self._is_former is None:
+            return None
+        found = orjson.loads(self._client.get(self._former_key) or b"{}")
+        is_answer = "status" in found and found["fingerprint"] == self._fingerprint
+        return dict(found) if is_answer and self._is_former(found["body"]) else None
 
     def _repeat(self, earlier: dict[str, Any]) -> Response:
         if earlier and earlier["fingerprint"] != self._fingerprint:

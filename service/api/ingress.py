@@ -87,7 +87,7 @@ async def take_in(
     that is refused counts each time it is sent, with an Idempotency-Key or without.
     """
     _check_media_type(request)
-    idempotency = idempotency.of_pipeline(record.id)
+    idempotency = idempotency.of_pipeline(record.id, partial(_is_answer_of, record.id))
     body = await request.body()
     limits = services.settings.limits
     if intake.count_lines(body) > limits.ingress_changes_max:
@@ -175,6 +175,11 @@ def _check_media_type(request: Request) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in MEDIA_TYPES:
         raise UnsupportedMediaType(f"the body must be {MEDIA_TYPES[0]}")
+
+
+def _is_answer_of(pipeline_id: str, body: str) -> bool:
+    told = intake.read_token(orjson.loads(body)["token"])
+    return told is not None and told[0] == pipeline_id
 
 
 def _malformed(lines: CheckedLines, listed_max: int) -> MalformedChanges:

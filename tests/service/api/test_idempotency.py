@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from service.api.errors import PlannerBusy, StatementFailed
 from service.api.idempotency import Idempotency
+from service.runtime.slot_keys import ingress_key
 from service.settings import AuthSettings, LimitSettings
 from tests.service.api.test_pipelines import PATH, body
 from tests.service.app_client import until
@@ -83,6 +84,26 @@ def test_changes_are_taken_by_a_pipeline_that_is_made_anew(app: AppClient) -> No
         deleted(app)
 
     assert tokens[0] != tokens[1]
+
+
+def test_changes_that_an_earlier_version_has_taken_are_not_taken_again(
+    app: AppClient, redis_client: redis.Redis
+) -> None:
+    """It kept its answers by the pipeline's name; one of an earlier pipeline is none of this."""
+    app.post(PATH, body(plan=flights_plan(source=INGRESS)))
+    lines = {"content": change("+I", flight("f1")), "headers": {**KEY, "content-type": NDJSON}}
+    first = app.post(f"{PATH}/p/ingress/flights", **lines)
+    (kept,) = redis_client.keys("tailrace:{p}:idempotency:*")
+    redis_client.rename(kept, kept.rpartition(b":")[0])
+
+    again = [app.post(f"{PATH}/p/ingress/flights", **lines) for _ in range(2)]
+
+    assert [each.content for each in again] == [first.content] * 2
+    assert redis_client.xlen(ingress_key("p", "flights")) == 1
+    deleted(app)
+    app.post(PATH, body(plan=flights_plan(source=INGRESS)))
+    other = app.post(f"{PATH}/p/ingress/flights", **lines)
+    assert other.json()["token"] != first.json()["token"]
 
 
 def test_the_key_of_another_request_is_refused(app: AppClient) -> None:
