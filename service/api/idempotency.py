@@ -159,7 +159,7 @@ class Idempotency:
 
     def _former(self) -> dict[str, Any] | None:
         """The answer that an earlier version kept of this request."""
-        if self._is_former is None:
+        if self._is_former is None or self._former_key is None:
             return None
         found = orjson.loads(self._client.get(self._former_key) or b"{}")
         is_answer = "status" in found and found["fingerprint"] == self._fingerprint

@@ -322,6 +322,7 @@ def _syntax_error(problem: ParseError, fragment: Fragment) -> SqlSyntaxError:
     """The parser's first complaint, with its place in the script."""
     details = problem.errors[0] if problem.errors else {}
     reason = str(details.get("description") or _first_line(problem))
+    reason = reason.partition(" but got <Token")[0]
     incomplete = _INCOMPLETE.search(reason)
     if incomplete is not None:
         reason = f"{incomplete[1].upper()} is incomplete"

@@ -252,6 +252,8 @@ class Grouping:
         if not isinstance(function, exp.Anonymous):
             raise UnsupportedSql(f"{function.key.upper()} is not supported", self._at(node))
         name = SYNONYMS.get(function.name.upper(), function.name.upper())
+        if condition is not None and name not in AGGREGATE_FUNCTIONS:
+            raise ValidationError(f"{name} is not an aggregate with FILTER", self._at(node))
         if name in GROUPING_FUNCTIONS:
             return self._added(self._grouping_call(name, function))
         arguments, is_distinct = self._arguments(function)

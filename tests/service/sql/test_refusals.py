@@ -191,6 +191,12 @@ def test_a_constant_that_is_no_time_is_tried() -> None:
         ("SELECT 1 FROM t WHERE (k, j) NOT IN ()", r"IN \(\) has no values"),
         ("SELECT 1 FROM t WHERE () = ()", "at least one value"),
         ("SELECT 1 FROM t WHERE () IN (())", "at least one value"),
+        ("SELECT UPPER('a') FILTER (WHERE k > 1) FROM t", "UPPER is not an aggregate"),
+        (
+            "SELECT GROUPING(k) FILTER (WHERE k > 1) FROM t GROUP BY k",
+            "GROUPING is not an aggregate",
+        ),
+        ("SELECT 1 FROM", "Expected table name, near 'FROM'$"),
         ("SELECT COUNT(*) FROM t GROUP BY", "GROUP BY is followed by nothing"),
         ("SELECT 1 FROM (SELECT k FROM t GROUP BY) AS q", "GROUP BY is followed by nothing"),
         ("SELECT JSON_VALUE('1', '$' RETURNING) FROM t", "a type is expected behind RETURNING"),
@@ -199,6 +205,6 @@ def test_a_constant_that_is_no_time_is_tried() -> None:
     ],
 )
 def test_what_is_left_out_or_passed_over(query: str, words: str) -> None:
-    """The first four ended in an error of ours, the others were planned without these words."""
+    """These ended in an error of ours, were planned without a word of them, or told of tokens."""
     with pytest.raises(SqlError, match=words):
         plan(TIMED + query)
