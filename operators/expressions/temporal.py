@@ -24,7 +24,7 @@ from operators.expressions.integers import WRAPPERS, rest, truncated
 from operators.expressions.reform import reformed_date_of
 from operators.expressions.site import Site, Value, lifted
 from operators.expressions.time_units import MILLIS_PER_DAY, UNIT_MILLIS, WITHIN_MILLIS
-from state.types import INTERVAL_ROOTS, TypeRoot
+from state.types import INTERVAL_ROOTS, TypeRoot, format_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ def extract(site: Site) -> Run:
     if is_instant(value):
         found = _part_of_instant(unit)
     if found is None:
-        site.refuse(f"{unit} of {site.types()} is not computed")
+        site.refuse(f"{unit} of {format_type(value.type)} is not computed")
     return lifted(found, value)
 
 
@@ -136,7 +136,7 @@ def rounded(*, up: bool) -> Callable[[Site], Run | Value]:
         elif is_instant(value):
             found = _instant_to_unit(value.type.root, unit, by_date.get(unit), up=up)
         if found is None:
-            site.refuse(f"{unit} of {site.types()} is not computed")
+            site.refuse(f"{unit} of {format_type(value.type)} is not computed")
         return lifted(found, value)
 
     return build

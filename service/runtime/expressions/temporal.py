@@ -21,7 +21,7 @@ from service.runtime.expressions import instants, numbers
 from service.runtime.expressions.instants import floored, millis
 from service.runtime.expressions.integers import LONG, truncating_div
 from service.runtime.expressions.site import Column, Site, Value, bind, bind_all, failing
-from state.types import INTERVAL_ROOTS, LogicalType, TypeRoot
+from state.types import INTERVAL_ROOTS, LogicalType, TypeRoot, format_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ def extract(site: Site) -> Column:
         return truncating_div(rest, UNIT_MILLIS[unit])
     elif unit == "MICROSECOND" and is_instant(value):
         return bind(value, _micros_of_second)
-    return site.refuse(f"{unit} of {site.types()} is not computed")
+    return site.refuse(f"{unit} of {format_type(value.type)} is not computed")
 
 
 def _micros_of_second(x: Column) -> Column:
@@ -117,7 +117,7 @@ def _to_unit(site: Site, *, up: bool) -> Column:
             long = millis(value.column)
             found = -floored(-long, step) if up else floored(long, step)
             return instants.from_millis(found, value.type)
-    return site.refuse(f"{unit} of {site.types()} is not computed")
+    return site.refuse(f"{unit} of {format_type(value.type)} is not computed")
 
 
 def _since_the_reform(

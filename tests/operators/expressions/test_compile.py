@@ -50,6 +50,12 @@ def value(rex: dict[str, Any], *row: Any) -> Any:
 
 B, C = ref(0, "BOOLEAN"), ref(1, "BOOLEAN")
 S, I = ref(0, "STRING"), ref(0, "INT")  # noqa: E741 - as short as in the plans
+UNIT = {
+    "kind": "LITERAL",
+    "symbol": "TIME_UNIT_RANGE",
+    "value": "HOUR",
+    "type": {"type": "SYMBOL", "nullable": False},
+}
 TRUTH = (True, False, None)
 DIVISION = call("/", "INT", lit(1, "INT NOT NULL"), ref(1, "INT"))
 
@@ -73,6 +79,7 @@ DIVISION = call("/", "INT", lit(1, "INT NOT NULL"), ref(1, "INT"))
         (call("REGEXP", "BOOLEAN", S, lit(r"\bword", "STRING NOT NULL")), "REGEXP", "", r"\b"),
         (call("LIKE", "BOOLEAN", S, lit("a!b", "CHAR(3)"), lit("!", "CHAR(1)")), "LIKE", "",
          "escape"),
+        (call("EXTRACT", "BIGINT", UNIT, ref(0, "DATE")), "EXTRACT", "", "HOUR of DATE is not"),
         # types that rows cannot hold, casts that do not exist
         (ref(0, "TIMESTAMP(9)"), "INPUT_REF", "", "6 digits"),
         (call("CAST", "TIME(0)", ref(0, "TIMESTAMP(3)")), "CAST", "", "no conversion"),

@@ -51,6 +51,12 @@ def refused(rex: dict[str, Any]) -> UnsupportedExpression:
 
 
 S, I = ref(0, "STRING"), ref(1, "INT")  # noqa: E741 - as short as in the plans
+UNIT = {
+    "kind": "LITERAL",
+    "symbol": "TIME_UNIT_RANGE",
+    "value": "HOUR",
+    "type": {"type": "SYMBOL", "nullable": False},
+}
 
 
 @pytest.mark.parametrize(
@@ -79,6 +85,7 @@ S, I = ref(0, "STRING"), ref(1, "INT")  # noqa: E741 - as short as in the plans
          "DATE_FORMAT", "", "'EEE'"),
         (call("REGEXP_EXTRACT", "STRING", S, lit("(a)|(b)", "CHAR(7)"), lit(2, "INT")),
          "REGEXP_EXTRACT", "", "take part"),
+        (call("EXTRACT", "BIGINT", UNIT, ref(0, "DATE")), "EXTRACT", "", "HOUR of DATE is not"),
         # escapes that Flink calls invalid
         (call("LIKE", "BOOLEAN", S, lit("a!b", "CHAR(3)"), lit("!", "CHAR(1)")), "LIKE", "",
          "escape"),
