@@ -16,7 +16,10 @@ import json
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Document: TypeAlias = Any  # what a text holds is known when it is read
 Step: TypeAlias = str | int | None
@@ -118,13 +121,30 @@ def read(document: Document, path: JsonPath) -> Document:
 
 
 def to_json(document: Document) -> str:
-    """The text of a document: names in their order, no blanks."""
-    if isinstance(document, dict):
-        names = sorted(document, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
-        return "{" + ",".join(f"{_quoted(each)}:{to_json(document[each])}" for each in names) + "}"
-    if isinstance(document, list):
-        return "[" + ",".join(map(to_json, document)) + "]"
-    return _quoted(document) if isinstance(document, str) else scalar_text(document)
+    """The text of a document: names in their order, no blanks; however deep it is."""
+    written: list[str] = []
+    # What is left of each part that is open, each with what stands before it; and what ends that.
+    open_: list[tuple[Iterator[tuple[str, Document]], str]] = [(iter([("", document)]), "")]
+    while open_:
+        parts, end = open_[-1]
+        following = next(parts, None)
+        if following is None:
+            open_.pop()
+            written.append(end)
+            continue
+        before, part = following
+        written.append(before)
+        if isinstance(part, dict):
+            names = sorted(part, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+            texts = [f"{',' * (at > 0)}{_quoted(name)}:" for at, name in enumerate(names)]
+            written.append("{")
+            open_.append((zip(texts, [part[name] for name in names], strict=True), "}"))
+        elif isinstance(part, list):
+            written.append("[")
+            open_.append(((("," * (at > 0), each) for at, each in enumerate(part)), "]"))
+        else:
+            written.append(_quoted(part) if isinstance(part, str) else scalar_text(part))
+    return "".join(written)
 
 
 def scalar_text(value: Document) -> str:
