@@ -250,7 +250,7 @@ def test_files_that_cannot_be_a_table_are_refused(tmp_path: Path) -> None:
     for path, reason in (("link", "out of"), ("../secret", "out of"), ("none", "no file")):
         with pytest.raises(LookupFailed, match=reason):
             files(root, "", path=path).fetch([KEY])
-    with pytest.raises(LookupFailed, match="1 lines are no rows"):
+    with pytest.raises(LookupFailed, match="1 lines are not valid rows"):
         files(root, '{"op":"+I","data":{"pid":"x"}}').fetch([KEY])
     with pytest.raises(LookupFailed, match="without the folder"):
         FileTable(TableFiles(path="d.jsonl"), TABLE, (0,))

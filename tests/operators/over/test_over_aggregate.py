@@ -280,9 +280,15 @@ def test_frames_of_plans() -> None:
     ("change", "reason"),
     [
         (lambda it: it["groups"].append(it["groups"][0]), "several frames"),
-        (lambda it: it["groups"][0]["orderBy"]["fields"][0].update(index=1), "a beginning"),
+        (
+            lambda it: it["groups"][0]["orderBy"]["fields"][0].update(index=1),
+            "a frame with a start",
+        ),
         (lambda it: it["groups"][0]["orderBy"]["fields"][0].update(isAscending=False), "ascending"),
-        (lambda it: it["groups"][0].update(upperBound={"kind": "UNBOUNDED_FOLLOWING"}), "ends"),
+        (
+            lambda it: it["groups"][0].update(upperBound={"kind": "UNBOUNDED_FOLLOWING"}),
+            "does not end at the current row",
+        ),
         (lambda it: it["constants"][0].update(type="INTERVAL MONTH"), "months"),
         (
             lambda it: it["groups"][0]["aggCalls"][0].update(internalName="$NTILE$1"),

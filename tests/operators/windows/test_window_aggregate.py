@@ -227,7 +227,7 @@ def test_windows_that_are_attached_to_rows() -> None:
     ("shape", "fields", "reason"),
     [
         (Hopping(size_ms=10, slide_ms=4), {}, "multiple of their slide"),
-        (Tumbling(size_ms=10), {"time_column": 7}, "no column"),
+        (Tumbling(size_ms=10), {"time_column": 7}, "not a column of the input"),
         (Tumbling(size_ms=10), {"end_column": 2}, "or a time"),
         (Tumbling(size_ms=10), {"zone": "Mars/Olympus"}, "no zone"),
     ],
@@ -264,7 +264,7 @@ def test_the_recorded_plan() -> None:
     [
         (lambda it: it["window"].update(type="CountWindow"), "CountWindow"),
         (lambda it: it["window"].pop("size"), "size is missing"),
-        (lambda it: it["window"].update(size="soon"), "size of a window is no duration"),
+        (lambda it: it["window"].update(size="soon"), "size of a window is not a duration"),
         (lambda it: it.update(strategy="SliceAttached"), "SliceAttached"),
     ],
 )
@@ -290,7 +290,7 @@ def test_what_is_not_run_is_refused(change: Callable[[Any], Any], reason: str) -
             Hopping(size_ms=10_000, slide_ms=4_000, has_panes=True),
         ),
         ({"kind": "SESSION", "gap": "PT5S"}, Session(gap_ms=5_000)),
-        ({"kind": "TUMBLING", "size": 5, "isTimeWindow": False}, "so many rows"),
+        ({"kind": "TUMBLING", "size": 5, "isTimeWindow": False}, "windows counted in rows"),
         ({"kind": "OTHER"}, "kind OTHER"),
     ],
 )

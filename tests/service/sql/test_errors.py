@@ -75,7 +75,7 @@ QUERIES = [
     ("x FROM s, UNNEST(ARRAY[v], ARRAY[v]) AS t(x, y)", UnsupportedSql, None, "more than one"),
     ("v[1] FROM s", ValidationError, 24, "Cannot apply 'ITEM'"),
     ("ARRAY[v][0] FROM s", ValidationError, None, "starting at 1 but was 0"),
-    ("FLOOR(v TO DAY) FROM s", ValidationError, None, "no FLOOR TO DAY"),
+    ("FLOOR(v TO DAY) FROM s", ValidationError, None, "FLOOR TO DAY is not supported"),
     ("IF(v > 1) FROM s", SqlSyntaxError, None, "IF is incomplete"),
     ("* FROM TABLE(TUMBLE(DATA => TABLE s, GAP => v))", ValidationError, None, "each of DATA"),
     ("* FROM TABLE(TUMBLE(DATA => TABLE s, SIZE => v))", ValidationError, None, "missing one of"),
