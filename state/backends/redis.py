@@ -23,7 +23,8 @@ What `redis-cli` shows, for a pipeline `orders` with a node `3_sink-materializer
         names of lists that sinks staged for the epoch under way
 
 All keys of a key group have one hash tag, so each function call stays in one slot of a cluster.
-This client talks to one Redis, though: a cluster's nodes would need a pool and a run id each.
+This client talks to one Redis, though: a cluster's nodes would need a pool and a run id each, and
+commits of several key groups, which share a transaction, one for each slot.
 
 Cost of an epoch over any number of key groups: one round trip for begin and the first reads, one
 for each further `fetch`, one for the commit; one function call for each key group in the first and

@@ -251,7 +251,9 @@ class SpreadWriter:
         self.blocks = {number: texts[number] for number in numbers}
         if numbers:
             self._put_blocks(history.header.following, segments_max(history.size))
-            fresh = [number for number in numbers if number not in history.blocks]
+            # What is remembered is there unread, too, so that all attempts write the same.
+            known = history.blocks.keys() | {*history.unread.tolist()}
+            fresh = [number for number in numbers if number not in known]
             self._note_blocks(fresh, [oldest[number] for number in numbers])
         return np.array(numbers, np.int64)
 

@@ -62,6 +62,12 @@ IN_TURN = [
     epoch(RowKind.DELETE, [*range(70)], "b"),
 ]
 """Numbers that come again beside another text."""
+ANEW: list[Epoch] = [
+    epoch(RowKind.INSERT, [*range(100)]),
+    ("a", [(RowKind.DELETE, each) for each in range(100)] + [(RowKind.INSERT, 7)] * 20),
+    epoch(RowKind.DELETE, [7] * 20),
+]
+"""All rows go before others come, whose blocks have the numbers of those that are gone."""
 
 
 def run_by_both(spec: MaterializerSpec, epochs: list[Epoch]) -> None:
@@ -77,7 +83,7 @@ def run_by_both(spec: MaterializerSpec, epochs: list[Epoch]) -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("epochs", [ALIKE, IN_TURN], ids=["alike", "in turn"])
+@pytest.mark.parametrize("epochs", [ALIKE, IN_TURN, ANEW], ids=["alike", "in turn", "anew"])
 def test_attempts_with_and_without_a_memory_write_the_same(
     spec: MaterializerSpec, epochs: list[Epoch]
 ) -> None:
