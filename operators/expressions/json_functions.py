@@ -96,21 +96,14 @@ def json_value(site: Site) -> Run:
             default = given.run
         on[str(rest.pop(0).literal)] = _On(behaviour, default)
 
-    def run(row: Row) -> Any:
-        given = text(row)
-        if given is None:
-            return None
-        try:
-            found = find(given)
-        except JsonError:
-            return on["ERROR"].value(row, _WRONG)
+    def result(row: Row, found: Document) -> Any:
         if found is None or (is_lax and not is_scalar(found)):
             return on["EMPTY"].value(row, _NOTHING)
         if not is_scalar(found):
             return on["ERROR"].value(row, _WRONG)
         return convert(found)
 
-    return run
+    return _run(text, find, on["ERROR"], result)
 
 
 def json_query(site: Site) -> Run:
@@ -121,14 +114,7 @@ def json_query(site: Site) -> Run:
     wrapper, empty, error = (str(each.literal) for each in site.operands[2:5])
     on_empty, on_error = _On(empty), _On(error)
 
-    def run(row: Row) -> Any:
-        given = text(row)
-        if given is None:
-            return None
-        try:
-            found = find(given)
-        except JsonError:
-            return on_error.value(row, _WRONG)
+    def result(row: Row, found: Document) -> Any:
         is_wrapped = wrapper == "WITH_UNCONDITIONAL_ARRAY" or (
             wrapper == "CONDITIONAL_ARRAY" and not isinstance(found, list)
         )
@@ -138,25 +124,14 @@ def json_query(site: Site) -> Run:
             return on_empty.value(row, _NOTHING)
         return on_error.value(row, _WRONG) if is_scalar(found) else to_json(found)
 
-    return run
+    return _run(text, find, on_error, result)
 
 
 def json_exists(site: Site) -> Run:
     """JSON_EXISTS: whether a path leads to something."""
     text, find, _ = _search(site)
     on_error = _On(str(site[2].literal) if len(site) > 2 else "FALSE")
-
-    def run(row: Row) -> Any:
-        given = text(row)
-        if given is None:
-            return None
-        try:
-            found = find(given)
-        except JsonError:
-            return on_error.value(row, _WRONG)
-        return found is not None
-
-    return run
+    return _run(text, find, on_error, lambda _row, found: found is not None)
 
 
 def is_json(site: Site) -> Run:
@@ -187,6 +162,27 @@ def _search(site: Site) -> tuple[Run, Callable[[str], Document], bool]:
             hint="$, .name, ['name'], [0] and [*], with lax or strict before them",
         )
     return site[0].run, partial(_find, path=path), path.is_lax
+
+
+def _run(
+    text: Run,
+    find: Callable[[str], Document],
+    on_error: _On,
+    result: Callable[[Row, Document], Any],
+) -> Run:
+    """What a function gives of a row: NULL of no text, else its result of what was found."""
+
+    def run(row: Row) -> Any:
+        given = text(row)
+        if given is None:
+            return None
+        try:
+            found = find(given)
+        except JsonError:
+            return on_error.value(row, _WRONG)
+        return result(row, found)
+
+    return run
 
 
 def _find(text: str, path: JsonPath) -> Document:
