@@ -35,8 +35,7 @@ class ChangelogNormalizeSpec(OperatorSpec):
     """Keeps the last row of each key, and emits what changes."""
 
     kind: Literal["changelog-normalize"] = "changelog-normalize"
-    # JSON of any shape to pydantic: what is wrong with it, its own reader tells.
-    condition: Any = None
+    condition: Any = None  # JSON of any shape: its own reader tells what is wrong with it
     """Which rows count, as `operators.expressions.rex_to_json` writes it; None: all."""
     update_before: bool = True
     """Updates are emitted with what they replace."""

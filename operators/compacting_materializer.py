@@ -192,8 +192,7 @@ class CompactingMaterializer(KeyedOperator):
         """What the change is filed under; before the first watermark all are one."""
         stamp = self._watermark_ms
         if self._spec.stamp is not None and stamp != WATERMARK_MIN:
-            # A time in ms, as the spec says of this column.
-            column: Any = change.row[self._spec.stamp]
+            column: Any = change.row[self._spec.stamp]  # a time in ms, as the spec says of it
             stamp = column
         return min(stamp, WATERMARK_MAX - 1)
 

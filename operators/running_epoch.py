@@ -57,8 +57,7 @@ class RunningEpoch:
         self._late_orphans: list[tuple[tuple[int, bytes], Orphan]] = []
         self._operator.open(OpenEpoch(self.session, times))
         site = Site(runner.spec.kind, runner.node, epoch)
-        # Of a change, or of a bundle of them: the controller passes either on.
-        process: Any = self._operator.process
+        process: Any = self._operator.process  # of a change, or of a bundle: handed on as it is
         if runner.takes_bundles:
             process = self._operator.process_bundle
         channel = runner.channel(self.session)
@@ -124,8 +123,7 @@ class RunningEpoch:
 
     def _fire(
         self,
-        # Timers of processing or of event time: what is asked of them here is alike.
-        timers: Any,
+        timers: Any,  # timers of processing or of event time: what is asked of them here is alike
         key_groups: Sequence[int],
         until_ms: int,
         on_timer: Callable[[FiredTimer], Coroutine[Any, None, None]],

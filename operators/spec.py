@@ -133,8 +133,7 @@ class OperatorSpec(BaseModel, ABC):
         """The operator; made once a process, it serves many epochs and partitions."""
 
     @classmethod
-    # Pydantic checks them.
-    def build(cls, **fields: Any) -> Self:
+    def build(cls, **fields: Any) -> Self:  # Pydantic checks them
         """A spec of these fields.
 
         Raises:

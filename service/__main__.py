@@ -28,8 +28,9 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Overrides TAILRACE_HTTP__PORT.")] = None,
 ) -> None:
     """Serve the HTTP API until SIGTERM or Ctrl-C; pipelines keep running on the Spark server."""
-    # pyspark has an opinion about pandas, which we hand no rows.
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support", FutureWarning)
+    warnings.filterwarnings(  # pyspark has an opinion about pandas, which we hand no rows
+        "ignore", "PySpark does not yet fully support", FutureWarning
+    )
     import uvicorn
     from pydantic import ValidationError
     from pydantic_settings import SettingsError

@@ -189,8 +189,7 @@ def _time_bytes(value: dt.time) -> bytes:
 def _decimal_bytes(logical: LogicalType) -> Callable[[Any], bytes]:
     scale, is_long = logical.scale or 0, (logical.precision or 0) <= _LONG_DECIMAL
 
-    # Of a Decimal whose exponent is a number: no column of DECIMAL holds NaN or infinity.
-    def encode(value: Any) -> bytes:
+    def encode(value: Any) -> bytes:  # a finite Decimal, as columns of DECIMAL hold no other
         sign, digits, exponent = value.as_tuple()
         magnitude: int = int("".join(map(str, digits))) * int(10 ** (exponent + scale))
         unscaled = -magnitude if sign else magnitude

@@ -75,8 +75,7 @@ def remembers(call: AggregateCall) -> bool:
 
 def aggregator(call: AggregateCall) -> Aggregator[Any]:
     """What computes a call over arguments, its accumulator in memory; knows no DISTINCT."""
-    # Two tables of makers whose values have different types.
-    makers: Any = REMEMBERING if remembers(call) else FIXED
+    makers: Any = REMEMBERING if remembers(call) else FIXED  # makers of different types
     made: Aggregator[Any] = makers[call.function](call)
     return made
 

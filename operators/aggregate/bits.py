@@ -62,8 +62,12 @@ class Bits(Aggregator[list[int]]):
         counts: list[int] = stored
         return counts
 
-    # An integer, as the argument's type says.
-    def _changed(self, accumulator: list[int], value: Any, weight: int) -> list[int]:
+    def _changed(
+        self,
+        accumulator: list[int],
+        value: Any,  # an integer, as the argument's type says
+        weight: int,
+    ) -> list[int]:
         accumulator[0] += weight
         for at in range(self._bits):
             if value >> at & 1:

@@ -102,8 +102,7 @@ class JsonValue:
         self._encode = canonical_encoder(logical)
         self._decode = canonical_decoder(logical)
 
-    # Of the type that the encoder was made for.
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Any:  # of the type that the encoder was made for
         """The canonical JSON value."""
         return None if value is None else self._encode(value)
 
@@ -234,8 +233,7 @@ class ListAgg(Aggregator["tuple[str | None, str | None]"]):
         self, accumulator: tuple[str | None, str | None], arguments: Row
     ) -> tuple[str | None, str | None]:
         """One text more."""
-        # Texts, as the plan says of LISTAGG's arguments.
-        given: Any = arguments
+        given: Any = arguments  # texts, as the plan says of LISTAGG's arguments
         separator = given[1] if len(given) > 1 else ","
         return self.merge(accumulator, (separator, given[0]))
 

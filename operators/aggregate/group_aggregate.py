@@ -227,8 +227,7 @@ class GroupAggregate(KeyedOperator):
         memory = self._aggregates.memory
         gathered = memory.create()
         for change in changes:
-            # A STRING: the column that the local half has written.
-            text: Any = change.row[-1]
+            text: Any = change.row[-1]  # a STRING: the column that the local half has written
             sent = self._partial.decode(text.encode())
             own = [sent.own[at] for at in self._spec.merges]
             part = Accumulators(own, [])

@@ -300,8 +300,7 @@ def value_codec(logical: LogicalType) -> RowCodec:
 
 def separator_of(arguments: Row) -> str | None:
     """What LISTAGG is to put between texts."""
-    # Texts, as the plan says of LISTAGG's arguments.
-    given: Any = arguments
+    given: Any = arguments  # texts, as the plan says of LISTAGG's arguments
     return given[1] if len(given) > 1 else ","
 
 

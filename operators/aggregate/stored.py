@@ -100,8 +100,7 @@ class StoredAggregates:
                     self._remembering.append((made_ready, kept))
         self._kept = [each for each in self._stored if each is not None]
         self._maps: list[tuple[DistinctColumns, MapHandle[Row, list[int]]]] = []
-        # A stored function writes and reads JSON as an aggregator does, and is none.
-        owners: Any = [
+        owners: Any = [  # a stored function writes and reads JSON as an aggregator, and is none
             stored or function
             for stored, function in zip(self._stored, self.memory.functions, strict=True)
         ]

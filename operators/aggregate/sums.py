@@ -228,8 +228,7 @@ class Spread(Aggregator[Moments]):
         """Count, sum, sum of squares, and how many are no numbers."""
         return stored[0], Decimal(stored[1]), Decimal(stored[2]), sum(stored[3:])
 
-    # A number, as the argument's type says.
-    def _of(self, value: Any) -> Moments:
+    def _of(self, value: Any) -> Moments:  # a number, as the argument's type says
         if self._is_float and not math.isfinite(value):
             return 1, Decimal(0), Decimal(0), 1
         exact = Decimal(value)

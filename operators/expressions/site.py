@@ -25,8 +25,7 @@ class Value:
     is_literal: bool = False
     is_constant: bool = False
     """The same for each row; `constant` is it."""
-    # Of the type that `type` says, at run time.
-    constant: Any = None
+    constant: Any = None  # of the type that `type` says, at run time
     column: int | None = None
     """Of the row, where it is just that."""
 

@@ -72,8 +72,7 @@ def rex_to_json(rex: Rex) -> list[Any]:
             )
 
 
-# JSON of any shape: what does not fit raises, and is refused.
-def rex_from_json(value: Any) -> Rex:
+def rex_from_json(value: Any) -> Rex:  # JSON of any shape: what does not fit raises, and is refused
     """The expression that `rex_to_json` wrote.
 
     Raises:

@@ -254,8 +254,7 @@ def _holding(condition: Callable[[Row], bool], pairs: Sequence[Row]) -> Flags | 
     """Whether the condition is TRUE of each pair; None: it fails for one."""
     try:
         return np.fromiter(map(condition, pairs), np.bool_, len(pairs))
-    except Exception:
-        # Whatever it is, the other path meets it again, and tells of which operator it is.
+    except Exception:  # the other path meets it again, and tells of whom it is
         return None
 
 

@@ -122,8 +122,9 @@ class Lag:
         """
         values, _, default = accumulator
         arguments = [row[at] for at in self._call.arguments]
-        # An integer, or null, as the plan says of LAG's offset.
-        given: Any = arguments[1] if len(arguments) > 1 else 1
+        given: Any = 1  # an integer, or null, as the plan says of LAG's offset
+        if len(arguments) > 1:
+            given = arguments[1]
         if given is None or not 0 <= given <= self._call.rows_max:
             raise AggregateFailed(f"LAG takes an offset from 0 to {self._call.rows_max}")
         if len(arguments) > 2:

@@ -134,9 +134,8 @@ class AppendTopN(RankBuffer):
         """Whether a number says already that a row is behind the last one that is kept."""
         if self._number is None:
             return False
-        # Both of one type with an order, which the plan has seen to.
-        number: Any = row[self._number]
-        last: Any = self._row_at(kept, end - 1)[self._number]
+        number: Any = row[self._number]  # of a type with an order, which the plan has seen to
+        last: Any = self._row_at(kept, end - 1)[self._number]  # of the same type
         if number is None or last is None:
             return False
         return bool(number <= last if self._descends else number >= last)

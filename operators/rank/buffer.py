@@ -50,8 +50,7 @@ class RankEnd:
         """The last rank of the current key; None: there is none."""
         if self._column is None:
             return self._fixed
-        # A BIGINT, as the spec says of this column.
-        value: Any = row[self._column]
+        value: Any = row[self._column]  # a BIGINT, as the spec says of this column
         if self._stored is None:
             return value or 0
         stored = await self._state.value()

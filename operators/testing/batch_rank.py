@@ -49,8 +49,11 @@ class LiveRows:
             self.orphans += 1
 
 
-# Options of `LiveRows`, which names and checks them.
-def live_rows(changes: Iterable[Change], key: Sequence[int], **options: Any) -> list[list[Row]]:
+def live_rows(
+    changes: Iterable[Change],
+    key: Sequence[int],
+    **options: Any,  # of `LiveRows`, which names and checks them
+) -> list[list[Row]]:
     """The rows of each key that were not taken back, in the order of their arrival."""
     live = LiveRows(key, **options)
     for change in changes:
@@ -73,8 +76,7 @@ def by_columns(*columns: tuple[int, bool, bool]) -> Callable[[Row], tuple[Any, .
 
     def parts(row: Row) -> Iterator[Any]:
         for column, descending, nulls_last in columns:
-            # Of a type that has an order, which the plan has seen to.
-            value: Any = row[column]
+            value: Any = row[column]  # of a type that has an order, which the plan has seen to
             if value is None:
                 yield (1 if nulls_last else -1), 0
             else:

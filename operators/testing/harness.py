@@ -99,8 +99,11 @@ class MaterializerHarness:
         self._key_codec = spec.input.key_codec
 
     @classmethod
-    # Options of `__init__`, which names and checks them.
-    def on_heap(cls, spec: MaterializerSpec, **options: Any) -> MaterializerHarness:
+    def on_heap(
+        cls,
+        spec: MaterializerSpec,
+        **options: Any,  # of `__init__`, which names and checks them
+    ) -> MaterializerHarness:
         """With state in this process."""
         backend = HeapBackend()
         return cls(spec, backend, backend.ledger(), backend.view, **options)
@@ -112,8 +115,7 @@ class MaterializerHarness:
         client: redis.Redis,
         *,
         pipeline: str = "harness",
-        # Options of `__init__`, which names and checks them.
-        **options: Any,
+        **options: Any,  # options of `__init__`, which names and checks them
     ) -> MaterializerHarness:
         """With state in this Redis, under a pipeline that is dropped first."""
         transport, reader = RedisTransport(client), CommittedReader(client, pipeline)
@@ -181,8 +183,11 @@ class MaterializerHarness:
     def _stamp(self, epoch: int) -> EpochStamp:
         return EpochStamp(epoch, self._run, self.now_ms)
 
-    # Options of `read_history`, which names and checks them.
-    def page(self, key: Row, **options: Any) -> HistoryPage | Expired | None:
+    def page(
+        self,
+        key: Row,
+        **options: Any,  # of `read_history`, which names and checks them
+    ) -> HistoryPage | Expired | None:
         """A key's history as HTTP shows it."""
         return read_history(
             self._view(NODE),

@@ -132,8 +132,11 @@ class OperatorHarness:
         self.restart(spec)
 
     @classmethod
-    # Options of `__init__`, which names and checks them.
-    def on_heap(cls, spec: OperatorSpec, **options: Any) -> Self:
+    def on_heap(
+        cls,
+        spec: OperatorSpec,
+        **options: Any,  # of `__init__`, which names and checks them
+    ) -> Self:
         """With state in this process."""
         backend = HeapBackend()
         return cls(spec, backend, backend.ledger(), backend.view, **options)
@@ -145,8 +148,7 @@ class OperatorHarness:
         client: redis.Redis,
         *,
         pipeline: str = "operator-harness",
-        # Options of `__init__`, which names and checks them.
-        **options: Any,
+        **options: Any,  # options of `__init__`, which names and checks them
     ) -> Self:
         """With state in this Redis, under a pipeline that is dropped first."""
         transport, reader = RedisTransport(client), CommittedReader(client, pipeline)

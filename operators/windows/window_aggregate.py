@@ -81,8 +81,7 @@ class WindowAggregate(WindowedOperator):
     def __init__(self, spec: SlicedAggregateSpec) -> None:
         super().__init__(spec)
         self._spec = spec
-        # Of one kind for as long as the operator lives, and each kind has methods of its own.
-        self._shape: Any = spec.shape
+        self._shape: Any = spec.shape  # of one kind for life, and each has methods of its own
         self._attached = spec.end_column is not None
         self._has_gaps = isinstance(spec.shape, Hopping) and spec.shape.has_gaps
         self._aggregates = SliceAggregates(spec, "slices")

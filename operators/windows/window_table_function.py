@@ -85,8 +85,7 @@ class WindowTable(KeyedOperator):
 
     def __init__(self, spec: WindowTableSpec) -> None:
         self._spec = spec
-        # Of one kind for as long as the operator lives, and each kind has methods of its own.
-        self._shape: Any = spec.shape
+        self._shape: Any = spec.shape  # of one kind for life, and each has methods of its own
         self._zone = spec.local_time
         self._properties = spec.properties
 

@@ -263,8 +263,7 @@ def _write_file(place: Location, data: bytes, settings: Settings, replaces: bool
     except OSError as error:
         raise PlanUriRefused("the plan cannot be written there") from error
     finally:
-        # It is in its place already, or was never made; what is wrong was raised above.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # in its place already, or never made: raised above
             draft.unlink()
 
 

@@ -200,8 +200,11 @@ class JsonObject:
             state = "null" if key in self.value else "missing"
             raise self.fail(key, f"{key} is {state}", "it is required")
 
-    def _to_integer(self, scalar: Any, key: str) -> int:
-        # Any JSON value: what is no scalar, or another one, is refused below.
+    def _to_integer(
+        self,
+        scalar: Any,  # any JSON value: what is no scalar, or another one, is refused below
+        key: str,
+    ) -> int:
         number: int | None = None
         match scalar:
             case bool():

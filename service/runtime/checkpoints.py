@@ -106,8 +106,7 @@ def restore_checkpoint(folder: Path, files: Sequence[str], checkpoint: Path) -> 
     if not files or checkpoint.exists():
         return
     for left in checkpoint.parent.glob(f".{checkpoint.name}*"):
-        # Of a process that died, or is overtaken; one that stays is in nobody's way.
-        shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(left, ignore_errors=True)  # of a dead or overtaken process, in nobody's way
     fresh = checkpoint.with_name(f".{checkpoint.name}-{uuid.uuid4().hex[:8]}")
     fresh.mkdir(parents=True)
     try:
@@ -118,8 +117,7 @@ def restore_checkpoint(folder: Path, files: Sequence[str], checkpoint: Path) -> 
         if not checkpoint.exists():
             raise
     finally:
-        # It is there where the renaming was not made; one that stays is in nobody's way.
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(fresh, ignore_errors=True)  # there if not renamed; in nobody's way
     sync_folder(checkpoint.parent)
 
 

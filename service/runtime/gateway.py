@@ -198,8 +198,7 @@ class SparkGateway:
             SparkUnavailable: the server does not answer; the query may go on.
             QueryStillRunning: it had not ended after `timeout_ms`.
         """
-        # The queries of a session end with it.
-        with contextlib.suppress(SessionLost):
+        with contextlib.suppress(SessionLost):  # the queries of a session end with it
             look = await self._for_query(handle, partial(_stop, timeout_ms=timeout_ms), None)
             if look.state is QueryState.ACTIVE:
                 raise QueryStillRunning(f"the query has not ended {timeout_ms} ms after its stop")
@@ -212,8 +211,7 @@ class SparkGateway:
         Raises:
             SparkUnavailable: the server does not answer.
         """
-        # The queries of a session end with it.
-        with contextlib.suppress(SessionLost):
+        with contextlib.suppress(SessionLost):  # the queries of a session end with it
             await self.call(partial(_stop_named, name=name))
 
     async def reconnect(self) -> None:
@@ -276,8 +274,7 @@ class SparkGateway:
     async def _connect(self) -> _Session:
         stored = await self._thread(self._store.session_id)
         if stored is not None:
-            # A server that was started anew does not know it: then one of our own begins.
-            with contextlib.suppress(SessionLost):
+            with contextlib.suppress(SessionLost):  # a new server does not know it: ours begins
                 return await self._connect_as(stored)
         fresh = str(uuid.uuid4())
         # Kept before it is used: a query must never run in a session that nobody can find again.
@@ -320,8 +317,9 @@ def _guarded(function: Callable[[SparkSession], T], spark: SparkSession) -> T:
 def _quiet() -> Iterator[None]:
     """Keep what pyspark has to say about pandas, which we hand no rows, out of the log."""
     with warnings.catch_warnings():
-        # It is of pandas and of no other thing.
-        warnings.filterwarnings("ignore", "PySpark does not yet fully support", FutureWarning)
+        warnings.filterwarnings(  # it is of pandas and of no other thing
+            "ignore", "PySpark does not yet fully support", FutureWarning
+        )
         yield
 
 
@@ -413,8 +411,7 @@ def _stop(spark: SparkSession, query_id: str, run_id: str, *, timeout_ms: int) -
         return look
     # The server answers once the query's thread has ended, within its own limit.
     spark.conf.set("spark.sql.streaming.stopTimeout", str(timeout_ms))
-    # One that fails while it is stopped is over, too; the look behind it tells why.
-    with contextlib.suppress(QueryFailed), translated():
+    with contextlib.suppress(QueryFailed), translated():  # over, too; the look below tells why
         _query(spark, query_id, run_id).stop()
     return _look(spark, query_id, run_id)
 

@@ -97,8 +97,9 @@ class SavepointStore:
             SavepointCorrupt, FormatVersionMismatch: Its manifest cannot be used.
         """
         folder = self.folder(pipeline, savepoint)
-        # Not failed, or the note of it was cut off: then the manifest decides.
-        with contextlib.suppress(FileNotFoundError, orjson.JSONDecodeError):
+        with contextlib.suppress(  # not failed, or its note was cut off: then the manifest decides
+            FileNotFoundError, orjson.JSONDecodeError
+        ):
             told = orjson.loads((folder / _FAILED).read_bytes())
             return StoredSavepoint(pipeline, savepoint, None, told)
         return StoredSavepoint(pipeline, savepoint, read_manifest(folder), None)
@@ -150,8 +151,7 @@ class SavepointStore:
         parent.mkdir(parents=True, exist_ok=True)
         for each in parent.iterdir():
             if each.name.startswith("."):
-                # Somebody else may be removing it, too.
-                shutil.rmtree(each, ignore_errors=True)
+                shutil.rmtree(each, ignore_errors=True)  # somebody else may be removing it, too
         return self._hidden(pipeline, savepoint)
 
     def _hidden(self, pipeline: str, savepoint: str) -> Path:
@@ -172,8 +172,7 @@ class SavepointStore:
             OSError: The disk does not take it.
         """
         place = self._place(pipeline, savepoint)
-        # Mostly there is none; one that stays is told by the renaming.
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)  # mostly none; renaming tells of one that stays
         hidden.rename(place)
         sync_folder(place.parent)
 
@@ -192,8 +191,7 @@ class SavepointStore:
             # Not over what has come there since.
             hidden.rename(self._place(pipeline, savepoint))
         finally:
-            # Mostly it is there no more; one that stays is removed by the next savepoint.
-            shutil.rmtree(hidden, ignore_errors=True)
+            shutil.rmtree(hidden, ignore_errors=True)  # what stays, the next savepoint removes
 
     def delete(self, pipeline: str, savepoint: str) -> None:
         """Remove a savepoint.
@@ -206,8 +204,7 @@ class SavepointStore:
         # Gone at once.
         hidden = folder.with_name(f".gone-{savepoint}")
         folder.rename(hidden)
-        # What cannot be removed, or is left where this process dies, the next savepoint removes.
-        shutil.rmtree(hidden, ignore_errors=True)
+        shutil.rmtree(hidden, ignore_errors=True)  # what stays, the next savepoint removes
 
     def _is_complete(self, pipeline: str, savepoint: str) -> bool:
         try:

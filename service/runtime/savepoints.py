@@ -122,8 +122,7 @@ class Savepoints:
             raise
         except (StateError, LifecycleError, PlanError, OSError) as error:
             failure = _failure(error)
-            # The disk that failed may refuse this file, too; the failure is told all the same.
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the disk may be full; it is told all the same
                 self.store.fail(record.name, order.id, failure)
             raise failure from error
 
@@ -231,8 +230,7 @@ class Savepoints:
                 raise
             raise StateUnavailable("another service has begun to take the savepoint") from error
         finally:
-            # It is there where the savepoint is not; one that stays is removed by the next one.
-            shutil.rmtree(hidden, ignore_errors=True)
+            shutil.rmtree(hidden, ignore_errors=True)  # what stays, the next one removes
 
     def _write(self, record: PipelineRecord, order: SavepointOrder, hidden: Path) -> None:
         """Write all of a savepoint into a folder."""

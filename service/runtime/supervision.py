@@ -99,8 +99,7 @@ class Supervision:
         self._closing.set()
         if self._beats is not None:
             await self._beats
-        # Without Redis it ends by itself.
-        with contextlib.suppress(RegistryUnavailable):
+        with contextlib.suppress(RegistryUnavailable):  # without Redis it ends by itself
             await anyio.to_thread.run_sync(self._lease.release, limiter=self._limiter)
 
     @property

@@ -118,8 +118,7 @@ def as_operand(expression: Expression) -> Rex:
     In a select list an OVER function may be one, until `split_over` takes it out. The tree of a
     plan has no such operand, so its types have none: this is the one place that passes over it.
     """
-    # As told above: no type could say it.
-    return typing.cast("Rex", expression)
+    return typing.cast("Rex", expression)  # as told above: no type could say it
 
 
 @overload

@@ -115,5 +115,4 @@ def byte_client(client: redis.Redis) -> ByteClient:
     """
     if client.get_encoder().decode_responses:
         raise ValueError("the client decodes replies; make it without decode_responses")
-    # redis-py's own types cannot say what the line above has checked.
-    return cast("ByteClient", client)
+    return cast("ByteClient", client)  # redis-py's types cannot say what was checked above

@@ -68,8 +68,10 @@ def command_of(read: Read, prefix: bytes) -> Command | None:
             return ("XLEN", key)
 
 
-# What Redis replies depends on the read, by which each branch goes.
-def value_of(read: Read, reply: Any) -> Any:
+def value_of(
+    read: Read,
+    reply: Any,  # what Redis replies depends on the read, by which each branch goes
+) -> Any:
     """What `fetch` gives for a read; `reply` is None where there was no command."""
     match read:
         case HashScan():

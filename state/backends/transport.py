@@ -230,8 +230,7 @@ class RedisTransport:
                 continue
             try:
                 replies = exchanged(connection, commands)
-            except BaseException as error:
-                # Whatever it was: the connection was closed, and the pool counts those it lent.
+            except BaseException as error:  # the connection is closed; the pool counts those lent
                 self.give_back(connection)
                 if not isinstance(error, RedisError):
                     raise
@@ -252,14 +251,15 @@ class RedisTransport:
 
     def give_back(self, connection: Connection) -> None:
         """Give a closed connection back to the pool, which counts those it lent."""
-        # What the pool lends is typed as its own class; `Connection` is the part that is used here.
-        self._pool.release(cast("redis.Connection", connection))
+        lent = cast("redis.Connection", connection)  # the part of what is lent that is used here
+        self._pool.release(lent)
 
     def _connection(self) -> Connection:
         """A connection that nobody uses."""
         connection = self._ready()
-        # Typed as above, the other way round.
-        return cast("Connection", self._pool.get_connection()) if connection is None else connection
+        if connection is not None:
+            return connection
+        return cast("Connection", self._pool.get_connection())  # the part that is used here
 
     def _ready(self) -> Connection | None:
         """A spare connection that is still open; None if there is none."""
@@ -321,8 +321,7 @@ class RedisTransport:
             connection.on_connect()
             connection.send_command("INFO", "server")
             self._recognize(connection.read_response())
-        except BaseException:
-            # The pool would hand it out again as a good one, with replies that nobody has read.
+        except BaseException:  # the pool would lend it again, with replies that nobody has read
             connection.disconnect()
             raise
 

@@ -81,8 +81,7 @@ def exchanged(connection: Connection, commands: Sequence[Command]) -> list[Any]:
         parcels = _parcels(commands)
         _send(connection, parcels)
         return _replies_to(connection, parcels)
-    except BaseException:
-        # Replies of this exchange must never be read as those of another.
+    except BaseException:  # replies of this exchange must never be read as those of another
         connection.disconnect()
         raise
 
@@ -113,8 +112,7 @@ class SentAhead:
         parcels = _parcels(commands)
         try:
             _send(self._connection, parcels)
-        except BaseException as error:
-            # Whatever it was, half of it may have gone.
+        except BaseException as error:  # whatever it was, half of it may have gone
             self._break_off()
             if not isinstance(error, RedisError):
                 raise
@@ -128,8 +126,7 @@ class SentAhead:
             return None
         try:
             replies = _replies_to(connection, self._parcels)
-        except BaseException as error:
-            # Whatever it was, some replies were not read.
+        except BaseException as error:  # whatever it was, some replies were not read
             self._break_off()
             if not isinstance(error, RedisError):
                 raise

@@ -102,8 +102,7 @@ class Controller(RecordEngine):
                 self._never_waited += 1
                 return
             self._end(context)
-        except BaseException as error:
-            # Whatever an operator raises ends the epoch: its coroutines must be closed first.
+        except BaseException as error:  # whatever it is, coroutines must be closed first
             self._fail(error, context)
         else:
             context.coroutine = coroutine

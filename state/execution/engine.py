@@ -209,8 +209,7 @@ class RecordEngine:
                 request = self._pass_sync_points(context)
         except StopIteration:
             self._end(context)
-        except BaseException as error:
-            # Whatever an operator raises ends the epoch: its coroutines must be closed first.
+        except BaseException as error:  # whatever it is, coroutines must be closed first
             self._fail(error, context)
         else:
             self._wait(context, request)
@@ -318,8 +317,7 @@ class RecordEngine:
     def _advance_stretches(self) -> None:
         try:
             self._stretches.advance()
-        except BaseException as error:
-            # What a watermark makes run is an operator's, too.
+        except BaseException as error:  # what a watermark makes run is an operator's, too
             self._fail(error)
 
     def _step_without_waiting(self) -> bool:
@@ -372,16 +370,14 @@ class RecordEngine:
         self._requests += len(batch)
         try:
             self._channel.send(batch)
-        except BaseException as error:
-            # Records in flight end with their requests, also where a person ends the process.
+        except BaseException as error:  # records end with their requests, at an interrupt, too
             self._fail(error)
 
     def _collect(self, wait_ms: int) -> bool:
         """Take what has come back; whether there was anything."""
         try:
             answered = self._channel.receive(wait_ms)
-        except BaseException as error:
-            # As where they are sent.
+        except BaseException as error:  # as where they are sent
             self._fail(error)
         for context in answered:
             if context.phase is not _EXECUTING:
@@ -436,6 +432,5 @@ class RecordEngine:
 def _close(context: RecordContext) -> None:
     """End a coroutine where it waits."""
     if context.coroutine is not None:
-        # What it raises meanwhile has no one to go to: the epoch has failed already.
-        with suppress(Exception):
+        with suppress(Exception):  # nobody is left to tell: the epoch has failed already
             context.coroutine.close()

@@ -13,8 +13,7 @@ which touches state too early fails."""
 class KeyContext(Protocol):
     """Whose key is current: what the handles of a session act on. `StateSession` is one."""
 
-    # Each kind of context has its own; a process only gives back what it was given.
-    context: Any
+    context: Any  # each kind of context has its own; a process only gives back what it was given
     """Key, namespace and event time as one value, taken when a process waits, given back after."""
 
     def set_key(self, key: bytes, key_group: int, *, event_ms: int | None = None) -> None:

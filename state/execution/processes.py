@@ -57,8 +57,11 @@ class Resumable:
 
     __slots__ = ("position", "request")
 
-    # A read, or several: this hands it on to who drives the process.
-    def __init__(self, request: Any, position: Position) -> None:
+    def __init__(
+        self,
+        request: Any,  # a read, or several: handed on to who drives the process
+        position: Position,
+    ) -> None:
         self.request = request
         self.position = position
 

@@ -68,8 +68,7 @@ class RecordContext:
         """None: the process has not begun."""
         self.process: Process | None = None
         """What to begin; None: the controller's own process."""
-        # What a handle asks for, or a request: the engine alone looks into it.
-        self.request: Any = None
+        self.request: Any = None  # of a handle, or several: the engine alone looks into it
         """What it waits for."""
         self.position: Position | None = None
         """Where a declared process can be resumed, if it is at such a place."""

@@ -57,8 +57,7 @@ class FieldCell(Cell):
         """The text of the field, None if there is none."""
         self.loaded: LoadedTexts | None = None
         """What that text came with; None if it came alone, or there is none."""
-        # Of the type of the handle that put it there, which is generic where a cell is not.
-        self.ready: Any = None
+        self.ready: Any = None  # of the handle's type, which is generic where a cell is not
         """The value of that text for the first one who reads it, who may change it; or None."""
         self.plain: bytes | None = None
         """The JSON that a read takes as it is; None: it must be looked at, or there is none."""

@@ -198,8 +198,11 @@ class StateSession:
         self.stored_key, self.key_group, self.event_ms = context
         self.key = self.stored_key.partition(b"\t")[0]
 
-    # A handle's type and its descriptor's belong together, which Python cannot say.
-    def open(self, handle_type: type[H], descriptor: Any) -> H:
+    def open(
+        self,
+        handle_type: type[H],
+        descriptor: Any,  # of the handle's type, which Python cannot say
+    ) -> H:
         """The handle of a state, of this type; the same one for the same descriptor.
 
         Raises:

@@ -238,8 +238,7 @@ class PartWriter:
         self._part_bytes = part_bytes
         self._parts: list[SavedFile] = []
         self._file: IO[bytes] | None = None
-        # pyarrow's, without types; there while the file is.
-        self._stream: Any = None
+        self._stream: Any = None  # pyarrow's, without types; there while the file is
         self._raw_bytes = 0
         self._records = 0
 
@@ -264,8 +263,7 @@ class PartWriter:
         """Let go of the file that is being written, after an error; it is of no use any more."""
         if self._file is None:
             return
-        # What it still holds may not go to a disk that is full; the error that led here counts.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the disk may be full; the error before counts
             self._stream.close()
         self._file.close()
         self._file = self._stream = None

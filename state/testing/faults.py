@@ -108,8 +108,7 @@ class FaultPlan:
 
     def _arrive(self, number: int) -> None:
         _, carry_out = self._late.pop(number)
-        # Nobody is there who would be told.
-        with self.resting(), contextlib.suppress(StateError):
+        with self.resting(), contextlib.suppress(StateError):  # nobody is there who would be told
             carry_out()
 
     @property

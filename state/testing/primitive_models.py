@@ -108,8 +108,7 @@ class FieldModel:
 class MergingModel(FieldModel):
     """Reducing and aggregating state."""
 
-    # As `fold`, of whatever is added up.
-    start: Any = None
+    start: Any = None  # as `fold`, of whatever is added up
     """The accumulator of no value; None where the first value is one."""
     fold: Callable[[Any, Any], Any] = lambda one, other: one + other
     merge: Callable[[Any, Any], Any] = lambda one, other: one + other

@@ -68,8 +68,7 @@ class Straggler:
     def _run(self, call: Callable[[FaultPlan], object]) -> None:
         try:
             call(self._plan)
-        except BaseException as error:
-            # Reported, whatever it is: the test that let it run decides what may be.
+        except BaseException as error:  # reported: the test that let it run decides
             self.error = error
         self.has_ended = True
         self._stands.release()

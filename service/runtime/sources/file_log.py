@@ -79,7 +79,6 @@ class FileLog:
             if pipe.llen(self._key) == len(self._files):
                 pipe.multi()
                 pipe.rpush(self._key, *(orjson.dumps(astuple(each)) for each in files))
-                # Another reader came first; `refresh` reads what it found.
-                with contextlib.suppress(redis.WatchError):
+                with contextlib.suppress(redis.WatchError):  # another was first: `refresh` reads it
                     pipe.execute()
         self.refresh()

@@ -183,8 +183,7 @@ class TopicSession:
                 self._producer.flush(self._wait_s)
                 for group, place in places.items():
                     self._send_place(group, place)
-            except BaseException:
-                # Whatever it was: readers of what is committed wait behind an open transaction.
+            except BaseException:  # readers wait behind an open transaction
                 self._abort()
                 raise
             try:
@@ -229,8 +228,7 @@ class TopicSession:
 
     def close(self) -> None:
         """End the clients' threads and connections."""
-        # It has read all that it is for; what else is wrong the next session meets.
-        with contextlib.suppress(KafkaException):
+        with contextlib.suppress(KafkaException):  # it is done; the next session meets the rest
             self._consumer.close()
         # Its own `close` would try to abort once more, and warn where that fails.
         del self._producer
@@ -250,8 +248,7 @@ class TopicSession:
 
     def _abort(self) -> None:
         """End the transaction if that can be; else the next writer, or its timeout, does."""
-        # The error that led here is the one to tell.
-        with contextlib.suppress(KafkaException):
+        with contextlib.suppress(KafkaException):  # the error that led here is the one to tell
             self._producer.abort_transaction(min(self._wait_s, _ABORT_LIMIT_S))
 
     def _note_error(self, error: KafkaError) -> None:
