@@ -18,6 +18,7 @@ from operators.codes import Codes, codes_of, combine, units_cut
 from state.arrow_values import python_values
 from state.columns import Texts, texts_of
 from state.joined_rows import join_rows
+from state.multiset.numbered import Numbered
 from state.multiset.spread import TEXT_BYTES_MAX, digest
 from state.row_pieces import Piece, RowPieces, bytes_of_texts, integer_texts, row_texts
 from state.types import INTEGER_BITS
@@ -168,12 +169,14 @@ class Columns:
         return row_texts(self._row(codec, rows, columns, is_short=True), rows.size)
 
     def numbered(
-        self, codec: RowCodec, columns: Sequence[int]
-    ) -> tuple[bytes, NDArray[np.int64], bytes] | None:
-        """What `shortened` gives of all rows, where one column varies and is of whole numbers.
+        self, codec: RowCodec, columns: Sequence[int], *, is_short: bool
+    ) -> Numbered | None:
+        """Canonical form of some columns of all rows, where one varies, and is of whole numbers.
 
-        Returns:
-            What stands before the number in each, the numbers, and what stands behind; or None.
+        Args:
+            codec: Of these columns.
+            columns: Which columns.
+            is_short: As `shortened` gives it, or as `encoded` does.
         """
         varying = [place for place, each in enumerate(columns) if not self.is_constant(each)]
         if len(varying) != 1:
@@ -182,14 +185,15 @@ class Columns:
         array = self.arrays[columns[place]]
         if codec.types[place].root not in INTEGER_BITS or not _are_plain_numbers(array):
             return None
+        text_of = self._short_constant if is_short else self._constant_text
         texts = [
-            "" if number == place else self._short_constant(logical, column)
+            "" if number == place else text_of(logical, column)
             for number, (logical, column) in enumerate(zip(codec.types, columns, strict=True))
         ]
         before = "".join(["[", *(text + "," for text in texts[:place])])
         behind = "".join([*("," + text for text in texts[place + 1 :]), "]"])
         numbers = plain_numbers(array, array.type.to_pandas_dtype()).astype(np.int64, copy=False)
-        return before.encode(), numbers, behind.encode()
+        return Numbered(before.encode(), behind.encode(), numbers)
 
     def _row(
         self,

@@ -20,7 +20,6 @@ from operators.columnar import Columns
 from state.codec import RowCodec
 from state.columns import leading_integers
 from state.multiset.kernel import Groups, KeyedChanges, group_changes
-from state.multiset.numbered import Numbered
 from state.multiset.touched import Touched
 from state.orders import stable_order
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from state.multiset.numbered import Numbered
     from state.multiset.text import TextSpans
     from state.row_pieces import Piece, RowPieces
     from state.types import LogicalType
@@ -159,8 +159,12 @@ class KeyedEpoch:
     @cached_property
     def _numbered_rows(self) -> Numbered | None:
         """The same of all rows of the batch."""
-        found = self._columns.numbered(self._of.match_codec, self._of.match)
-        return None if found is None else Numbered(found[0], found[2], found[1])
+        return self._columns.numbered(self._of.match_codec, self._of.match, is_short=True)
+
+    @cached_property
+    def _numbered_whole(self) -> Numbered | None:
+        """Canonical match columns of all rows of the batch as numbers."""
+        return self._columns.numbered(self._of.match_codec, self._of.match, is_short=False)
 
     def index_of_rows(self, rows: pa.BinaryArray) -> list[bytes]:
         """Match columns of canonical rows, as histories are indexed by them."""
@@ -172,8 +176,14 @@ class KeyedEpoch:
 
     def numbers(self, groups: Integers, rows: TextSpans) -> tuple[Integers, Integers] | None:
         """See `state.multiset.touched.Matching`: where one column of integers tells them apart."""
+        if not self._of.replaces:
+            whole = self._numbered_whole
+            found = None if whole is None else whole.read(rows.texts())
+            if whole is None or found is None:
+                return None
+            return whole.values[self.row_of[self.groups.first[groups]]], found
         others = [column for column in self._of.match if column not in self._of.key]
-        if len(others) != 1 or not self._of.replaces:
+        if len(others) != 1:
             return None
         column = others[0]
         array = self._columns.arrays[column]

@@ -66,13 +66,12 @@ def groups_of_entries(touched: Touched, matching: Matching, entries: EntriesToMa
     wanted[touched.group_key[groups]] = True
     candidates = (is_packed[entries.key] & wanted[entries.key]).nonzero()[0]
     owner, places = entries.key[candidates], entries.packed_entry[candidates]
-    if candidates.size > _FEW:
-        numbers = matching.numbers(groups, entries.packed.texts(places))
-        if numbers is not None:
-            of_groups, of_rows = numbers
-            asked = touched.group_key[groups], of_groups, groups
-            if _match_numbers(group, candidates, (owner, of_rows), asked):
-                return group
+    numbers = matching.numbers(groups, entries.packed.texts(places))
+    if numbers is not None:
+        of_groups, of_rows = numbers
+        asked = touched.group_key[groups], of_groups, groups
+        if _match_numbers(group, candidates, (owner, of_rows), asked):
+            return group
     rows = entries.packed.rows(places)
     matches = matching.of_rows(rows)
     if 2 * candidates.size <= groups.size:

@@ -149,6 +149,11 @@ class TextSpans:
     end: Integers
     """Per piece: the byte behind it."""
 
+    def texts(self) -> list[bytes]:
+        """The pieces, taken out."""
+        spans = zip(self.start.tolist(), self.end.tolist(), strict=True)
+        return [self.content[low:high].tobytes() for low, high in spans]
+
 
 @dataclass(frozen=True)
 class PackedHistories:
