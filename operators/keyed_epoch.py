@@ -18,7 +18,7 @@ from operators.batch import ChangeBatch
 from operators.codes import Codes, dense
 from operators.columnar import Columns
 from state.codec import RowCodec
-from state.columns import leading_integers
+from state.digits import leading_integers
 from state.multiset.kernel import Groups, KeyedChanges, group_changes
 from state.multiset.numbered import Numbered
 from state.multiset.touched import Touched
