@@ -17,7 +17,7 @@ from operators.arrow_columns import offsets_of, plain_array, plain_numbers
 from operators.codes import Codes, codes_of, combine, units_cut
 from state.arrow_values import python_values
 from state.columns import Texts, texts_of
-from state.joined_rows import join_rows
+from state.joined_rows import join_rows, number_texts
 from state.multiset.numbered import Numbered
 from state.multiset.spread import TEXT_BYTES_MAX, digest
 from state.row_pieces import Piece, RowPieces, bytes_of_texts, integer_texts, row_texts
@@ -136,10 +136,12 @@ class Columns:
         for number, (logical, column) in enumerate(zip(codec.types, columns, strict=True)):
             if number:
                 texts.append(",")
-            if column in taken:
-                texts += texts_of(logical, taken[column]).pieces()
-            else:
+            if column not in taken:
                 texts.append(self._constant_text(logical, column))
+            elif logical.root in INTEGER_BITS and _are_plain_numbers(taken[column]):
+                texts.append(number_texts(taken[column]))
+            else:
+                texts += texts_of(logical, taken[column]).pieces()
         return _joined([*texts, "]"], rows.size)
 
     def pieces(

@@ -18,7 +18,7 @@ from operators.batch import ChangeBatch
 from operators.codes import Codes, dense
 from operators.columnar import Columns
 from state.codec import RowCodec
-from state.columns import leading_integers
+from state.digits import leading_integers
 from state.multiset.kernel import Groups, KeyedChanges, group_changes
 from state.multiset.touched import Touched
 from state.orders import stable_order
@@ -237,10 +237,15 @@ class KeyedEpoch:
             loaded_rows: Their canonical rows.
         """
         order, key_groups = self._batch.order, self._batch.key_groups
-        if not self._is_one_key:
+        if not self._is_one_key and emitted.size == len(self._batch):
+            # Each row of the batch has one.
+            source_of, kind_of = np.empty_like(source), np.empty_like(kinds)
+            source_of[self.row_of], kind_of[self.row_of] = source, kinds
+            source, kinds = source_of, kind_of
+        elif not self._is_one_key:
             place = np.full(len(self._batch), -1, np.int64)
             place[self.row_of[emitted]] = np.arange(emitted.size)
-            by_order = place[place >= 0] if emitted.size < place.size else place
+            by_order = place[place >= 0]
             source, kinds = source[by_order], kinds[by_order]
             emitted = emitted[by_order]
         if emitted.size < len(self._batch):

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.arrow_values import python_values, to_column
+from state.digits import WITHOUT_COMMA
 from state.types import (
     BINARY_ROOTS,
     FLOAT_ROOTS,
@@ -48,19 +49,6 @@ _DAYS = (-719_162, 2_932_896)
 """0001-01-01 and 9999-12-31, in days since 1970: what Flink and Python can say."""
 _DAY_US = 86_400_000_000
 _DAY_MS = 86_400_000
-_WITHOUT_COMMA = {
-    *INTEGER_BITS,
-    TypeRoot.BOOLEAN,
-    TypeRoot.FLOAT,
-    TypeRoot.DOUBLE,
-    TypeRoot.DECIMAL,
-    TypeRoot.DATE,
-    TypeRoot.TIME,
-    *TIMESTAMP_ROOTS,
-}
-"""Types of which no canonical text holds a comma."""
-_INTEGER_CHARACTERS = 20
-"""Of a whole number of 64 bits, at most, with its sign."""
 _ESCAPED = r'[\x00-\x1f"\\]'
 """What orjson escapes in a string."""
 
@@ -158,87 +146,13 @@ def leading_columns_of(
     Raises:
         CodecError: As `columns_of`, as far as was looked.
     """
-    is_split = all(each.root in _WITHOUT_COMMA for each in types[:count])
+    is_split = all(each.root in WITHOUT_COMMA for each in types[:count])
     if not (is_split and 0 < count < len(types)):
         return columns_of(types, rows)[:count]
     if isinstance(rows, pa.Array | pa.ChunkedArray):
         rows = rows.to_pylist()
     heads = [b",".join(row.split(b",", count)[:count]) + b"]" for row in rows]
     return columns_of(types[:count], heads)
-
-
-def decimals_in(
-    content: NDArray[np.uint8], low: NDArray[np.int64], high: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Decimal numbers in [low, high) of a text; digits column by column over all numbers."""
-    result = np.zeros(low.size, np.int64)
-    if not low.size:
-        return result
-    negative = content[low] == ord("-")
-    place = low + negative
-    length = high - place
-    for _ in range(int(length.min())):
-        result *= 10
-        result += content[place]
-        result -= ord("0")
-        place += 1
-    for _ in range(int(length.max() - length.min())):
-        more = place < high
-        digit = content[np.where(more, place, 0)].astype(np.int64) - ord("0")
-        result = np.where(more, result * 10 + digit, result)
-        place += 1
-    return np.where(negative, -result, result)
-
-
-def leading_integers(
-    types: Sequence[LogicalType],
-    content: NDArray[np.uint8],
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-    column: int,
-) -> NDArray[np.int64] | None:
-    """A column of whole numbers of canonical rows, read where they lie in a text.
-
-    Args:
-        types: Of the rows' columns.
-        content: The text.
-        start: Where each row begins, ascending.
-        end: Where each ends.
-        column: Which column.
-
-    Returns:
-        None where that is not to be had so: for a null among them, for text before the column, in
-        which a comma may stand, and for what is no canonical row.
-    """
-    if types[column].root not in INTEGER_BITS or not all(
-        each.root in _WITHOUT_COMMA for each in types[:column]
-    ):
-        return None
-    commas = np.append((content == ord(",")).nonzero()[0], [content.size] * len(types))
-    first = commas.searchsorted(start)
-    low = start + 1 if column == 0 else commas[first + column - 1] + 1
-    high = end - 1 if column == len(types) - 1 else commas[first + column]
-    length = high - low
-    if not length.size or (high > end).any() or int(length.min()) < 1:
-        return None
-    if int(length.max()) > _INTEGER_CHARACTERS or not _are_digits(content, low, high):
-        return None
-    return decimals_in(content, low, high)
-
-
-def _are_digits(
-    content: NDArray[np.uint8], low: NDArray[np.int64], high: NDArray[np.int64]
-) -> bool:
-    """Whether there is nothing but digits in [low, high), behind a sign if there is one."""
-    place = low + (content[low] == ord("-"))
-    if (place >= high).any():
-        return False
-    for _ in range(int((high - place).max())):
-        digit = content[np.minimum(place, high - 1)]
-        if ((digit < ord("0")) | (digit > ord("9"))).any():
-            return False
-        place = place + 1
-    return True
 
 
 def _plain(logical: LogicalType, column: pa.Array) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,59 +10,116 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
 _PLACES_MAX = 1 << 22
 """So many pieces of rows are put together at once, as each takes some bytes beside its text."""
+_SHARED_MIN = 2
+"""Numbers are written once each where these, and those between, have so many rows each."""
+_FEW = 64
+"""So few numbers are written as they come."""
+
+
+class _Piece(NamedTuple):
+    """A piece of each row."""
+
+    texts: pa.BinaryArray
+    of_row: NDArray[np.int32] | int
+    """Which of the texts each row has; a number where it is the same one."""
+    is_shared: bool
+    """Whether rows have texts in common: then there are few."""
 
 
 def join_rows(pieces: Sequence[str | pa.Array]) -> pa.Array:
     """Concatenate texts row by row; null in a column reads `null`. At least one is an array.
 
     All rows are taken at once, piece by piece, out of all pieces: that takes Arrow less than half
-    as long as to join them row by row.
+    as long as to join them row by row. Arrays may be dictionaries without nulls: what is the same
+    in all rows and stands beside one is put into its texts, so that rows have fewer pieces.
     """
-    return _joined(_merged(pieces))
+    count = next(len(each) for each in pieces if not isinstance(each, str))
+    return _joined(_merged(pieces), count)
 
 
-def _joined(pieces: Sequence[bytes | pa.BinaryArray]) -> pa.BinaryArray:
-    columns = [each for each in pieces if not isinstance(each, bytes)]
-    count, width = len(columns[0]), len(pieces)
+def number_texts(numbers: pa.Array) -> pa.Array:
+    """Whole numbers, none null, in decimal digits: a dictionary where many rows share a few."""
+    if len(numbers) > _FEW:
+        values = numbers.to_numpy()
+        low, high = int(values.min()), int(values.max())
+        if (high - low) * _SHARED_MIN < len(numbers):
+            texts = pa.array(np.arange(low, high + 1)).cast(pa.string())
+            places = pa.array((values - low).astype(np.int32))
+            return pa.DictionaryArray.from_arrays(places, texts, safe=False)
+    return numbers.cast(pa.string())
+
+
+def _joined(pieces: Sequence[_Piece], count: int) -> pa.BinaryArray:
+    width = len(pieces)
     if count * width > _PLACES_MAX and count > 1:
         half = (count + 1) // 2
-        parts = [
-            [each if isinstance(each, bytes) else each.slice(low, half) for each in pieces]
-            for low in (0, half)
-        ]
-        return pa.concat_arrays([_joined(each) for each in parts])
-    everything = pa.concat_arrays(
-        [*columns, pa.array([each for each in pieces if isinstance(each, bytes)], pa.binary())]
-    )
-    places, rows = np.empty((count, width), np.int32), np.arange(count, dtype=np.int32)
-    column, constant = 0, count * len(columns)
+        return pa.concat_arrays(
+            [
+                _joined([_part(each, low, high) for each in pieces], high - low)
+                for low, high in ((0, half), (half, count))
+            ]
+        )
+    places, start = np.empty((count, width), np.int32), 0
     for at, each in enumerate(pieces):
-        if isinstance(each, bytes):
-            places[:, at] = constant
-            constant += 1
-        else:
-            np.add(rows, column, out=places[:, at])
-            column += count
-    taken = everything.take(pa.array(places.reshape(-1)))
+        np.add(each.of_row, start, out=places[:, at], casting="unsafe")
+        start += len(each.texts)
+    taken = pa.concat_arrays([each.texts for each in pieces]).take(pa.array(places.reshape(-1)))
     ends = np.frombuffer(taken.buffers()[1], np.int32)[: count * width + 1 : width]
     offsets = pa.py_buffer(np.ascontiguousarray(ends))
     return pa.Array.from_buffers(pa.binary(), count, [None, offsets, taken.buffers()[2]])
 
 
-def _merged(pieces: Sequence[str | pa.Array]) -> list[bytes | pa.BinaryArray]:
-    """The pieces as bytes, of which neighbours that are the same in all rows are one."""
-    merged: list[bytes | pa.BinaryArray] = []
+def _part(piece: _Piece, low: int, high: int) -> _Piece:
+    """The piece of some of the rows."""
+    if not piece.is_shared:
+        return _own(piece.texts.slice(low, high - low))
+    if isinstance(piece.of_row, int):
+        return piece
+    return piece._replace(of_row=piece.of_row[low:high])
+
+
+def _merged(pieces: Sequence[str | pa.Array]) -> list[_Piece]:
+    """The pieces, of which neighbours that rows share are one, where one of them is a constant."""
+    merged: list[_Piece] = []
     constant = ""
     for piece in pieces:
         if isinstance(piece, str):
             constant += piece
             continue
-        if constant:
-            merged.append(constant.encode())
-            constant = ""
-        merged.append((piece.fill_null("null") if piece.null_count else piece).view(pa.binary()))
-    if constant:
-        merged.append(constant.encode())
+        _put_constant(merged, constant)
+        constant = ""
+        if pa.types.is_dictionary(piece.type):
+            texts, of_row = piece.dictionary.view(pa.binary()), piece.indices.to_numpy()
+            _put(merged, _Piece(texts, of_row, is_shared=True))
+        else:
+            texts = piece.fill_null("null") if piece.null_count else piece
+            merged.append(_own(texts.view(pa.binary())))
+    _put_constant(merged, constant)
     return merged
+
+
+def _put_constant(merged: list[_Piece], text: str) -> None:
+    if text:
+        _put(merged, _Piece(pa.array([text.encode()], pa.binary()), 0, is_shared=True))
+
+
+def _put(merged: list[_Piece], piece: _Piece) -> None:
+    """Put a piece that rows share behind others."""
+    before = merged[-1] if merged else piece
+    if before.is_shared and isinstance(piece.of_row, int) and merged:
+        parts, longer = [_own(before.texts), piece], before
+    elif before.is_shared and isinstance(before.of_row, int) and merged:
+        parts, longer = [before, _own(piece.texts)], piece
+    else:
+        merged.append(piece)
+        return
+    merged[-1] = longer._replace(texts=_joined(parts, len(longer.texts)))
+
+
+def _own(texts: pa.BinaryArray) -> _Piece:
+    """A text for each row."""
+    return _Piece(texts, np.arange(len(texts), dtype=np.int32), is_shared=False)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from state.multiset.adding import adding_outcome
 from state.multiset.changes import (
     Groups,
     KeyedChanges,
@@ -70,6 +71,8 @@ def apply_changes(
         replace: An addition takes the place of the entry that it matches (there is an upsert key);
             else each addition is a new entry.
     """
+    if (adding := adding_outcome(changes, groups, loaded, replace=replace)) is not None:
+        return adding
     if (quiet := quiet_outcome(changes, groups, loaded, replace=replace)) is not None:
         return quiet
     lives = find_lives(changes, groups, loaded, replace=replace)

@@ -132,8 +132,6 @@ def _new_minimum(level: Integers, groups: Groups) -> Flags:
 
 def _replacing(changes: KeyedChanges, groups: Groups, loaded: LoadedEntries) -> Lives:
     """At most one entry a group: present if the group's previous change was an addition."""
-    if changes.accumulates.all():
-        return _adding(changes, groups, loaded)
     count = changes.key.size
     target = np.arange(count)
     start = groups.start[:-1]
@@ -156,19 +154,6 @@ def _replacing(changes: KeyedChanges, groups: Groups, loaded: LoadedEntries) -> 
     found[groups.event] = present & ~adds
     target[groups.event] = np.where(present | adds, entry, 0)
     return Lives(birth, found, target)
-
-
-def _adding(changes: KeyedChanges, groups: Groups, loaded: LoadedEntries) -> Lives:
-    """As `_replacing` where nothing is retracted: a group has one entry, its own or its first."""
-    count = changes.key.size
-    queue, queue_start = _entries_of_groups(loaded, groups.start.size - 1)
-    is_held = queue_start[1:] > queue_start[:-1]
-    entry = groups.first.copy()
-    entry[is_held] = -1 - queue[queue_start[:-1][is_held]]
-    birth, target = np.zeros(count, np.bool_), np.empty(count, np.int64)
-    birth[groups.first[~is_held]] = True
-    target[groups.event] = np.repeat(entry, np.diff(groups.start))
-    return Lives(birth, np.zeros(count, np.bool_), target)
 
 
 def _entries_of_groups(loaded: LoadedEntries, count: int) -> tuple[Integers, Integers]:

@@ -30,6 +30,8 @@ _FEW = 256
 """Up to so many are compared one by one: starting Arrow's kernels would take longer."""
 
 
+_SPAN_PER_GROUP = 8
+"""Numbers that lie as close together as this have a table: that is sooner done than searching."""
 _PAIRS_MAX = 1 << 62
 """Pairs of a key and a number are numbers below this."""
 
@@ -105,11 +107,20 @@ def _match_numbers(
     (owner, numbers), (keys, probes, groups) = entries, asked
     low, high = int(probes.min()), int(probes.max())
     span = high - low + 1
+    near = ((numbers >= low) & (numbers <= high)).nonzero()[0]
+    if span <= _SPAN_PER_GROUP * probes.size:
+        table = np.full(span, -1)
+        table[probes - low] = np.arange(probes.size)
+        if np.count_nonzero(table >= 0) == probes.size:
+            # No two keys have a number in question in common.
+            place = table[numbers[near] - low]
+            same = (place >= 0) & (keys[place] == owner[near])
+            group[candidates[near[same]]] = groups[place[same]]
+            return True
     if span >= _PAIRS_MAX // (int(keys.max()) + 1):
         return False
     wanted = keys * span + (probes - low)
     by_pair = None if (wanted[1:] > wanted[:-1]).all() else np.argsort(wanted)
-    near = ((numbers >= low) & (numbers <= high)).nonzero()[0]
     pairs = owner[near] * span + (numbers[near] - low)
     place = np.minimum(np.searchsorted(wanted, pairs, sorter=by_pair), wanted.size - 1)
     place = place if by_pair is None else by_pair[place]

@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from state.columns import decimals_in
+from state.digits import decimals_in
 from state.errors import StateCorrupt
+from state.joined_rows import number_texts
 from state.multiset.segments import format_segments, is_segments, parse_segments
 from state.multiset.vectors import bytes_of, content_of
 from state.row_pieces import RowPieces, integer_texts
@@ -57,6 +58,7 @@ FEW = 64
 _SHORT_BYTES = 16 * 1024
 """Text below this is parsed line by line: starting Arrow's kernels would take longer."""
 _SPREAD = b"spread\t"
+_GONE = b"%d" % GONE
 _NEWLINE, _TAB, _END = 10, 9, ord("]")
 """`]` ends every row."""
 _LAST = itemgetter(-1)
@@ -308,8 +310,9 @@ def write_packed(headers: Sequence[bytes], owner: Integers, lines: pa.BinaryArra
     """
     data, ends = content_of(lines)
     limits = ends[owner.searchsorted(np.arange(len(headers) + 1))].tolist()
+    text = data.tobytes()
     return [
-        b"".join((header, data[low:high]))
+        header + text[low:high]
         for header, (low, high) in zip(headers, pairwise(limits), strict=True)
     ]
 
@@ -322,15 +325,15 @@ def packed_headers(
     headers = integer_texts(following)
     if tail:
         headers = [header + tail for header in headers]
-    for place in (shown != newest).nonzero()[0].tolist():
-        number = int(shown[place])
-        headers[place] += b"\t=%d" % number if number else b"\t!"
+    older = (shown != newest).nonzero()[0]
+    for place, number in zip(older.tolist(), integer_texts(shown[older]), strict=True):
+        headers[place] += b"\t=" + number if number != _GONE else b"\t!"
     return headers
 
 
 def before_rows(sequence: Integers, written_ms: int) -> list[str | pa.Array]:
     """What a line, as in `PackedHistories`, has before its row."""
-    return ["\n", pa.array(sequence).cast(pa.string()), f"\t{written_ms}\t"]
+    return ["\n", number_texts(pa.array(sequence)), f"\t{written_ms}\t"]
 
 
 def pieces_before_rows(sequence: Integers, written_ms: int) -> list[Piece]:

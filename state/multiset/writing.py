@@ -252,7 +252,8 @@ class HistoryWriter:
             parts.append((entries.key[kept], entries.sequence[kept], taken))
         parts += [self._scanned_lines(key) for key in self._scans]
         owner, _, lines = _merged(parts)
-        self._put_values(keys, write_packed(headers, keys.searchsorted(owner), lines))
+        place = self._to_packed.cumsum() - 1
+        self._put_values(keys, write_packed(headers, place[owner], lines))
 
     def _few_values(
         self, keys: list[int], headers: list[bytes], puts: Puts, kept: Integers, rows: Rows

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.codec import RowCodec
-from state.columns import decimals_in, leading_integers
+from state.digits import decimals_in, leading_integers
 from state.types import parse_type
 
 TYPES = [parse_type(each) for each in ("BIGINT", "DECIMAL(9, 2)", "INT", "STRING", "SMALLINT")]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state import joined_rows
-from state.joined_rows import join_rows
+from state.joined_rows import join_rows, number_texts
 
 TEXTS = st.one_of(st.none(), st.text("aé\N{SNOWMAN}", max_size=4))
 
@@ -25,6 +25,9 @@ def some_pieces(draw: st.DrawFn) -> tuple[list[str | pa.Array], int]:
     count = draw(st.integers(0, 12))
     columns = st.lists(TEXTS, min_size=count + 2, max_size=count + 2)
     columns = columns.map(lambda texts: pa.array(texts, pa.string()).slice(1, count))
+    columns |= st.lists(st.text("aé", max_size=2), min_size=count, max_size=count).map(
+        lambda texts: pa.array(texts, pa.string()).dictionary_encode()
+    )
     pieces = draw(st.lists(st.one_of(st.text("[,é", max_size=3), columns), max_size=6))
     place = draw(st.integers(0, len(pieces)))
     return [*pieces[:place], draw(columns), *pieces[place:]], count
@@ -44,7 +47,24 @@ def test_rows_are_what_joining_one_by_one_gives(given_: tuple[list[str | pa.Arra
 @pytest.mark.parametrize("room", [1, 3, 7, 20, 21])
 def test_many_rows_are_put_together_in_parts(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     texts = pa.array([None if at == 4 else str(at) for at in range(10)], pa.string())
-    pieces: list[str | pa.Array] = ["[", texts, "]"]
+    shared = pa.array([str(at % 3) for at in range(10)]).dictionary_encode()
+    pieces: list[str | pa.Array] = ["[", texts, ",", shared, "]"]
     monkeypatch.setattr(joined_rows, "_PLACES_MAX", room)
 
     assert join_rows(pieces).to_pylist() == one_by_one(pieces, 10)
+
+
+@pytest.mark.parametrize(
+    "numbers", [[], [5], [-3, 4] * 40, [7] * 65, [*range(-50, 51)], [1, 2**62]]
+)
+def test_numbers_are_written_in_digits(numbers: list[int]) -> None:
+    texts = number_texts(pa.array(numbers, pa.int64()))
+
+    assert texts.to_pylist() == [str(each) for each in numbers]
+
+
+def test_numbers_that_many_rows_share_are_written_once() -> None:
+    texts = number_texts(pa.array([3, 4, 3, 5] * 25))
+
+    assert pa.types.is_dictionary(texts.type)
+    assert len(texts.dictionary) == 3

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from state.multiset.adding import adding_outcome
 from state.multiset.kernel import (
     KeyedChanges,
     LoadedEntries,
@@ -230,6 +231,33 @@ def test_epochs_that_uncover_nothing_are_told_by_counting():
 
         assert quiet_outcome(changes, groups, loaded, replace=replace) is not None
         check(models, batch, replace=replace, whole=whole)
+
+
+def test_epochs_that_retract_nothing_have_a_short_cut():
+    """New keys, and keys with entries that are replaced, shown though older, or left alone."""
+    rng = np.random.default_rng(545)
+    for trial in range(60):
+        replace, whole = trial % 2 == 0, trial % 4 < 2
+        models = [Model() for _ in range(4)]
+        for key, model in enumerate(models):
+            for match in range(int(rng.integers(0, 6)) * (key > 0)):
+                model.apply(-1, True, match, replace)
+            if len(model.entries) > 2 and trial % 3 == 0:
+                model.shown = model.entries[0].sequence * (trial % 6 == 0)
+                model.entries.pop(1)
+        count = int(rng.integers(0, 20))
+        pairs = zip(rng.integers(0, 3, count), rng.integers(0, 8, count), strict=True)
+        batch = [(int(key), True, int(match)) for key, match in pairs]
+        changes = changes_of(batch)
+        groups = group_changes(changes)
+        loaded = load(models, groups, changes, whole=whole)
+
+        assert adding_outcome(changes, groups, loaded, replace=replace) is not None
+        check(models, batch, replace=replace, whole=whole)
+    retraction = changes_of([(0, True, 1), (0, False, 2)])
+    groups = group_changes(retraction)
+    loaded = load([Model()], groups, retraction, whole=True)
+    assert adding_outcome(retraction, groups, loaded, replace=True) is None
 
 
 def test_only_such_epochs_take_the_short_cut():

@@ -38,6 +38,24 @@ def test_one_by_one_and_all_at_once_are_the_same(group_count: int, entry_count: 
     assert group.tolist() == expected
 
 
+@pytest.mark.parametrize("step", [1, 7, 9])
+def test_numbers_of_one_key_each(step: int) -> None:
+    """With a table where they are close together, and by searching where they are not."""
+    random = np.random.default_rng(step)
+    keys = np.sort(random.integers(0, 9, 100))
+    probes = random.permutation(100) * step - 350
+    owner = np.sort(random.integers(0, 9, 500))
+    numbers = random.integers(-400, 700, 500)
+    by_pair = {pair: at for at, pair in enumerate(zip(keys.tolist(), probes.tolist(), strict=True))}
+    pairs = list(zip(owner.tolist(), numbers.tolist(), strict=True))
+    assert by_pair.keys() & set(pairs)
+
+    group = np.full(500, -1, np.int64)
+    assert _match_numbers(group, np.arange(500), (owner, numbers), (keys, probes, np.arange(100)))
+
+    assert group.tolist() == [by_pair.get(pair, -1) for pair in pairs]
+
+
 def test_numbers_far_apart() -> None:
     far = np.iinfo(np.int64)
     group = np.full(3, -1, np.int64)
