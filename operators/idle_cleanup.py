@@ -12,6 +12,9 @@ What is kept of a key says when it is to go and by which TTL that was told, so t
 where the TTL is longer by then. Times are those that TTLs count: lives that are extended move them.
 A shorter TTL counts from the next change of a key on.
 
+A key has one timer, and what is kept of it tells of that one exactly, whatever TTL and extension
+there are now: a run without a TTL fires none, so one that is not found again would stay for ever.
+
 Source: Flink's `CleanupState` and `BaseTwoInputStreamOperatorWithStateRetention`.
 """
 
@@ -20,11 +23,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from operators.keyed import KeyTimers
 
 Planned: TypeAlias = "list[int] | int | None"
-"""What is kept of a key: when it goes, in ms since 1970, and the TTL of then; a number alone: by
-the TTL of now, as earlier versions wrote it; None: there is no time yet."""
+"""What is kept of a key: when it goes, in ms since 1970, the TTL of then, and the timer's time if
+that is another one, as lives were extended. A number alone: by the TTL of now, as earlier versions
+wrote it, which kept no timer's time either; None: there is no time yet."""
 
 
 class IdleCleanup:
@@ -57,9 +63,7 @@ class IdleCleanup:
         if end_ms is not None and self._now_ms + self._ttl_ms <= end_ms:
             return planned
         self.cancel(planned)
-        later = [self._now_ms + self._ttl_ms * 3 // 2, self._ttl_ms]
-        self._timers.register(later[0] + self._extension_ms)
-        return later
+        return self._planned(self._now_ms + self._ttl_ms * 3 // 2, self._ttl_ms)
 
     def is_due(self, planned: Planned) -> tuple[bool, Planned]:
         """Whether the current key goes, now that a timer of it fires; if later, it has another one.
@@ -75,20 +79,33 @@ class IdleCleanup:
             return False, planned
         if end_ms <= self._now_ms:
             return True, planned
-        self._timers.register(end_ms + self._extension_ms)
-        later = [end_ms, max(self._ttl_ms, planned[1] if isinstance(planned, list) else 0)]
+        later = self._planned(
+            end_ms, max(self._ttl_ms, planned[1] if isinstance(planned, list) else 0)
+        )
         return False, planned if later == planned else later
 
     def cancel(self, planned: Planned) -> None:
         """The current key goes for another reason, or lives on without a TTL."""
-        end_ms = self._end_ms(planned)
-        if end_ms is not None:
-            self._timers.remove(end_ms + self._extension_ms)
+        for timer_ms in self._timers_ms(planned):
+            self._timers.remove(timer_ms)
+
+    def _planned(self, end_ms: int, ttl_ms: int) -> list[int]:
+        """What is kept of a key that goes then, by a timer that it gets."""
+        timer_ms = end_ms + self._extension_ms
+        self._timers.register(timer_ms)
+        return [end_ms, ttl_ms] if timer_ms == end_ms else [end_ms, ttl_ms, timer_ms]
+
+    def _timers_ms(self, planned: Planned) -> Iterable[int]:
+        """Where the timer of a key may be: one place, but for what earlier versions wrote."""
+        if planned is None:
+            return ()
+        end_ms, *more = planned if isinstance(planned, list) else (planned,)
+        return more[1:] or {end_ms, end_ms + self._extension_ms}
 
     def _end_ms(self, planned: Planned) -> int | None:
         """When a key goes by the TTL of now."""
         if not isinstance(planned, list):
             return planned
-        end_ms, ttl_ms = planned
+        end_ms, ttl_ms, *_ = planned
         longer_ms = max(0, self._ttl_ms - ttl_ms)
         return end_ms - ttl_ms * 3 // 2 + (ttl_ms + longer_ms) * 3 // 2

@@ -237,7 +237,8 @@ class StoredExtreme(StoredFunction):
         if before <= 0 < after or (self._state.ttl.is_enabled and weight > 0):
             is_better = not size or self._is_before(text, self._ordered.encode((extreme,)))
             return key[0] if is_better else extreme, size + (before <= 0 < after)
-        if after <= 0 < before:
+        # A group that went before its values, as its TTL was off for a while, counts none of them.
+        if after <= 0 < before and size:
             if size == 1:
                 return None, 0
             if text == self._ordered.encode((extreme,)):

@@ -4,8 +4,9 @@ The record of a key lives in Redis, so it holds across restarts and instances of
 locked while the first request runs, then holds that request's answer until its time is over.
 Answers of success are kept, and of scripts that failed after a statement had taken effect: it must
 not be run again. Whatever else was refused changed nothing, so the client may correct and repeat it
-under the same key. The lock has a time limit of its own, which a request that died leaves behind;
-after it the key is free again.
+under the same key. A request whose client goes away is carried out all the same, and its answer
+kept. The lock has a time limit of its own, which a service that died leaves behind; after it the
+key is free again.
 
 Keys of a pipeline's requests are of its name, and outlive it: a start that is sent again starts no
 other pipeline. Changes alone are for the one pipeline that they were sent to (`of_pipeline`).
@@ -18,12 +19,12 @@ Source: draft-ietf-httpapi-idempotency-key-header: 409 while in progress, 422 fo
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from copy import copy
-from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import anyio
 import anyio.to_thread
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from service.settings import LimitSettings
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_UNDER_WAY: Final = set["asyncio.Future[Response]"]()
+"""Requests with a key that are being carried out: of tasks the event loop keeps weak references."""
 _KEPT_HEADERS = ("content-type", "etag", "location", "retry-after")
 
 # The lock may have timed out and be somebody else's by now: only its owner writes or frees it.
@@ -109,23 +112,34 @@ class Idempotency:
         """
         if self.record_key is None:
             return await action()
+        # Apart from the request, which ends when its client goes: what has begun may have its
+        # effect all the same, and the key tells of it only if somebody waits for the outcome.
+        carried_out = asyncio.ensure_future(self._carry_out(action))
+        _UNDER_WAY.add(carried_out)
+        carried_out.add_done_callback(_UNDER_WAY.discard)
+        return await asyncio.shield(carried_out)
+
+    async def _carry_out(self, action: Callable[[], Awaitable[Response]]) -> Response:
         earlier = await anyio.to_thread.run_sync(self._begin)
         if earlier is not None:
             return self._repeat(earlier)
-        kept: bytes = b""
+        kept: bytes | None = b""
         try:
             response = await action()
         except StatementFailed as failure:
             if failure.took_effect:
                 kept = self.record(self._answer(failure))
             raise
+        except asyncio.CancelledError:
+            kept = None  # the service ends, and nobody knows whether it was done: the lock stays
+            raise
         else:
             if 200 <= response.status_code < 300:
                 kept = self.record(response)
             return response
         finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(partial(self._end, kept))
+            if kept is not None:
+                await anyio.to_thread.run_sync(self._end, kept)
 
     def record(self, response: Response) -> bytes:
         """What is stored of an answer."""

@@ -21,6 +21,7 @@ The id is a new one: Spark ends a query when another one of its id starts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import uuid
@@ -36,10 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from state.savepoint.restore_fence import RestoreFence
+
 FOLDER: Final = "checkpoint"
 """Where it lies in a savepoint."""
 _COMMIT: Final = b'v1\n{"nextBatchWatermarkMs":0}'
 _LOGS: Final = ("offsets", "commits")
+_GONE: Final = "gone"
+"""Stands for the number of a restore in the name of a folder that is being removed."""
 
 
 def save_checkpoint(
@@ -88,37 +93,66 @@ def save_checkpoint(
     return [str(each.relative_to(folder)) for each in _files(target)]
 
 
-def restore_checkpoint(folder: Path, files: Sequence[str], checkpoint: Path) -> None:
+def restore_checkpoint(
+    folder: Path, files: Sequence[str], checkpoint: Path, fence: RestoreFence
+) -> None:
     """Make the checkpoint of a restored query, all at once, unless it is there.
 
     A restore that is made again, or is overtaken by another service, finds the one that was made
     before: nothing has run on it, or a run of the restored pipeline has, which goes on with it.
 
+    Each restore writes into a hidden folder that has its number. It clears those of restores before
+    it and no others, whenever it gets to do so: what a later one writes is never touched.
+
     Args:
         folder: The savepoint's.
         files: As `save_checkpoint` told; none: the query begins at its sources' beginnings.
         checkpoint: Where the query will look for it.
+        fence: The restore's, which must be ours still when the checkpoint gets its name.
 
     Raises:
         SavepointCorrupt: A file would lie outside of it.
         OSError: A file cannot be read or written.
+        Fenced: Another restore, run or drop has begun.
+        StateUnavailable, StateAccessDenied, IncarnationChanged: As everywhere.
     """
     if not files or checkpoint.exists():
         return
-    for left in checkpoint.parent.glob(f".{checkpoint.name}*"):
-        shutil.rmtree(left, ignore_errors=True)  # of a dead or overtaken process, in nobody's way
-    fresh = checkpoint.with_name(f".{checkpoint.name}-{uuid.uuid4().hex[:8]}")
+    _clear_before(checkpoint, fence.run)
+    fresh = checkpoint.with_name(f".{checkpoint.name}-{fence.run}-{uuid.uuid4().hex[:8]}")
     fresh.mkdir(parents=True)
     try:
         _copy_checkpoint(folder, files, fresh)
+        fence.write()
         # Not over one that was made meanwhile.
         fresh.rename(checkpoint)
     except OSError:
         if not checkpoint.exists():
+            fence.write()  # who has been overtaken has lost its folder, and nothing has failed
             raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)  # there if not renamed; in nobody's way
     sync_folder(checkpoint.parent)
+
+
+def _clear_before(checkpoint: Path, run: int) -> None:
+    """Remove the hidden folders of restores with lower numbers, dead or overtaken.
+
+    Each loses its name first, so that an overtaken restore has all of its files when it gives the
+    folder its name, or cannot.
+    """
+    for left in checkpoint.parent.glob(f".{checkpoint.name}-*"):
+        number = left.name.removeprefix(f".{checkpoint.name}-").partition("-")[0]
+        if number.isdecimal() and int(number) >= run:
+            continue
+        if number != _GONE:
+            gone = checkpoint.with_name(f".{checkpoint.name}-{_GONE}-{uuid.uuid4().hex[:8]}")
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # its restore has just ended, or removed it
+                left.rename(gone)
+            left = gone
+        shutil.rmtree(left, ignore_errors=True)  # what stays, the next restore removes
 
 
 def _copy_checkpoint(folder: Path, files: Sequence[str], fresh: Path) -> None:

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from service.runtime.records import PipelineRecord, RestoreOrder, RunOptions, SavepointOrder
     from service.settings import Settings
     from state.savepoint import Manifest
+    from state.savepoint.restore_fence import RestoreFence
 
 _READS_MAX = 1_000
 _READS_SHOWN = 20
@@ -200,11 +201,11 @@ class Savepoints:
             origins_name=manifest.pipeline,
         )
 
-        def before_end() -> None:
+        def before_end(fence: RestoreFence) -> None:
             adopt_databases(restored)
             adopt_of_topics(restored)
             adopt_folders(restored)
-            restore_checkpoint(folder, files, checkpoint)
+            restore_checkpoint(folder, files, checkpoint, fence)
 
         with self._transport() as transport:
             restore_state(

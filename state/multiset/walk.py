@@ -19,7 +19,7 @@ from state.backends.interface import Drop, HashGet, HashLength, HashPut, HashSca
 from state.multiset.spread import STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from state.backends.interface import Read, Write
 
@@ -80,3 +80,8 @@ class IndexWalk:
             yield each, HashPut(SWEPT, [_ENABLED, self._enabled])
         for each in self._left:
             yield each, Drop(SWEPT)
+
+
+def walked_groups(notes: Iterable[tuple[int, Write]]) -> set[int]:
+    """The key groups that were walked, of which every key must be looked at, given the `notes`."""
+    return {key_group for key_group, note in notes if isinstance(note, HashPut)}

@@ -38,6 +38,7 @@ from state.multiset.text import (
     write_packed,
 )
 from state.multiset.vectors import bytes_of, order_of
+from state.multiset.walk import walked_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -326,6 +327,9 @@ class HistoryWriter:
         oldest = self._oldest_ms(puts)
         looked_at = self.altered.copy()
         looked_at[self._epoch.histories.due_from :] = True
+        if walked := walked_groups(self._epoch.histories.notes):
+            # A key that was touched and is as it was is in no index yet, and no walk comes again.
+            looked_at |= np.isin(self._epoch.histories.key_groups, [*walked])
         puts_by_group: dict[int, list[float | bytes]] = {}
         gone_by_group: dict[int, list[bytes]] = {}
         for key in looked_at.nonzero()[0].tolist():

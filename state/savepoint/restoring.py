@@ -54,7 +54,7 @@ def restore_state(
     place: Place | None = None,
     allow_non_restored_state: bool = False,
     changed: Mapping[str, str] | None = None,
-    before_end: Callable[[], None] = lambda: None,
+    before_end: Callable[[RestoreFence], None] = lambda _: None,
 ) -> None:
     """Let a pipeline without state have that of a savepoint.
 
@@ -71,7 +71,8 @@ def restore_state(
         place: Tells the key group of a key; needed where the savepoint has another number of them.
         allow_non_restored_state: Whether state of no operator is dropped.
         changed: See `restored_states`.
-        before_end: Called when everything is there but the marker.
+        before_end: Called when everything is there but the marker, with what tells whether the
+            restore is still ours.
 
     Raises:
         SavepointMismatch, CodecMismatch, SavepointTargetInUse: It does not fit; nothing was
@@ -108,7 +109,7 @@ def restore_state(
     loader.finish()
     target.check(taken)
     fence.write()
-    before_end()
+    before_end(fence)
     target.end(fence, taken)
 
 

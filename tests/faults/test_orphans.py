@@ -166,7 +166,7 @@ def _restore(transport: RedisTransport, plan: FaultPlan, folder: Path, manifest:
         max_parallelism=GROUPS,
         place=None,
         allow_non_restored_state=False,
-        before_end=lambda: None,
+        before_end=lambda _: None,
     )
 
 
@@ -212,7 +212,7 @@ def test_an_orphan_of_the_name_is_fenced_from_the_begin_of_a_restore_on(
     orphan = Pipeline(transport)
     orphan.ledger.drop()
 
-    def fails() -> None:
+    def fails(_: object) -> None:
         transaction = orphan.backend.begin(NODE, EpochStamp(6, orphan.run, 0), [0])
         with pytest.raises(StateError) as caught:
             transaction.fetch([HashGet(0, b"counters", [b"n"])])

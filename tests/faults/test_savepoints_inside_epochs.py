@@ -125,7 +125,7 @@ def _assert_goes_on(
         max_parallelism=GROUPS,
         place=None,
         allow_non_restored_state=False,
-        before_end=lambda: None,
+        before_end=lambda _: None,
     )
     for pipeline in ("copy", "orders"):
         run = EpochLedger(transport, pipeline).open_run([NODE], GROUPS)

@@ -18,6 +18,7 @@ from operators.keyed import WATERMARK_MIN, EpochTimes
 from operators.keyed_runner import KeyedRunner
 from operators.kinds import epoch_operator, spec_from_json
 from operators.upsert_materializer import MaterializerSpec
+from service.runtime.operators import OperatorInfo
 from state.arrow_values import python_values, to_column
 from state.backends.heap import HeapBackend
 from state.backends.interface import EpochStamp
@@ -108,16 +109,20 @@ class Stage:
         for each in self._closing:
             each.close()
 
-    def restart(self) -> None:
-        """Begin a new run: nothing in memory is left of the one before."""
+    def restart(self, spec: AnySpec | None = None) -> None:
+        """Begin a new run: nothing in memory is left of the one before.
+
+        Args:
+            spec: What the operator is from now on; None: what it was.
+        """
+        self.spec = self.spec if spec is None else spec
         self._run = self.ledger.open_run([NODE], self.groups)
+        clock = TtlClock(self.now_ms, self.watermark_ms, self.spec.ttl_extension_ms)
         self.states: list[StateDescriptor] = register_states(
-            self.ledger, NODE, states_of(self.spec), TtlClock(self.now_ms, self.watermark_ms)
+            self.ledger, NODE, states_of(self.spec), clock
         )
-        told: AnySpec = self.spec
-        if not isinstance(told, MaterializerSpec):
-            told = told.with_past(self.states)
-        self._json = told.to_json()
+        kind = self.spec.KIND if isinstance(self.spec, MaterializerSpec) else self.spec.kind
+        self._json = OperatorInfo(NODE, 1, kind, self.spec).with_past(self.states).spec.to_json()
         self._operators: dict[tuple[int, ...], EpochOperator] = {}
 
     def run(self, epoch: Epoch, tasks: Sequence[Sequence[int]] | None = None) -> list[list[Said]]:

@@ -205,14 +205,16 @@ def kept(client: redis.Redis) -> dict[tuple[int, bytes], dict[Any, Any]]:
     return found
 
 
-def moved(stage: Stage, client: redis.Redis, groups: int) -> Stage:
-    """The stage's state in another pipeline of so many key groups."""
+def moved(
+    stage: Stage, client: redis.Redis, groups: int, options: SaveOptions | None = None
+) -> Stage:
+    """The stage's state in another pipeline of so many key groups, by a savepoint."""
     types = stage.key_types()
     codec = RowCodec(types, tuple(f"k{at}" for at in range(len(types))))
     transport = RedisTransport(client)
     with tempfile.TemporaryDirectory() as folder, closing(transport):
         saver = StateSaver(transport, "stage", {NODE: stage.states}, stage.groups)
-        manifest = saver.save("s", Path(folder), SaveOptions())
+        manifest = saver.save("s", Path(folder), options or SaveOptions())
         restore_state(
             transport,
             "moved",

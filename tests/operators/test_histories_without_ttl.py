@@ -42,6 +42,26 @@ def test_nothing_is_left_of_keys_that_are_emptied(strategy: Strategy) -> None:
     assert {each for each in harness.stored_names() if each.startswith(b"history")} == set()
 
 
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_a_key_that_is_walked_while_a_retraction_finds_nothing_of_it_expires(
+    strategy: Strategy,
+) -> None:
+    """It is touched and stays as it is: the walk is its only way into the index of expiry."""
+    never = replace(SPEC, strategy=strategy, high=2, low=1)
+    harness = MaterializerHarness.on_heap(never)
+    harness.run([Step(time_ms=1_000), *of_each_key(RowKind.INSERT)])
+    harness.restart(replace(never, ttl_ms=10_000, ttl_enabled_ms=1_000))
+    orphans = [Change(RowKind.DELETE, (key, key, "b")) for key in range(9)]
+    for time_ms in range(1_001, 1_005):
+        harness.run([Step(time_ms=time_ms), *orphans])
+
+    harness.run([Step(time_ms=11_000)])
+    for _ in ("drops what is due", "finds no key", "forgets the walk"):
+        harness.run_epoch([])
+
+    assert {each for each in harness.stored_names() if each.startswith(b"history")} == set()
+
+
 def test_a_materializer_is_told_of_its_past() -> None:
     ledger = HeapBackend().ledger()
     register_states(ledger, NODE, [replace(SPEC, ttl_ms=5).descriptor], TtlClock(0))

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from operators.idle_cleanup import IdleCleanup
+from operators.keyed import KeyTimers
 from operators.testing.operator_harness import At, OperatorHarness, Watermark, delete, insert
 from state.backends.interface import SortedRange
+from state.descriptors import TimersDescriptor
+from state.testing.sessions import SessionStand
+from state.testing.stand import heap_stand
+from state.ttl import TtlClock
 from tests.operators import test_lag_lead as lag
 from tests.operators.join import test_temporal as temporal
 from tests.operators.over import test_ordered_over as ordered
@@ -133,6 +139,29 @@ def test_a_key_touched_without_a_ttl_leaves_no_timer_of_a_longer_one_either(
     assert timers(harness) == []
 
 
+def test_a_key_touched_without_a_ttl_leaves_no_timer_from_before_an_extension_either(
+    harness: OperatorHarness, spec_of: Callable[..., OperatorSpec], kind: Any
+) -> None:
+    """Its timer has not fired since, so it stands where the first run set it."""
+    harness.restart(spec_of(0, ttl_extension_ms=1_000))
+    harness.run([At(120), kind[1](40), Watermark(40)])
+
+    assert timers(harness) == []
+
+
+def test_a_timer_that_fires_before_extended_lives_end_is_found_again(
+    harness: OperatorHarness, spec_of: Callable[..., OperatorSpec], kind: Any
+) -> None:
+    harness.restart(spec_of(100, ttl_extension_ms=1_000))
+    assert is_kept(harness, 150)
+    assert [time_ms for _, time_ms in timers(harness)] == [1_150.0]
+
+    harness.restart(spec_of(0, ttl_extension_ms=2_000))
+    harness.run([At(160), kind[1](40), Watermark(40)])
+
+    assert timers(harness) == []
+
+
 @pytest.mark.parametrize("ttl_ms", [0, 100])
 def test_timers_that_a_ttl_left_are_state_of_the_operator(
     spec_of: Callable[..., OperatorSpec], ttl_ms: int
@@ -157,6 +186,32 @@ def test_a_key_that_goes_without_a_ttl_takes_its_timer_along() -> None:
         harness.run([delete(*row)])
 
         assert harness.stored_names() == set()
+
+
+def test_a_key_that_goes_under_a_longer_ttl_takes_the_timer_of_the_shorter_one_along() -> None:
+    for made, row in ((lag.spec, ("a", 1)), (ordered.spec, ("a", 1, 1))):
+        harness = OperatorHarness.on_heap(made(ttl_ms=(100,)))
+        harness.run([insert(*row)])
+
+        harness.restart(made(ttl_ms=(1_000,)))
+        harness.run([At(10), delete(*row)])
+
+        assert harness.stored_names() == set()
+
+
+def test_a_timer_that_an_earlier_version_set_in_extended_lives_goes_with_its_key() -> None:
+    """It told when the key goes, and not where the timer is."""
+    session = SessionStand(heap_stand()).begin(TtlClock(0))
+    service = session.timers(TimersDescriptor(name="timers"))
+    for end_ms in (150, 1_150):
+        idle = IdleCleanup(0, extension_ms=1_000)
+        session.set_key(b'["k"]', 0)
+        idle.open(KeyTimers(service, session), 0)
+        service.register(b'["k"]', 0, end_ms)
+        idle.cancel([150, 100])
+    service.load((0,), 10_000)
+
+    assert list(service.due(10_000)) == []
 
 
 def test_a_key_touched_while_there_was_no_ttl_does_not_go_by_what_came_before(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 
 from operators.aggregate.stored_ends import with_arrival
 from operators.changelog import RowKind
-from operators.testing.operator_harness import At, OperatorHarness, delete, insert
+from operators.testing.operator_harness import At, Of, OperatorHarness, delete, insert
 from state.ttl import TtlConfig
 from tests.operators.aggregate.calls import call, spec
+from tests.operators.stage import Epoch, Stage
 
 if TYPE_CHECKING:
     from operators.changelog import Change
@@ -125,3 +127,21 @@ def test_values_that_came_without_a_ttl_are_taken_over(function: str) -> None:
     end = {"FIRST_VALUE": "x", "LAST_VALUE": "z"}[function]
     found = harness.run([At(5), go(end)])
     assert [each.row[1] for each in found] == [end, "y"]
+
+
+def test_values_that_outlive_their_group_may_be_taken_back() -> None:
+    """Stamps live longer once lives are extended; what came while there was no TTL has none."""
+    made = partial(spec, [call("MIN", needs_retraction=True)], bundles=True)
+    stage = Stage.on_heap(made(ttl_ms=(100,)))
+    stage.run(Epoch((Of(0, insert(*row(1))), Of(0, insert(*row(2)))), 1_000))
+    stage.restart(made())
+    stage.run(Epoch((Of(0, insert(*row(3))),), 1_001))
+    stage.restart(made(ttl_ms=(100,), ttl_extension_ms=500))
+
+    taken = [Of(0, delete(*row(each))) for each in (1, 2, 3)]
+    stage.run(Epoch((Of(0, insert(*row(9))), *taken), 1_101))
+    stage.run(Epoch((Of(0, delete(*row(9))),), 1_102))
+    for time_ms in (3_000, 3_001):
+        stage.run(Epoch((), time_ms))
+
+    assert {name for _, name in stage.stored()} <= {b"counters"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 from starlette.responses import Response
 
-from service.api.errors import PlannerBusy, StatementFailed
+from service.api.errors import IdempotencyInProgress, PlannerBusy, StatementFailed
 from service.api.idempotency import Idempotency
 from service.runtime.slot_keys import ingress_key
 from service.settings import AuthSettings, LimitSettings
@@ -168,6 +169,73 @@ def test_a_lock_has_an_end_and_whoever_has_the_key_by_then_keeps_it(
     assert anyio.run(main).body == b"late"
     assert 0 < ends_ms[0] <= 5_000
     assert redis_client.get(record) == of_the_next
+
+
+def test_a_request_whose_client_goes_away_behind_its_effect_has_none_again(
+    redis_client: redis.Redis,
+) -> None:
+    effects, begun, answer = list[int](), anyio.Event(), anyio.Event()
+
+    async def acts() -> Response:
+        effects.append(1)
+        begun.set()
+        if len(effects) == 1:
+            await answer.wait()
+        return Response("done", 201)
+
+    def key() -> Idempotency:
+        return Idempotency(
+            redis_client,
+            LimitSettings(),
+            "k",
+            "tailrace:idempotency:k",
+            fingerprint="f",
+            request_id="r",
+        )
+
+    async def main() -> Response:
+        gone = asyncio.create_task(key().run(acts))
+        await begun.wait()
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        with pytest.raises(IdempotencyInProgress):
+            await key().run(acts)
+        answer.set()
+        while True:
+            try:
+                return await key().run(acts)
+            except IdempotencyInProgress:
+                await asyncio.sleep(0)
+
+    again = anyio.run(main)
+
+    assert (again.status_code, again.body) == (201, b"done")
+    assert again.headers["idempotency-replayed"] == "true"
+    assert effects == [1]
+
+
+def test_a_service_that_ends_behind_an_effect_leaves_the_key_locked(
+    redis_client: redis.Redis,
+) -> None:
+    record, begun = "tailrace:idempotency:k", anyio.Event()
+
+    async def acts() -> Response:
+        begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError("nobody wakes it")
+
+    async def main() -> None:
+        key = Idempotency(
+            redis_client, LimitSettings(), "k", record, fingerprint="f", request_id="r"
+        )
+        request = asyncio.create_task(key.run(acts))
+        await begun.wait()
+        request.cancel()
+
+    anyio.run(main)
+
+    assert 0 < redis_client.pttl(record) <= LimitSettings().idempotency_lock_ms
 
 
 def test_a_record_has_an_end(make_app: Any, redis_client: redis.Redis) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,11 +15,24 @@ from service.runtime.checkpoints import restore_checkpoint, save_checkpoint
 from service.runtime.errors import SavepointFailed, SavepointNotFound, TooManySavepoints
 from service.runtime.savepoint_store import SavepointStore, new_id, ordered_ms
 from service.settings import SavepointSettings
-from state.errors import SavepointCorrupt, StateLost
+from state.backends.transport import RedisTransport
+from state.errors import Fenced, SavepointCorrupt, StateLost
 from state.savepoint import MANIFEST
+from state.savepoint.restore_fence import RestoreFence
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator
+
+    import redis
+
+    Begun = Callable[[], RestoreFence]
+
+
+@pytest.fixture
+def begun(redis_client: redis.Redis) -> Iterator[Begun]:
+    """Begins a restore of a pipeline, which fences off those before."""
+    with closing(RedisTransport(redis_client)) as transport:
+        yield lambda: RestoreFence(transport, "copy", b"{}")
 
 
 @pytest.fixture
@@ -158,7 +176,9 @@ def test_an_epoch_that_was_planned_anew_since_it_was_closed_is_refused(
 
 
 @pytest.mark.parametrize(("offsets", "commits"), [(3, 3), (4, 3), (3, 2), (4, 2)])
-def test_nothing_behind_the_epoch_goes_along(tmp_path: Path, offsets: int, commits: int) -> None:
+def test_nothing_behind_the_epoch_goes_along(
+    begun: Begun, tmp_path: Path, offsets: int, commits: int
+) -> None:
     checkpoint = _checkpoint(tmp_path / "first", offsets, commits)
     (tmp_path / "saved").mkdir()
 
@@ -168,34 +188,86 @@ def test_nothing_behind_the_epoch_goes_along(tmp_path: Path, offsets: int, commi
     assert files == [f"checkpoint/{each}" for each in logs]
     target = tmp_path / "second"
     (tmp_path / ".second-half" / "of one that died").mkdir(parents=True)
-    restore_checkpoint(tmp_path / "saved", files, target)
+    restore_checkpoint(tmp_path / "saved", files, target, begun())
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
     found = sorted(str(each.relative_to(target)) for each in target.rglob("*") if each.is_file())
     assert found == [*logs[:2], "metadata", *logs[2:]]
     assert (target / "offsets" / "2").read_text() == "offsets 2"
 
 
-def test_a_checkpoint_that_is_there_stays(tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_there_stays(begun: Begun, tmp_path: Path) -> None:
     """A restore that was overtaken must not put another one below a query that runs by now."""
     checkpoint = _checkpoint(tmp_path / "first", 3, 3)
     (tmp_path / "saved").mkdir()
     files = save_checkpoint(checkpoint, tmp_path / "saved", 3)
-    restore_checkpoint(tmp_path / "saved", files, tmp_path / "second")
+    restore_checkpoint(tmp_path / "saved", files, tmp_path / "second", begun())
     (tmp_path / "second" / "offsets" / "3").write_text("of a run since")
 
-    restore_checkpoint(tmp_path / "saved", files, tmp_path / "second")
+    restore_checkpoint(tmp_path / "saved", files, tmp_path / "second", begun())
 
     assert (tmp_path / "second" / "offsets" / "3").read_text() == "of a run since"
 
 
-def test_before_the_first_epoch_there_is_nothing_to_take(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stands_in", ["listing", "copying", "its last look at the fence"])
+def test_a_restore_that_stood_still_touches_nothing_of_the_one_that_overtook_it(
+    begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stands_in: str
+) -> None:
+    """The first one goes on while the second has half of its files; it is fenced off."""
+    checkpoint = _checkpoint(tmp_path / "first", 3, 3)
+    (tmp_path / "saved").mkdir()
+    files = save_checkpoint(checkpoint, tmp_path / "saved", 3)
+    target = tmp_path / "second"
+    (tmp_path / ".second-0-dead").mkdir()
+    first, stood, goes_on = begun(), Event(), Event()
+    second_copied, first_ended = Event(), Event()
+    copy, glob, look = shutil.copyfile, Path.glob, first.write
+
+    def stand(place: str) -> None:
+        if place == stands_in and not stood.is_set():
+            stood.set()
+            assert goes_on.wait(30)
+
+    def lists(folder: Path, pattern: str) -> Iterable[Path]:
+        stand("listing")
+        return glob(folder, pattern)
+
+    def copies(source: Path, to: Path) -> None:
+        stand("copying")
+        copy(source, to)
+        if stood.is_set() and not second_copied.is_set() and "-2-" in str(to):
+            second_copied.set()
+            goes_on.set()
+            assert first_ended.wait(30)
+
+    def looks() -> None:
+        look()
+        stand("its last look at the fence")
+
+    monkeypatch.setattr(shutil, "copyfile", copies)
+    monkeypatch.setattr(Path, "glob", lists)
+    monkeypatch.setattr(first, "write", looks)
+    with ThreadPoolExecutor(1) as pool:
+        overtaken = pool.submit(restore_checkpoint, tmp_path / "saved", files, target, first)
+        overtaken.add_done_callback(lambda _: first_ended.set())
+        assert stood.wait(30)
+        second = begun()
+        assert (first.run, second.run) == (1, 2)
+        restore_checkpoint(tmp_path / "saved", files, target, second)
+        assert isinstance(overtaken.exception(), Fenced)
+
+    found = sorted(str(each.relative_to(target)) for each in target.rglob("*") if each.is_file())
+    assert found == sorted([*(each.removeprefix("checkpoint/") for each in files), "metadata"])
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+def test_before_the_first_epoch_there_is_nothing_to_take(begun: Begun, tmp_path: Path) -> None:
     assert save_checkpoint(tmp_path / "absent", tmp_path, 0) == []
 
-    restore_checkpoint(tmp_path, [], tmp_path / "second")
+    restore_checkpoint(tmp_path, [], tmp_path / "second", begun())
     assert not (tmp_path / "second").exists()
 
 
-def test_a_file_outside_of_the_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_a_file_outside_of_the_checkpoint_is_refused(begun: Begun, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("x")
     with pytest.raises(SavepointCorrupt):
-        restore_checkpoint(tmp_path, ["checkpoint/../../outside"], tmp_path / "second")
+        restore_checkpoint(tmp_path, ["checkpoint/../../outside"], tmp_path / "second", begun())

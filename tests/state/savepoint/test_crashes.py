@@ -178,7 +178,7 @@ def test_what_comes_before_the_end_of_a_restore_comes_before_the_marker(
 ) -> None:
     manifest = world.save(tmp_path)
 
-    def fails() -> None:
+    def fails(_: object) -> None:
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):
