@@ -147,9 +147,8 @@ def _clear_before(checkpoint: Path, run: int) -> None:
             continue
         if number != _GONE:
             gone = checkpoint.with_name(f".{checkpoint.name}-{_GONE}-{uuid.uuid4().hex[:8]}")
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # its restore has just ended, or removed it
+            # Its restore may just have ended, or removed it.
+            with contextlib.suppress(FileNotFoundError):
                 left.rename(gone)
             left = gone
         shutil.rmtree(left, ignore_errors=True)  # what stays, the next restore removes
