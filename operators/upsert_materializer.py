@@ -60,6 +60,8 @@ _KIND_OF_REPORT = np.array(
     [RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.UPDATE_AFTER, RowKind.DELETE], np.int8
 )
 """What is emitted for the first four reports; the others emit nothing."""
+_MANY_CHANGES = 4096
+"""Sorting more of them takes longer than sending the begin of an epoch apart from its reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,8 +330,8 @@ class UpsertMaterializer:
             StateError: As the backend raises.
         """
         started_ns = time.perf_counter_ns()
-        if self._memory:
-            # What the epoch before left of long histories is carried out while changes are sorted.
+        if self._memory or len(batch) > _MANY_CHANGES:
+            # What the epoch before left is carried out while changes are sorted.
             transaction.expect([])
         epoch = KeyedEpoch(self._input, batch.in_order())
         now_ms = time_ms - self.spec.ttl_extension_ms
