@@ -119,8 +119,14 @@ def _integer(logical: LogicalType, *, descending: bool) -> OrderedText:
     width = len(str(1 << (INTEGER_BITS[logical.root] - 1)))
     convert = canonical_encoder(logical)
     sign = -1 if descending else 1
+    digits = b"%%0%dd" % width
+
+    def write(value: object) -> bytes:
+        number: int = sign * convert(value)
+        return digits % number if number >= 0 else _signed(number, width)
+
     return OrderedText(
-        lambda value: _signed(sign * convert(value), width),
+        write,
         b"-?[0-9]{%d}" % width,
         lambda text: sign * _read_signed(text),
     )

@@ -207,6 +207,7 @@ def _boolean(value: object) -> bool:
 
 def _integer_encoder(logical: LogicalType) -> Convert:
     most = (1 << (INTEGER_BITS[logical.root] - 1)) - 1
+    least = -most - 1
     name = format_type(logical.with_nullable(nullable=True))
 
     def encode(value: object) -> int:
@@ -214,9 +215,9 @@ def _integer_encoder(logical: LogicalType) -> Convert:
             if isinstance(value, bool) or not isinstance(value, int | np.integer):
                 raise CodecError(None, name, kind_of(value))
             value = int(value)
-        if not -most - 1 <= value <= most:
+        if not least <= value <= most:
             raise CodecError(None, name, "an integer out of range")
-        return int(value)
+        return value
 
     return encode
 
