@@ -147,8 +147,7 @@ def _clear_before(checkpoint: Path, run: int) -> None:
             continue
         if number != _GONE:
             gone = checkpoint.with_name(f".{checkpoint.name}-{_GONE}-{uuid.uuid4().hex[:8]}")
-            # Its restore may just have ended, or removed it.
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):  # just renamed, or removed
                 left.rename(gone)
             left = gone
         shutil.rmtree(left, ignore_errors=True)  # what stays, the next restore removes
