@@ -42,6 +42,11 @@ _BEFORE_STAMP: Final = b"\x01"
 stays before an element without that stamp, which is so never taken for one with it."""
 _OVER_STAMP: Final = _BETWEEN.ljust(len(_BEFORE_STAMP) + STAMP_SIZE)
 """What is between elements, as long as what it takes the place of: so it is one pass."""
+_INDENTED: Final = b"[  "
+"""Opens an array of elements with that between them: by its two blanks orjson takes the text for
+indented, and then passes blanks in pairs."""
+_BLANKED_MAX: Final = 256
+"""Of longer elements the JSON is copied out: looking for the next stamp would take more time."""
 
 
 class FieldHandle(StateHandle[FieldCell]):
@@ -121,11 +126,11 @@ class FieldHandle(StateHandle[FieldCell]):
         if self._loads.decode_all is None:
             return None
         if not self.may_have_stamps:
-            return self._decoded(_BETWEEN.join((b"[0", *texts, b"0]")), texts)
+            return self._decoded(_array(_BETWEEN, texts), texts)
         head = texts[0][:STAMP_SIZE]
-        if not self.is_plain_head(head):
+        if len(texts[0]) > _BLANKED_MAX or not self.is_plain_head(head):
             return None
-        joined = _BEFORE_STAMP.join((b"[0", *texts, head + b"0]"))
+        joined = _array(_BEFORE_STAMP, texts, opening=_INDENTED, before_last=head)
         return self._decoded(joined.replace(_BEFORE_STAMP + head, _OVER_STAMP), texts)
 
     def decoded_apart(self, texts: Sequence[bytes]) -> list[Any] | None:
@@ -135,7 +140,7 @@ class FieldHandle(StateHandle[FieldCell]):
         jsons = [json for json in self.plain_jsons(texts) if json is not None]
         if len(jsons) < len(texts):
             return None
-        return self._decoded(_BETWEEN.join((b"[0", *jsons, b"0]")), texts)
+        return self._decoded(_array(_BETWEEN, jsons), texts)
 
     def _decoded(self, array: bytes, texts: Sequence[bytes]) -> list[Any] | None:
         """The values of an array that has those of texts between two numbers."""
@@ -424,3 +429,11 @@ class ValueHandle(FieldHandle, Generic[T]):
         """Note an access to each."""
         if self.accesses is not None:
             self.accesses.update(each.key_group for each in cells)
+
+
+def _array(
+    between: bytes, texts: Sequence[bytes], *, opening: bytes = b"[", before_last: bytes = b""
+) -> bytes:
+    """An array of texts between two numbers; no step but the joining meets each of them."""
+    joined = between.join(texts)
+    return b"".join((opening, b"0", between, joined, between, before_last, b"0]"))
