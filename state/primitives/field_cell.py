@@ -30,7 +30,7 @@ hand when they are read one by one."""
 _AT_ONCE_MAX: Final = 1_000
 _BYTES_AT_ONCE: Final = 24_000
 """Of short elements more are looked at, up to so many bytes. Stamps are looked for in one text of
-all, and from 30,000 bytes on CPython prepares each search for longer than it then searches."""
+all, and from 30,000 bytes on, CPython prepares each search for longer than it then searches."""
 _SPACE: Final = ord(" ")
 _BEHIND_DIGITS: Final = itemgetter(STAMP_SIZE - 1)
 """Where the space behind a usual stamp is."""

@@ -88,6 +88,30 @@ def test_they_read_and_store_the_same(
 
 
 @pytest.mark.parametrize("ttl", [DISABLED, TtlConfig(9)])
+@pytest.mark.parametrize("length", [1, 250, 260, 30_000])
+@pytest.mark.parametrize("stamps", [1, 2])
+def test_more_than_are_looked_at_together_read_the_same_at_any_length(
+    ttl: TtlConfig, length: int, stamps: int
+) -> None:
+    """Short ones are looked at in larger numbers, and the JSON of long ones is copied out."""
+    stand, state = SessionStand(heap_stand()), descriptor("value", ttl=ttl)
+    count = 1_100 if length < 1_000 else 220
+    keys = [b"[%d]" % number for number in range(count)]
+    for ms in range(stamps):
+        session = stand.begin(TtlClock(AGE + ms))
+        for number in range(ms, count, ms + 1):
+            session.set_key(keys[number], 0)
+            run_now(session.value(state).update([number, "@1 " * length]), session)
+        stand.end(session)
+    session = stand.begin(TtlClock(AGE + 5))
+    handle = session.value(state)
+    session.prefetch([(state, [(key, 0) for key in keys])])
+    for number, key in enumerate(keys):
+        session.set_key(key, 0)
+        assert run_now(handle.value(), session) == [number, "@1 " * length]
+
+
+@pytest.mark.parametrize("ttl", [DISABLED, TtlConfig(9)])
 def test_a_value_that_was_given_out_may_be_changed_freely(ttl: TtlConfig) -> None:
     stand, state = SessionStand(heap_stand()), descriptor("value", ttl=ttl)
     for ms in range(2):
