@@ -41,6 +41,7 @@ from service.api import (
 from service.api.addresses import KnownQuery, addresses_of
 from service.api.body_guard import GuardBody
 from service.api.head import AnswerHead
+from service.api.idempotency import end_under_way
 from service.api.observe import Observe
 from service.api.openapi import document_of
 from service.auth import Authenticate, KeyRing
@@ -108,6 +109,7 @@ def create_app(
             app.state.services = services
             log.info("service started", version=package_version())
             yield
+            await end_under_way()
         log.info("service stopped")
 
     app = FastAPI(

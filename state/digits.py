@@ -159,7 +159,7 @@ def _field_ends(words: Words, low: Integers, end: Integers) -> Integers | None:
 
 
 def _words(content: Bytes, end: int) -> Words:
-    """The eight bytes from each place on, up to an end."""
+    """The eight bytes from each place on, up to an end; a copy of the text where it ends there."""
     if end + _WORD_BYTES > content.size:
         content = np.append(content, np.zeros(_WORD_BYTES, np.uint8))
     return np.ndarray((content.size - _WORD_BYTES + 1,), "<u8", content, strides=(1,))

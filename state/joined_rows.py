@@ -44,12 +44,13 @@ def join_rows(pieces: Sequence[str | pa.Array]) -> pa.Array:
 def number_texts(numbers: pa.Array) -> pa.Array:
     """Whole numbers, none null, in decimal digits: a dictionary where many rows share a few."""
     if len(numbers) > _FEW:
-        values = numbers.to_numpy()
+        # Differences of narrow integers, and what is behind the highest one, need room.
+        values = numbers.to_numpy().astype(np.int64)
         low, high = int(values.min()), int(values.max())
         if (high - low) * _SHARED_MIN < len(numbers):
-            texts = pa.array(np.arange(low, high + 1)).cast(pa.string())
+            texts = pa.array(np.arange(high - low + 1) + low).cast(pa.string())
             places = pa.array((values - low).astype(np.int32))
-            return pa.DictionaryArray.from_arrays(places, texts, safe=False)
+            return pa.DictionaryArray.from_arrays(places, texts)
     return numbers.cast(pa.string())
 
 
@@ -108,16 +109,18 @@ def _put_constant(merged: list[_Piece], text: str) -> None:
 
 
 def _put(merged: list[_Piece], piece: _Piece) -> None:
-    """Put a piece that rows share behind others."""
-    before = merged[-1] if merged else piece
-    if before.is_shared and isinstance(piece.of_row, int) and merged:
-        parts, longer = [_own(before.texts), piece], before
-    elif before.is_shared and isinstance(before.of_row, int) and merged:
-        parts, longer = [before, _own(piece.texts)], piece
-    else:
-        merged.append(piece)
-        return
-    merged[-1] = longer._replace(texts=_joined(parts, len(longer.texts)))
+    """Put a piece that rows share behind others, or into the one before, if one is a constant."""
+    before = merged[-1] if merged else None
+    if before is not None and before.is_shared:
+        if isinstance(piece.of_row, int):
+            parts = [_own(before.texts), piece]
+            merged[-1] = before._replace(texts=_joined(parts, len(before.texts)))
+            return
+        if isinstance(before.of_row, int):
+            parts = [before, _own(piece.texts)]
+            merged[-1] = piece._replace(texts=_joined(parts, len(piece.texts)))
+            return
+    merged.append(piece)
 
 
 def _own(texts: pa.BinaryArray) -> _Piece:

@@ -4,9 +4,9 @@ The record of a key lives in Redis, so it holds across restarts and instances of
 locked while the first request runs, then holds that request's answer until its time is over.
 Answers of success are kept, and of scripts that failed after a statement had taken effect: it must
 not be run again. Whatever else was refused changed nothing, so the client may correct and repeat it
-under the same key. A request whose client goes away is carried out all the same, and its answer
-kept. The lock has a time limit of its own, which a service that died leaves behind; after it the
-key is free again.
+under the same key. A request that is cancelled is carried out all the same while the service lasts,
+and its answer kept. The lock has a time limit of its own, which a service that ended or died leaves
+behind; after it the key is free again.
 
 Keys of a pipeline's requests are of its name, and outlive it: a start that is sent again starts no
 other pipeline. Changes alone are for the one pipeline that they were sent to (`of_pipeline`).
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import anyio
 import anyio.to_thread
 import orjson
+import structlog
 from fastapi import Header, Request
 from starlette.responses import Response
 
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
     from service.settings import LimitSettings
 
+log = structlog.get_logger(__name__)
+
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _UNDER_WAY: Final = set["asyncio.Future[Response]"]()
 """Requests with a key that are being carried out: of tasks the event loop keeps weak references."""
@@ -62,6 +65,25 @@ if ARGV[2] == '' then return redis.call('DEL', KEYS[1]) end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1
 """
+
+
+async def end_under_way() -> None:
+    """End what cancelled requests left under way, while the services that it needs are there.
+
+    Its keys stay locked until their time limit: nobody knows what took effect.
+    """
+    loop = asyncio.get_running_loop()
+    left = [each for each in _UNDER_WAY if each.get_loop() is loop]
+    for each in left:
+        each.cancel()
+    if left:
+        await asyncio.wait(left)
+
+
+def _tell_failure(carried_out: asyncio.Future[Response]) -> None:
+    """Log the failure of a request that nobody answers any more."""
+    if not carried_out.cancelled() and (failure := carried_out.exception()) is not None:
+        log.error("request failed after it was cancelled", exc_info=failure)
 
 
 class Idempotency:
@@ -112,12 +134,16 @@ class Idempotency:
         """
         if self.record_key is None:
             return await action()
-        # Apart from the request, which ends when its client goes: what has begun may have its
-        # effect all the same, and the key tells of it only if somebody waits for the outcome.
+        # Apart from the request, which may be cancelled: what has begun may have its effect all the
+        # same, and the key tells of it only if somebody waits for the outcome.
         carried_out = asyncio.ensure_future(self._carry_out(action))
         _UNDER_WAY.add(carried_out)
         carried_out.add_done_callback(_UNDER_WAY.discard)
-        return await asyncio.shield(carried_out)
+        try:
+            return await asyncio.shield(carried_out)
+        except asyncio.CancelledError:
+            carried_out.add_done_callback(_tell_failure)
+            raise
 
     async def _carry_out(self, action: Callable[[], Awaitable[Response]]) -> Response:
         earlier = await anyio.to_thread.run_sync(self._begin)

@@ -139,7 +139,8 @@ def _clear_before(checkpoint: Path, run: int) -> None:
     """Remove the hidden folders of restores with lower numbers, dead or overtaken.
 
     Each loses its name first, so that an overtaken restore has all of its files when it gives the
-    folder its name, or cannot.
+    folder its name, or cannot. Of folders of earlier versions, which have no number, some look as
+    if they had a high one, and stay.
     """
     for left in checkpoint.parent.glob(f".{checkpoint.name}-*"):
         number = left.name.removeprefix(f".{checkpoint.name}-").partition("-")[0]

@@ -84,4 +84,4 @@ class IndexWalk:
 
 def walked_groups(notes: Iterable[tuple[int, Write]]) -> set[int]:
     """The key groups that were walked, of which every key must be looked at, given the `notes`."""
-    return {key_group for key_group, note in notes if isinstance(note, HashPut)}
+    return {each for each, note in notes if isinstance(note, HashPut) and note.name == SWEPT}

@@ -77,7 +77,10 @@ class PackedLines:
         self._first += end
 
     def with_added(self, entries: Iterable[Entry]) -> list[bytes]:
-        """All lines, with those of elements that were added, in order."""
+        """All lines, with those of elements that were added, in order.
+
+        Each is inserted by itself, as packed maps are short (`Thresholds.high`).
+        """
         lines = [*self._lines]
         for key, _, text in entries:
             line = b"%b\t%b" % (key, text)

@@ -8,8 +8,10 @@ import pytest
 
 from operators.changelog import Change, RowKind
 from operators.testing.harness import MaterializerHarness
+from operators.testing.recorded import expect, first_difference
 from operators.testing.strategies import INTEGERS
 from operators.upsert_materializer import MaterializerSpec
+from state.types import INTEGER_BITS, parse_type
 
 SPEC = MaterializerSpec(INTEGERS.types, INTEGERS.names, key=(1,), upsert_key=(0,))
 KEYS, EPOCHS, CHANGES, FEW = 120, 4, 900, 30
@@ -50,3 +52,24 @@ def test_epochs_of_any_size_find_the_same_entries(kind: str, *, retracting: bool
         assert whole.history((key,)) == small.history((key,))
     whole.close()
     small.close()
+
+
+@pytest.mark.parametrize("name", ["TINYINT", "SMALLINT", "INT", "BIGINT"])
+@pytest.mark.parametrize("end", ["lowest", "highest", "all"])
+@pytest.mark.parametrize("upsert_key", [None, (1,)], ids=["whole rows", "upsert key"])
+def test_numbers_of_any_width_are_stored_as_they_are(
+    name: str, end: str, upsert_key: tuple[int, ...] | None
+) -> None:
+    """Columns of few numbers, which rows share: up to both ends of their type."""
+    types = (parse_type("INT"), parse_type(name))
+    half = 1 << (INTEGER_BITS[types[1].root] - 1)
+    first = {"lowest": -half, "highest": half - 200, "all": -100}[end]
+    spec = MaterializerSpec(types, ("k", "v"), key=(0,), upsert_key=upsert_key)
+    kinds = [RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE]
+    steps = [Change(kind, (at, first + at % 200)) for kind in kinds for at in range(600)]
+    harness = MaterializerHarness.on_heap(spec)
+
+    emissions = harness.run(steps, epoch_changes=600)
+
+    assert first_difference(emissions, expect(spec, steps)) is None
+    harness.close()

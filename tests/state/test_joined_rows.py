@@ -54,13 +54,25 @@ def test_many_rows_are_put_together_in_parts(monkeypatch: pytest.MonkeyPatch, ro
     assert join_rows(pieces).to_pylist() == one_by_one(pieces, 10)
 
 
-@pytest.mark.parametrize(
-    "numbers", [[], [5], [-3, 4] * 40, [7] * 65, [*range(-50, 51)], [1, 2**62]]
-)
-def test_numbers_are_written_in_digits(numbers: list[int]) -> None:
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64()], ids=str)
+@pytest.mark.parametrize("end", ["lowest", "highest", "zero"])
+@pytest.mark.parametrize("span", [0, 1, 63, 128, 255])
+@pytest.mark.parametrize("each", [1, 3, 300])
+def test_numbers_are_written_in_digits(kind: pa.DataType, end: str, span: int, each: int) -> None:
+    lowest, highest = -(1 << kind.bit_width - 1), (1 << kind.bit_width - 1) - 1
+    first = {"lowest": lowest, "highest": highest - span, "zero": max(-span // 2, lowest)}[end]
+    numbers = [*range(first, first + span + 1)] * each
+
+    texts = number_texts(pa.array(numbers, kind))
+
+    assert texts.to_pylist() == [str(number) for number in numbers]
+
+
+@pytest.mark.parametrize("numbers", [[], [1, 2**62], [-(2**63), 2**63 - 1] * 40])
+def test_numbers_far_apart_are_written_in_digits(numbers: list[int]) -> None:
     texts = number_texts(pa.array(numbers, pa.int64()))
 
-    assert texts.to_pylist() == [str(each) for each in numbers]
+    assert texts.to_pylist() == [str(number) for number in numbers]
 
 
 def test_numbers_that_many_rows_share_are_written_once() -> None:

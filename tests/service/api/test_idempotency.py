@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import orjson
 import pytest
+import structlog
 from pydantic import SecretStr
 from starlette.responses import Response
 
 from service.api.errors import IdempotencyInProgress, PlannerBusy, StatementFailed
-from service.api.idempotency import Idempotency
+from service.api.idempotency import Idempotency, end_under_way
 from service.runtime.slot_keys import ingress_key
 from service.settings import AuthSettings, LimitSettings
 from tests.service.api.test_pipelines import PATH, body
@@ -219,6 +220,7 @@ def test_a_service_that_ends_behind_an_effect_leaves_the_key_locked(
     redis_client: redis.Redis,
 ) -> None:
     record, begun = "tailrace:idempotency:k", anyio.Event()
+    ended = list[set[Any]]()
 
     async def acts() -> Response:
         begun.set()
@@ -232,10 +234,45 @@ def test_a_service_that_ends_behind_an_effect_leaves_the_key_locked(
         request = asyncio.create_task(key.run(acts))
         await begun.wait()
         request.cancel()
+        await end_under_way()
+        ended.append(asyncio.all_tasks() - {asyncio.current_task()})
 
     anyio.run(main)
 
+    assert ended == [set()]
     assert 0 < redis_client.pttl(record) <= LimitSettings().idempotency_lock_ms
+
+
+def test_the_failure_of_a_cancelled_request_is_logged(redis_client: redis.Redis) -> None:
+    begun, answer = anyio.Event(), anyio.Event()
+
+    async def fails() -> Response:
+        begun.set()
+        await answer.wait()
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        key = Idempotency(
+            redis_client,
+            LimitSettings(),
+            "k",
+            "tailrace:idempotency:k",
+            fingerprint="f",
+            request_id="r",
+        )
+        request = asyncio.create_task(key.run(fails))
+        await begun.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        answer.set()
+        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+
+    with structlog.testing.capture_logs() as logged:
+        anyio.run(main)
+
+    assert [each["event"] for each in logged] == ["request failed after it was cancelled"]
+    assert isinstance(logged[0]["exc_info"], ZeroDivisionError)
 
 
 def test_a_record_has_an_end(make_app: Any, redis_client: redis.Redis) -> None:
