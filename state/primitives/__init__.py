@@ -14,8 +14,8 @@ maps.py        map; many_maps.py: the maps of many keys in one go, many_cells.py
                stamps; value_entries.py: values of many keys in the same way
 sorted.py      sorted map: lists of values by ordered user keys, and their ranges
                (sorted_known.py, sorted_cell.py: one key; sorted_requests.py: what is read of
-               it; sorted_text.py; sorted_lines.py: a packed map as it is stored; intervals.py:
-               what is known; sorted_packed.py: many keys as the texts that are stored)
+               it; sorted_text.py; intervals.py: what is known; sorted_packed.py: many keys as
+               the texts that are stored)
 timers.py      timers of keys, by time
 multisets.py   sequenced multiset, in the layout of state.multiset
                (multiset_cell.py, multiset_history.py: one key; multiset_look.py,

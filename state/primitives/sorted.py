@@ -95,14 +95,9 @@ class SortedMapHandle(SortedPlaces[K, T]):
         Raises:
             TypeError: One of them is None.
         """
-        if value is None:
-            raise TypeError("cannot add None to a sorted map state")
+        refuse_none(value, "cannot add None to a sorted map state")
         ordered_key = self._ordered(user_key)
-        cell = self.cells.get(self.session.stored_key)
-        # Most additions find their cell loaded, and a coroutine more costs as much as they do.
-        if cell is None or not cell.is_loaded or self.accesses is not None:
-            cell = await self.loaded()
-        cell.append(ordered_key, self._codec.encode(value))
+        self._append(await self.loaded(), ordered_key, value)
 
     async def put(self, user_key: K, values: Iterable[T]) -> None:
         """Replace the values of a user key; none removes it.

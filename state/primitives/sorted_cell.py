@@ -197,8 +197,6 @@ class SortedCell(KnownOrder):
 
     def _packed_text(self) -> bytes:
         """All elements in one text."""
-        if self._lines is not None:
-            return packed_text(0, self._lines.with_added(self._sorted()))
         entries, own_count, oldest_ms = self._in_order(), self._own_count, self._shared_ms
         if not self._shared or own_count == self.size:
             texts = [text for _, _, text in entries]

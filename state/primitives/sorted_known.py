@@ -19,7 +19,6 @@ from state.errors import StateCorrupt
 from state.primitives.intervals import BOTTOM, TOP, Intervals
 from state.primitives.known_collection import KnownCollection
 from state.primitives.layout import stamps_name
-from state.primitives.sorted_lines import PackedLines
 from state.primitives.sorted_requests import Count, Gaps, Probe
 from state.primitives.sorted_text import LAST, entry_of_line, entry_of_member, number_text
 from state.ttl import STAMP_SIZE, stamped, unstamped
@@ -59,7 +58,6 @@ class KnownOrder(KnownCollection):
         "_handle",
         "_is_changed",
         "_known",
-        "_lines",
         "_next_number",
         "_read_count",
         "_read_until",
@@ -74,8 +72,6 @@ class KnownOrder(KnownCollection):
         self._handle = handle
         self._entries: list[Entry] = []
         """Elements that are known; the first `_sorted_count` of them in order."""
-        self._lines: PackedLines | None = None
-        """The others, of a packed map whose lines were not taken apart yet."""
         self._sorted_count = 0
         self._known = Intervals()
         self._next_number = 0
@@ -109,14 +105,10 @@ class KnownOrder(KnownCollection):
         self._first_new = number_text(header.next_number)
 
     def _take_lines(self, header: Header, lines: list[bytes]) -> None:
-        self._next_number = len(lines)
-        if not self._handle.may_have_stamps:
-            self._lines = PackedLines(lines)
-            return
         self._entries = [entry_of_line(line, at) for at, line in enumerate(lines)]
-        self._sorted_count = len(lines)
+        self._sorted_count = self._next_number = len(lines)
         # A truncated text ends in a truncated element; others are looked at when they are needed.
-        if self._entries:
+        if self._entries and self._handle.may_have_stamps:
             unstamped(self._entries[-1][2])
 
     def _texts(self) -> Collection[bytes]:
@@ -170,11 +162,6 @@ class KnownOrder(KnownCollection):
 
     def between(self, low: Cut, high: Cut) -> list[Entry]:
         """The known elements of an interval, in order."""
-        lines = self._lines
-        if lines is not None and (places := lines.places(low, high)) is not None:
-            found, added = lines.entries(*places), self._sorted()
-            new = added[bisect_left(added, low) : bisect_left(added, high)]
-            return sorted(found + new) if found and new else found or new
         entries = self._in_order()
         return entries[bisect_left(entries, low) : bisect_left(entries, high)]
 
@@ -192,15 +179,6 @@ class KnownOrder(KnownCollection):
 
     def append(self, ordered_key: bytes, json: bytes) -> None:
         """Add an element of now behind those of its user key, whether these are known or not."""
-        if self._handle.may_have_stamps:
-            json = self._stamped_now(json)
-        self._entries.append((ordered_key, number_text(self._next_number), json))
-        self._next_number += 1
-        self.size += 1
-        self._is_changed = True
-
-    def _stamped_now(self, json: bytes) -> bytes:
-        """An element of now as it is held."""
         handle = self._handle
         stamp_ms = handle.stamp_ms
         if not handle.has_usual_stamps:
@@ -215,10 +193,13 @@ class KnownOrder(KnownCollection):
             if self._shared:
                 self._own_count += 1
                 self._start = -1
+        self._entries.append((ordered_key, number_text(self._next_number), json))
+        self._next_number += 1
         if not handle.writes_plain:
             self._start = -1
+        self.size += 1
+        self._is_changed = True
         self._lower_floor(stamp_ms)
-        return json
 
     def rewrite(self, entry: Entry, element: Element) -> None:
         """Give a known element another stamp."""
@@ -259,8 +240,7 @@ class KnownOrder(KnownCollection):
             high: Where it ends.
             unseen: How many stored elements lie in it that are not known.
         """
-        cut_count = self._cut_off(low, high)
-        entries = self._sorted()
+        entries = self._in_order()
         start, end = bisect_left(entries, low), bisect_left(entries, high)
         gone = entries[start:end]
         del entries[start:end]
@@ -273,12 +253,12 @@ class KnownOrder(KnownCollection):
         if self._handle.may_have_stamps:
             stored = [self._as_stored(each) for each in stored]
             self._unstamped += [b"\t".join(each[:2]) for each in stored if each[2][:1] == b"@"]
-        if gone or unseen or cut_count:
-            self._shrink(len(gone) + unseen + cut_count)
+        if gone or unseen:
+            self._shrink(len(gone) + unseen)
 
     def wipe(self) -> None:
         """Remove all elements, known or not."""
-        self._entries, self._lines = [], None
+        self._entries = []
         self._is_wiped = self._is_changed = True
         self.size = self._next_number = self._sorted_count = 0
         self._first_new = b""
@@ -359,16 +339,6 @@ class KnownOrder(KnownCollection):
 
         Cost: where that is not known, one command; more only while it finds removed elements.
         """
-        lines = self._lines
-        if lines is not None and (places := lines.places(low, high)) is not None:
-            start, end = places
-            at = end - 1 if reverse else start
-            ends = lines.entries(at, at + 1) if start < end else []
-            added = self._sorted()
-            start, end = bisect_left(added, low), bisect_left(added, high)
-            if start < end:
-                ends.append(added[end - 1 if reverse else start])
-            return (max if reverse else min)(ends, default=None)
         while True:
             entries = self._in_order()
             start, end = bisect_left(entries, low), bisect_left(entries, high)
@@ -425,35 +395,7 @@ class KnownOrder(KnownCollection):
     def _is_spread_now(self) -> bool:
         return self._was_spread and not self._is_wiped
 
-    def _cut_off(self, low: Cut, high: Cut) -> int:
-        """Remove the lines of an interval if they are the first ones; how many there were.
-
-        Others are elements afterwards.
-        """
-        lines = self._lines
-        if lines is None:
-            return 0
-        start, end = lines.places(low, high) or (1, 2)
-        if start == end:
-            return 0
-        if start:
-            self._in_order()
-            return 0
-        lines.cut_off(end)
-        return end
-
     def _in_order(self) -> list[Entry]:
-        """All known elements, in order."""
-        if self._lines is not None:
-            added = self._entries
-            self._entries = self._lines.all_entries()
-            self._sorted_count = len(self._entries)
-            self._entries += added
-            self._lines = None
-        return self._sorted()
-
-    def _sorted(self) -> list[Entry]:
-        """The elements that are not lines, in order."""
         entries = self._entries
         out_of_order = len(entries) - self._sorted_count
         if out_of_order > FEW:

@@ -175,8 +175,7 @@ class SortedPlaces(PackedTexts, Generic[K, T]):
         # A change asks for its key several times, and hands the same tuple over.
         if user_key is self._last_key and user_key:
             return self._last_text
-        if user_key is None:
-            raise TypeError("a sorted map state has no key None")
+        refuse_none(user_key, "a sorted map state has no key None")
         text = self._keys.encode(user_key)
         if isinstance(user_key, tuple):
             self._last_key, self._last_text = user_key, text

@@ -38,8 +38,8 @@ def bounds_of(low: Cut, high: Cut) -> tuple[bytes, bytes]:
     (b'[a\t', b'(a\t\xff')
     """
     return (
-        b"-" if low == BOTTOM else b"[" + text_of_cut(low),
-        b"+" if high == TOP else b"(" + text_of_cut(high),
+        b"-" if low == BOTTOM else b"[" + _text(low),
+        b"+" if high == TOP else b"(" + _text(high),
     )
 
 
@@ -57,7 +57,7 @@ def entry_of_member(member: bytes) -> Entry:
     try:
         key, number, text = member.split(b"\t", 2)
     except ValueError:
-        raise no_element() from None
+        raise _no_element() from None
     return key, number, text
 
 
@@ -69,17 +69,16 @@ def entry_of_line(line: bytes, at: int) -> Entry:
     """
     key, tab, text = line.partition(b"\t")
     if not tab:
-        raise no_element()
+        raise _no_element()
     return key, number_text(at), text
 
 
-def text_of_cut(cut: Cut) -> bytes:
+def _text(cut: Cut) -> bytes:
     """What members are compared with. One key may begin another: its tab ends it."""
     return cut[0] + b"\t" if len(cut) == 1 else b"\t".join(cut)
 
 
-def no_element() -> StateCorrupt:
-    """What is wrong with a text that is none of an element."""
+def _no_element() -> StateCorrupt:
     return StateCorrupt(
         "a stored element of a sorted map has no ordered key",
         hint="it was truncated, is of another kind, or something else wrote to this state",
