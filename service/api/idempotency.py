@@ -81,9 +81,13 @@ async def end_under_way() -> None:
 
 
 def _tell_failure(carried_out: asyncio.Future[Response]) -> None:
-    """Log the failure of a request that nobody answers any more."""
-    if not carried_out.cancelled() and (failure := carried_out.exception()) is not None:
-        log.error("request failed after it was cancelled", exc_info=failure)
+    """Log the failure of a request that nobody answers any more; a refusal is none."""
+    if carried_out.cancelled() or (failure := carried_out.exception()) is None:
+        return
+    problem = problem_of(failure)
+    if problem.status >= 500:
+        told = "request failed after it was cancelled"
+        log.error(told, problem=problem.slug, exc_info=failure)
 
 
 class Idempotency:

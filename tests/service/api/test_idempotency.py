@@ -172,6 +172,14 @@ def test_a_lock_has_an_end_and_whoever_has_the_key_by_then_keeps_it(
     assert redis_client.get(record) == of_the_next
 
 
+RECORD = "tailrace:idempotency:k"
+
+
+def a_key(client: redis.Redis) -> Idempotency:
+    """The key of one request, as each attempt of it brings it."""
+    return Idempotency(client, LimitSettings(), "k", RECORD, fingerprint="f", request_id="r")
+
+
 def test_a_request_whose_client_goes_away_behind_its_effect_has_none_again(
     redis_client: redis.Redis,
 ) -> None:
@@ -184,28 +192,18 @@ def test_a_request_whose_client_goes_away_behind_its_effect_has_none_again(
             await answer.wait()
         return Response("done", 201)
 
-    def key() -> Idempotency:
-        return Idempotency(
-            redis_client,
-            LimitSettings(),
-            "k",
-            "tailrace:idempotency:k",
-            fingerprint="f",
-            request_id="r",
-        )
-
     async def main() -> Response:
-        gone = asyncio.create_task(key().run(acts))
+        gone = asyncio.create_task(a_key(redis_client).run(acts))
         await begun.wait()
         gone.cancel()
         with pytest.raises(asyncio.CancelledError):
             await gone
         with pytest.raises(IdempotencyInProgress):
-            await key().run(acts)
+            await a_key(redis_client).run(acts)
         answer.set()
         while True:
             try:
-                return await key().run(acts)
+                return await a_key(redis_client).run(acts)
             except IdempotencyInProgress:
                 await asyncio.sleep(0)
 
@@ -219,7 +217,7 @@ def test_a_request_whose_client_goes_away_behind_its_effect_has_none_again(
 def test_a_service_that_ends_behind_an_effect_leaves_the_key_locked(
     redis_client: redis.Redis,
 ) -> None:
-    record, begun = "tailrace:idempotency:k", anyio.Event()
+    begun = anyio.Event()
     ended = list[set[Any]]()
 
     async def acts() -> Response:
@@ -228,10 +226,7 @@ def test_a_service_that_ends_behind_an_effect_leaves_the_key_locked(
         raise AssertionError("nobody wakes it")
 
     async def main() -> None:
-        key = Idempotency(
-            redis_client, LimitSettings(), "k", record, fingerprint="f", request_id="r"
-        )
-        request = asyncio.create_task(key.run(acts))
+        request = asyncio.create_task(a_key(redis_client).run(acts))
         await begun.wait()
         request.cancel()
         await end_under_way()
@@ -240,27 +235,24 @@ def test_a_service_that_ends_behind_an_effect_leaves_the_key_locked(
     anyio.run(main)
 
     assert ended == [set()]
-    assert 0 < redis_client.pttl(record) <= LimitSettings().idempotency_lock_ms
+    assert 0 < redis_client.pttl(RECORD) <= LimitSettings().idempotency_lock_ms
 
 
-def test_the_failure_of_a_cancelled_request_is_logged(redis_client: redis.Redis) -> None:
+@pytest.mark.parametrize(
+    ("failure", "problems"), [(ZeroDivisionError(), ["internal"]), (IdempotencyInProgress("k"), [])]
+)
+def test_a_failure_of_a_cancelled_request_is_logged(
+    redis_client: redis.Redis, failure: Exception, problems: list[str]
+) -> None:
     begun, answer = anyio.Event(), anyio.Event()
 
     async def fails() -> Response:
         begun.set()
         await answer.wait()
-        raise ZeroDivisionError
+        raise failure
 
     async def main() -> None:
-        key = Idempotency(
-            redis_client,
-            LimitSettings(),
-            "k",
-            "tailrace:idempotency:k",
-            fingerprint="f",
-            request_id="r",
-        )
-        request = asyncio.create_task(key.run(fails))
+        request = asyncio.create_task(a_key(redis_client).run(fails))
         await begun.wait()
         request.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -271,8 +263,8 @@ def test_the_failure_of_a_cancelled_request_is_logged(redis_client: redis.Redis)
     with structlog.testing.capture_logs() as logged:
         anyio.run(main)
 
-    assert [each["event"] for each in logged] == ["request failed after it was cancelled"]
-    assert isinstance(logged[0]["exc_info"], ZeroDivisionError)
+    assert [each["problem"] for each in logged] == problems
+    assert all(each["exc_info"] is failure for each in logged)
 
 
 def test_a_record_has_an_end(make_app: Any, redis_client: redis.Redis) -> None:
