@@ -12,9 +12,12 @@ changes, of which the first one of each turn, and of all of `once`, is not count
 `once` compares equal work. Each key that it touches has been touched by nothing but the filling: it
 comes before the other workloads, touches no key twice, and state that has too few keys for that is
 filled anew before each of its epochs. So a rank is as long, a row as often replaced, a key as
-rarely gone with 1,000 keys as with a million. Keys are numbers of seven digits from the same range,
-however many there are, so their texts are as long, and as far apart. And before all, each process
-runs epochs as large as the largest ones that fill: what an allocator is left with then is the same.
+rarely gone with 1,000 keys as with a million. Time goes by before each of its epochs, so that none
+has rows of another one in its windows. Where rows are held until the watermark has come, those that
+fill the state are of a time far ahead: all keys have rows that wait. Keys are numbers of seven
+digits from the same range, however many there are, so their texts are as long, and as far apart.
+And before all, each process runs epochs as large as the largest ones that fill: what an allocator
+is left with then is the same.
 
 What each case does stands in `operator_cases`, its changes in `operator_feeds`: a changelog that
 takes rows back wherever the operator accepts one. An epoch lasts a second of event time, and the
@@ -66,7 +69,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from benchmarks.operator_cases import CASES, Case
-from benchmarks.operator_feeds import FEED_SCHEMA, Changes, Feed, batches_of, to_batch
+from benchmarks.operator_feeds import AHEAD_MS, FEED_SCHEMA, Changes, Feed, batches_of, to_batch
 from benchmarks.operator_task import Task, example_installed, prove
 from benchmarks.state_epochs import Ground, ground, load_text
 
@@ -84,6 +87,8 @@ RUN_HERE = (
 ONCE_MAX = 1_000
 ONCE_TIMES = 10
 """So many epochs of `once`, which are short, for each that counts of another workload."""
+QUIET = 8
+"""Epochs without changes before each of `once`: no state of these cases is kept for longer."""
 FIRST_KEY = 1_000_000
 """All keys have seven digits."""
 
@@ -92,7 +97,7 @@ class Epoch(NamedTuple):
     """What a task is to do."""
 
     workload: str
-    """"anew" begins without state, "fill" fills it."""
+    """"anew" begins without state, "fill" fills it, "quiet" lets time go by."""
     changes: Changes
 
 
@@ -130,6 +135,8 @@ class Plan:
                 if at:
                     yield from self._filled(self._keys)
                 drawn = self._feed.rng.permutation(self._keys)[: self._once]
+            for _ in range(QUIET):
+                yield self._touching("quiet", ())
             yield self._touching("once", drawn.tolist())
         for workload in ("spread", "skewed") * self._turns:
             for _ in range(1 + self._rounds):
@@ -140,10 +147,12 @@ class Plan:
 
     def _filled(self, keys: int) -> Iterator[Epoch]:
         self._feed = Feed(next(self._seeds))
+        self._feed.ahead_ms = AHEAD_MS if self._case.waits else 0
         yield Epoch("anew", [])
         for _ in range(2):
             for start in range(0, keys, self._fill):
                 yield self._touching("fill", range(start, min(start + self._fill, keys)))
+        self._feed.ahead_ms = 0
 
     def _touching(self, workload: str, keys: Iterable[int]) -> Epoch:
         feed, apart = self._feed, max(FIRST_KEY // self._keys, 1) | 1
@@ -175,6 +184,8 @@ class Measured:
         self._where = where
         self._rounds: int = options.rounds
         self._task: Task
+        self._emitted = 0
+        """Rows, since the last turn."""
         # The feed knows all rows, as objects by the million: no worker has those beside its state.
         command = [sys.executable, "-P", "-c", RUN_HERE, str(HERE), *sys.argv[1:], "--feed"]
         gc.disable()
@@ -201,8 +212,10 @@ class Measured:
             given, batches = next(self._given)
             if not self._prepares(given, batches):
                 taken.append(self._task.run(batches) / len_of(batches) * 1e6)
-        if not self._task.emitted:
+                self._emitted += self._task.emitted
+        if not self._emitted:
             raise SystemExit("the operator emits nothing")
+        self._emitted = 0
         least = min(taken[1:] or taken)
         return [least, self._task.round_trips, self._task.emitted / len_of(batches)]
 
@@ -210,9 +223,10 @@ class Measured:
         """Whether it was an epoch before those that are measured; then it was run."""
         if workload == "anew":
             self._task = Task(self._case.spec, self._where)
-        elif workload == "fill":
+        elif workload in ("fill", "quiet"):
             self._task.apply(batches)
-        return workload in ("anew", "fill")
+            self._emitted += self._task.emitted
+        return workload in ("anew", "fill", "quiet")
 
     def _read(self, stream: pa.RecordBatchStreamReader) -> Iterator[tuple[str, list[ChangeBatch]]]:
         for changes, told in stream.iter_batches_with_custom_metadata():

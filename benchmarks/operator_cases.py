@@ -81,6 +81,8 @@ class Case(NamedTuple):
     """What it is proved by."""
     gives: str
     """Kinds that must come out of `small`; a bar between the epochs."""
+    waits: bool = False
+    """Whether rows are held until the watermark; those that fill the state wait for ever then."""
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:
@@ -349,9 +351,11 @@ CASES: dict[str, Callable[[], Case]] = {
     "lookup join, materialized": lambda: Case(
         _lookup_join("k", materializes=True), upserting, UPSERTS, "+U +U | -D +U"
     ),
-    "interval join": lambda: Case(_interval_join("INNER"), growing_sides, SIDES_GROW, "+I | +I +I"),
+    "interval join": lambda: Case(
+        _interval_join("INNER"), growing_sides, SIDES_GROW, "+I | +I +I", waits=True
+    ),
     "left interval join": lambda: Case(
-        _interval_join("LEFT"), growing_sides, SIDES_GROW, "+I | +I +I +I"
+        _interval_join("LEFT"), growing_sides, SIDES_GROW, "+I | +I +I +I", waits=True
     ),
     "rank append": lambda: Case(_rank("append"), growing, GROWS, EACH),
     "rank retract": lambda: Case(_rank("retract"), retracting, TAKES_BACK, AS_RANKED),
@@ -384,8 +388,10 @@ CASES: dict[str, Callable[[], Case]] = {
         ),
         *(retracting, TAKES_BACK, "+I +I +I | -D +I -D"),
     ),
-    "over RANGE": lambda: Case(_over(is_rows=False, preceding=FRAME_MS), growing, GROWS, EACH),
-    "over ROWS": lambda: Case(_over(is_rows=True, preceding=10), growing, GROWS, EACH),
+    "over RANGE": lambda: Case(
+        _over(is_rows=False, preceding=FRAME_MS), growing, GROWS, EACH, waits=True
+    ),
+    "over ROWS": lambda: Case(_over(is_rows=True, preceding=10), growing, GROWS, EACH, waits=True),
     "over ROWS, processing time": lambda: Case(
         _over(is_rows=True, preceding=10, time_column=None), growing, GROWS, EACH
     ),
@@ -394,19 +400,19 @@ CASES: dict[str, Callable[[], Case]] = {
         _over(is_rows=False, preceding=FRAME_MS, time_column=None), growing, GROWS, "| +I +I +I"
     ),
     "tumble": lambda: Case(
-        _windows(SlicedAggregateSpec, TUMBLING), correcting, CORRECTS, "+I +I | +I"
+        _windows(SlicedAggregateSpec, TUMBLING), correcting, CORRECTS, "+I +I | +I", waits=True
     ),
     "hop": lambda: Case(
-        _windows(SlicedAggregateSpec, HOPPING), correcting, CORRECTS, "+I +I | +I +I"
+        _windows(SlicedAggregateSpec, HOPPING), correcting, CORRECTS, "+I +I | +I +I", waits=True
     ),
     "session": lambda: Case(
-        _windows(SessionAggregateSpec, SESSION), correcting, CORRECTS, "+I +I | +I"
+        _windows(SessionAggregateSpec, SESSION), correcting, CORRECTS, "+I +I | +I", waits=True
     ),
     "window table, tumbling": lambda: Case(
         _window_table(TUMBLING), correcting, CORRECTS, "+I +I -U +U +I | +I"
     ),
     "window table, session": lambda: Case(
-        _window_table(SESSION), correcting, CORRECTS, "+I +I -U +U +I | +I"
+        _window_table(SESSION), correcting, CORRECTS, "+I +I -U +U +I | +I", waits=True
     ),
     "window join": lambda: Case(
         WindowJoinSpec.build(
@@ -417,10 +423,11 @@ CASES: dict[str, Callable[[], Case]] = {
             filter_nulls=(True,),
         ),
         *(growing_sides, SIDES_GROW, "+I | +I"),
+        waits=True,
     ),
-    "window rank": lambda: Case(_window_rank(column=2, last=10), growing, GROWS, EACH),
+    "window rank": lambda: Case(_window_rank(column=2, last=10), growing, GROWS, EACH, waits=True),
     "window deduplicate": lambda: Case(
-        _window_rank(column=2, last=1), growing, GROWS, "+I +I | +I +I"
+        _window_rank(column=2, last=1), growing, GROWS, "+I +I | +I +I", waits=True
     ),
     "temporal sort": lambda: Case(
         TemporalSortSpec.build(
@@ -430,6 +437,7 @@ CASES: dict[str, Callable[[], Case]] = {
             order=(SortColumn(column=2),),
         ),
         *(growing, GROWS, EACH),
+        waits=True,
     ),
     "compacting, DO ERROR": lambda: Case(_compacting("ERROR"), updating, UPDATES, "+I +I | +U"),
     "compacting, DO NOTHING": lambda: Case(_compacting("NOTHING"), updating, UPDATES, "+I +I | +U"),
@@ -439,5 +447,5 @@ CASES: dict[str, Callable[[], Case]] = {
     "materializer, no upsert key": lambda: Case(
         _materializer(None), retracting, TAKES_BACK, "+I +U +I | +U +U -D"
     ),
-    "process function": lambda: Case(_custom_window(), growing, GROWS, EACH),
+    "process function": lambda: Case(_custom_window(), growing, GROWS, EACH, waits=True),
 }

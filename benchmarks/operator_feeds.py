@@ -28,6 +28,8 @@ GROUPS = 64
 EPOCH_MS = 1_000
 TIMES_MS = 400
 """Event times of an epoch's rows lie so far behind its begin, at most."""
+AHEAD_MS = 3_600_000
+"""Event times of rows that wait for their time lie so far ahead, which no epoch here reaches."""
 PARTS = 20
 """So many values `part` has."""
 SPREAD_V = 1_000_000
@@ -99,6 +101,8 @@ class Feed:
         self.rng = np.random.default_rng(seed)
         self.epoch = 0
         """The one whose changes are made."""
+        self.ahead_ms = 0
+        """What event times have on top of the epoch's."""
         self.rows: dict[tuple[int, int], list[tuple[int, int]]] = {}
         """v and event time of the rows that are there, by input and key."""
         self.touches: Counter[tuple[int, int]] = Counter()
@@ -107,7 +111,7 @@ class Feed:
     def some_row(self) -> tuple[int, int]:
         """A value and an event time of this epoch."""
         value = int(self.rng.integers(0, SPREAD_V))
-        return value, self.epoch * EPOCH_MS + value % TIMES_MS
+        return value, self.epoch * EPOCH_MS + value % TIMES_MS + self.ahead_ms
 
 
 def growing(feed: Feed, key: int) -> Changes:
