@@ -144,13 +144,15 @@ class SavepointStore:
     def begin(self, pipeline: str, savepoint: str) -> Path:
         """An empty hidden folder to write a savepoint into; what dead processes left goes.
 
+        What was ordered later stays: whoever writes it has overtaken us, and not died.
+
         Raises:
             OSError: The disk does not take it.
         """
         parent = self._place(pipeline, savepoint).parent
         parent.mkdir(parents=True, exist_ok=True)
         for each in parent.iterdir():
-            if each.name.startswith("."):
+            if each.name.startswith(".") and _hidden_id(each.name) <= savepoint:
                 shutil.rmtree(each, ignore_errors=True)  # somebody else may be removing it, too
         return self._hidden(pipeline, savepoint)
 
@@ -216,6 +218,12 @@ class SavepointStore:
         if _NAME.fullmatch(pipeline) is None or _ID.fullmatch(savepoint) is None:
             raise _not_found(pipeline, savepoint)
         return self._root / pipeline / savepoint
+
+
+def _hidden_id(name: str) -> str:
+    """The id of the savepoint that a hidden folder is of; empty for what is being removed."""
+    found = _ID.match(name, 1)
+    return found[0] if found else ""
 
 
 def _not_found(pipeline: str, savepoint: str) -> SavepointNotFound:

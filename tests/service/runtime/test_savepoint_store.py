@@ -70,6 +70,19 @@ def test_one_appears_as_a_whole_and_what_dead_processes_left_goes(store: Savepoi
     assert store.ids("other") == store.ids("..") == []
 
 
+def test_one_that_comes_too_late_leaves_alone_what_was_ordered_after_it(
+    store: SavepointStore,
+) -> None:
+    older, newer = new_id(1), new_id(2)
+    hidden = store.begin("p", newer)
+    (hidden / MANIFEST).write_bytes(b"{}")
+
+    store.begin("p", older)
+    store.end("p", newer, hidden)
+
+    assert store.resolve("p", "latest") == newer
+
+
 def test_a_failed_one_tells_why_and_is_not_the_latest(store: SavepointStore) -> None:
     older, newer = new_id(1), new_id(2)
     _complete(store, older)
