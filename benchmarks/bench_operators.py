@@ -185,7 +185,7 @@ class Measured:
         self._rounds: int = options.rounds
         self._task: Task
         self._emitted = 0
-        """Rows, since the last turn."""
+        """Rows, so far: a limit emits little where it has many rows."""
         # The feed knows all rows, as objects by the million: no worker has those beside its state.
         command = [sys.executable, "-P", "-c", RUN_HERE, str(HERE), *sys.argv[1:], "--feed"]
         gc.disable()
@@ -215,7 +215,6 @@ class Measured:
                 self._emitted += self._task.emitted
         if not self._emitted:
             raise SystemExit("the operator emits nothing")
-        self._emitted = 0
         least = min(taken[1:] or taken)
         return [least, self._task.round_trips, self._task.emitted / len_of(batches)]
 
