@@ -13,11 +13,12 @@ changes, of which the first one of each turn, and of all of `once`, is not count
 comes before the other workloads, touches no key twice, and state that has too few keys for that is
 filled anew before each of its epochs. So a rank is as long, a row as often replaced, a key as
 rarely gone with 1,000 keys as with a million. Time goes by before each of its epochs, so that none
-has rows of another one in its windows. Where rows are held until the watermark has come, those that
-fill the state are of a time far ahead: all keys have rows that wait. Keys are numbers of seven
-digits from the same range, however many there are, so their texts are as long, and as far apart.
-And before all, each process runs epochs as large as the largest ones that fill: what an allocator
-is left with then is the same.
+has rows of another one in its windows. Where a key has state only while rows wait for the
+watermark, or are in a frame of time, those that fill the state are of a time far ahead: all keys
+have rows that wait, while the 1,000 have a window of their own, or a frame without older rows. Keys
+are numbers of seven digits from the same range, however many there are, so their texts are as long,
+and as far apart. And before all, each process runs epochs as large as the largest ones that fill:
+what an allocator is left with then is the same.
 
 What each case does stands in `operator_cases`, its changes in `operator_feeds`: a changelog that
 takes rows back wherever the operator accepts one. An epoch lasts a second of event time, and the
@@ -69,7 +70,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from benchmarks.operator_cases import CASES, Case
-from benchmarks.operator_feeds import AHEAD_MS, FEED_SCHEMA, Changes, Feed, batches_of, to_batch
+from benchmarks.operator_feeds import (
+    AHEAD_MS,
+    EPOCH_MS,
+    FEED_SCHEMA,
+    Changes,
+    Feed,
+    batches_of,
+    to_batch,
+)
 from benchmarks.operator_task import Task, example_installed, prove
 from benchmarks.state_epochs import Ground, ground, load_text
 
@@ -88,7 +97,8 @@ ONCE_MAX = 1_000
 ONCE_TIMES = 10
 """So many epochs of `once`, which are short, for each that counts of another workload."""
 QUIET = 8
-"""Epochs without changes before each of `once`: no state of these cases is kept for longer."""
+"""Epochs without changes before each of `once`: no window, frame or interval of these cases lasts
+longer, where it is to be over."""
 FIRST_KEY = 1_000_000
 """All keys have seven digits."""
 
@@ -97,7 +107,8 @@ class Epoch(NamedTuple):
     """What a task is to do."""
 
     workload: str
-    """"anew" begins without state, "fill" fills it, "quiet" lets time go by."""
+    """"anew" begins without state, "fill" fills it, "quiet" lets time go by, "behind" is
+    the end of `once`."""
     changes: Changes
 
 
@@ -138,6 +149,8 @@ class Plan:
             for _ in range(QUIET):
                 yield self._touching("quiet", ())
             yield self._touching("once", drawn.tolist())
+            for _ in range(self._case.behind):
+                yield self._touching("behind", ())
         for workload in ("spread", "skewed") * self._turns:
             for _ in range(1 + self._rounds):
                 drawn = self._feed.rng.integers(0, self._keys, self._changes)
@@ -148,6 +161,8 @@ class Plan:
     def _filled(self, keys: int) -> Iterator[Epoch]:
         self._feed = Feed(next(self._seeds))
         self._feed.ahead_ms = AHEAD_MS if self._case.waits else 0
+        if 2 * keys // self._fill * EPOCH_MS > AHEAD_MS // 2:
+            raise SystemExit("the filling takes so long that what is to wait would come out")
         yield Epoch("anew", [])
         for _ in range(2):
             for start in range(0, keys, self._fill):
@@ -184,8 +199,6 @@ class Measured:
         self._where = where
         self._rounds: int = options.rounds
         self._task: Task
-        self._emitted = 0
-        """Rows, so far: a limit emits little where it has many rows."""
         # The feed knows all rows, as objects by the million: no worker has those beside its state.
         command = [sys.executable, "-P", "-c", RUN_HERE, str(HERE), *sys.argv[1:], "--feed"]
         gc.disable()
@@ -208,12 +221,17 @@ class Measured:
         Of `once` it is one epoch, of others the least of those of a turn.
         """
         taken: list[float] = []
+        emitted = 0
         while len(taken) < (1 if workload == "once" else 1 + self._rounds):
             given, batches = next(self._given)
-            if not self._prepares(given, batches):
-                taken.append(self._task.run(batches) / len_of(batches) * 1e6)
-                self._emitted += self._task.emitted
-        if not self._emitted:
+            if self._prepares(given, batches):
+                continue
+            seconds, emitted = self._task.run(batches), emitted + self._task.emitted
+            for _ in range(self._case.behind if workload == "once" else 0):
+                _, nothing = next(self._given)
+                seconds, emitted = seconds + self._task.run(nothing), emitted + self._task.emitted
+            taken.append(seconds / len_of(batches) * 1e6)
+        if not (emitted or self._case.is_limit):
             raise SystemExit("the operator emits nothing")
         least = min(taken[1:] or taken)
         return [least, self._task.round_trips, self._task.emitted / len_of(batches)]
@@ -224,7 +242,6 @@ class Measured:
             self._task = Task(self._case.spec, self._where)
         elif workload in ("fill", "quiet"):
             self._task.apply(batches)
-            self._emitted += self._task.emitted
         return workload in ("anew", "fill", "quiet")
 
     def _read(self, stream: pa.RecordBatchStreamReader) -> Iterator[tuple[str, list[ChangeBatch]]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from benchmarks.operator_feeds import (
+    AHEAD_MS,
     COLUMNS,
     CORRECTS,
     EPOCH_MS,
@@ -82,7 +83,12 @@ class Case(NamedTuple):
     gives: str
     """Kinds that must come out of `small`; a bar between the epochs."""
     waits: bool = False
-    """Whether rows are held until the watermark; those that fill the state wait for ever then."""
+    """Whether a key has state only while rows wait for the watermark or are in a frame of time; the
+    rows that fill the state are then of a time far ahead."""
+    behind: int = 0
+    """So many epochs without changes belong to one of `once`: what it holds comes out in them."""
+    is_limit: bool = False
+    """Whether an epoch may emit nothing, as most rows lie beyond a limit."""
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:
@@ -362,8 +368,12 @@ CASES: dict[str, Callable[[], Case]] = {
     "rank update": lambda: Case(
         _rank("update", PARTED, unique_key=(0, 3)), rising, RISES, "+I +I | -U +U"
     ),
-    "limit": lambda: Case(_rank("retract", ALL_ROWS, order=()), retracting, TAKES_BACK, AS_RANKED),
-    "sort limit": lambda: Case(_rank("retract", ALL_ROWS), retracting, TAKES_BACK, AS_RANKED),
+    "limit": lambda: Case(
+        _rank("retract", ALL_ROWS, order=()), retracting, TAKES_BACK, AS_RANKED, is_limit=True
+    ),
+    "sort limit": lambda: Case(
+        _rank("retract", ALL_ROWS), retracting, TAKES_BACK, AS_RANKED, is_limit=True
+    ),
     "deduplicate": lambda: Case(_deduplicate(), growing, GROWS, "+I -U +U +I | -U +U -U +U"),
     "deduplicate, event time": lambda: Case(
         _deduplicate(TIMED, rowtime=3), growing, GROWS, "+I -U +U +I | -U +U -U +U"
@@ -391,19 +401,27 @@ CASES: dict[str, Callable[[], Case]] = {
     "over RANGE": lambda: Case(
         _over(is_rows=False, preceding=FRAME_MS), growing, GROWS, EACH, waits=True
     ),
-    "over ROWS": lambda: Case(_over(is_rows=True, preceding=10), growing, GROWS, EACH, waits=True),
+    "over ROWS": lambda: Case(_over(is_rows=True, preceding=10), growing, GROWS, EACH),
     "over ROWS, processing time": lambda: Case(
         _over(is_rows=True, preceding=10, time_column=None), growing, GROWS, EACH
     ),
-    # What came at a time comes out once the next one has begun.
+    # What came at a time comes out once the next one has begun. Processing time cannot be ahead, so
+    # the frame is longer than the filling.
     "over RANGE, processing time": lambda: Case(
-        _over(is_rows=False, preceding=FRAME_MS, time_column=None), growing, GROWS, "| +I +I +I"
+        _over(is_rows=False, preceding=AHEAD_MS, time_column=None),
+        *(growing, GROWS, "| +I +I +I"),
+        behind=1,
     ),
     "tumble": lambda: Case(
         _windows(SlicedAggregateSpec, TUMBLING), correcting, CORRECTS, "+I +I | +I", waits=True
     ),
     "hop": lambda: Case(
-        _windows(SlicedAggregateSpec, HOPPING), correcting, CORRECTS, "+I +I | +I +I", waits=True
+        _windows(SlicedAggregateSpec, HOPPING),
+        correcting,
+        CORRECTS,
+        "+I +I | +I +I",
+        waits=True,
+        behind=1,
     ),
     "session": lambda: Case(
         _windows(SessionAggregateSpec, SESSION), correcting, CORRECTS, "+I +I | +I", waits=True

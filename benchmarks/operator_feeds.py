@@ -29,7 +29,7 @@ EPOCH_MS = 1_000
 TIMES_MS = 400
 """Event times of an epoch's rows lie so far behind its begin, at most."""
 AHEAD_MS = 3_600_000
-"""Event times of rows that wait for their time lie so far ahead, which no epoch here reaches."""
+"""So far ahead of its epoch is the event time of a row that is to wait: longer than a run."""
 PARTS = 20
 """So many values `part` has."""
 SPREAD_V = 1_000_000

@@ -144,7 +144,9 @@ class SavepointStore:
     def begin(self, pipeline: str, savepoint: str) -> Path:
         """An empty hidden folder to write a savepoint into; what dead processes left goes.
 
-        What was ordered later stays: whoever writes it has overtaken us, and not died.
+        What has a later id stays, since another service may be writing it. Ids are of the clocks of
+        services, so that only spares it another try: who writes into a folder that goes all the
+        same finds it gone as a whole, and never ends half of it.
 
         Raises:
             OSError: The disk does not take it.
@@ -153,7 +155,7 @@ class SavepointStore:
         parent.mkdir(parents=True, exist_ok=True)
         for each in parent.iterdir():
             if each.name.startswith(".") and _hidden_id(each.name) <= savepoint:
-                shutil.rmtree(each, ignore_errors=True)  # somebody else may be removing it, too
+                _remove(each)
         return self._hidden(pipeline, savepoint)
 
     def _hidden(self, pipeline: str, savepoint: str) -> Path:
@@ -221,9 +223,17 @@ class SavepointStore:
 
 
 def _hidden_id(name: str) -> str:
-    """The id of the savepoint that a hidden folder is of; empty for what is being removed."""
+    """The id of the savepoint that a hidden folder is of; empty for one that is of none."""
     found = _ID.match(name, 1)
     return found[0] if found else ""
+
+
+def _remove(hidden: Path) -> None:
+    """Remove a hidden folder, gone at once: whoever writes into it may be about to rename it."""
+    gone = hidden.with_name(f".gone-{uuid.uuid4().hex[:8]}")
+    with contextlib.suppress(OSError):  # somebody else has taken it away, or ended it
+        hidden.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)  # what stays, the next savepoint removes
 
 
 def _not_found(pipeline: str, savepoint: str) -> SavepointNotFound:

@@ -77,10 +77,37 @@ def test_one_that_comes_too_late_leaves_alone_what_was_ordered_after_it(
     hidden = store.begin("p", newer)
     (hidden / MANIFEST).write_bytes(b"{}")
 
-    store.begin("p", older)
-    store.end("p", newer, hidden)
+    left = [hidden.with_name(f".gone-{older}"), hidden.with_name(".of nobody")]
+    for each in left:
+        each.mkdir()
 
+    ours = store.begin("p", older)
+
+    assert not any(each.exists() for each in left)
+    assert {each.name for each in hidden.parent.iterdir()} == {hidden.name, ours.name}
+    store.end("p", newer, hidden)
     assert store.resolve("p", "latest") == newer
+
+
+def test_what_is_removed_is_gone_before_it_could_be_ended(
+    store: SavepointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service ends a savepoint while another one, which takes it for dead, removes its files."""
+    savepoint = new_id(1)
+    theirs = store.begin("p", savepoint)
+    (theirs / MANIFEST).write_bytes(b"{}")
+
+    def while_removing(folder: Path, *, ignore_errors: bool) -> None:
+        monkeypatch.undo()
+        with pytest.raises(FileNotFoundError):
+            store.end("p", savepoint, theirs)
+        shutil.rmtree(folder, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", while_removing)
+    ours = store.begin("p", savepoint)
+
+    assert not theirs.exists()
+    assert [each.name for each in ours.parent.iterdir()] == [ours.name]
 
 
 def test_a_failed_one_tells_why_and_is_not_the_latest(store: SavepointStore) -> None:
