@@ -24,7 +24,6 @@ from operators.spec import OperatorSpec
 from state.backends.heap import HeapBackend
 from state.backends.interface import EpochStamp
 from state.backends.redis import RedisBackend
-from state.backends.transport import RedisTransport
 from state.epochs import EpochLedger
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Task:
             heap = HeapBackend()
             self._backend, self._ledger = heap, heap.ledger()
         else:
-            transport = RedisTransport(where.client)
+            transport = where.transport(where.client)
             self._ledger = EpochLedger(transport, "operators")
             self._ledger.drop()
             self._backend = RedisBackend(transport, "operators")

@@ -10,7 +10,7 @@ import gc
 import os
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -55,13 +55,20 @@ class Ground:
 
     name: str
     client: redis.Redis | None
+    transports: list[RedisTransport] = field(default_factory=list)
+    """What was opened to the server, and is closed with it."""
+
+    def transport(self, client: redis.Redis) -> RedisTransport:
+        """A new one."""
+        self.transports.append(RedisTransport(client))
+        return self.transports[-1]
 
     def pipeline(self, name: str, thresholds: Thresholds = PRIMITIVE_THRESHOLDS) -> Pipeline:
         """A new pipeline, without state."""
         if self.client is None:
             heap = HeapBackend()
             return Pipeline(heap, heap.ledger(), thresholds, is_local=True)
-        transport = RedisTransport(self.client)
+        transport = self.transport(self.client)
         ledger = EpochLedger(transport, name)
         ledger.drop()
         return Pipeline(RedisBackend(transport, name), ledger, thresholds, is_local=False)
@@ -110,7 +117,12 @@ def ground(name: str, under: Sequence[str] = ()) -> Iterator[Ground]:
         yield Ground(name, None)
         return
     with own_redis(under) as url, redis.Redis.from_url(url) as client:
-        yield Ground(name, client)
+        where = Ground(name, client)
+        try:
+            yield where
+        finally:
+            for each in where.transports:
+                each.close()
 
 
 class Pipeline:
