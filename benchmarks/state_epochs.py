@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,12 +56,17 @@ class Ground:
     name: str
     client: redis.Redis | None
     transports: list[RedisTransport] = field(default_factory=list)
-    """What was opened to the server, and is closed with it."""
+    """What was opened to the server."""
 
     def transport(self, client: redis.Redis) -> RedisTransport:
         """A new one."""
         self.transports.append(RedisTransport(client))
         return self.transports[-1]
+
+    def close(self) -> None:
+        """Close what was opened; the client is its owner's."""
+        for each in self.transports:
+            each.close()
 
     def pipeline(self, name: str, thresholds: Thresholds = PRIMITIVE_THRESHOLDS) -> Pipeline:
         """A new pipeline, without state."""
@@ -116,13 +121,12 @@ def ground(name: str, under: Sequence[str] = ()) -> Iterator[Ground]:
     if name == "heap":
         yield Ground(name, None)
         return
-    with own_redis(under) as url, redis.Redis.from_url(url) as client:
-        where = Ground(name, client)
-        try:
-            yield where
-        finally:
-            for each in where.transports:
-                each.close()
+    with (
+        own_redis(under) as url,
+        redis.Redis.from_url(url) as client,
+        closing(Ground(name, client)) as where,
+    ):
+        yield where
 
 
 class Pipeline:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,8 @@ def test_a_case_works_on_heap(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_works_on_redis(name: str, redis_client: redis.Redis) -> None:
-    smoke(name, Ground("redis", redis_client))
+    with closing(Ground("redis", redis_client)) as where:
+        smoke(name, where)
 
 
 def test_a_case_that_gives_something_else_is_told() -> None:
