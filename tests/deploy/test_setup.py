@@ -1,4 +1,4 @@
-"""`scripts/setup` takes the Java that the launcher takes, and says in one line what it lacks."""
+"""`scripts/setup` takes the Java that the launcher takes; what it lacks it installs, or names."""
 
 from __future__ import annotations
 
@@ -88,3 +88,76 @@ def test_setup_and_launcher_agree_about_java(
         assert "Java 11 is too old" in ended.stderr
         with pytest.raises(MissingDependency):
             find_java(environment)
+
+
+TOOLS = ["bash", "cat", "chmod", "cut", "dirname", "env", "mkdir", "mktemp", "rm", "sed", "sh"]
+TOOLS += ["sha256sum", "tail", "touch"]
+
+
+@pytest.fixture
+def bare(tree: Path) -> Path:
+    """A machine with nothing but Python and what every Debian has."""
+    shutil.rmtree(tree / ".venv")
+    (tree / "bin" / "redis-server").unlink()
+    for name in TOOLS:
+        found = shutil.which(name)
+        assert found
+        (tree / "bin" / name).symlink_to(found)
+    pip = f"echo pip >> {tree}/pip; echo > {tree}/pip-works"
+    making = f'mkdir -p .venv/bin; printf "#!/bin/sh\\n{pip}\\n" > .venv/bin/python'
+    script = f'[ "$1" = -c ] || {{ {making}; chmod +x .venv/bin/python; }}'
+    executable(tree / "bin" / "python3.11", script)
+    os.mkfifo(tree / "pip-works")
+    return tree
+
+
+def set_up(tree: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [tree / "scripts" / "setup", "run"],
+        env={"PATH": f"{tree}/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+PACKAGES = "default-jre-headless curl redis-server"
+
+
+def test_whoever_is_not_root_is_told_all_that_is_missing_in_one_line(bare: Path) -> None:
+    ended = set_up(bare)
+
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "setup: missing: Java 17 or newer, curl, redis-server 7 or newer;"
+        f" install it (Debian: sudo apt-get install {PACKAGES})\n"
+    )
+    assert not (bare / ".venv").exists()
+
+
+def test_debians_packages_come_at_once_and_while_pip_works(bare: Path) -> None:
+    executable(bare / "bin" / "id", "echo 0")
+    # The packages are there when pip has begun: who did one after the other would wait for ever.
+    script = f'echo "$*" >> {bare}/apt; [ "$1" = update ] || cat {bare}/pip-works'
+    executable(bare / "bin" / "apt-get", script)
+
+    ended = set_up(bare)
+
+    assert ended.returncode == 0, ended.stderr
+    update, install = (bare / "apt").read_text().splitlines()
+    assert update.startswith("update")
+    assert install.endswith(f" {PACKAGES}")
+    assert (bare / "pip").read_text() == "pip\n"
+    assert [*(bare / ".venv").glob(".installed-demo-*")]
+
+
+def test_packages_that_cannot_be_installed_are_named(bare: Path) -> None:
+    executable(bare / "bin" / "id", "echo 0")
+    executable(bare / "bin" / "apt-get", f"cat {bare}/pip-works; echo no network; exit 100")
+
+    ended = set_up(bare)
+
+    assert ended.returncode == 1
+    assert "no network" in ended.stderr
+    assert f"redis-server 7 or newer ({PACKAGES})" in ended.stderr
