@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from state.backends.interface import (
@@ -43,7 +44,7 @@ from state.testing.faults import ProcessDied
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from state.backends.interface import EpochTransaction, Ledger, StateBackend, Write
+    from state.backends.interface import EpochTransaction, Ledger, Read, StateBackend, Write
 
 NODE = "1_count"
 PARALLELISM = 4
@@ -271,18 +272,22 @@ def found(
 ) -> dict[str, Any]:
     """The same, as the backend has it."""
     groups = list(KEYS)
-    counts = fetch([HashScan(each, b"counts") for each in groups])
+    asked: dict[str, list[Read]] = {
+        "counts": [HashScan(each, b"counts") for each in groups],
+        "totals": [HashScan(each, b"totals") for each in groups],
+        "long": [HashScan(each, b"long") for each in work.long],
+        "latest": [HashScan(each, name) for each in work.long for name in latest_names(work)],
+        "brief": [HashScan(each, b"brief") for each in groups],
+        "journal": [StreamScan(each, b"journal", None, 100) for each in groups],
+        "order": [SortedTop(each, b"order", 100) for each in groups],
+    }
+    replies = iter(fetch([*chain(*asked.values())]))
+    state = {name: [next(replies) for _ in reads] for name, reads in asked.items()}
     marker = ledger.marker()
     return {
-        "counts": {key: value for each in counts for key, value in each.items()},
-        "totals": fetch([HashScan(each, b"totals") for each in groups]),
-        "long": fetch([HashScan(each, b"long") for each in work.long]),
-        "latest": fetch(
-            [HashScan(each, name) for each in work.long for name in latest_names(work)]
-        ),
-        "brief": [each for each in fetch([HashScan(n, b"brief") for n in groups]) if each],
-        "journal": fetch([StreamScan(each, b"journal", None, 100) for each in groups]),
-        "order": fetch([SortedTop(each, b"order", 100) for each in groups]),
+        **state,
+        "counts": {key: value for each in state["counts"] for key, value in each.items()},
+        "brief": [each for each in state["brief"] if each],
         "table": slot(HashScan(0, b"table:counts")),
         "print": [fields for _, fields in slot(StreamScan(0, b"print", None, 100))],
         "progress": slot(StreamScan(0, b"progress", None, 100)),

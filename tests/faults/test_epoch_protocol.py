@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from state.backends.interface import ApplyStaged
 
 STRUCK = 2
-"""The epoch in which things happen."""
+"""The epoch in which things happen; the first one is done when a world has begun."""
 DELAYS = (1, 2, 3, 5, 8, 13, 21, 34)
 """How many commands later something arrives: in the same attempt, in the next one, in a new run,
 after the close, in the next epoch."""
@@ -85,10 +85,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 def play(world: World, plan: FaultPlan, epochs: int = EPOCHS) -> Spark:
     """Three epochs; the plan counts from the second one on, where the query starts once more."""
-    world.reset()
-    spark = world.spark(plan)
-    with plan.resting():
-        spark.run_until(STRUCK - 1)
+    spark = world.begun(plan)
     spark.run_until(epochs)
     plan.deliver()
     return spark
@@ -165,11 +162,9 @@ class _Stage:
     """A first epoch that is done, and a straggler of the second one."""
 
     def __init__(self, world: World, call: Callable[[Run], object], *, is_orphan: bool) -> None:
-        world.reset()
         self.plan = FaultPlan()
-        self.spark = world.spark(self.plan)
+        self.spark = world.begun(self.plan)
         with self.plan.resting():
-            self.spark.run_until(STRUCK - 1)
             # The run goes on in epoch 2, or was that of a server that is gone.
             run = self.spark.open_run()
             if isinstance(call, _OrphanedServer):
