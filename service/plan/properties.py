@@ -15,7 +15,7 @@ from service.plan.json_names import json_name
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 _INTEGER = re.compile(r"\s*[-+]?[0-9]{1,10}\s*", re.ASCII)
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
@@ -161,6 +161,13 @@ class JsonObject:
         if not 0 <= found < count:
             raise self.fail(key, f"{key} names column {found} of a row with {count}")
         return found
+
+    def named_column(self, key: str, names: Sequence[str]) -> int:
+        """The column of a row with these names whose name is under a key."""
+        name = self.text(key)
+        if name not in names:
+            raise self.fail(key, f"{key} names {name!r}, which is no column of the row")
+        return names.index(name)
 
     def long(self, key: str, default: int | None = None) -> int:
         """The 64-bit integer under a key; the default where it is missing or null."""

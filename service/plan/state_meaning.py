@@ -82,10 +82,10 @@ def state_meanings(plan: CompiledPlan) -> dict[int, Meaning]:
         inputs = plan.inputs(node.id)
         given = [columns[each.id] for each in inputs]
         zone = said_zone(node.raw) or common
-        columns[node.id] = _columns(node, given, zone)
+        columns[node.id] = _columns(node, inputs, given, zone)
         if keeps_state(node):
             found[node.id] = {
-                **_own(node),
+                **_own(node, inputs),
                 **_matches(node, given, zone),
                 "input types": _digest([_types(each.output_type) for each in inputs]),
                 "input columns": _digest(given),
@@ -99,7 +99,7 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str
     return [name for name in names if before.get(name) != after.get(name)]
 
 
-def _own(node: ExecNode) -> Meaning:
+def _own(node: ExecNode, inputs: Sequence[ExecNode]) -> Meaning:
     """Of the properties of a node itself."""
     if isinstance(node.view, Sink):
         named = {name: node.raw[name] for name in _OF_SINKS if node.raw.get(name) is not None}
@@ -108,11 +108,22 @@ def _own(node: ExecNode) -> Meaning:
         named = {name: value for name, value in node.raw.items() if name not in _EMITTED}
         for name in _ROW_TYPES & named.keys():
             named[name] = _types(parse_type_json(named[name], f"{node.path}/{name}"))
+        if node.node_type.short == "group-window-aggregate":
+            named["window"] = _with_time_column(named["window"], inputs[0])
     found = {name: _digest(_plain(value)) for name, value in named.items() if value is not None}
     zone = said_zone(node.raw)
     if zone is not None and not is_utc(zone):
         found["time zone"] = _digest(zone)
     return found
+
+
+def _with_time_column(window: Mapping[str, Any], given: ExecNode) -> dict[str, Any]:
+    """A group window with the index of the column that its time has by name, as Flink reads it."""
+    field = window["timeField"]
+    names = given.output_type.field_names
+    if field["fieldName"] not in names:
+        return dict(window)
+    return {**window, "timeField": {**field, "fieldIndex": names.index(field["fieldName"])}}
 
 
 def _matches(node: ExecNode, given: Sequence[Sequence[str]], zone: str | None) -> Meaning:
@@ -143,7 +154,9 @@ def _plain(value: object) -> Any:
     return {name: _plain(each) for name, each in value.items() if name not in hidden | named}
 
 
-def _columns(node: ExecNode, given: Sequence[Sequence[str]], zone: str | None) -> list[str]:
+def _columns(
+    node: ExecNode, inputs: Sequence[ExecNode], given: Sequence[Sequence[str]], zone: str | None
+) -> list[str]:
     """What each column of a node's output is, where expressions that read a zone read this one."""
     width = len(node.output_type.children)
     raw = node.raw
@@ -171,7 +184,7 @@ def _columns(node: ExecNode, given: Sequence[Sequence[str]], zone: str | None) -
     if kind == "window-table-function":
         # Windows are of a time, whatever else stands beside it.
         read = _at(given[0], raw.get("windowing", {}).get("timeAttributeIndex", 0))
-    own = _digest([kind, _own(node), read])
+    own = _digest([kind, _own(node, inputs), read])
     return [*passed, *(_digest([own, at]) for at in range(width - len(passed)))]
 
 

@@ -98,10 +98,11 @@ def group_window_aggregate_spec(at: StatefulNode) -> WindowAggregateSpec:
         raise at.refuse("windows counted in rows", "window", "isTimeWindow")
     field = window.object("timeField")
     if "fieldIndex" not in field.value:
-        # Null is the first column, as in Flink; nothing is none.
         raise field.fail("fieldIndex", "fieldIndex is missing", "it is required")
-    column = field.column("fieldIndex", at.width())
-    attribute = at.inputs[0].output_type.children[column].time_attribute
+    row = at.inputs[0].output_type
+    # Flink goes by the name: the index that 1.18 writes may be of another row.
+    column = field.named_column("fieldName", row.field_names)
+    attribute = row.children[column].time_attribute
     shape = window_shape(at, window, _GROUP_WINDOWS[kind])
     if isinstance(shape, Hopping):
         shape = shape.model_copy(update={"has_panes": True})

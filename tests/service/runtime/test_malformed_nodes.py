@@ -101,8 +101,7 @@ NOT_READ = {
         "localAggInputRowType", "windowing/strategy", "windowing/timeAttributeType",
     },
     "stream-exec-group-window-aggregate_1": {
-        "window/alias", "window/timeField/fieldName", "window/timeField/fieldType/kind",
-        "window/timeField/inputIndex",
+        "window/alias", "window/timeField/fieldType/kind", "window/timeField/inputIndex",
     },
     "stream-exec-join_1": {"joinSpec/nonEquiCondition/syntax"},
     "stream-exec-limit_1": {"partition/fields"},
