@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from service.plan.rex import Call, InputRef
 from service.sql.deadline import check_time
 from service.sql.rex import Expression, OverCall, conjuncts, literal, ref, type_of
-from service.sql.terms import Row, aggregate_row, join_row
+from service.sql.terms import Row, aggregate_row, join_row, numbered_name
 from service.sql.types import BIGINT
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class Expand:
 
     @cached_property
     def row(self) -> Row:
-        """The input's, grouped columns nullable, `$e`, and the copies."""
+        """The input's, grouped columns nullable, `$e`, and the copies, named as no other is."""
         row = self.input.row
         kinds = [
             kind.with_nullable(True)
@@ -291,8 +291,10 @@ class Expand:
             for index, kind in enumerate(row.types)
         ]
         at = self.number_at
-        names = [*row.names[:at], "$e", *row.names[at:]]
-        names += [f"{row.names[each]}_0" for each in self.copies]
+        names = [*row.names]
+        names.insert(at, numbered_name(names, "$e"))
+        for each in self.copies:
+            names.append(numbered_name(names, row.names[each]))
         kinds[at:at] = [BIGINT.with_nullable(False)]
         return Row(tuple(names), (*kinds, *(row.types[each] for each in self.copies)))
 

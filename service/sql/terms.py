@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from state.types import LogicalType
 
@@ -97,15 +97,23 @@ class AggregateCall:
         )
 
 
+def numbered_name(taken: Sequence[str], name: str) -> str:
+    """The name, or it with the first number that makes it another than those taken.
+
+    >>> numbered_name(["$e", "$e_0"], "$e")
+    '$e_1'
+    """
+    made, number = name, 0
+    while made in taken:
+        made, number = f"{name}_{number}", number + 1
+    return made
+
+
 def aggregate_row(row: Row, grouping: tuple[int, ...], calls: tuple[AggregateCall, ...]) -> Row:
     """The columns of an aggregate; a call without a name is `$f` and its position."""
     names = [row.names[index] for index in grouping]
     for position, each in enumerate(calls):
-        base = each.name or f"$f{len(grouping) + position}"
-        name, number = base, 0
-        while name in names:
-            name, number = f"{base}_{number}", number + 1
-        names.append(name)
+        names.append(numbered_name(names, each.name or f"$f{len(grouping) + position}"))
     grouped = tuple(row.types[index] for index in grouping)
     return Row(tuple(names), grouped + tuple(each.type for each in calls))
 
