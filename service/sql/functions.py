@@ -248,7 +248,7 @@ def aggregate_type(
         return types.BIGINT.with_nullable(False)
     given = types.regular(arguments[0])
     if function.kind == "string":
-        return types.STRING
+        return given
     if function.kind == "json":
         return LogicalType(TypeRoot.VARCHAR, nullable=False, length=2_000)
     if name == "ARRAY_AGG":

@@ -310,7 +310,7 @@ class Grouping:
             bound = self._binder.condition(condition)
             test = call("IS TRUE", [bound], types.BOOLEAN.with_nullable(False))
             filtered = self._columns.add(test, None, self._below)
-        may_be_empty = not self._groups or filtered is not None or bool(self._sets)
+        may_be_empty = filtered is not None or not (self._groups or self._sets)
         result = aggregate_type(name, given, may_be_empty=may_be_empty)
         is_distinct = is_distinct and name not in ("MIN", "MAX")
         shown = self._names.get(node.sql())

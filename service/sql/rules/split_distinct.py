@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from service.sql import types
 from service.sql.algebra import Aggregate, Expand, Project, Relation, inputs, with_inputs
 from service.sql.functions import aggregate_type
-from service.sql.rex import call, literal, ref, type_of
+from service.sql.rex import call, cast, literal, ref, type_of
 from service.sql.terms import AggregateCall
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _SPLITTABLE = frozenset(
     {"COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "LISTAGG"}
 )
+
+_NEVER_NULL = frozenset({"COUNT", "$SUM0"})
 
 
 def split_distinct(relation: Relation, options: Options) -> Relation:
@@ -126,7 +128,9 @@ def _repeated(
             columns.append(test)
             base = f"$g_{number}"
             names.append(base if base not in names else f"{base}_{len(names)}")
-        filtered.append(replace(each, filter=places[number, own_filter]))
+        # A group may have rows in other repetitions only.
+        kind = each.type if each.function in _NEVER_NULL else each.type.with_nullable(True)
+        filtered.append(replace(each, filter=places[number, own_filter], type=kind))
     return Project(expanded, tuple(columns), tuple(names)), filtered
 
 
@@ -159,13 +163,16 @@ def _final(aggregate: Aggregate, inner: Aggregate, buckets: int) -> Relation:
 def _merged_type(function: str, given: LogicalType, part: AggregateCall) -> LogicalType:
     if function == "$SUM0":
         return given.with_nullable(False)
-    return part.type
+    return part.type.with_nullable(part.type.nullable or given.nullable)
 
 
 def _named(final: Aggregate, aggregate: Aggregate) -> Relation:
-    """The merged calls under the names that they had."""
+    """The merged calls under the names that they had, of the types that they had."""
     row = final.row
-    columns = tuple(map(ref, range(len(row)), row.types))
+    columns = tuple(
+        cast(ref(at, kind), made)
+        for at, (kind, made) in enumerate(zip(row.types, aggregate.row.types, strict=True))
+    )
     return Project(final, columns, aggregate.row.names)
 
 
@@ -180,21 +187,20 @@ def _with_averages(final: Aggregate, aggregate: Aggregate) -> Relation:
         names.append(f"$f{len(outputs)}")
         if each.function == "AVG":
             count = ref(at + 1, row.types[at + 1])
-            value = _average(value, count, each)
+            value = _average(value, count)
             at += 1
-        outputs.append(value)
+        outputs.append(cast(value, each.type))
         at += 1
     return Project(final, tuple(outputs), tuple(names))
 
 
-def _average(total: Rex, count: Rex, each: AggregateCall) -> Rex:
+def _average(total: Rex, count: Rex) -> Rex:
     quotient = types.arithmetic_type("/", type_of(total), type_of(count))
     assert quotient is not None, "a sum and a count are numbers"
     none = call("=", [count, literal(0, types.BIGINT.with_nullable(False))], _NOT_NULL)
     made = quotient.with_nullable(True)
     null = literal(None, made)
-    value = call("IF", [none, null, call("/", [total, count], quotient)], made)
-    return call("CAST", [value], each.type)
+    return call("IF", [none, null, call("/", [total, count], quotient)], made)
 
 
 _NOT_NULL = types.BOOLEAN.with_nullable(False)
