@@ -4,7 +4,8 @@
     after    Aggregate[k; MAX(ts)](Project[k, CAST(ts) AS ts](s))
 
 A time attribute passes projections and joins by intervals as it is; what computes with it, groups
-by it or aggregates it takes its value.
+by it or aggregates it takes its value. So does what reads the version that a temporal join found:
+the time of a joined row is that of the left.
 
 Source: Flink `RelTimeIndicatorConverter` (2.3).
 """
@@ -15,7 +16,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Rex
-from service.sql.algebra import Aggregate, Filter, Join, Project, Relation, inputs, with_inputs
+from service.sql.algebra import (
+    Aggregate,
+    Filter,
+    Join,
+    Project,
+    Relation,
+    VersionJoin,
+    inputs,
+    with_inputs,
+)
 from service.sql.intervals import window_bounds
 from service.sql.rex import call, cast, ref, rewrite, type_of
 from service.sql.types import regular
@@ -45,6 +55,9 @@ def materialize_time(relation: Relation) -> Relation:
             types = left.row.types + right.row.types
             on = None if made.condition is None else _typed(made.condition, types)
             return replace(made, left=left, right=right, condition=on)
+        case VersionJoin():
+            width = len(made.left.row)
+            return _columns(made, range(width, len(made.row)))
         case GroupWindows():
             used = {each for part in made.calls for each in part.arguments} | set(made.grouping)
             used.discard(made.spec.time_column)
