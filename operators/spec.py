@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def _logical(given: object) -> Any:
-    return parse_type(given) if isinstance(given, str) else given
+    return parse_type(given, is_ours=True) if isinstance(given, str) else given
 
 
 Logical = Annotated[LogicalType, BeforeValidator(_logical), PlainSerializer(format_type)]

@@ -184,7 +184,7 @@ class MaterializerSpec:
         fields: dict[str, Any] = orjson.loads(text)
         upsert_key = fields["upsert_key"]
         return cls(
-            types=tuple(parse_type(each) for each in fields["types"]),
+            types=tuple(parse_type(each, is_ours=True) for each in fields["types"]),
             names=tuple(fields["names"]),
             key=tuple(fields["key"]),
             upsert_key=None if upsert_key is None else tuple(upsert_key),

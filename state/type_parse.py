@@ -42,13 +42,15 @@ class TypeParseError(LogicalTypeError):
 
 
 @functools.lru_cache(maxsize=1024)
-def parse_type(text: str, *, is_sql: bool = False) -> LogicalType:
+def parse_type(text: str, *, is_sql: bool = False, is_ours: bool = False) -> LogicalType:
     """Read a type, as ``DECIMAL(10, 2) NOT NULL`` or ``ROW<`k` INT NOT NULL, `v` ARRAY<INT>>``.
 
     Args:
         text: The type.
         is_sql: Whether it stands in a statement. There VARCHAR and VARBINARY are as long as they
             can be where no length is said, and have other names; else their length is 1.
+        is_ours: Whether `format_type` wrote it. Then it may be CHAR(0), which '' has and no text
+            of a user.
 
     Raises:
         TypeParseError: The text is not a type, or breaks a limit of Flink (precision, length, ...).
@@ -58,7 +60,7 @@ def parse_type(text: str, *, is_sql: bool = False) -> LogicalType:
     >>> parse_type("CHARACTER VARYING", is_sql=True).length
     2147483647
     """
-    return _Parser(text, is_sql=is_sql).parse()
+    return _Parser(text, is_sql=is_sql, is_ours=is_ours).parse()
 
 
 _TOKEN = re.compile(
@@ -102,11 +104,12 @@ _Token = tuple[str, str, int]
 class _Parser:
     """Recursive descent over the tokens of one text."""
 
-    __slots__ = ("_at", "_depth", "_is_sql", "_text", "_tokens")
+    __slots__ = ("_at", "_depth", "_is_ours", "_is_sql", "_text", "_tokens")
 
-    def __init__(self, text: str, *, is_sql: bool) -> None:
+    def __init__(self, text: str, *, is_sql: bool, is_ours: bool) -> None:
         self._text = text
         self._is_sql = is_sql
+        self._is_ours = is_ours
         self._tokens = self._scan()
         self._at = 0
         self._depth = 0
@@ -248,7 +251,7 @@ class _Parser:
             root = _VARYING[root]
         is_longest = self._is_sql and root in _LONGEST.values()
         length = self._bracketed(LENGTH_MAX if is_longest else 1)
-        if not length:
+        if not length and not self._is_ours:
             raise LogicalTypeError(f"length must be between 1 and {LENGTH_MAX}")
         return LogicalType(root, length=length)
 

@@ -76,6 +76,32 @@ QUERIES = {
         "SELECT x, x FROM a UNION SELECT * FROM "
         "(SELECT x, x FROM b INTERSECT SELECT x, x FROM c)",
     ),
+    "EXISTS that asks of the row outside only": (
+        "SELECT x, x FROM a WHERE EXISTS (SELECT 1 FROM b WHERE a.x = 1)",
+        "",
+    ),
+    "NOT EXISTS that asks of both": (
+        "SELECT x, x FROM a WHERE NOT EXISTS (SELECT x FROM b WHERE a.p IS NULL AND b.x = 2)",
+        "",
+    ),
+    "what is computed of a correlated aggregate": (
+        "SELECT x, (SELECT COALESCE(MAX(x), 0) + 1 FROM b WHERE b.k = a.k) FROM a",
+        "",
+    ),
+    "a correlated count inside of an expression": (
+        "SELECT x, (SELECT CASE WHEN COUNT(*) > 1 THEN MIN(x) ELSE 7 END FROM b WHERE b.k = a.k) "
+        "FROM a",
+        "",
+    ),
+    "a product of a correlated aggregate that is compared": (
+        "SELECT x, x FROM a WHERE x < (SELECT 2 * MAX(x) FROM b WHERE b.k = a.k)",
+        "",
+    ),
+    "an empty text in state": (
+        "SELECT a.x, CHAR_LENGTH(n.e) FROM a LEFT JOIN (SELECT '' AS e, k FROM b) AS n "
+        "ON a.k = n.k",
+        "SELECT a.x, LENGTH(n.e) FROM a LEFT JOIN (SELECT '' AS e, k FROM b) AS n ON a.k = n.k",
+    ),
 }  # fmt: skip  # a query and what it means, side by side
 ROWS = st.tuples(
     st.sampled_from(["x", "y", None]),

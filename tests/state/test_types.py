@@ -130,6 +130,12 @@ def test_writing_and_reading_gives_the_type_back(logical: LogicalType) -> None:
     assert parse_type(format_type(logical)) == logical
 
 
+def test_the_type_of_an_empty_text_is_read_where_we_wrote_it() -> None:
+    empty = LogicalType(TypeRoot.CHAR, nullable=False, length=0)
+
+    assert parse_type(format_type(empty), is_ours=True) == empty
+
+
 def test_nesting_has_a_limit() -> None:
     assert parse_type("ARRAY<" * 63 + "INT" + ">" * 63).root is TypeRoot.ARRAY
     with pytest.raises(TypeParseError, match="too many types"):

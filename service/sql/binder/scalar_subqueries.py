@@ -10,12 +10,11 @@ Source: Calcite `SubQueryRemoveRule`, `RelDecorrelator`; Flink `FlinkSubQueryRem
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from service.plan.rex import InputRef, Rex
 from service.sql import types
 from service.sql.algebra import Aggregate, Join, Project, Relation
 from service.sql.binder.correlated import correlated_keys
@@ -23,12 +22,14 @@ from service.sql.binder.marked_subqueries import MarkedSubqueries, asked, is_mar
 from service.sql.binder.subqueries import correlates, has_outer
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
-from service.sql.rex import call, conjunction, literal, ref, type_of
+from service.sql.functions import aggregate_type
+from service.sql.rex import call, cast, conjunction, literal, ref, rewrite, type_of
 from service.sql.terms import AggregateCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from service.plan.rex import InputRef, Rex
     from service.sql.binder.marked_subqueries import Asked
     from service.sql.binder.query import QueryBinder
     from service.sql.errors import Position
@@ -45,9 +46,10 @@ class _Value:
     relation: Relation
     outer: tuple[Rex, ...]
     """What each of the first columns must be equal to."""
-    column: int
-    counts: bool
-    """Whether it is 0, not NULL, where there is no row."""
+    shown: Rex
+    """Over the columns of the relation."""
+    counts: frozenset[int] = frozenset()
+    """The columns that are 0, not NULL, where there is no row."""
 
 
 class ScalarSubqueries:
@@ -122,9 +124,13 @@ class ScalarSubqueries:
             for at, outer in enumerate(value.outer)
         ]
         joined = Join(left, value.relation, "LEFT", conjunction(parts), is_subquery=True)
-        at = width + value.column
-        column: Rex = ref(at, joined.row.types[at])
-        self._values[id(node)] = _or_zero(column) if value.counts else column
+
+        def column(each: InputRef) -> Rex:
+            made = ref(width + each.index, joined.row.types[width + each.index])
+            return _or_zero(made) if each.index in value.counts else made
+
+        shown = rewrite(value.shown, column)
+        self._values[id(node)] = cast(shown, type_of(shown).with_nullable(True))
         return joined
 
     def _by_key(self, right: Relation, node: exp.Expression) -> _Value:
@@ -132,22 +138,20 @@ class ScalarSubqueries:
         refusal = UnsupportedSql(
             "this correlated subquery as a value is not supported",
             self._at(node),
-            hint="select one aggregate, and compare columns for equality in its WHERE",
+            hint="select aggregates only, and compare columns for equality in its WHERE",
         )
         if not isinstance(right, Project) or not isinstance(right.input, Aggregate):
             raise refusal
         aggregate, shown = right.input, right.expressions[0]
         arguments = aggregate.input
-        if aggregate.grouping or not isinstance(shown, InputRef):
+        if aggregate.grouping or has_outer(shown):
             raise refusal
         if not isinstance(arguments, Project) or any(map(has_outer, arguments.expressions)):
             raise refusal
         found = correlated_keys(arguments.input)
         if found is None:
             raise refusal
-        return _grouped(
-            aggregate, arguments, found.relation, list(found.own), found.outer, shown.index
-        )
+        return _grouped(aggregate, arguments, found.relation, list(found.own), found.outer, shown)
 
     def _at(self, node: exp.Expression) -> Position:
         return position_of(node, self._fragment)
@@ -198,10 +202,14 @@ def _single(right: Relation) -> _Value:
     while isinstance(below, Project):
         below = below.input
     if isinstance(below, Aggregate) and not below.grouping and not below.sets:
-        return _Value(right, (), 0, counts=False)
+        return _Value(right, (), _first(right))
     kind = types.regular(right.row.types[0]).with_nullable(True)
     checked = Aggregate(right, (), (AggregateCall("SINGLE_VALUE", (0,), kind),))
-    return _Value(checked, (), 0, counts=False)
+    return _Value(checked, (), _first(checked))
+
+
+def _first(relation: Relation) -> Rex:
+    return ref(0, relation.row.types[0])
 
 
 def _grouped(
@@ -210,7 +218,7 @@ def _grouped(
     below: Relation,
     keys: list[InputRef],
     outer: tuple[Rex, ...],
-    shown: int,
+    shown: Rex,
 ) -> _Value:
     """The aggregate with a row for each key."""
     read = {each for call in aggregate.calls for each in call.arguments}
@@ -223,7 +231,7 @@ def _grouped(
             columns.append(arguments.scalars[at])
             names.append(arguments.names[at])
         places[at] = columns.index(arguments.scalars[at])
-    calls = tuple(each.over(places.__getitem__) for each in aggregate.calls)
+    calls = tuple(_of_group(each, arguments).over(places.__getitem__) for each in aggregate.calls)
     count = len(keys)
     made = Aggregate(
         Project(below, tuple(columns), tuple(names)),
@@ -231,8 +239,16 @@ def _grouped(
         calls,
         aggregate.ttl,
     )
-    counts = calls[shown].function == "COUNT"
-    return _Value(made, outer, count + shown, counts=counts)
+    counts = frozenset(count + at for at, each in enumerate(calls) if each.function == "COUNT")
+    shifted = rewrite(shown, lambda each: ref(count + each.index, each.type))
+    return _Value(made, outer, shifted, counts)
+
+
+def _of_group(each: AggregateCall, arguments: Project) -> AggregateCall:
+    """A call over all rows as one over a group, which has a row."""
+    given = [arguments.row.types[column] for column in each.arguments]
+    made = aggregate_type(each.function, given, may_be_empty=each.filter is not None)
+    return replace(each, type=made)
 
 
 def _equal(first: Rex, second: Rex) -> Rex:

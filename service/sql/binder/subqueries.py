@@ -143,8 +143,11 @@ class SubqueryBinder:
             if column not in kept_columns:
                 kept_columns.append(column)
                 kept_names.append(below.row.names[column.index])
-        if not kept_columns:
+        if not lifted:
             return right, []
+        if not kept_columns:
+            # The condition is of the row outside alone; any column of the subquery will do.
+            return Project(below, right.expressions, right.names), lifted
         positions = {
             column.index: at
             for at, column in enumerate(kept_columns)

@@ -56,6 +56,7 @@ DIFFERENT = {
     "subqueries in or two": "what every part of an OR asks for is not asked for below",
     "subqueries in correlated or": "a correlated IN inside of an expression is refused by name",
     "subqueries exists or nonequi": "EXISTS by other than equality inside of OR is refused",
+    "subqueries not exists of the outer row": "the join asks what Flink computes below it",
     "subqueries in or expression": "the name of a column that a join compares",
     "conditions where false left join": "LEFT JOIN ON FALSE is a join",
     "set-operations-all except all one col used": "Flink leaves out columns that are compared",
