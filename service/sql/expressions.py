@@ -32,6 +32,7 @@ from service.sql.time_units import timestamp_difference, timestamp_sum
 from service.sql.type_names import written_type
 from state.types import (
     INTERVAL_ROOTS,
+    STRING_ROOTS,
     LogicalType,
     TypeParseError,
     TypeRoot,
@@ -207,8 +208,9 @@ class ExpressionBinder:
         operand = self.rex(node.this)
         target = self._type(node.args["to"])
         is_try = isinstance(node, exp.TryCast)
-        if isinstance(operand, Literal) and isinstance(operand.value, str) and not is_try:
-            constant = literals.time_constant(operand.value, target, self.position(node))
+        is_text = type_of(operand).root in STRING_ROOTS
+        if is_text and isinstance(operand, Literal) and not is_try:
+            constant = literals.time_constant(str(operand.value), target, self.position(node))
             if constant is not None:
                 return constant
         nullable = type_of(operand).nullable or is_try

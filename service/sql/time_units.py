@@ -69,18 +69,24 @@ def timestamp_sum(unit: str, amount: Rex, time: Rex, position: Position) -> Rex:
 
     Raises:
         ValidationError: There is no such unit, or the last operand is no time.
-        UnsupportedSql: The amount is no constant, or the unit too small for a DATE.
+        UnsupportedSql: The amount is no whole number, or the unit too small for a DATE.
     """
     name = _unit(unit, position)
     given = types.regular(type_of(time))
     if given.root not in TIMES - {TypeRoot.TIME}:
         raise ValidationError(f"TIMESTAMPADD needs a time, not {given.root.name}", position)
-    if not isinstance(amount, Literal) or type_of(amount).root not in INTEGER_BITS:
-        raise UnsupportedSql("TIMESTAMPADD of anything but a whole constant", position)
+    counted = type_of(amount)
+    if counted.root not in INTEGER_BITS:
+        raise UnsupportedSql("TIMESTAMPADD of anything but whole units", position)
     if name == "MILLISECOND" or (given.root is TypeRoot.DATE) > (name in _OF_DATES):
         raise UnsupportedSql(f"TIMESTAMPADD of {name} to {given.root.name}", position)
-    added = literals.interval(str(amount.value), name, position)
-    return call("+", [time, added], given, syntax="SPECIAL")
+    if isinstance(amount, Literal):
+        added: Rex = literals.interval(str(amount.value), name, position)
+        return call("+", [time, added], given, syntax="SPECIAL")
+    one = literals.interval("1", name, position)
+    added = call("*", [one, amount], one.type.with_nullable(counted.nullable))
+    made = given.with_nullable(given.nullable or counted.nullable)
+    return call("+", [time, added], made, syntax="SPECIAL")
 
 
 def _unit(unit: str, position: Position) -> str:

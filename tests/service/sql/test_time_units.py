@@ -54,6 +54,11 @@ def _shown(rex: dict[str, Any]) -> str:
             "TIMESTAMP(3)",
             "+($0, 3000:INTERVAL SECOND(6) NOT NULL):TIMESTAMP(3)",
         ),
+        (
+            "TIMESTAMPADD(DAY, x, ts)",
+            "TIMESTAMP(3)",
+            "+($0, *(86400000:INTERVAL DAY(2) NOT NULL, $4):INTERVAL DAY(2)):TIMESTAMP(3)",
+        ),
         ("TIMESTAMPADD(MONTH, -1, da)", "DATE", "+($2, -1:INTERVAL MONTH NOT NULL):DATE"),
         ("TRY_CAST(s AS INT)", "INT", "TRY_CAST($5):INT"),
         ("TRY_CAST(x AS INT)", "INT", "$4"),
@@ -83,7 +88,7 @@ def test_what_means_nothing(expression: str, reason: str) -> None:
     assert caught.value.position is not None
 
 
-@pytest.mark.parametrize("expression", ["TIMESTAMPADD(DAY, x, ts)", "TIMESTAMPADD(HOUR, 1, da)"])
+@pytest.mark.parametrize("expression", ["TIMESTAMPADD(DAY, 1.5, ts)", "TIMESTAMPADD(HOUR, 1, da)"])
 def test_what_is_refused_by_name(expression: str) -> None:
     with pytest.raises(UnsupportedSql, match=r"line 2, column \d+: TIMESTAMPADD of "):
         selected(expression, "INT")
