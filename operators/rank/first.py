@@ -92,6 +92,7 @@ class Top1(KeyedOperator):
         (row,) = spec.inputs
         self._with_number, self._update_before = spec.with_number, spec.update_before
         self._sort = SortKeys(row, spec.order)
+        self._only_rises = spec.strategy == "update"
         self._unique_key = spec.unique_key
         self._identity = StoredRows(row.part(spec.unique_key))
         self._codec = StoredRows(row)
@@ -109,7 +110,7 @@ class Top1(KeyedOperator):
 
     async def process(self, change: InputChange) -> None:
         """Show a row if it is better than the one that is shown, or an update of it."""
-        if self._unique_key and change.kind is RowKind.UPDATE_BEFORE:
+        if self._only_rises and change.kind is RowKind.UPDATE_BEFORE:
             return
         if is_retraction(change):
             return
@@ -126,7 +127,7 @@ class Top1(KeyedOperator):
 
     def _replaces(self, row: Row, shown: Row) -> bool:
         new, old = self._sort.text(row), self._sort.text(shown)
-        if new != old or not self._unique_key:
+        if new != old or not self._only_rises:
             return new < old
         return self._identify(row) == self._identify(shown) and (
             self._codec.encode(row) != self._codec.encode(shown)

@@ -46,7 +46,7 @@ class RankSpec(OperatorSpec):
     end_column: NonNegativeInt | None = None
     """The column that says the last rank; the first row of a partition counts."""
     unique_key: tuple[NonNegativeInt, ...] = ()
-    """Of `update`: columns that say which row an update is about."""
+    """Of `update`: columns that say which row an update is about; without any, there is one row."""
     with_number: bool = False
     """Rows are emitted with their rank as a last column."""
     update_before: bool = True
@@ -67,7 +67,7 @@ class RankSpec(OperatorSpec):
             self.end_column not in columns or row.types[self.end_column].root not in _COUNTS
         ):
             raise ValueError("the column of the last rank must be SMALLINT, INTEGER or BIGINT")
-        if (self.strategy == "update") != bool(self.unique_key):
+        if self.unique_key and self.strategy != "update":
             raise ValueError("a unique key belongs to strategy update, and to no other")
         if self.newest_first and (self.order or self.strategy != "retract"):
             raise ValueError("the newest row stands first where there is no other order")

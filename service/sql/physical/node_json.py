@@ -180,7 +180,9 @@ def _range(spec: nodes.RankSpec) -> dict[str, Any]:
 
 def _strategy(spec: nodes.RankSpec) -> dict[str, Any]:
     made: dict[str, Any] = {"type": spec.strategy}
-    return made | {"primaryKeys": list(spec.strategy_keys)} if spec.strategy_keys else made
+    if spec.strategy != "UpdateFast":
+        return made
+    return made | {"primaryKeys": list(spec.strategy_keys)}
 
 
 def _sink(node: Node, spec: nodes.SinkSpec, options: Options) -> tuple[str, dict[str, Any]]:

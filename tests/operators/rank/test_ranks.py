@@ -69,6 +69,15 @@ def test_the_first_row_may_change_elsewhere_than_in_its_sort_key() -> None:
     )
 
 
+@pytest.mark.parametrize("end", [1, 3])
+def test_the_only_row_is_updated_without_a_unique_key(end: int) -> None:
+    """What an aggregate without groups gives: Flink names an empty key."""
+    spec = rank_spec("update", end=end, unique_key=(), key=())
+    assert run(spec, "+I 1 a 5; +U 2 a 5; +U 3 a 6") == changes(
+        "+I 1 a 5; -U 1 a 5; +U 2 a 5; -U 2 a 5; +U 3 a 6"
+    )
+
+
 def test_an_update_with_the_same_sort_key_keeps_its_rank() -> None:
     spec = rank_spec("update", end=3, unique_key=(0,), with_number=True, ttl_ms=(10,))
     harness = OperatorHarness.on_heap(spec)
