@@ -23,7 +23,7 @@ from service.sql.binder.subqueries import correlates, has_outer
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.functions import aggregate_type
-from service.sql.rex import call, cast, conjunction, literal, ref, rewrite, type_of
+from service.sql.rex import call, cast, conjunction, has_over, literal, ref, rewrite, type_of
 from service.sql.terms import AggregateCall
 
 if TYPE_CHECKING:
@@ -142,16 +142,17 @@ class ScalarSubqueries:
         )
         if not isinstance(right, Project) or not isinstance(right.input, Aggregate):
             raise refusal
-        aggregate, shown = right.input, right.expressions[0]
+        aggregate = right.input
         arguments = aggregate.input
-        if aggregate.grouping or has_outer(shown):
+        if aggregate.grouping or has_over(right.expressions) or has_outer(right.expressions[0]):
             raise refusal
         if not isinstance(arguments, Project) or any(map(has_outer, arguments.expressions)):
             raise refusal
         found = correlated_keys(arguments.input)
         if found is None:
             raise refusal
-        return _grouped(aggregate, arguments, found.relation, list(found.own), found.outer, shown)
+        keys = list(found.own)
+        return _grouped(aggregate, arguments, found.relation, keys, found.outer, right.scalars[0])
 
     def _at(self, node: exp.Expression) -> Position:
         return position_of(node, self._fragment)

@@ -42,6 +42,10 @@ def materialize_time(relation: Relation) -> Relation:
     """The relation with times as values where values are needed."""
     below = tuple(materialize_time(each) for each in inputs(relation))
     made = with_inputs(relation, below)
+    if isinstance(made, Join) and made.condition is not None:
+        # What has become a value below bounds no time here.
+        types = made.left.row.types + made.right.row.types
+        made = replace(made, condition=_typed(made.condition, types))
     match made:
         case Project():
             types = made.input.row.types
