@@ -112,7 +112,7 @@ async def compiled_whole(script: str, planning: Planning, zone: str | None = Non
     def whole() -> ScriptPlan:
         session = NamedSession(zone=zone)
         planned = _only_plan(session, script, planning.limits)
-        plan = restored(planned.document, session.tables())
+        plan = restored(planned.document, session.tables(), is_new=True)
         return planned._replace(document=dict(plan.document))
 
     return await planning.run(whole)

@@ -144,7 +144,9 @@ class StatementRunner:
                 plan = await self._plan_at(uri)
                 more = {"pipeline": await self._start(plan), "plan_uri": uri}
             case ExecuteInserts():
-                more = {"pipeline": await self._start(await self._planned(statement, text))}
+                more = {
+                    "pipeline": await self._start(await self._planned(statement, text), is_new=True)
+                }
             case _:
                 await self._planning.run(self._declare, statement, text)
         return _result(statement, listing, **more)
@@ -170,7 +172,7 @@ class StatementRunner:
         self._took_effect = True
         found = {"plan_uri": uri, "plan_written": True}
         if statement.executes:
-            found["pipeline"] = await self._start(document)
+            found["pipeline"] = await self._start(document, is_new=True)
         return found
 
     async def _planned(
@@ -197,10 +199,10 @@ class StatementRunner:
         has_modes = "CHANGELOG_MODE" in statement.details
         return explain(plan, default_ttl_ms=ttl_ms).sections(has_modes=has_modes)
 
-    async def _start(self, document: PlanDocument) -> dict[str, str]:
+    async def _start(self, document: PlanDocument, *, is_new: bool = False) -> dict[str, str]:
         """A pipeline of a plan, started."""
         services = self._services
-        plan = await self._planning.run(self._whole, document)
+        plan = await self._planning.run(self._whole, document, is_new=is_new)
         options = self._options().settled(self._settings.execution)
         plan = await self._planning.run(admit, dict(plan.document), options, self._settings)
         name = self._session.options.get(_NAME) or pipeline_name(plan)
@@ -215,8 +217,8 @@ class StatementRunner:
         services.supervisor.wake(record.name)
         return {"name": record.name, "href": f"/v1/pipelines/{record.name}"}
 
-    def _whole(self, document: PlanDocument) -> CompiledPlan:
-        """The plan with the tables of the session in it."""
+    def _whole(self, document: PlanDocument, *, is_new: bool = False) -> CompiledPlan:
+        """The plan with the tables of the session in it; a new one was made of them."""
         wanted = self._session.options.get(_RESTORE, "ALL").upper()
         choices: tuple[RestoreObjects, ...] = get_args(RestoreObjects)
         objects = next((each for each in choices if each == wanted), None)
@@ -224,7 +226,7 @@ class StatementRunner:
             raise ValidationError(
                 f"option {_RESTORE} cannot be {wanted!r}", hint=f"one of {', '.join(choices)}"
             )
-        return restored(storable(document), self._session.tables(), objects)
+        return restored(storable(document), self._session.tables(), objects, is_new=is_new)
 
     def _options(self) -> PipelineOptions:
         """Those of the request; the session's count where they say none."""

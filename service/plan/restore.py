@@ -2,7 +2,8 @@
 
 A plan may hold no more than the names of its tables, as it always does for temporary ones. Where a
 session knows them, their description is put into the plan, so that it means the same without the
-session. Options are merged, the catalogue's win.
+session. Options are merged, the catalogue's win; of a plan that was made of the catalogue just now,
+its own, which a hint of the statement may have changed.
 
 Source: Flink `ContextResolvedTableJsonDeserializer` (2.3).
 """
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from service.plan.document import CompiledPlan
 
 RestoreObjects = Literal["ALL", "ALL_ENFORCED", "IDENTIFIER"]
+_Winner = Literal["PLAN", "CATALOG", "CATALOG_ALONE"]
+"""Whose options count where both have one."""
 
 _HOLDERS = ("scanTableSource", "dynamicTableSink", "lookupTableSource")
 
@@ -28,6 +31,8 @@ def restored(
     source: str | bytes | Mapping[str, Any],
     catalog: Mapping[str, Mapping[str, Any]],
     objects: RestoreObjects = "ALL",
+    *,
+    is_new: bool = False,
 ) -> CompiledPlan:
     """The plan with its tables as the catalogue has them.
 
@@ -36,6 +41,7 @@ def restored(
         catalog: Tables by identifier, each as a plan writes a `resolvedTable`.
         objects: ALL: plan and catalogue together; ALL_ENFORCED: the plan's description alone;
             IDENTIFIER: the catalogue's alone.
+        is_new: Whether the plan was made of this catalogue just now.
 
     Raises:
         UnresolvedTable: Neither has a table that the plan needs.
@@ -46,33 +52,35 @@ def restored(
         return load_plan(source)
     plan = load_plan(source, catalog=catalog)
     by_names = {parse_identifier(identifier): table for identifier, table in catalog.items()}
-    document = _rebuilt(dict(plan.document), by_names, is_enforced=objects == "IDENTIFIER")
-    return load_plan(document)
+    wins: _Winner = "PLAN" if is_new else "CATALOG" if objects == "ALL" else "CATALOG_ALONE"
+    return load_plan(_rebuilt(dict(plan.document), by_names, wins))
 
 
-def _rebuilt(value: object, catalog: Mapping[Any, Mapping[str, Any]], *, is_enforced: bool) -> Any:
+def _rebuilt(value: object, catalog: Mapping[Any, Mapping[str, Any]], wins: _Winner) -> Any:
     """The value with the tables in it described; depth is bounded by the plan's reader."""
     if isinstance(value, list):
-        return [_rebuilt(each, catalog, is_enforced=is_enforced) for each in value]
+        return [_rebuilt(each, catalog, wins) for each in value]
     if not isinstance(value, dict):
         return value
-    made = {key: _rebuilt(each, catalog, is_enforced=is_enforced) for key, each in value.items()}
+    made = {key: _rebuilt(each, catalog, wins) for key, each in value.items()}
     for holder in _HOLDERS:
         spec = made.get(holder)
         if isinstance(spec, dict) and isinstance(spec.get("table"), dict):
-            table = _described(spec["table"], catalog, is_enforced=is_enforced)
+            table = _described(spec["table"], catalog, wins)
             made[holder] = {**spec, "table": table}
     return made
 
 
 def _described(
-    table: dict[str, Any], catalog: Mapping[Any, Mapping[str, Any]], *, is_enforced: bool
+    table: dict[str, Any], catalog: Mapping[Any, Mapping[str, Any]], wins: _Winner
 ) -> dict[str, Any]:
+    is_enforced = wins == "CATALOG_ALONE"
     given = table.get("resolvedTable")
     known = catalog.get(parse_identifier(str(table.get("identifier", ""))))
     if known is None:
         return {k: v for k, v in table.items() if k != "resolvedTable" or not is_enforced}
     if not isinstance(given, dict) or is_enforced:
         return {**table, "resolvedTable": dict(known)}
-    options = {**(given.get("options") or {}), **known.get("options", {})}
+    own, others = given.get("options") or {}, known.get("options", {})
+    options = {**others, **own} if wins == "PLAN" else {**own, **others}
     return {**table, "resolvedTable": {**given, "options": options}}

@@ -65,6 +65,8 @@ class CatalogTable:
     is_temporary: bool = False
     comment: str = ""
     partition_keys: tuple[str, ...] = ()
+    hint: str = ""
+    """Of one reference to the table whose options a hint changed: what a plan tells of it."""
 
     @property
     def identifier(self) -> str:

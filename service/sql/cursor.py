@@ -80,6 +80,11 @@ class Cursor:
         self.at += 1
         return str(self.tokens[self.at - 1].text)
 
+    def text_or_name(self) -> str:
+        """Take a text in quotes, or a name."""
+        is_text = not self.is_done and self.tokens[self.at].token_type is TokenType.STRING
+        return self.text() if is_text else self.name()
+
     def name(self) -> str:
         """Take one name, quoted or not."""
         if self.is_done:
@@ -112,6 +117,13 @@ class Cursor:
             found.append(self.name())
         self.expect(")")
         return tuple(found)
+
+    def hint(self) -> Fragment | None:
+        """Take a hint, if there is one: with the signs around it."""
+        if self.is_done or self.tokens[self.at].token_type is not TokenType.HINT:
+            return None
+        self.at += 1
+        return self.slice(self.at - 1, self.at)
 
     def until(self, *stops: tuple[str, ...], is_type: bool = False) -> Fragment:
         """Take everything up to one of these runs of words, or a bracket that closes more.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
@@ -18,13 +18,11 @@ from sqlglot.tokens import Token, TokenType
 
 from service.sql.deadline import check_time
 from service.sql.errors import Position, SqlSyntaxError, SqlTooLarge
-from service.sql.foreign import check_hints, check_tokens
+from service.sql.foreign import check_first, check_tokens
 from service.sql.grammar import check_grammar
 from service.sql.misspelt import misspelt
 from service.sql.quantifiers import without_quantifiers
-
-if TYPE_CHECKING:
-    from service.sql.source_text import Fragment
+from service.sql.source_text import Fragment
 
 # sqlglot warns on its own logger of what it falls back to; what we do not support we refuse.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
@@ -67,6 +65,8 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
         QUOTES: ClassVar[list[str]] = ["'"]
         # Statements that sqlglot does not know would be one text each.
         COMMANDS: ClassVar[set[TokenType]] = set()
+        # A hint is a word wherever it stands, so that the parser refuses it where none may be.
+        TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = set(TokenType)
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             # SESSION is a window function here, no word of the grammar.
             **{key: kind for key, kind in tokens.Tokenizer.KEYWORDS.items() if key != "SESSION"},
@@ -189,6 +189,14 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
                 check_time()
                 super()._retreat(index)
 
+        def _parse_table_parts(self, *given: Any, **options: Any) -> exp.Expression:
+            # sqlglot's own arguments, which are passed on as they come.
+            table = super()._parse_table_parts(*given, **options)
+            is_named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier)
+            if is_named and self._match(TokenType.HINT):
+                table.set("hint", exp.var(self._prev.text).update_positions(self._prev))
+            return table
+
         def _parse_lambda(self, alias: bool = False) -> exp.Expression | None:
             following = self._next
             is_table = self._curr is not None and self._curr.token_type is TokenType.TABLE
@@ -206,6 +214,8 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
             """`TABLE t [PARTITION BY columns]`: a tuple of the table and the columns."""
             self._advance()
             parts = [self._parse_table_parts()]
+            if parts[0].args.get("hint") is not None:
+                self.raise_error("a hint is not expected behind TABLE")
             if self._match(TokenType.PARTITION_BY):
                 if self._match(TokenType.L_PAREN):
                     parts += self._parse_csv(self._parse_column)
@@ -222,9 +232,8 @@ def tokenize(fragment: Fragment) -> list[Token]:
     """The tokens of a piece of a script; their offsets count from its beginning.
 
     Raises:
-        SqlSyntaxError: A text or name is not closed.
+        SqlSyntaxError: A text or name is not closed, or a hint stands first.
         SqlTooLarge: Brackets are nested deeper than `DEPTH_MAX`.
-        UnsupportedSql: A hint stands anywhere but after SELECT.
     """
     try:
         found: list[Token] = _DIALECT.tokenize(fragment.text)
@@ -235,7 +244,7 @@ def tokenize(fragment: Fragment) -> list[Token]:
             "a string, name or comment is not closed", fragment.position(max(last, 0))
         ) from problem
     _check_depth(found, fragment)
-    check_hints(found, fragment)
+    check_first(found, fragment)
     return found
 
 
@@ -303,6 +312,15 @@ def position_of(node: exp.Expression, fragment: Fragment) -> Position:
     return fragment.position(min(starts, default=0))
 
 
+def hint_of(table: exp.Expression, fragment: Fragment) -> Fragment | None:
+    """The hint behind the name of a table in the tree, with the signs around it."""
+    hint = table.args.get("hint")
+    if hint is None:
+        return None
+    start, end = hint.meta["start"], hint.meta["end"] + 1
+    return Fragment(fragment.script, fragment.start + start, fragment.start + end)
+
+
 def _check_depth(found: list[Token], fragment: Fragment) -> None:
     depth = 0
     for token in found:
@@ -327,6 +345,8 @@ def _syntax_error(problem: ParseError, fragment: Fragment) -> SqlSyntaxError:
     if incomplete is not None:
         reason = f"{incomplete[1].upper()} is incomplete"
     near = str(details.get("highlight") or "")
+    if near.startswith("/*+"):
+        reason = "a hint is not expected here"
     line, column = details.get("line"), details.get("col")
     position = fragment.position()
     if isinstance(line, int) and isinstance(column, int):

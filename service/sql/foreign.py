@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokens import TokenType
 
-from service.sql.errors import SqlSyntaxError, UnsupportedSql
+from service.sql.errors import SqlSyntaxError
 
 if TYPE_CHECKING:
     from sqlglot.tokens import Token
@@ -77,20 +77,13 @@ def is_foreign_pair(token: Token, following: Token) -> bool:
             return False
 
 
-def check_hints(tokens: list[Token], fragment: Fragment) -> None:
-    """Refuse hints anywhere but after SELECT: to the parser they are comments.
+def check_first(tokens: list[Token], fragment: Fragment) -> None:
+    """Refuse a hint before the first word: the tokenizer takes it for a comment.
 
     Raises:
-        UnsupportedSql: There is one.
+        SqlSyntaxError: There is one.
     """
-    if "/*+" not in fragment.text:
-        return
-    starts = [token.start for token in tokens[1:]] + [len(fragment.text)]
-    for token, following in zip(tokens, starts, strict=True):
-        for comment in _COMMENT.finditer(fragment.text, token.end + 1, following):
-            if comment[0] == "/*+":
-                raise UnsupportedSql(
-                    "a hint anywhere but after SELECT, such as OPTIONS after a table, "
-                    "is not supported",
-                    fragment.position(comment.start()),
-                )
+    first = tokens[0].start if tokens else len(fragment.text)
+    for comment in _COMMENT.finditer(fragment.text, 0, first):
+        if comment[0] == "/*+":
+            raise SqlSyntaxError("a hint is not expected here", fragment.position(comment.start()))

@@ -28,7 +28,7 @@ _UNDERSTOOD: dict[type, frozenset[str]] = {
     exp.Except: _QUERY | {"this", "expression", "distinct"},
     exp.Subquery: _QUERY | {"this", "alias", "joins"},
     exp.Values: frozenset({"expressions", "alias"}),
-    exp.Table: frozenset({"this", "db", "catalog", "alias", "version", "joins"}),
+    exp.Table: frozenset({"this", "db", "catalog", "alias", "version", "joins", "hint"}),
     exp.From: frozenset({"this"}),
     exp.Unnest: frozenset({"expressions", "alias", "offset"}),
     exp.Lateral: frozenset({"this", "alias"}),

@@ -29,7 +29,8 @@ def logical_tree(sink: algebra.Sink, *, has_sink: bool = True) -> str:
     """The tree of one INSERT, or of its query alone."""
     if has_sink:
         fields = ", ".join(sink.input.row.names)
-        first = f"LogicalSink(table=[{sink.table.summary}], fields=[{fields}])"
+        hints = f", hints=[[[{sink.table.hint}]]]" if sink.table.hint else ""
+        first = f"LogicalSink(table=[{sink.table.summary}], fields=[{fields}]{hints})"
         below = _Branches((sink.input,))
     else:
         first, below = _line(_without_renaming(sink.input))
@@ -76,7 +77,11 @@ def _line(relation: Relation) -> tuple[str, _Branches]:
     inputs = _Branches(algebra.inputs(relation))
     match relation:
         case algebra.Scan(table):
-            return f"LogicalTableScan(table=[[{', '.join(table.names)}]])", inputs
+            hints = ""
+            if table.hint:
+                word, _, given = table.hint.partition(" ")
+                hints = f", hints=[[[{word} inheritPath:[] {given}]]]"
+            return f"LogicalTableScan(table=[[{', '.join(table.names)}]]{hints})", inputs
         case algebra.Project(_, expressions, names):
             made = ", ".join(
                 f"{name}=[{expression_text(each)}]"

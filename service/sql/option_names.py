@@ -21,6 +21,7 @@ HONOURED: Final = frozenset(
         "execution.async-state.active-buffer-timeout",
         "execution.async-state.total-buffer-size",
         "pipeline.name",
+        "table.dynamic-table-options.enabled",
         "table.exec.async-state.enabled",
         "table.exec.deduplicate.insert-update-after-sensitive-enabled",
         "table.exec.deduplicate.mini-batch.compact-changes-enabled",

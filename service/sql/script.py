@@ -259,12 +259,13 @@ def _insert(cursor: Cursor) -> Insert:
         raise UnsupportedSql("INSERT OVERWRITE has no streaming plan", position)
     cursor.expect("INTO")
     names = cursor.names()
+    hint = cursor.hint()
     if cursor.looking_at("PARTITION"):
         raise UnsupportedSql("INSERT INTO .. PARTITION is not supported", cursor.position())
     is_query = cursor.looking_at("(", "SELECT") or cursor.looking_at("(", "WITH")
     columns = cursor.name_list() if cursor.looking_at("(") and not is_query else ()
     query = cursor.until((";",), ("ON", "CONFLICT"))
-    return Insert(names, columns, query, _conflict(cursor), position=position)
+    return Insert(names, hint, columns, query, _conflict(cursor), position=position)
 
 
 def _conflict(cursor: Cursor) -> ConflictBehavior | None:

@@ -46,6 +46,7 @@ from service.sql.statements import (
     Show,
     Statement,
 )
+from service.sql.table_hints import with_hint
 from service.sql.to_plan import PlannedNodes, to_plan
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ class Session:
         table = self.catalogue.find(insert.names, insert.position)
         if not isinstance(table, CatalogTable):
             raise ValidationError(f"{'.'.join(insert.names)} is a view", insert.position)
+        if insert.hint is not None:
+            table = with_hint(table, insert.hint, self.options)
         query = QueryBinder(self.catalogue, insert.query).bind()
         return bind_sink(query, table, insert.columns, insert.conflict, insert.position)
 

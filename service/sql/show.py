@@ -7,6 +7,7 @@ Source: Flink `ShowTablesOperation`, `ShowCreateUtil` and `DescribeTableOperatio
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 Cell: TypeAlias = str | bool | None
 _STRING = "VARCHAR(2147483647)"
+_HINT = re.compile(r"/\*\+.*?\*/", re.DOTALL)
+_PAIR = re.compile(r"(['`]?([\w.-]+)['`]?\s*=\s*)'((?:[^']|'')*)'")
+"""An option in a hint: what stands before its value, its name, its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +210,12 @@ def _declared(column: Column) -> str:
 def _view_text(view: View) -> str:
     kind = "TEMPORARY VIEW" if view.is_temporary else "VIEW"
     columns = f" ({', '.join(map(_name, view.column_names))})" if view.column_names else ""
-    return f"CREATE {kind} {'.'.join(map(_name, view.names))}{columns} AS {view.query.text.strip()}"
+    query = _HINT.sub(_without_secrets, view.query.text.strip())
+    return f"CREATE {kind} {'.'.join(map(_name, view.names))}{columns} AS {query}"
+
+
+def _without_secrets(hint: re.Match[str]) -> str:
+    return _PAIR.sub(lambda pair: f"{pair[1]}'{masked(pair[2], pair[3])}'", hint[0])
 
 
 def _name(text: str) -> str:

@@ -88,9 +88,11 @@ class Drop(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Insert(Placed):
-    """INSERT INTO t [(columns)] query [ON CONFLICT DO behavior]."""
+    """INSERT INTO t [hint] [(columns)] query [ON CONFLICT DO behavior]."""
 
     names: tuple[str, ...]
+    hint: Fragment | None
+    """OPTIONS of the table, for this statement."""
     columns: tuple[str, ...]
     query: Fragment
     conflict: ConflictBehavior | None

@@ -56,7 +56,9 @@ def read_hints(select: exp.Expression, fragment: Fragment) -> Hints:
             raise UnsupportedSql(
                 f"hint {name} is not supported",
                 position_of(entry, fragment),
-                hint=nearest(name, ("STATE_TTL", "MULTI_JOIN")),
+                hint="OPTIONS stands behind the name of a table"
+                if name == "OPTIONS"
+                else nearest(name, ("STATE_TTL", "MULTI_JOIN")),
             )
     hints = Hints(ttl or {}, frozenset(joined))
     _check_names(hints, select, fragment)

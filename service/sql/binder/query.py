@@ -19,11 +19,13 @@ from service.sql.binder.subqueries import SubqueryBinder, is_subquery
 from service.sql.binder.tables import TableBinder, table_relation
 from service.sql.binder.values import bind_values, one_row
 from service.sql.catalogue import COLUMNS_MAX, CatalogTable
-from service.sql.dialect import parse_query, position_of
+from service.sql.dialect import hint_of, parse_query, position_of
 from service.sql.errors import SqlTooLarge, UnsupportedSql, ValidationError
 from service.sql.expressions import ExpressionBinder
+from service.sql.options import Options
 from service.sql.rex import Expression, call, cast, conjunction, ref
 from service.sql.scope import Scope, Source
+from service.sql.table_hints import with_hint
 from service.sql.terms import JoinKind, Ordering, Row, unique_names
 
 if TYPE_CHECKING:
@@ -67,16 +69,25 @@ class QueryBinder:
         inner._common = self._common
         return inner.query(node)
 
-    def named(self, parts: tuple[str, ...], position: Position) -> Relation:
-        """The relation of a table, view or WITH entry.
+    def named(
+        self, parts: tuple[str, ...], position: Position, hint: Fragment | None = None
+    ) -> Relation:
+        """The relation of a table, view or WITH entry; of a table, with what a hint says of it.
 
         Raises:
-            ValidationError: There is none.
+            ValidationError: There is none, or it is no table and has a hint.
             SqlTooLarge: Views are nested too deep.
         """
         if len(parts) == 1 and parts[0] in self._common:
+            if hint is not None:
+                raise ValidationError(
+                    f"{parts[0]} is an entry of WITH: hints can only be applied to tables",
+                    hint.position(),
+                )
             return self._common[parts[0]]
         found = self._catalogue.find(parts, position)
+        if hint is not None:
+            found = with_hint(found, hint, Options(self._catalogue.options))
         if isinstance(found, CatalogTable):
             return table_relation(found)
         if self._depth >= VIEW_DEPTH_MAX:
@@ -107,7 +118,7 @@ class QueryBinder:
         if isinstance(node, exp.Values):
             return bind_values(node, self._fragment)
         if isinstance(node, exp.Table) and not node.args.get("joins"):
-            return self.named((node.name,), self._at(node))
+            return self.named((node.name,), self._at(node), hint_of(node, self._fragment))
         if isinstance(node, _SET_OPERATIONS):
             relation = self._set_operation(node)
             return self._ordered(relation, node, Scope((Source("", relation.row, 0),)), relation)

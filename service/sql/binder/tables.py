@@ -12,7 +12,7 @@ from service.sql.algebra import Join, Project, Relation, Scan, Values, VersionJo
 from service.sql.binder.lateral import join_lateral, lateral_query
 from service.sql.binder.merging import Bound, merge
 from service.sql.binder.unnest import bind_unnest, join_unnest, unnest_of
-from service.sql.dialect import position_of
+from service.sql.dialect import hint_of, position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.expressions import ExpressionBinder
 from service.sql.functions import WINDOW_TABLE_FUNCTIONS
@@ -114,7 +114,9 @@ class TableBinder:
             case exp.Table() if isinstance(node.this, exp.Anonymous):
                 relation = self._function(node.this, position)
             case exp.Table():
-                relation = self._queries.named(_parts(node), position)
+                relation = self._queries.named(
+                    _parts(node), position, hint_of(node, self._fragment)
+                )
             case exp.Subquery() if isinstance(node.this, exp.Table):
                 inner = self._item(node.this, 0)
                 return self._renamed(inner, node) if node.alias else inner

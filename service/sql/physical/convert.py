@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from service.plan.rex import Rex
+    from service.sql.catalogue import CatalogTable
     from service.sql.options import Options
     from service.sql.physical.nodes import RankKind
 
@@ -80,7 +81,7 @@ def convert(relation: Relation, options: Options) -> Node:
 
 
 class _Converter:
-    def __init__(self, options: Options, shared: frozenset[tuple[str, ...]]) -> None:
+    def __init__(self, options: Options, shared: frozenset[CatalogTable]) -> None:
         self._options = options
         self._shared = shared if options.reuses_plans else frozenset()
 
@@ -178,7 +179,7 @@ class _Converter:
 
     def _normalized(self, node: Node, scan: Scan) -> Node:
         made = _normalized(node, scan, self._options)
-        if isinstance(made.spec, NormalizeSpec) and scan.table.names in self._shared:
+        if isinstance(made.spec, NormalizeSpec) and scan.table in self._shared:
             return replace(made, spec=replace(made.spec, is_shared=True))
         return made
 
@@ -326,15 +327,15 @@ def _numbered(
     return replace(node, row=replace(relation, number_name=found[-1]).row), names
 
 
-def _read_often(relation: Relation) -> frozenset[tuple[str, ...]]:
+def _read_often(relation: Relation) -> frozenset[CatalogTable]:
     """The tables that are read in more than one place."""
-    seen: set[tuple[str, ...]] = set()
-    often: set[tuple[str, ...]] = set()
+    seen: set[CatalogTable] = set()
+    often: set[CatalogTable] = set()
     waiting = [relation]
     while waiting:
         each = waiting.pop()
         if isinstance(each, Scan):
-            (often if each.table.names in seen else seen).add(each.table.names)
+            (often if each.table in seen else seen).add(each.table)
         waiting += inputs(each)
     return frozenset(often)
 

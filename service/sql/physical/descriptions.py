@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from service.plan.rex import Rex
+    from service.sql.catalogue import CatalogTable
     from service.sql.physical.nodes import Node
     from service.sql.rex import FrameBound
     from service.sql.terms import AggregateCall, Ordering, Row
@@ -65,9 +66,10 @@ def _described(node: Node, text: Text) -> str:
     match spec:
         case nodes.ScanSpec():
             table = ", ".join(spec.table.names)
-            return f"TableSourceScan(table=[[{table}]], fields=[{fields}])"
+            return f"TableSourceScan(table=[[{table}]], fields=[{fields}]{_hints(spec.table)})"
         case nodes.SinkSpec():
-            shown = f"Sink(table=[{spec.table.summary}], fields=[{fields}]"
+            hints = _hints(spec.table)
+            shown = f"Sink(table=[{spec.table.summary}], fields=[{fields}]{hints}"
             if spec.materializes:
                 shown += ", upsertMaterialize=[true]"
             if spec.conflict is not None:
@@ -96,6 +98,10 @@ def _described(node: Node, text: Text) -> str:
             return correlate_text(spec, node)
         case _:
             return _stateful(node, fields, text)
+
+
+def _hints(table: CatalogTable) -> str:
+    return f", hints=[[[{table.hint}]]]" if table.hint else ""
 
 
 def _stateful(node: Node, fields: str, text: Text) -> str:

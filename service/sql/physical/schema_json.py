@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 
 def table_to_json(table: CatalogTable, catalog_objects: str) -> dict[str, Any]:
-    """A table, with as much as `table.plan.compile.catalog-objects` says."""
+    """A table, with as much as `table.plan.compile.catalog-objects` says.
+
+    A temporary table whose options a hint changed is described, too: Flink forgets the hint.
+    """
     value: dict[str, Any] = {"identifier": table.identifier}
-    if table.is_temporary or catalog_objects == "IDENTIFIER":
+    if (table.is_temporary and not table.hint) or catalog_objects == "IDENTIFIER":
         return value
     resolved: dict[str, Any] = {"schema": _schema(table)}
     if table.partition_keys:

@@ -214,7 +214,7 @@ def united(sinks: Sequence[Node], options: Options) -> list[Node]:
         changes = tuple(below.changes.names)
         found_by = smallest(upsert_keys(below)) if spec.materializes else None
         way = (spec.target_columns, spec.conflict, spec.materializes, found_by)
-        key = (spec.table.names, way, kinds, changes)
+        key = (spec.table, way, kinds, changes)
         groups.setdefault(key, []).append(sink)
     return [_of_all(group) for group in groups.values()]
 

@@ -84,6 +84,17 @@ def test_an_insert_starts_a_pipeline_and_says_where_it_is(app: AppClient) -> Non
     assert plan_of(app, "insert-into_t") == compiled
 
 
+def test_a_hint_counts_for_the_pipeline_that_its_statement_starts(app: AppClient) -> None:
+    """Although the session describes the tables otherwise, whatever a restored plan takes."""
+    own = TABLES.replace("changelog-json'", "changelog-json', 'changelog-mode' = 'I,UA,D'")
+    hinted = INSERT.replace("FROM s", "FROM s /*+ OPTIONS('changelog-mode' = 'I') */")
+    setting = "SET 'table.plan.restore.catalog-objects' = 'IDENTIFIER';"
+    run(app, f"{own} {setting} {hinted}")
+
+    source = plan_of(app, "insert-into_t")["nodes"][0]["scanTableSource"]["table"]
+    assert source["resolvedTable"]["options"]["changelog-mode"] == "I"
+
+
 def test_a_pipeline_bears_the_name_and_options_that_are_asked_for(app: AppClient) -> None:
     sql = f"{TABLES} SET 'pipeline.name' = 'mine'; {INSERT}"
     run(app, sql, options={"max_parallelism": 4})

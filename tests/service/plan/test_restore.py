@@ -61,6 +61,17 @@ def test_options_are_merged_and_the_catalogues_win() -> None:
     assert plan["nodes"][0]["scanTableSource"]["table"]["resolvedTable"]["options"]["only"]
 
 
+def test_of_a_new_plan_its_own_options_win_for_a_hint_may_have_changed_them() -> None:
+    plan = flights_plan(source={"connector": "b", "hinted": "plan"})
+    known = tables(plan)
+    known[next(iter(known))]["options"] = {"connector": "b", "hinted": "catalogue"}
+
+    for objects in ("ALL", "IDENTIFIER"):
+        found = restored(plan, known, objects, is_new=True).document["nodes"][0]
+        table = found["scanTableSource"]["table"]["resolvedTable"]
+        assert table["options"] == {"connector": "b", "hinted": "plan"}
+
+
 def test_a_plan_that_is_whole_needs_no_catalogue() -> None:
     plan = flights_plan()
 

@@ -104,7 +104,7 @@ QUERIES = [
         1,
         "FOLLOWING windows are not supported",
     ),
-    ("v FROM s /*+ OPTIONS('a'='b') */", UnsupportedSql, 33, "OPTIONS after a table"),
+    ("v FROM s AS t /*+ OPTIONS('a'='b') */", SqlSyntaxError, 38, "a hint is not expected"),
     ("/*+ FOO(s) */ v FROM s", UnsupportedSql, None, "hint FOO"),
     ("v FROM s FOR SYSTEM_TIME AS OF id", UnsupportedSql, None, "right side of a join only"),
     ("v FROM s UNION BY NAME SELECT v FROM s", UnsupportedSql, None, "BY NAME"),

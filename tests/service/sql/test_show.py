@@ -121,6 +121,15 @@ def test_a_view_is_shown_as_it_was_written() -> None:
     )
 
 
+def test_secrets_in_the_hints_of_a_view_are_masked() -> None:
+    query = (
+        "SELECT 'password' = 'a' AS x FROM Orders /*+ OPTIONS('password' = 'it''s', 'a' = 'b') */"
+    )
+    [[text]] = listed(f"CREATE VIEW hinted AS {query}; SHOW CREATE VIEW hinted").rows
+
+    assert str(text).endswith(query.replace("it''s", "******"))
+
+
 @pytest.mark.parametrize(
     "statement",
     ["SHOW CREATE TABLE cheap", "SHOW CREATE VIEW Orders", "DESCRIBE order", "DESC x.y"],
