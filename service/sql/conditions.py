@@ -107,6 +107,8 @@ def _not(binder: ExpressionBinder, node: exp.Expression) -> Rex:
     if isinstance(operand, Call) and operand.name in _OPPOSITES:
         # As in Flink, where NaN is neither below nor not below a number.
         return call(_OPPOSITES[operand.name], operand.operands, type_of(operand))
+    if isinstance(operand, Call) and operand.name == "NOT":
+        return operand.operands[0]
     return call("NOT", [operand], type_of(operand))
 
 

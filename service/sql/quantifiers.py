@@ -1,7 +1,12 @@
-"""ANY, SOME and ALL of a query: those that are IN, or NOT IN, become it.
+"""ANY, SOME and ALL: what is IN becomes it, ALL becomes NOT of ANY, and lists become comparisons.
 
-before   v = ANY (SELECT ..)      v <> ALL (SELECT ..)
-after    v IN (SELECT ..)         NOT v IN (SELECT ..)
+before   v = ANY (SELECT ..)      v <> ALL (SELECT ..)      v > ALL (SELECT ..)
+after    v IN (SELECT ..)         NOT v IN (SELECT ..)      NOT v <= ANY (SELECT ..)
+
+before   v = ANY (1, 2)    v > ANY (1, 2)       v > ALL (1, 2)
+after    v IN (1, 2)       v > 1 OR v > 2       v > 1 AND v > 2
+
+Source: Calcite `SqlQuantifyOperator`, `SqlToRelConverter` (Flink 2.3).
 """
 
 from __future__ import annotations
@@ -17,33 +22,81 @@ if TYPE_CHECKING:
 
     from service.sql.errors import Position
 
+_OPPOSITES: dict[type[exp.Expression], type[exp.Expression]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+}
+_OF_LISTS = {"SOME": exp.Any, "ALL": exp.All}
+
 
 def without_quantifiers(
     tree: exp.Expression, place: Callable[[exp.Expression], Position]
 ) -> exp.Expression:
-    """The tree with IN in the place of quantified comparisons.
+    """The tree whose only quantified comparisons are those with ANY of a query, but for `= ANY`.
 
     Raises:
-        UnsupportedSql: One compares otherwise than IN.
+        UnsupportedSql: A quantifier stands anywhere but on the right of a comparison.
     """
-    for node in list(tree.find_all(exp.Any, exp.All)):
-        comparison, query = node.parent, node.this
-        while isinstance(query, exp.Paren):
-            query = query.this
-        is_any = isinstance(node, exp.Any)
-        if not isinstance(comparison, exp.EQ if is_any else exp.NEQ) or not isinstance(
-            query, (exp.Subquery, exp.Query)
-        ):
+    for function in list(tree.find_all(exp.Anonymous)):
+        # So reads sqlglot SOME and ALL of a list, but not ANY.
+        kind = _OF_LISTS.get(function.name.upper())
+        if kind is not None and type(function.parent) in _OPPOSITES:
+            function.replace(kind(this=exp.Tuple(expressions=function.expressions)))
+    # From the inside out, so that what is copied has none any more.
+    for node in reversed(list(tree.find_all(exp.Any, exp.All))):
+        comparison = node.parent
+        if type(comparison) not in _OPPOSITES or comparison.expression is not node:
             raise UnsupportedSql(
-                "of ANY, SOME and ALL only = ANY (query) and <> ALL (query) are supported",
+                "ANY, SOME and ALL are supported on the right of =, <>, <, <=, > and >= only",
                 place(node),
-                hint="compare with SELECT MIN(..) or MAX(..) of the query",
             )
-        if not isinstance(query, exp.Subquery):
-            query = exp.Subquery(this=query)
-        made: exp.Expression = exp.In(this=comparison.this, query=query)
-        made = made if is_any else exp.Not(this=made)
+        made = _of_query(comparison, node) if _is_query(node.this) else _of_list(comparison, node)
         if comparison is tree:
             return made
         comparison.replace(made)
     return tree
+
+
+def is_quantified(node: exp.Expression) -> bool:
+    """Whether a node of a tree without other quantifiers compares with ANY of a query."""
+    return type(node) in _OPPOSITES and isinstance(node.expression, exp.Any)
+
+
+def _is_query(node: exp.Expression) -> bool:
+    return isinstance(_bare(node), (exp.Subquery, exp.Query))
+
+
+def _bare(node: exp.Expression) -> exp.Expression:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _of_query(comparison: exp.Expression, node: exp.Expression) -> exp.Expression:
+    query, kind = _bare(node.this), type(comparison)
+    if not isinstance(query, exp.Subquery):
+        query = exp.Subquery(this=query)
+    is_all = isinstance(node, exp.All)
+    kind = _OPPOSITES[kind] if is_all else kind
+    made: exp.Expression = (
+        exp.In(this=comparison.this, query=query)
+        if kind is exp.EQ
+        else kind(this=comparison.this, expression=exp.Any(this=query))
+    )
+    return exp.Not(this=made) if is_all else made
+
+
+def _of_list(comparison: exp.Expression, node: exp.Expression) -> exp.Expression:
+    given, kind, is_any = node.this, type(comparison), isinstance(node, exp.Any)
+    values = given.expressions if isinstance(given, exp.Tuple) else [given.this]
+    if kind is (exp.EQ if is_any else exp.NEQ):
+        found = exp.In(this=comparison.this, expressions=values)
+        return found if is_any else exp.Not(this=found)
+    parts = [kind(this=comparison.this.copy(), expression=each) for each in values]
+    joined = exp.or_ if is_any else exp.and_
+    made: exp.Expression = exp.Paren(this=joined(*parts, wrap=False, copy=False))
+    return made

@@ -7,7 +7,7 @@ grouping_sets      GROUPING SETS, ROLLUP, CUBE
 group_windows      GROUP BY TUMBLE(ts, ..), HOP, SESSION
 over               OVER
 subqueries         EXISTS and IN as semi and anti joins
-scalar_subqueries  subqueries as values
+scalar_subqueries  subqueries as values; with ANY: quantified
 unnest, lateral    UNNEST and LATERAL (SELECT ..) in FROM
 hints              STATE_TTL, MULTI_JOIN
 """

@@ -1,4 +1,4 @@
-"""IN and EXISTS inside of other expressions: `x > 3 OR k IN (SELECT k FROM b)`.
+"""IN and EXISTS inside of other expressions: `x > 3 OR k IN (SELECT k FROM b)`; `v > ANY (..)`.
 
 Where such a condition stands alone, it is a semi or anti join (`subqueries`). Else the rows of the
 query are joined, each once, with a column that says that there is one:
@@ -6,11 +6,13 @@ query are joined, each once, with a column that says that there is one:
     EXISTS (.. b.k = a.k)    left join of the groups of b.k, marked; true where the mark is not NULL
     k IN (SELECT k FROM b)   left join of the groups of b.k, marked, and, where NULL may take part,
                              a cross join of the counts of all rows and of those that are not NULL
+    v > ANY (SELECT w FROM b) cross join of the smallest w and these counts: above any is above it
 
-What IN is where a NULL takes part depends on who asks: as a value it may be UNKNOWN; a condition
-asks only whether it is true, and behind NOT whether it is false.
+What IN or ANY is where a NULL takes part depends on who asks: as a value it may be UNKNOWN; a
+condition asks only whether it is true, and behind NOT whether it is false.
 
-Source: Calcite `SubQueryRemoveRule.rewriteIn`, `rewriteExists`, `LogicVisitor` (Flink 2.3).
+Source: Calcite `SubQueryRemoveRule.rewriteIn`, `rewriteExists`, `rewriteSome`, `LogicVisitor`
+(Flink 2.3).
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ from service.plan.rex import Rex
 from service.sql import types
 from service.sql.algebra import Aggregate, Join, Project, Relation
 from service.sql.binder.correlated import correlated_keys
+from service.sql.binder.quantified import QUANTIFIED, any_of, ends_and_counts
 from service.sql.binder.subqueries import compared, correlates, has_outer
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.logical_keys import is_unique
+from service.sql.quantifiers import is_quantified
 from service.sql.rex import call, conjunction, literal, ref, type_of
 from service.sql.terms import AggregateCall
 
@@ -46,9 +50,11 @@ _OPPOSITE: dict[Asked, Asked] = {"TRUE": "FALSE", "FALSE": "TRUE", "VALUE": "VAL
 
 
 def is_marked(node: exp.Expression) -> bool:
-    """Whether a node is EXISTS, or IN with a query."""
-    return isinstance(node, exp.Exists) or (
-        isinstance(node, exp.In) and node.args.get("query") is not None
+    """Whether a node is EXISTS, or IN or ANY with a query."""
+    return (
+        isinstance(node, exp.Exists)
+        or (isinstance(node, exp.In) and node.args.get("query") is not None)
+        or is_quantified(node)
     )
 
 
@@ -68,7 +74,7 @@ def asked(node: exp.Expression, root: exp.Expression, of_root: Asked) -> Asked:
 
 
 class MarkedSubqueries:
-    """Joins the rows of IN and EXISTS to a relation, and says what the condition is then."""
+    """Joins the rows of IN, EXISTS and ANY to a relation, and says what the condition is then."""
 
     def __init__(self, queries: QueryBinder, fragment: Fragment, scope: Scope) -> None:
         self._queries = queries
@@ -88,15 +94,15 @@ class MarkedSubqueries:
 
         Args:
             left: What the condition is asked of.
-            node: IN with a query, or EXISTS.
-            binder: Binds the values on the left of IN, over `left`.
+            node: IN or ANY with a query, or EXISTS.
+            binder: Binds the values on the left of IN and ANY, over `left`.
             how: What is asked.
             is_grouped: Whether the relation no longer has the columns around the subquery.
 
         Raises:
             UnsupportedSql: The query depends on the row in another way than by equal columns.
         """
-        query = node.this if isinstance(node, exp.Exists) else node.args["query"]
+        query = _query_of(node)
         right = self._queries.correlated(query, self._scope)
         if is_grouped and correlates(right):
             raise UnsupportedSql(
@@ -105,11 +111,14 @@ class MarkedSubqueries:
         if isinstance(node, exp.Exists):
             return self._exists(left, right, node)
         if correlates(right):
+            what = "ANY, SOME or ALL" if is_quantified(node) else "IN inside of an expression"
             raise UnsupportedSql(
-                "a correlated subquery of IN inside of an expression is not supported",
+                f"a correlated subquery of {what} is not supported",
                 self._at(node),
                 hint="write EXISTS, and compare the columns in its WHERE",
             )
+        if is_quantified(node):
+            return self._any(left, right, node, binder, how)
         return self._in(left, right, node, [binder.rex(each) for each in compared(node)], how)
 
     def _exists(
@@ -163,6 +172,27 @@ class MarkedSubqueries:
         joined = _joined(counted, _marked(right, "i"), values)
         return joined, _IN[how](places, _last(joined), values)
 
+    def _any(
+        self,
+        left: Relation,
+        right: Relation,
+        node: exp.Expression,
+        binder: ExpressionBinder,
+        how: Asked,
+    ) -> tuple[Relation, Rex]:
+        if isinstance(node.this, exp.Tuple) or len(right.row) != 1:
+            raise UnsupportedSql(
+                "ANY, SOME and ALL of rows of several columns are not supported", self._at(node)
+            )
+        value, operator = binder.rex(node.this), QUANTIFIED[type(node)]
+        self._check(right, node, [value])
+        counts = ends_and_counts(_distinct(right) if operator == "<>" else right, operator)
+        joined = Join(left, counts, "INNER", None, is_subquery=True)
+        own = zip(counts.row.names, joined.row.types[len(left.row) :], strict=True)
+        places = {name: ref(len(left.row) + at, kind) for at, (name, kind) in enumerate(own)}
+        nullable = types.any_nullable([type_of(value), *right.row.types])
+        return joined, any_of(value, operator, places, how, nullable=nullable)
+
     def _check(self, right: Relation, node: exp.Expression, values: list[Rex]) -> None:
         """Refuse values that the query's columns cannot be compared with."""
         if len(values) != len(right.row):
@@ -172,7 +202,10 @@ class MarkedSubqueries:
             )
         for value, kind in zip(values, right.row.types, strict=True):
             if types.common_type([type_of(value), kind]) is None:
-                raise ValidationError("the sides of IN cannot be compared", self._at(node))
+                raise ValidationError(
+                    f"the sides of {'ANY' if is_quantified(node) else 'IN'} cannot be compared",
+                    self._at(node),
+                )
 
     def _at(self, node: exp.Expression) -> Position:
         return position_of(node, self._fragment)
@@ -184,9 +217,18 @@ _TRUE = Constant(True, _NOT_NULL, "")
 def _marked(right: Relation, name: str) -> Relation:
     """The rows of a relation, each once, with a column that is true."""
     columns = tuple(ref(at, kind) for at, kind in enumerate(right.row.types))
-    places = tuple(range(len(columns)))
-    groups = right if is_unique(right, frozenset(places)) else Aggregate(right, places, ())
-    return Project(groups, (*columns, _TRUE), (*right.row.names, name))
+    return Project(_distinct(right), (*columns, _TRUE), (*right.row.names, name))
+
+
+def _distinct(right: Relation) -> Relation:
+    places = tuple(range(len(right.row)))
+    return right if is_unique(right, frozenset(places)) else Aggregate(right, places, ())
+
+
+def _query_of(node: exp.Expression) -> exp.Expression:
+    if isinstance(node, exp.Exists):
+        return node.this
+    return node.expression.this if is_quantified(node) else node.args["query"]
 
 
 def _joined(left: Relation, marked: Relation, values: list[Rex]) -> Join:

@@ -23,6 +23,7 @@ from service.sql.binder.subqueries import correlates, has_outer
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.functions import aggregate_type
+from service.sql.quantifiers import is_quantified
 from service.sql.rex import call, cast, conjunction, has_over, literal, ref, rewrite, type_of
 from service.sql.terms import AggregateCall
 
@@ -83,7 +84,8 @@ class ScalarSubqueries:
         for node in nodes:
             for found in subqueries(node):
                 if is_marked(found):
-                    own = asked(found, node, how)
+                    is_part = is_quantified(found) and found is not _condition(node)
+                    own = "VALUE" if is_part else asked(found, node, how)
                     relation = self._marked(relation, found, binder, own, is_grouped=is_grouped)
                 else:
                     relation = self._joined(relation, found, is_grouped=is_grouped)
@@ -159,14 +161,14 @@ class ScalarSubqueries:
 
 
 def subqueries(node: exp.Expression) -> Iterator[exp.Expression]:
-    """The subqueries in an expression: as values, and IN and EXISTS with what they ask."""
+    """The subqueries in an expression: as values, and and IN, EXISTS and ANY with what they ask."""
     if isinstance(node, (exp.Subquery, exp.Exists)):
         yield node
         return
     if isinstance(node, exp.Select):
         return
     for name, part in node.args.items():
-        if isinstance(node, exp.In) and name == "query":
+        if isinstance(part, exp.Any) or (isinstance(node, exp.In) and name == "query"):
             continue
         for each in part if isinstance(part, list) else [part]:
             if isinstance(each, exp.Expression):
@@ -193,6 +195,13 @@ def conditions(node: exp.Expression) -> list[exp.Expression]:
 
 def _without_brackets(node: exp.Expression) -> exp.Expression:
     while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _condition(node: exp.Expression) -> exp.Expression:
+    """What a whole condition says or denies."""
+    while isinstance(node, (exp.Paren, exp.Not)):
         node = node.this
     return node
 
