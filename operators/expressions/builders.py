@@ -138,6 +138,7 @@ _STRINGS: Mapping[str, Builder] = {
     "STARTSWITH": strings.of_texts(str.startswith),
     "ENDSWITH": strings.of_texts(str.endswith),
     "LIKE": patterns.like,
+    "SIMILAR TO": patterns.similar,
     "REGEXP": patterns.regexp,
     "REGEXP_REPLACE": patterns.regexp_replace,
     "REGEXP_EXTRACT": patterns.regexp_extract,

@@ -108,7 +108,7 @@ def _strings() -> list[Function]:
         *_rows(group, 3, 3, "LPAD", "RPAD", note=_WHOLE_CHARACTERS),
         *_rows(group, 3, 3, "TRANSLATE3", note="TRANSLATE; literals only"),
         *_rows(group, 3, 3, "SPLIT_INDEX", note="the separator is a literal"),
-        *_rows(group, 2, 3, "LIKE", "REGEXP_EXTRACT", note=_LITERAL_PATTERN),
+        *_rows(group, 2, 3, "LIKE", "SIMILAR TO", "REGEXP_EXTRACT", note=_LITERAL_PATTERN),
         *_rows(group, 2, 2, "REGEXP", "REGEXP_COUNT", "REGEXP_SUBSTR", note=_LITERAL_PATTERN),
         *_rows(group, 3, 3, "REGEXP_REPLACE", note=_LITERAL_PATTERN),
         *_rows(group, 1, 1, "HASH_CODE", "MD5", "SHA1", *(f"SHA{bits}" for bits in DIGEST_BITS)),

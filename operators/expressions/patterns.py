@@ -1,4 +1,4 @@
-"""LIKE and the functions of regular expressions; patterns must be literals.
+"""LIKE, SIMILAR TO and the functions of regular expressions; patterns must be literals.
 
 A pattern is Java's; where Python's engine is not sure to mean the same it is refused
 (`java_patterns`). LIKE is string comparison where the pattern allows, else a regular expression:
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from operators.expressions.java_patterns import JavaPattern, PatternDiffers, translated
 from operators.expressions.like_patterns import ANY_TEXT, Wildcard, like_parts
+from operators.expressions.similar_patterns import similar_pattern
 from operators.expressions.site import Site, Value, lifted
 from operators.expressions.units import from_units, split_at
 from state.types import STRING_ROOTS
@@ -56,6 +57,12 @@ def _expression(part: str | Wildcard) -> str:
     if isinstance(part, str):
         return re.escape(part)
     return ANY_TEXT if part.many else _ONE
+
+
+def similar(site: Site) -> Run:
+    """SIMILAR TO with an optional escape character."""
+    found = similar_pattern(site).python
+    return lifted(lambda x: found.fullmatch(x) is not None, _subject(site))
 
 
 def _pattern(site: Site) -> re.Pattern[str]:

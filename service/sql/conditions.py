@@ -1,4 +1,7 @@
-"""Conditions: comparisons, AND, OR and NOT, IS, IN, BETWEEN and LIKE, bound as Flink binds them."""
+"""Conditions, bound as Flink binds them.
+
+Comparisons, AND, OR and NOT, IS, IN, BETWEEN, LIKE and SIMILAR TO.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from service.sql.expressions import ExpressionBinder
+    from state.types import LogicalType
 
 _COMPARISONS = {
     exp.EQ: "=",
@@ -98,11 +102,16 @@ def _logical(binder: ExpressionBinder, node: exp.Expression) -> Rex:
 
 
 def _not(binder: ExpressionBinder, node: exp.Expression) -> Rex:
-    inner = node.this
-    while isinstance(inner, exp.Paren):
+    inner, negated = node.this, True
+    while isinstance(inner, (exp.Paren, exp.Not)):
+        negated ^= isinstance(inner, exp.Not)
         inner = inner.this
+    if not negated:
+        return binder.condition(inner)
     if isinstance(inner, exp.Is):
         return _is(binder, inner, negated=True)
+    if isinstance(inner, exp.Between):
+        return _between(binder, inner, negated=True)
     operand = binder.condition(inner)
     if isinstance(operand, Call) and operand.name in _OPPOSITES:
         # As in Flink, where NaN is neither below nor not below a number.
@@ -158,7 +167,8 @@ def _in(binder: ExpressionBinder, node: exp.Expression) -> Rex:
     return equal[0] if len(equal) == 1 else call("OR", equal, made)
 
 
-def _between(binder: ExpressionBinder, node: exp.Expression) -> Rex:
+def _between(binder: ExpressionBinder, node: exp.Expression, *, negated: bool = False) -> Rex:
+    """BETWEEN, where NOT is in the comparisons, as in Flink: NaN is neither inside nor outside."""
     value, *ends = (binder.rex(part) for part in (node.this, node.args["low"], node.args["high"]))
     roots = {type_of(each).root for each in (value, *ends)}
     if roots & STRING_ROOTS and TypeRoot.DECIMAL in roots:
@@ -169,9 +179,20 @@ def _between(binder: ExpressionBinder, node: exp.Expression) -> Rex:
     low, high = (_comparable(binder, value, end, node, by_order=True) for end in ends)
     nullable = types.any_nullable([type_of(each) for each in (*low, *high)])
     made = types.BOOLEAN.with_nullable(nullable)
-    if isinstance(low[1], Literal) and isinstance(high[1], Literal):
+    is_symmetric = bool(node.args.get("symmetric"))
+    are_literals = isinstance(low[1], Literal) and isinstance(high[1], Literal)
+    if are_literals and not negated and not is_symmetric:
         return search(low[0], [(low[1], high[1])], made)
-    return call("AND", [call(">=", low, made), call("<=", high, made)], made)
+    within = [_range(low, high, made, negated=negated)]
+    if is_symmetric:
+        within.append(_range(high, low, made, negated=negated))
+    return within[0] if len(within) == 1 else call("AND" if negated else "OR", within, made)
+
+
+def _range(low: tuple[Rex, Rex], high: tuple[Rex, Rex], made: LogicalType, *, negated: bool) -> Rex:
+    """Whether a value is at least one end and at most the other; each end with the value first."""
+    above, below, both = ("<", ">", "OR") if negated else (">=", "<=", "AND")
+    return call(both, [call(above, low, made), call(below, high, made)], made)
 
 
 def _like(binder: ExpressionBinder, node: exp.Expression) -> Rex:
@@ -186,9 +207,12 @@ def _escape(binder: ExpressionBinder, node: exp.Expression) -> Rex:
 
 
 def _like_of(binder: ExpressionBinder, node: exp.Expression, operands: list[Rex]) -> Rex:
-    """LIKE, or NOT LIKE, which is a mark of the same node."""
+    """LIKE, or NOT LIKE, which is a mark of the same node; or SIMILAR TO."""
+    name = "SIMILAR TO" if isinstance(node, exp.SimilarTo) else "LIKE"
+    if name == "SIMILAR TO" and any(type_of(each).root not in STRING_ROOTS for each in operands):
+        raise ValidationError("SIMILAR TO compares texts", binder.position(node))
     made = types.BOOLEAN.with_nullable(types.any_nullable([type_of(each) for each in operands]))
-    found = call("LIKE", operands, made)
+    found = call(name, operands, made)
     return call("NOT", [found], made) if node.args.get("negate") else found
 
 
@@ -201,6 +225,7 @@ CONDITIONS: dict[type, Callable[[ExpressionBinder, exp.Expression], Rex]] = {
     exp.In: _in,
     exp.Between: _between,
     exp.Like: _like,
+    exp.SimilarTo: _like,
     exp.Escape: _escape,
 }
 """By the kind of node: what binds it."""

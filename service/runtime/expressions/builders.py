@@ -138,6 +138,7 @@ _STRINGS: Mapping[str, Builder] = {
     "STARTSWITH": strings.starts_with,
     "ENDSWITH": strings.ends_with,
     "LIKE": patterns.like,
+    "SIMILAR TO": patterns.similar,
     "REGEXP": patterns.regexp,
     "REGEXP_REPLACE": patterns.regexp_replace,
     "REGEXP_EXTRACT": patterns.regexp_extract,

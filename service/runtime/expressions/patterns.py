@@ -1,4 +1,4 @@
-"""LIKE and the functions of regular expressions.
+"""LIKE, SIMILAR TO and the functions of regular expressions.
 
 Both engines use Java's regular expressions, so a pattern means the same; it must be a literal.
 LIKE is written as string comparison where the pattern allows, else as a regular expression:
@@ -16,6 +16,7 @@ from dataclasses import replace
 from pyspark.sql.connect import functions as sf
 
 from operators.expressions.like_patterns import ANY_TEXT, Wildcard, like_parts
+from operators.expressions.similar_patterns import similar_pattern
 from service.runtime.expressions.site import Column, Site, bind
 from service.runtime.expressions.strings import java_quote
 from state.types import STRING_ROOTS
@@ -49,6 +50,11 @@ def _expression(part: str | Wildcard) -> str:
     if isinstance(part, str):
         return java_quote(part)
     return ANY_TEXT if part.many else "."
+
+
+def similar(site: Site) -> Column:
+    """SIMILAR TO with an optional escape character."""
+    return sf.rlike(_subject(site), sf.lit(rf"\A(?:{similar_pattern(site).java})\z"))
 
 
 def regexp(site: Site) -> Column:

@@ -79,6 +79,13 @@ DIVISION = call("/", "INT", lit(1, "INT NOT NULL"), ref(1, "INT"))
         (call("REGEXP", "BOOLEAN", S, lit(r"\bword", "STRING NOT NULL")), "REGEXP", "", r"\b"),
         (call("LIKE", "BOOLEAN", S, lit("a!b", "CHAR(3)"), lit("!", "CHAR(1)")), "LIKE", "",
          "escape"),
+        (call("SIMILAR TO", "BOOLEAN", S, S), "SIMILAR TO", "", "must be a literal"),
+        (call("SIMILAR TO", "BOOLEAN", S, lit("(a", "CHAR(2)")), "SIMILAR TO", "", "is none"),
+        (call("SIMILAR TO", "BOOLEAN", S, lit("a]", "CHAR(2)")), "SIMILAR TO", "", "] without ["),
+        (call("SIMILAR TO", "BOOLEAN", S, lit("(?i)a", "CHAR(5)")), "SIMILAR TO", "", "(?"),
+        (call("SIMILAR TO", "BOOLEAN", S, lit("%*", "CHAR(2)")), "SIMILAR TO", "", "% is repeated"),
+        (call("SIMILAR TO", "BOOLEAN", S, lit("a#b", "CHAR(3)"), lit("#", "CHAR(1)")),
+         "SIMILAR TO", "", "escape character must stand before"),
         (call("EXTRACT", "BIGINT", UNIT, ref(0, "DATE")), "EXTRACT", "", "HOUR of DATE is not"),
         # types that rows cannot hold, casts that do not exist
         (ref(0, "TIMESTAMP(9)"), "INPUT_REF", "", "6 digits"),

@@ -94,7 +94,7 @@ QUERIES = [
         "MATCH_RECOGNIZE is not supported",
     ),
     ("v FROM s TABLESAMPLE BERNOULLI(10)", UnsupportedSql, None, "TABLESAMPLE is not supported"),
-    ("v FROM s WHERE v SIMILAR TO 'a'", UnsupportedSql, None, "SIMILAR TO is not supported"),
+    ("v FROM s WHERE v SIMILAR TO 'a'", ValidationError, None, "SIMILAR TO compares texts"),
     ("v FROM s WHERE v > ANY (SELECT v, v FROM s)", UnsupportedSql, None, "several columns"),
     ("v FROM s WHERE (v, 1) IN (2)", ValidationError, None, "a row of 2 values"),
     ("COUNT(*) FROM s GROUP BY NULL", ValidationError, None, "Illegal use of 'NULL'"),

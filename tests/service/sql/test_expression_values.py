@@ -73,6 +73,18 @@ def value_of(expression: str, type_text: str, **changed: object) -> object:
         ("NOT s LIKE 'a%'", False),
         ("s NOT LIKE 'a!%' ESCAPE '!'", True),
         ("s LIKE 'a%'", True),
+        ("s SIMILAR TO '(a|b)[[:ALPHA:]]+'", True),
+        ("s NOT SIMILAR TO '_{3}'", False),
+        ("NOT s SIMILAR TO 'ab'", True),
+        ("s SIMILAR TO 'a#%' ESCAPE '#'", False),
+        ("s NOT SIMILAR TO 'a#%' ESCAPE '#'", True),
+        ("i BETWEEN SYMMETRIC 5 AND 0", True),
+        ("i BETWEEN SYMMETRIC 5 AND 2", False),
+        ("i BETWEEN SYMMETRIC l AND d", True),
+        ("i NOT BETWEEN SYMMETRIC l AND d", False),
+        ("i BETWEEN ASYMMETRIC 5 AND 0", False),
+        ("NOT i BETWEEN SYMMETRIC 5 AND 2", True),
+        ("NOT (NOT i BETWEEN 0 AND 2)", True),
         ("i IN (1.5, 2.5)", True),
         ("i NOT IN (1.5)", False),
         ("s IN (1, 2)", False),
@@ -93,6 +105,40 @@ def test_a_condition_is_read_as_it_is_written(expression: str, expected: bool) -
 def test_nan_is_above_a_decimal_and_beside_no_double() -> None:
     assert value_of("d > 2.5", "BOOLEAN", d=float("nan")) is True
     assert value_of("d > 2.5E0", "BOOLEAN", d=float("nan")) is False
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("d BETWEEN SYMMETRIC 5 AND 1", False),
+        ("d NOT BETWEEN SYMMETRIC 5 AND 1", False),
+        ("d NOT BETWEEN SYMMETRIC i AND 5", False),
+        ("d NOT BETWEEN i AND 5", False),
+        ("d NOT BETWEEN 1 AND 5", False),
+        ("NOT (NOT d BETWEEN 1 AND 5)", False),
+        ("d NOT BETWEEN 1.5 AND 5.5", True),
+        ("d NOT BETWEEN SYMMETRIC 5.5 AND 1.5", True),
+    ],
+)
+def test_nan_is_neither_inside_of_a_range_nor_outside(expression: str, expected: bool) -> None:
+    """But it is above a DECIMAL."""
+    assert value_of(expression, "BOOLEAN", d=float("nan")) is expected
+
+
+@pytest.mark.parametrize(
+    ("ends", "inside", "outside"),
+    [
+        ("5 AND CAST(NULL AS INT)", None, None),
+        ("CAST(NULL AS INT) AND 5", None, None),
+        ("CAST('NaN' AS DOUBLE) AND CAST(NULL AS DOUBLE)", False, None),
+    ],
+)
+def test_an_end_that_is_null_decides_nothing_alone(
+    ends: str, inside: bool | None, outside: bool | None
+) -> None:
+    assert value_of(f"i BETWEEN SYMMETRIC {ends}", "BOOLEAN") is inside
+    assert value_of(f"i NOT BETWEEN SYMMETRIC {ends}", "BOOLEAN") is outside
+    assert value_of("i BETWEEN SYMMETRIC 5 AND 1", "BOOLEAN", i=None) is None
 
 
 @pytest.mark.parametrize(
