@@ -189,8 +189,7 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
                 check_time()
                 super()._retreat(index)
 
-        def _parse_table_parts(self, *given: Any, **options: Any) -> exp.Expression:
-            # sqlglot's own arguments, which are passed on as they come.
+        def _parse_table_parts(self, *given: object, **options: object) -> exp.Expression:
             table = super()._parse_table_parts(*given, **options)
             is_named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier)
             if is_named and self._match(TokenType.HINT):
