@@ -6,6 +6,7 @@ may stand, and CASE must not evaluate what it does not take.
 
 from __future__ import annotations
 
+import datetime as dt
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,18 @@ import orjson
 
 from operators.expressions.compiler import compile_rex
 from operators.expressions.errors import EvaluationFailed
+from operators.expressions.representation import to_row
+from operators.expressions.rex import InputRef, walk
 from operators.expressions.transport import rex_from_json, rex_to_json
+from state.types import BINARY_ROOTS, MAP_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from operators.expressions.representation import Row
+    from operators.expressions.representation import Convert, Row
     from operators.expressions.rex import Rex
+
+_COUNT = LogicalType(TypeRoot.INTEGER)
 
 
 def packed(rex: Rex) -> bytes:
@@ -37,17 +43,50 @@ def evaluated(
     Args:
         expression: As `packed` gives it.
         inputs: The columns that it reads.
-        values: Of these, in a row.
+        values: Of these, in a row, as a worker has them; timestamps are texts, in UTC.
     """
+    run, converts = _compiled(expression)
     row: list[Any] = [None] * (max(inputs, default=0) + 1)
     for index, value in zip(inputs, values, strict=False):
-        row[index] = value
+        convert = converts.get(index)
+        row[index] = value if convert is None or value is None else convert(value)
     try:
-        return _compiled(expression)(row), None
+        return run(row), None
     except EvaluationFailed as problem:
         return None, str(problem)
 
 
 @lru_cache(maxsize=256)
-def _compiled(expression: bytes) -> Callable[[Row], Any]:
-    return compile_rex(rex_from_json(orjson.loads(expression)))
+def _compiled(expression: bytes) -> tuple[Callable[[Row], Any], dict[int, Convert | None]]:
+    rex = rex_from_json(orjson.loads(expression))
+    read = {part.index: part.type for part in walk(rex) if isinstance(part, InputRef)}
+    return compile_rex(rex), {index: _from_worker(kind) for index, kind in read.items()}
+
+
+def _from_worker(logical: LogicalType) -> Convert | None:
+    """From a worker's value to a row's; None where it is the same."""
+    root = logical.root
+    if root is TypeRoot.TIMESTAMP:
+        return dt.datetime.fromisoformat
+    if root is TypeRoot.TIMESTAMP_LTZ:
+        return lambda value: dt.datetime.fromisoformat(value).replace(tzinfo=dt.UTC)
+    if root is TypeRoot.TIME:
+        return to_row(logical)
+    if root in BINARY_ROOTS:
+        return bytes
+    if root is TypeRoot.ARRAY:
+        element = _nullable(logical.children[0])
+        return lambda value: [element(each) for each in value]
+    if root in MAP_ROOTS:
+        key = _nullable(logical.children[0])
+        entry = _nullable(logical.children[1] if root is TypeRoot.MAP else _COUNT)
+        return lambda value: [(key(name), entry(each)) for name, each in value.items()]
+    if root is TypeRoot.ROW:
+        fields = [_nullable(each) for each in logical.children]
+        return lambda value: tuple([field(each) for field, each in zip(fields, value, strict=True)])
+    return None
+
+
+def _nullable(logical: LogicalType) -> Convert:
+    convert = _from_worker(logical)
+    return lambda value: value if convert is None or value is None else convert(value)

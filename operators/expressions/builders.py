@@ -14,6 +14,7 @@ from operators.expressions import (
     formats,
     hashes,
     json_functions,
+    json_texts,
     numbers,
     patterns,
     strings,
@@ -188,6 +189,12 @@ _JSON: Mapping[str, Builder] = {
     "JSON_QUERY": json_functions.json_query,
     "JSON_EXISTS": json_functions.json_exists,
     **dict.fromkeys(json_functions.IS_JSON, json_functions.is_json),
+    "JSON_OBJECT": json_texts.json_object,
+    "JSON_ARRAY": json_texts.json_array,
+    "JSON_STRING": json_texts.json_string,
+    "JSON": json_texts.json_of_text,
+    "JSON_QUOTE": json_texts.json_quote,
+    "JSON_UNQUOTE": json_texts.json_unquote,
 }
 BUILDERS: Mapping[str, Builder] = {
     **_CONDITIONS,

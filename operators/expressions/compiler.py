@@ -13,6 +13,7 @@ from operators.expressions.builders import BUILDERS
 from operators.expressions.decimals import fitted
 from operators.expressions.errors import EvaluationFailed, MalformedExpression
 from operators.expressions.floats import float32
+from operators.expressions.json_texts import JSON_TEXTS, check_operands, check_outermost
 from operators.expressions.representation import check_type, to_inside, to_row
 from operators.expressions.search import search
 from operators.expressions.site import Site, Value, constant, lifted, literal
@@ -92,6 +93,7 @@ def compile_inside(
     rex: Rex, *, width: int | None = None, now_ms: Callable[[], int] | None = None
 ) -> Value:
     """As `compile_rex`, with results as expressions have them inside (`representation`)."""
+    check_outermost(rex)
     return _Compiler(width, now_ms).value(rex)
 
 
@@ -123,6 +125,7 @@ class _Compiler(TreeWalk[Value]):
     def call(
         self, call: Call, logical: LogicalType, function: Function, operands: tuple[Value, ...]
     ) -> Value:
+        check_operands(call)
         site = Site(call.name, logical, call.path, operands, self._now_ms)
         finished = _finished(site, BUILDERS[function.name](site))
         return _folded(finished, operands) if function.is_pure else finished
@@ -130,6 +133,7 @@ class _Compiler(TreeWalk[Value]):
     def search(
         self, call: Call, logical: LogicalType, subject: Value, argument: SargLiteral
     ) -> Value:
+        check_operands(call)
         site = Site(call.name, logical, call.path, (subject,))
         return _folded(Value(search(site, argument), logical), site.operands)
 
@@ -142,8 +146,8 @@ class _Compiler(TreeWalk[Value]):
 def _finished(site: Site, built: Run | Value) -> Value:
     """The result in exactly the declared type; a DECIMAL that does not fit is NULL."""
     if isinstance(built, Value):
-        return replace(built, type=site.type)
-    made = Value(built, site.type)
+        return replace(built, type=site.type, is_json=False)
+    made = Value(built, site.type, is_json=site.name in JSON_TEXTS)
     if site.type.root is TypeRoot.DECIMAL:
         return replace(made, run=lifted(fitted(site.type), made))
     if site.type.root is TypeRoot.FLOAT:
@@ -159,4 +163,4 @@ def _folded(value: Value, operands: tuple[Value, ...]) -> Value:
         found = value.run(())
     except EvaluationFailed:
         return value
-    return constant(found, value.type)
+    return replace(constant(found, value.type), is_json=value.is_json)

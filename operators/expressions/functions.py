@@ -141,12 +141,17 @@ def _json() -> list[Function]:
     group = "JSON"
     path = "the path is a literal of names, indexes and *, with lax or strict before it"
     kinds = ("VALUE", "OBJECT", "ARRAY", "SCALAR")
+    written = "of all types but DATE and TIME"
     return [
         *_rows(group, 2, 8, "JSON_VALUE", note=f"{path}; as a text, INT, DOUBLE or BOOLEAN"),
         *_rows(group, 5, 5, "JSON_QUERY", note=f"{path}; as a text"),
         *_rows(group, 2, 3, "JSON_EXISTS", note=path),
         *_rows(group, 1, 1, *(f"IS JSON {kind}" for kind in kinds)),
         *_rows(group, 1, 1, *(f"IS NOT JSON {kind}" for kind in kinds)),
+        *_rows(group, 1, MANY, "JSON_OBJECT", "JSON_ARRAY", note=f"{written}; nested as it is"),
+        *_rows(group, 1, 1, "JSON_STRING", note=written),
+        *_rows(group, 1, 1, "JSON", note="only as a value in JSON_OBJECT or JSON_ARRAY"),
+        *_rows(group, 1, 1, "JSON_QUOTE", "JSON_UNQUOTE"),
     ]
 
 

@@ -38,13 +38,13 @@ class JsonError(Exception):
     """A text is no JSON, or has nothing where a path leads."""
 
 
-class _Written(str):
+class Written(str):
     """What stands in the text of a document as it is."""
 
     __slots__ = ()
 
 
-_COMMA = _Written(",")
+_COMMA = Written(",")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +135,19 @@ def to_json(document: Document) -> str:
     left: list[Document] = [document]
     while left:
         match left.pop():
-            case _Written() as written:
+            case Written() as written:
                 text.append(written)
             case dict() as parts:
                 text.append("{")
-                left.append(_Written("}"))
+                left.append(Written("}"))
                 names = sorted(parts, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
                 for name in reversed(names):
-                    left += (parts[name], _Written(f"{_quoted(name)}:"), _COMMA)
+                    left += (parts[name], Written(f"{_quoted(name)}:"), _COMMA)
                 if names:
                     left.pop()
             case list() as parts:
                 text.append("[")
-                left.append(_Written("]"))
+                left.append(Written("]"))
                 for part in reversed(parts):
                     left += (part, _COMMA)
                 if parts:

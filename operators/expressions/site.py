@@ -28,6 +28,8 @@ class Value:
     constant: Any = None  # of the type that `type` says, at run time
     column: int | None = None
     """Of the row, where it is just that."""
+    is_json: bool = False
+    """A text that a JSON function around it takes as it is, without quotes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,17 @@ def inside(value: Any, kind: LogicalType) -> Any:
 
 def in_row(value: Any, kind: LogicalType) -> Any:
     """A recorded value of the input table as a row has it."""
+    if value is None:
+        return None
+    match kind.root:
+        case TypeRoot.ARRAY:
+            return [in_row(each, kind.children[0]) for each in value]
+        case TypeRoot.MAP | TypeRoot.MULTISET:
+            of_key, of_value = (*kind.children, LogicalType(TypeRoot.INTEGER))[:2]
+            return [(in_row(key, of_key), in_row(each, of_value)) for key, each in value.items()]
+        case TypeRoot.ROW:
+            pairs = zip(kind.field_names, kind.children, strict=True)
+            return tuple(in_row(value[name], each) for name, each in pairs)
     found, convert = inside(value, kind), to_row(kind)
     return found if found is None or convert is None else convert(found)
 

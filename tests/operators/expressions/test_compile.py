@@ -56,6 +56,7 @@ UNIT = {
     "value": "HOUR",
     "type": {"type": "SYMBOL", "nullable": False},
 }
+NULLS = {**UNIT, "symbol": "JSON_ON_NULL", "value": "NULL"}
 TRUTH = (True, False, None)
 DIVISION = call("/", "INT", lit(1, "INT NOT NULL"), ref(1, "INT"))
 
@@ -74,6 +75,17 @@ DIVISION = call("/", "INT", lit(1, "INT NOT NULL"), ref(1, "INT"))
         ({"kind": "CALL", "internalName": "$ABS$2", "operands": [I], "type": "INT"}, "ABS", "",
          "not known here"),
         (call("ABS", "INT"), "ABS", "", "0 operands"),
+        # Flink writes no JSON of these, and takes JSON() nowhere else
+        (call("JSON_STRING", "STRING", ref(0, "DATE")), "JSON_STRING", "", "DATE is not written"),
+        (call("JSON_STRING", "STRING", ref(0, "ARRAY<ROW<a TIME(3)>>")), "JSON_STRING", "",
+         "TIME(3) is not written"),
+        (call("JSON_STRING", "STRING", ref(0, "MAP<INT, INT>")), "JSON_STRING", "", "MAP<INT"),
+        (call("JSON_OBJECT", "STRING NOT NULL", NULLS, S, I), "JSON_OBJECT", "", "may be NULL"),
+        (call("JSON", "STRING", S), "JSON", "", "only be a value in JSON_OBJECT"),
+        (call("UPPER", "STRING", call("JSON", "STRING", S)), "JSON", "/operands/0", "only be"),
+        (call("JSON_OBJECT", "STRING NOT NULL", NULLS, call("JSON", "STRING NOT NULL", S), I),
+         "JSON", "/operands/1", "only be a value"),
+        (call("JSON_QUOTE", "STRING", I), "JSON_QUOTE", "", "INT"),
         # patterns must be known before a row is seen, and mean the same in Java and here
         (call("LIKE", "BOOLEAN", S, S), "LIKE", "", "must be a literal"),
         (call("REGEXP", "BOOLEAN", S, lit(r"\bword", "STRING NOT NULL")), "REGEXP", "", r"\b"),
@@ -113,6 +125,8 @@ def test_refusals_name_function_place_and_reason(
         (call("CASE", "INT", B, I, B, I), "pairs"),
         ({"kind": "FIELD_ACCESS", "name": "z", "expr": ref(0, "ROW<`a` INT>")}, "no field 'z'"),
         (call("MAP", "MAP<INT, INT>", lit(1, "INT NOT NULL")), "pairs"),
+        (call("JSON_OBJECT", "STRING NOT NULL", NULLS, lit("a", "CHAR(1) NOT NULL")), "pairs"),
+        (call("JSON_ARRAY", "STRING NOT NULL", UNIT, I), "what becomes of NULL"),
     ],
 )
 def test_what_flink_cannot_have_written_is_malformed(rex: dict[str, Any], words: str) -> None:
@@ -198,6 +212,23 @@ def test_an_error_at_a_row_is_one_of_operators_and_names_no_value() -> None:
     with pytest.raises(OperatorError, match="a text is no INT") as caught:
         run(("my secret",))
     assert caught.value.code == "operator-expression"
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rex", "given"),
+    [
+        (call("JSON_ARRAY", "STRING NOT NULL", NULLS, call("JSON", "STRING", S)), "my secret"),
+        (call("JSON_STRING", "STRING", ref(0, "MAP<STRING, INT>")), [(None, 1)]),
+        (call("JSON_UNQUOTE", "STRING", S), '"my secret" \\u12"'),
+    ],
+)
+def test_what_no_json_is_made_of_fails_at_a_row(rex: dict[str, Any], given: object) -> None:
+    run = compile_rex(parse_rex(rex, PATH))
+
+    assert run((None,)) in (None, "[null]")
+    with pytest.raises(EvaluationFailed) as caught:
+        run((given,))
     assert "secret" not in str(caught.value)
 
 
