@@ -1,6 +1,6 @@
 """Expressions with functions that no column of Spark gives exactly: a call of Python for each row.
 
-It carries texts, numbers, BOOLEAN and DATE; what else an expression reads is refused.
+An expression may read columns of all types, and give texts, numbers, BOOLEAN and DATE.
 """
 
 from __future__ import annotations
@@ -14,19 +14,34 @@ from pyspark.sql.connect import functions as sf
 from operators.expressions.beside_spark import evaluated, packed
 from operators.expressions.compiler import compile_inside
 from operators.expressions.json_functions import IS_JSON
+from operators.expressions.json_texts import JSON_TEXTS
 from operators.expressions.rex import Call, InputRef, walk
 from operators.expressions.tree_walk import refuse
 from service.runtime.expressions.spark_types import spark_type
-from state.types import NUMBER_ROOTS, STRING_ROOTS, TypeRoot, format_type
+from state.types import (
+    FLOAT_ROOTS,
+    MAP_ROOTS,
+    NUMBER_ROOTS,
+    STRING_ROOTS,
+    TIMESTAMP_ROOTS,
+    TypeRoot,
+    format_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from operators.expressions.rex import Rex
     from service.runtime.expressions.site import Column, Site
+    from state.types import LogicalType
 
-NAMES = frozenset({"JSON_VALUE", "JSON_QUERY", "JSON_EXISTS", *IS_JSON})
-_CARRIED = frozenset({TypeRoot.BOOLEAN, TypeRoot.DATE, *NUMBER_ROOTS, *STRING_ROOTS})
+NAMES = frozenset(
+    {"JSON_VALUE", "JSON_QUERY", "JSON_EXISTS", *IS_JSON}
+    | {*JSON_TEXTS, "JSON_STRING", "JSON_QUOTE", "JSON_UNQUOTE"}
+)
+_GIVEN = frozenset({TypeRoot.BOOLEAN, TypeRoot.DATE, *NUMBER_ROOTS, *STRING_ROOTS})
+_KEYS = (_GIVEN - FLOAT_ROOTS) | TIMESTAMP_ROOTS
+"""Keys of maps that stay different in a `dict`, which a map is in a worker."""
 _VALUE, _FAILURE = "value", "failure"
 
 
@@ -44,13 +59,14 @@ def in_python(rex: Rex, column: Callable[[int], Column]) -> Column:
     """The column of what Python gives for each row.
 
     Raises:
-        UnsupportedExpression: Python does not compute it, or it reads or gives what is not carried.
+        UnsupportedExpression: Python does not compute it, or it gives what is not carried back.
     """
     logical = compile_inside(rex).type
     read = {part.index: part.type for part in walk(rex) if isinstance(part, InputRef)}
-    for each in (*read.values(), logical):
-        if each.root not in _CARRIED:
-            refuse("an expression", rex, f"{format_type(each)} beside a JSON function")
+    if logical.root not in _GIVEN:
+        refuse("an expression", rex, f"{format_type(logical)} made beside a JSON function")
+    for each in read.values():
+        _check_carried(rex, each)
     inputs = tuple(sorted(read))
     shape = spark.StructType(
         [
@@ -59,7 +75,41 @@ def in_python(rex: Rex, column: Callable[[int], Column]) -> Column:
         ]
     )
     function = sf.udf(partial(evaluated, packed(rex), inputs), shape, useArrow=False)
-    found = function(*(column(index) for index in inputs)) if inputs else function(sf.lit(0))
+    given = [_carried(column(index), read[index]) for index in inputs]
+    found = function(*given) if given else function(sf.lit(0))
     message = sf.concat(sf.lit("[tailrace:expression] "), found.getField(_FAILURE))
     failing = sf.raise_error(message).cast(spark_type(logical))
     return sf.when(found.getField(_FAILURE).isNotNull(), failing).otherwise(found.getField(_VALUE))
+
+
+def _check_carried(rex: Rex, logical: LogicalType) -> None:
+    if logical.root in MAP_ROOTS and logical.children[0].root not in _KEYS:
+        refuse("an expression", rex, f"{format_type(logical)} read beside a JSON function")
+    for each in logical.children:
+        _check_carried(rex, each)
+
+
+def _carried(column: Column, logical: LogicalType) -> Column:
+    """A column as workers are given it.
+
+    Timestamps are texts: a worker would make times of the zone where it runs of them, and none of
+    the first day of the year 1.
+    """
+    kind = spark_type(logical)
+    carried = _timeless(kind)
+    return column if carried == kind else column.cast(carried)
+
+
+def _timeless(kind: spark.DataType) -> spark.DataType:
+    match kind:
+        case spark.TimestampType() | spark.TimestampNTZType():
+            return spark.StringType()
+        case spark.ArrayType():
+            return spark.ArrayType(_timeless(kind.elementType))
+        case spark.MapType():
+            return spark.MapType(_timeless(kind.keyType), _timeless(kind.valueType))
+        case spark.StructType():
+            fields = [spark.StructField(each.name, _timeless(each.dataType)) for each in kind]
+            return spark.StructType(fields)
+        case _:
+            return kind
