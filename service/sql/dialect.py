@@ -55,6 +55,12 @@ class JsonCall(exp.Anonymous):  # type: ignore[misc]  # sqlglot has no types
     }
 
 
+class JsonConstructor(exp.Anonymous):  # type: ignore[misc]  # sqlglot has no types
+    """JSON_OBJECT of names and values, or JSON_ARRAY, with what it does with NULL."""
+
+    arg_types: ClassVar[dict[str, bool]] = {**exp.Anonymous.arg_types, "nulls": True}
+
+
 class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
     """The part of Flink's grammar that stands in queries and expressions."""
 
@@ -92,6 +98,8 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
         } | {
             "JSON_OBJECTAGG": lambda self: self._parse_json_objectagg(),
             "JSON_ARRAYAGG": lambda self: self._parse_json_arrayagg(),
+            "JSON_OBJECT": lambda self: self._parse_json_object(),
+            "JSON_ARRAY": lambda self: self._parse_json_array(),
             "JSON_VALUE": lambda self: self._parse_json_call("JSON_VALUE"),
             "JSON_QUERY": lambda self: self._parse_json_call("JSON_QUERY"),
             "JSON_EXISTS": lambda self: self._parse_json_call("JSON_EXISTS"),
@@ -126,11 +134,48 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
         ) -> exp.Expression:
             if self._curr is not None and self._curr.token_type is TokenType.ORDER_BY:
                 self.raise_error(f"ORDER BY in {name} is not supported")
-            for each in ("NULL", "ABSENT"):
-                if self._match_text_seq(each, "ON", "NULL"):
-                    nulls = each
+            nulls = self._parse_json_nulls() or nulls
             given = [each for each in arguments if each is not None]
             return self.expression(JsonAggregate(this=f"{name}_{nulls}_ON_NULL", expressions=given))
+
+        def _parse_json_nulls(self) -> str | None:
+            """`NULL ON NULL` or `ABSENT ON NULL`, if it is there."""
+            nulls = ("NULL", "ABSENT")
+            return next((each for each in nulls if self._match_text_seq(each, "ON", "NULL")), None)
+
+        def _parse_json_object(self) -> exp.Expression:
+            """`JSON_OBJECT([[KEY] name VALUE value | name: value, ..] [NULL | ABSENT ON NULL])`."""
+            nulls, given = self._parse_json_nulls(), []
+            if nulls is None:
+                pairs = [] if self._is_closing() else self._parse_csv(self._parse_json_pair)
+                given = [part for pair in pairs for part in pair]
+                nulls = self._parse_json_nulls() or "NULL"
+            return self.expression(
+                JsonConstructor(this="JSON_OBJECT", expressions=given, nulls=nulls)
+            )
+
+        def _parse_json_pair(self) -> list[exp.Expression]:
+            # A quoted `KEY` is a column.
+            is_word = self._curr is not None and self._curr.token_type is not TokenType.IDENTIFIER
+            has_key = is_word and self._match_text_seq("KEY")
+            name = self._parse_bitwise()
+            if not self._match_text_seq("VALUE") and (has_key or not self._match(TokenType.COLON)):
+                self.raise_error("VALUE is expected in JSON_OBJECT")
+            value = self._parse_assignment()
+            if name is None or value is None:
+                self.raise_error("a name and a value are expected in JSON_OBJECT")
+            return [name, value]
+
+        def _parse_json_array(self) -> exp.Expression:
+            """`JSON_ARRAY([value, ..] [NULL | ABSENT ON NULL])`."""
+            given = [] if self._is_closing() else self._parse_csv(self._parse_assignment)
+            nulls = self._parse_json_nulls() or "ABSENT"
+            return self.expression(
+                JsonConstructor(this="JSON_ARRAY", expressions=given, nulls=nulls)
+            )
+
+        def _is_closing(self) -> bool:
+            return self._curr is not None and self._curr.token_type is TokenType.R_PAREN
 
         def _parse_json_call(self, name: str) -> exp.Expression:
             """`JSON_VALUE(json, path [RETURNING type] [.. ON EMPTY] [.. ON ERROR])`, its like."""

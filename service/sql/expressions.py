@@ -15,7 +15,7 @@ from service.sql.coercion import TIMES, as_branch
 from service.sql.collections import array_of, item, map_of, row_of
 from service.sql.conditions import CONDITIONS
 from service.sql.deadline import check_time
-from service.sql.dialect import JsonAggregate, JsonCall, position_of
+from service.sql.dialect import JsonAggregate, JsonCall, JsonConstructor, position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.functions import (
     AGGREGATE_FUNCTIONS,
@@ -25,7 +25,7 @@ from service.sql.functions import (
     WINDOW_TABLE_FUNCTIONS,
 )
 from service.sql.interval_literals import written_interval
-from service.sql.json_calls import json_call
+from service.sql.json_calls import json_call, json_constructor
 from service.sql.rex import as_operand, call, type_of
 from service.sql.scope import fields
 from service.sql.time_units import timestamp_difference, timestamp_sum
@@ -391,4 +391,5 @@ _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] =
     exp.Anonymous: ExpressionBinder._function,
     JsonAggregate: ExpressionBinder._function,
     JsonCall: ExpressionBinder._json,
+    JsonConstructor: json_constructor,
 }

@@ -27,6 +27,8 @@ _FOREIGN = {
     TokenType.ISNULL,
     TokenType.NOTNULL,
 }
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET}
 _AFTER_NO_COMMA = {
     TokenType.COMMA,
     TokenType.R_PAREN,
@@ -49,8 +51,9 @@ def check_tokens(tokens: list[Token], fragment: Fragment) -> None:
     Raises:
         SqlSyntaxError: There is such a sign.
     """
+    named = _colons_of_names(tokens)
     for token in tokens:
-        if token.token_type in _FOREIGN or token.text == "==":
+        if (token.token_type in _FOREIGN and token.start not in named) or token.text == "==":
             raise SqlSyntaxError(f"Flink's SQL has no {token.text}", fragment.position(token.start))
     for token, following in pairwise(tokens):
         if is_foreign_pair(token, following):
@@ -62,6 +65,22 @@ def check_tokens(tokens: list[Token], fragment: Fragment) -> None:
     for token, comma, _ in zip(tokens, tokens[2:], tokens[3:], strict=False):
         if token.token_type is TokenType.LIMIT and comma.token_type is TokenType.COMMA:
             raise SqlSyntaxError("LIMIT takes one number", fragment.position(comma.start))
+
+
+def _colons_of_names(tokens: list[Token]) -> set[int]:
+    """Where a colon stands directly in the brackets of JSON_OBJECT."""
+    found: set[int] = set()
+    inside: list[bool] = []
+    before = ""
+    for token in tokens:
+        if token.token_type in _OPENING:
+            inside.append(before == "JSON_OBJECT")
+        elif token.token_type in _CLOSING and inside:
+            inside.pop()
+        elif token.token_type is TokenType.COLON and inside and inside[-1]:
+            found.add(token.start)
+        before = token.text.upper()
+    return found
 
 
 def is_foreign_pair(token: Token, following: Token) -> bool:

@@ -113,7 +113,8 @@ _SCALARS = [
         ScalarFunction(name, 1, 1, _as(_STRING))
         for name in (
             "LTRIM", "RTRIM", "REVERSE", "MD5", "SHA1", "SHA256", "TO_BASE64", "FROM_BASE64",
-            "HEX", "URL_ENCODE", "URL_DECODE", "CHR", "BIN",
+            "HEX", "URL_ENCODE", "URL_DECODE", "CHR", "BIN", "JSON", "JSON_STRING", "JSON_QUOTE",
+            "JSON_UNQUOTE",
         )
     ),
     *(

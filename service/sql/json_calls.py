@@ -1,4 +1,4 @@
-"""JSON_VALUE, JSON_QUERY and JSON_EXISTS, with their clauses as Flink's planner writes them."""
+"""JSON functions with a syntax of their own, with their clauses as Flink's planner writes them."""
 
 from __future__ import annotations
 
@@ -56,6 +56,26 @@ def json_call(binder: ExpressionBinder, node: exp.Expression, made: LogicalType 
     operands += _clauses(name, on, wrapper)
     result = types.BOOLEAN if name == "JSON_EXISTS" else made or types.STRING
     return call(name, operands, result.with_nullable(True))
+
+
+def json_constructor(binder: ExpressionBinder, node: exp.Expression) -> Rex:
+    """The call that JSON_OBJECT or JSON_ARRAY is.
+
+    Raises:
+        ValidationError: A name is no text, or may be NULL; or a value has no type.
+    """
+    name, position = node.name, binder.position(node)
+    operands = [binder.rex(each) for each in node.expressions]
+    names, values = (operands[::2], operands[1::2]) if name == "JSON_OBJECT" else ([], operands)
+    for kind, written in zip(map(type_of, names), node.expressions[::2], strict=False):
+        if kind.root not in STRING_ROOTS or kind.nullable:
+            raise ValidationError(
+                "a name in JSON_OBJECT is a text that is not NULL", binder.position(written)
+            )
+    if any(type_of(each).root is TypeRoot.NULL for each in values):
+        raise ValidationError(f"NULL has no type in {name}", position, hint="CAST(NULL AS STRING)")
+    nulls = _symbol("JSON_ON_NULL", node.args["nulls"])
+    return call(name, [nulls, *operands], types.STRING.with_nullable(False))
 
 
 def _clauses(name: str, on: dict[str, Rex | str], wrapper: str | None) -> list[Rex]:

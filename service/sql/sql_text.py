@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 
 from sqlglot import exp, generator
 
+from service.sql.dialect import JsonConstructor
+
 
 class _Generator(generator.Generator):  # type: ignore[misc]  # sqlglot has no types
     """Upper-case keywords, names always quoted, calls as they were written."""
@@ -18,10 +20,25 @@ class _Generator(generator.Generator):  # type: ignore[misc]  # sqlglot has no t
         exp.Interval: lambda self, node: (
             f"INTERVAL {self.sql(node, 'this')} {node.args['unit'].name.upper()}"
         ),
+        JsonConstructor: lambda self, node: self.json_constructor(node),
     }
 
+    def json_constructor(self, node: exp.Expression) -> str:
+        """JSON_OBJECT, and JSON_ARRAY of something, with what they do with NULL."""
+        parts = [self.sql(each) for each in node.expressions]
+        if node.name == "JSON_OBJECT":
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [f"KEY {name} VALUE {value}" for name, value in pairs]
+        elif not parts:
+            return "JSON_ARRAY()"
+        inside = f"{', '.join(parts)} {node.args['nulls']} ON NULL".strip()
+        return f"{node.name}({inside})"
 
-_QUOTED_FUNCTIONS = frozenset({"TO_TIMESTAMP_LTZ", "COALESCE", "IFNULL", "JSON_VALUE"})
+
+_QUOTED_FUNCTIONS = frozenset(
+    {"TO_TIMESTAMP_LTZ", "COALESCE", "IFNULL", "JSON_VALUE"}
+    | {"JSON", "JSON_STRING", "JSON_QUOTE", "JSON_UNQUOTE"}
+)
 """Functions that Flink defines itself, outside of Calcite's grammar: their names are quoted."""
 
 

@@ -37,6 +37,8 @@ def infix_text(rex: Rex, names: tuple[str, ...]) -> str:
             return names[index] if index < len(names) else f"${index}"
         case Literal():
             return literal_text(rex)
+        case SymbolLiteral("JSON_ON_NULL"):
+            return f"{rex.value}_ON_NULL"
         case SymbolLiteral():
             return f"FLAG({rex.value})"
         case SargLiteral():

@@ -14,7 +14,7 @@ from service.sql import compile_script
 from state.types import format_type
 from tests.operators.expressions.test_as_flink import Recording, inside
 
-FILES = ("written-times", "written-json")
+FILES = ("written-times", "written-json", "written-json-made")
 WITH = "WITH ('connector' = 'filesystem', 'format' = 'changelog-json')"
 
 
