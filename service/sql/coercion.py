@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from service.plan.rex import Literal, Rex
 from service.sql import types
-from service.sql.rex import cast, type_of
+from service.sql.rex import cast, is_null, type_of
 from state.types import (
     FLOAT_ROOTS,
     INTEGER_BITS,
@@ -35,6 +35,8 @@ def as_comparable(left: Rex, right: Rex, *, by_order: bool = False) -> tuple[Rex
     """
     kinds = type_of(left), type_of(right)
     roots = {kinds[0].root, kinds[1].root}
+    if TypeRoot.NULL in roots:
+        return _typed(left, kinds[1]), _typed(right, kinds[0])
     if roots & STRING_ROOTS and by_order and roots & {*INTEGER_BITS, TypeRoot.DECIMAL}:
         return _as_numbers(left, right)
     if roots <= {*INTEGER_BITS, TypeRoot.DECIMAL} and not by_order and not types.is_held(*kinds):
@@ -126,6 +128,11 @@ def as_branch(branch: Rex, made: LogicalType) -> Rex:
     ):
         return Literal(branch.value, made.with_nullable(branch.value is None), "")
     return branch if types.regular(given) == target else cast(branch, target)
+
+
+def _typed(side: Rex, other: LogicalType) -> Rex:
+    """A bare NULL has the type of what it is compared with."""
+    return cast(side, types.regular(other)) if is_null(side) else side
 
 
 def _as_varchar(side: Rex, other: LogicalType) -> Rex:

@@ -180,8 +180,10 @@ def _between(binder: ExpressionBinder, node: exp.Expression, *, negated: bool = 
     nullable = types.any_nullable([type_of(each) for each in (*low, *high)])
     made = types.BOOLEAN.with_nullable(nullable)
     is_symmetric = bool(node.args.get("symmetric"))
-    are_literals = isinstance(low[1], Literal) and isinstance(high[1], Literal)
-    if are_literals and not negated and not is_symmetric:
+    are_values = all(
+        isinstance(end, Literal) and end.value is not None for end in (low[1], high[1])
+    )
+    if are_values and not negated and not is_symmetric:
         return search(low[0], [(low[1], high[1])], made)
     within = [_range(low, high, made, negated=negated)]
     if is_symmetric:

@@ -26,7 +26,7 @@ from service.sql.functions import (
 )
 from service.sql.interval_literals import written_interval
 from service.sql.json_calls import json_call, json_constructor
-from service.sql.rex import as_operand, call, type_of
+from service.sql.rex import as_operand, call, cast, is_null, type_of
 from service.sql.scope import fields
 from service.sql.time_units import timestamp_difference, timestamp_sum
 from service.sql.type_names import written_type
@@ -96,7 +96,7 @@ class ExpressionBinder:
         bound = self.rex(node)
         if type_of(bound).root not in (TypeRoot.BOOLEAN, TypeRoot.NULL):
             raise ValidationError("a condition must be BOOLEAN", self.position(node))
-        return bound
+        return cast(bound, types.BOOLEAN) if is_null(bound) else bound
 
     def position(self, node: exp.Expression) -> Position:
         """Where a node stands."""
@@ -213,6 +213,8 @@ class ExpressionBinder:
             constant = literals.time_constant(str(operand.value), target, self.position(node))
             if constant is not None:
                 return constant
+        if is_null(operand):
+            return cast(operand, target)
         nullable = type_of(operand).nullable or is_try
         if type_of(operand) == target.with_nullable(nullable):
             return operand
@@ -327,6 +329,11 @@ class ExpressionBinder:
         made = function.result([type_of(each) for each in operands])
         if name in _ROUNDING and made.root is TypeRoot.DECIMAL:
             made = types.rounded_decimal(made, literals.rounding_digits(operands[1:]))
+        if name in _OF_ONE_TYPE:
+            first = types.BOOLEAN if name == "IF" else made
+            wanted = [first, *[made] * (len(operands) - 1)]
+            typed = zip(operands, wanted, strict=True)
+            operands = [cast(each, kind) if is_null(each) else each for each, kind in typed]
         return call(name, operands, made, syntax=function.syntax)
 
 
@@ -350,6 +357,8 @@ def _unit(name: str) -> Rex:
 
 
 _ROUNDING = ("ROUND", "TRUNCATE")
+_OF_ONE_TYPE = ("COALESCE", "IFNULL", "NULLIF", "IF", "GREATEST", "LEAST")
+"""Functions that give one of their arguments: a bare NULL among them has the result's type."""
 _OF_UNITS = {"TIMESTAMPDIFF": timestamp_difference, "TIMESTAMPADD": timestamp_sum}
 _EXTRACTED = (
     "EPOCH", "MILLENNIUM", "CENTURY", "DECADE", "YEAR", "ISOYEAR", "QUARTER", "MONTH", "WEEK",

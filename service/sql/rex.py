@@ -126,8 +126,15 @@ def cast(operand: Rex, logical: LogicalType) -> Rex: ...
 @overload
 def cast(operand: Expression, logical: LogicalType) -> Expression: ...
 def cast(operand: Expression, logical: LogicalType) -> Expression:
-    """The operand as another type; itself if it has it."""
+    """The operand as another type; itself if it has it. NULL is that type's NULL, as in Flink."""
+    if is_null(operand):
+        return literal(None, logical.with_nullable(True))
     return operand if type_of(operand) == logical else call("CAST", [operand], logical)
+
+
+def is_null(rex: Expression) -> bool:
+    """Whether it is NULL, of a type or of none yet."""
+    return isinstance(rex, Literal) and rex.value is None
 
 
 def type_of(rex: Expression) -> LogicalType:

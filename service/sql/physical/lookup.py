@@ -96,7 +96,9 @@ def _constant(part: Rex, width: int) -> tuple[int, Literal] | None:
     first, second = part.operands
     if isinstance(second, InputRef):
         first, second = second, first
-    if isinstance(first, InputRef) and isinstance(second, Literal) and first.index >= width:
+    if not isinstance(first, InputRef) or first.index < width:
+        return None
+    if isinstance(second, Literal) and second.value is not None:
         return first.index - width, second
     return None
 

@@ -12,6 +12,7 @@ import pytest
 
 from operators.expressions import compile_rex
 from service.plan.rex import parse_rex
+from service.runtime.expressions.lower import check
 from service.sql.errors import SqlError
 from service.sql.session import compile_script
 from state.types import format_type, parse_type
@@ -180,3 +181,38 @@ def test_the_greater_of_two_times_keeps_its_digits() -> None:
 def test_what_would_be_read_as_another_condition_is_refused(expression: str) -> None:
     with pytest.raises(SqlError):
         projected(expression, "BOOLEAN")
+
+
+@pytest.mark.parametrize(
+    ("expression", "type_text", "expected"),
+    [
+        ("CAST(NULL AS DECIMAL(10, 2))", "DECIMAL(10, 2)", None),
+        ("TRY_CAST(NULL AS TIMESTAMP(3))", "TIMESTAMP(3)", None),
+        ("CAST(CAST(NULL AS INT) AS STRING)", "STRING", None),
+        ("COALESCE(NULL, n)", "DECIMAL(10, 2)", Decimal("99999999.99")),
+        ("COALESCE(NULL, NULL, i)", "INT", 1),
+        ("IFNULL(i, NULL)", "INT", 1),
+        ("NULLIF(i, NULL)", "INT", 1),
+        ("IF(i > 1, NULL, n)", "DECIMAL(10, 2)", Decimal("99999999.99")),
+        ("IF(i = 1, NULL, n)", "DECIMAL(10, 2)", None),
+        ("IF(NULL, 1, 2)", "INT", 2),
+        ("GREATEST(i, NULL)", "INT", None),
+        ("CASE WHEN NULL THEN 1 ELSE 2 END", "INT", 2),
+        ("NULL AND b", "BOOLEAN", None),
+        ("i = NULL", "BOOLEAN", None),
+        ("i = NULL OR i = 1", "BOOLEAN", True),
+        ("i <> CAST(NULL AS INT)", "BOOLEAN", None),
+        ("i IN (NULL, 1)", "BOOLEAN", True),
+        ("i NOT IN (NULL, 2)", "BOOLEAN", None),
+        ("i BETWEEN NULL AND 5", "BOOLEAN", None),
+        ("i BETWEEN CAST(NULL AS INT) AND 5", "BOOLEAN", None),
+        ("i NOT BETWEEN NULL AND 0", "BOOLEAN", True),
+        ("NULL BETWEEN 0 AND i", "BOOLEAN", None),
+    ],
+)
+def test_null_has_the_type_of_what_it_stands_for(
+    expression: str, type_text: str, expected: object
+) -> None:
+    check(parse_rex(projected(expression, type_text), ""))
+
+    assert value_of(expression, type_text) == expected
