@@ -179,14 +179,19 @@ async def get_explanation(request: Request, inspector: InspectorDep, key: KeyDep
     return reply(request, body)
 
 
-def key_page(request: Request, keys: KeyText, part: Part[ShownKey]) -> Response:
-    """The answer with a page of keys."""
+def key_page(
+    request: Request, keys: KeyText, part: Part[ShownKey], *, of_histories: bool = False
+) -> Response:
+    """The answer with a page of keys; of the keys of a state, each leads to what it has there."""
     base = request.scope["raw_path"].decode("ascii")
+    if of_histories:
+        base = f"{base.rpartition('/states/')[0]}/keys"
+    suffix = "/history" if of_histories else ""
     items = [
         {
             "key": each.key,
             "namespace": each.namespace,
-            "href": f"{base}/{_address(keys, each.key, each.namespace)}",
+            "href": f"{base}/{_address(keys, each.key, each.namespace, suffix)}",
             "layout": each.layout,
             "entries": each.entries,
         }
@@ -240,8 +245,9 @@ def _state(
     }
 
 
-def _address(keys: KeyText, values: Sequence[Any], namespace: str) -> str:
-    address = keys.href(values)
+def _address(keys: KeyText, values: Sequence[Any], namespace: str, suffix: str = "") -> str:
+    key, mark, query = keys.href(values).partition("?")
+    address = f"{key}{suffix}{mark}{query}"
     return _with_query(address, namespace=namespace) if namespace else address
 
 

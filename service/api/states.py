@@ -73,7 +73,7 @@ async def list_keys(
     is_history = await in_thread(inspector.is_history, state)
     list_keys = operator.list_keys if is_history else partial(inspector.list_keys, state)
     part = await in_thread(list_keys, prefix, position, page.limit)
-    return key_page(request, operator.keys, part)
+    return key_page(request, operator.keys, part, of_histories=is_history)
 
 
 @router.get(

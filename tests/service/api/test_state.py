@@ -16,6 +16,8 @@ from service.runtime.sinks.tables import PrintSink
 from state.backends.interface import EpochStamp
 from state.codec import RowCodec
 from state.epochs import EpochLedger
+from state.registry import register_states
+from state.ttl import TtlClock
 from state.types import parse_type
 from tests.service.api.test_pipelines import PATH
 from tests.service.app_client import until
@@ -53,12 +55,18 @@ class Flights:
         record = app.app.state.services.registry.get("p")
         resolved = record.options.resolved(app.settings.execution)
         (operator,) = stateful_nodes(load_plan(plan), resolved)
+        self.operator, self.client = operator, client
         self.prepared = PreparedPipeline(
             client, "p", operator.spec, node=operator.id, table="latest_flight"
         )
 
     def run_epoch(self, *changes: Change, **more: Any) -> None:
         self.prepared.run_epoch(changes, **more)
+
+    def register(self) -> None:
+        """Make the state one that a run has registered, as the start of a query does."""
+        states = [self.operator.spec.descriptor]
+        register_states(EpochLedger(self.client, "p"), self.operator.id, states, TtlClock(0))
 
 
 @pytest.fixture
@@ -119,6 +127,19 @@ def test_a_history_is_oldest_first_and_names_its_epoch(app: AppClient, flights: 
     current = app.json(f"{OF_OPERATOR}/keys/N1")
     assert current["row"] == newer["row"]
     assert (current["entries"], current["epoch"]) == (2, 2)
+
+
+def test_the_keys_of_the_histories_lead_to_them(app: AppClient, flights: Flights) -> None:
+    tails = ("N1", "a/b", "a?b", "..")
+    flights.run_epoch(*[("+I", flight(f"of {tail}", tail)) for tail in tails])
+    flights.register()
+
+    keys = app.json(f"{OF_OPERATOR}/states/history/keys")["items"]
+
+    assert {key["key"][0] for key in keys} == set(tails)
+    for key in keys:
+        (entry,) = app.json(key["href"])["items"]
+        assert entry["row"]["flight_id"] == f"of {key['key'][0]}"
 
 
 def test_a_history_is_paged(app: AppClient, flights: Flights) -> None:
