@@ -196,7 +196,8 @@ _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 def configure_logging(settings: LoggingSettings) -> None:
     """Set up structlog and the standard library's loggers; called once, by the command line.
 
-    Libraries log through the standard library; their lines take the same form at the same level.
+    Libraries log through the standard library, and warn through Python's `warnings`; their lines
+    take the same form at the same level.
     """
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -228,6 +229,7 @@ def configure_logging(settings: LoggingSettings) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=level, force=True)
+    logging.captureWarnings(True)
     # Our own access log has the route instead of the path, which may hold keys.
     for name in ("uvicorn.access", "httpx", "py4j"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,7 @@ def _restored() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.captureWarnings(False)
     structlog.configure(**configuration)
 
 
@@ -57,15 +59,19 @@ def test_libraries_log_in_the_same_form(capsys: pytest.CaptureFixture[str]) -> N
 
     structlog.get_logger("x").info("pipeline started", epoch=7)
     logging.getLogger("somebody").warning("odd %s", "thing")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("tried for long", UserWarning, stacklevel=1)
     logging.getLogger("uvicorn.access").info("GET /keys/N14228")
     structlog.get_logger("x").debug("nothing to see")
 
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [(each["event"], each["level"]) for each in lines] == [
-        ("pipeline started", "info"),
-        ("odd thing", "warning"),
-    ]
-    assert lines[0]["epoch"] == 7
+    started, odd, tried = lines
+    assert (started["event"], started["level"]) == ("pipeline started", "info")
+    assert (odd["event"], odd["level"]) == ("odd thing", "warning")
+    assert "UserWarning: tried for long" in tried["event"]
+    assert tried["level"] == "warning"
+    assert started["epoch"] == 7
     assert all("timestamp" in each for each in lines)
 
 
