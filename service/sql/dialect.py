@@ -276,7 +276,8 @@ def tokenize(fragment: Fragment) -> list[Token]:
     """The tokens of a piece of a script; their offsets count from its beginning.
 
     Raises:
-        SqlSyntaxError: A text or name is not closed, or a hint stands first.
+        SqlSyntaxError: A text or name is not closed, a name in backticks is empty, or a hint stands
+            first.
         SqlTooLarge: Brackets are nested deeper than `DEPTH_MAX`.
     """
     try:
@@ -287,6 +288,9 @@ def tokenize(fragment: Fragment) -> list[Token]:
         raise SqlSyntaxError(
             "a string, name or comment is not closed", fragment.position(max(last, 0))
         ) from problem
+    for token in found:
+        if token.token_type is TokenType.IDENTIFIER and not token.text:
+            raise SqlSyntaxError("a name is empty", fragment.position(token.start))
     _check_depth(found, fragment)
     check_first(found, fragment)
     return found

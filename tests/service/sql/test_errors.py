@@ -27,6 +27,8 @@ QUERIES = [
     ("0x1F FROM s", SqlSyntaxError, 25, "x1F is not expected here"),
     ("v AS 'x' FROM s", SqlSyntaxError, 29, "x is not expected here"),
     ("v FROM s WHERE k = 'open", SqlSyntaxError, 43, "is not closed"),
+    ("v FROM ``", SqlSyntaxError, 31, "a name is empty"),
+    ("v AS `` FROM s", SqlSyntaxError, 29, "a name is empty"),
     ("V FROM s", ValidationError, 24, "Column 'V' not found in any table (did you mean v?)"),
     ("s.w FROM s", ValidationError, 24, "'s.w'"),
     ("v FROM nosuch", ValidationError, 31, "nosuch"),
