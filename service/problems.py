@@ -132,7 +132,10 @@ _OF_STATUS = {
     405: kinds.METHOD_NOT_ALLOWED,
 }
 """What the framework itself raises."""
-_ADDRESSES = "/docs lists the addresses, /v1/openapi.json for programs; none ends with a slash"
+_ADDRESSES = (
+    "/docs lists the addresses, /v1/openapi.json for programs; none ends with a slash, and a key "
+    "that contains one is written as -?key=[...]"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,7 +247,9 @@ async def idempotency_of(
         InvalidParameter: the header is not such a text.
     """
     if idempotency_key is not None and _KEY.fullmatch(idempotency_key) is None:
-        raise InvalidParameter("Idempotency-Key is not 1 to 255 printable ASCII characters")
+        raise InvalidParameter(
+            "Idempotency-Key is not 1 to 255 printable ASCII characters without blanks"
+        )
     services = request.app.state.services
     principal = request.scope.get(PRINCIPAL, "")
     digest = _digest(principal, idempotency_key or "")

@@ -39,7 +39,8 @@ router = APIRouter(prefix="/v1/pipelines/{pipeline}/operators/{operator}/keys", 
 KeyPath = Annotated[
     str,
     Path(
-        description="The key as text, columns separated by commas; `-` for the long form.",
+        description="The key as text, columns separated by commas; `-` for the long form, which a "
+        "key with a slash needs.",
         examples=["N14228"],
     ),
 ]

@@ -48,6 +48,8 @@ def test_a_harmless_request_id_is_kept_and_another_replaced(app: AppClient) -> N
 
 def test_an_unknown_route_is_a_problem(app: AppClient) -> None:
     assert "/docs" in assert_problem(app.get("/v1/nowhere"), 404, "not-found")["hint"]
+    of_key = app.get("/v1/pipelines/p/tables/t/a%2Fb")
+    assert "-?key=[...]" in assert_problem(of_key, 404, "not-found")["hint"]
 
 
 def test_a_wrong_method_is_a_problem_that_lists_the_right_ones(app: AppClient) -> None:
