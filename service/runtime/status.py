@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 PERMANENT_CODES = frozenset(
     {
         "malformed-change",
+        "operator-conflict",
+        "operator-missing-row-time",
         "query.start-failed",
         "savepoint-corrupt",
         "savepoint-mismatch",
