@@ -331,8 +331,10 @@ def _whole_months(later: int, earlier: int) -> int:
 
 
 def reinterpret(site: Site) -> Run:
-    """REINTERPRET: the number that an interval is."""
-    return site.of_type(0, INTERVAL_ROOTS).run
+    """REINTERPRET: the number that an interval is; a time that becomes a row time is the same."""
+    root = site.type.root
+    is_time = root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+    return site.of_type(0, (root,) if is_time else INTERVAL_ROOTS).run
 
 
 def current(logical_root: TypeRoot) -> Callable[[Site], Run]:

@@ -52,6 +52,8 @@ CHOSEN = (
     "plans-more/C05_window_aggregate_topn",
     "plans-more/D16_union_values",
     "plans-more/H20_over_by_value_range",
+    # A watermark that the source took over.
+    "plans-more/P01_dedup_rowtime_last_pushed",
     # What nodes without state make of a row, in columns.
     "plans-more/U02_unnest_left_condition",
     "plans-more/U03_unnest_rows_ordinality",

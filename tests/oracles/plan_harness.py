@@ -117,7 +117,11 @@ class PlanHarness:
             if isinstance(node.view, TableScan)
         }
         self._steps = {node.id: self._step(node) for node in plan.nodes}
-        self._has_assigners = any(isinstance(node.view, WatermarkAssigner) for node in plan.nodes)
+        self._has_assigners = any(
+            isinstance(node.view, WatermarkAssigner)
+            or (isinstance(node.view, TableScan) and node.view.watermark is not None)
+            for node in plan.nodes
+        )
         self._bundles = any(
             node.type == "stream-exec-mini-batch-assigner"
             or node.configuration.get("table.exec.mini-batch.enabled") == "true"
@@ -162,14 +166,11 @@ class PlanHarness:
         outputs: dict[int, list[Change]] = {}
         for node in self._plan.nodes:
             sources = [each.id for each in self._plan.inputs(node.id)]
-            if not sources:
-                outputs[node.id] = self._read(node, lines, first=first)
-                self._watermarks[node.id] = WATERMARK_MAX if is_end else WATERMARK_MIN
-                if isinstance(node.view, TableScan) and node.view.watermark is not None:
-                    raise NotImplementedError("a watermark that was pushed into a source")
-                continue
             given = [outputs[each] for each in sources]
-            least = min(self._watermarks[each] for each in sources)
+            least = min((self._watermarks[each] for each in sources), default=WATERMARK_MIN)
+            if not sources:
+                given = [self._read(node, lines, first=first)]
+                least = WATERMARK_MAX if is_end else WATERMARK_MIN
             before = self._watermarks.get(node.id, WATERMARK_MIN)
             outputs[node.id], watermark = self._steps[node.id](given, least)
             self._watermarks[node.id] = max(before, watermark)
@@ -213,7 +214,9 @@ class PlanHarness:
             case Correlate():
                 return correlate_step(view, self._now)
             case WatermarkAssigner():
-                return self._assigner(view)
+                return self._assigner(view.expression, view.rowtime_index)
+            case TableScan(watermark=expression) if expression is not None:
+                return self._assigner(expression)
             case DropUpdateBefore():
                 return _passing(lambda each: each.kind is not RowKind.UPDATE_BEFORE)
             case Union():
@@ -251,14 +254,16 @@ class PlanHarness:
 
         return step
 
-    def _assigner(self, view: WatermarkAssigner) -> Step:
-        value = compile_rex(view.expression, now_ms=self._now)
+    def _assigner(self, expression: Rex, rowtime: int | None = None) -> Step:
+        """Of a node, or of a source that the watermark was pushed into, whose row may lack it."""
+        value = compile_rex(expression, now_ms=self._now)
         reached = said = 0
 
         def step(given: Sequence[Sequence[Change]], watermark: int) -> Stepped:
             nonlocal reached, said
             for each in given[0]:
-                to_ms(each.row[view.rowtime_index])
+                if rowtime is not None:
+                    to_ms(each.row[rowtime])
                 if (time := value(each.row)) is not None:
                     reached = max(reached, to_ms(time))
             if self._timer_fires or reached - said > self._interval_ms:

@@ -301,8 +301,10 @@ def _months_between_instants(left: tuple[Column, Column], right: tuple[Column, C
 
 
 def reinterpret(site: Site) -> Column:
-    """REINTERPRET: the number that an interval is."""
-    return site.of_type(0, INTERVAL_ROOTS).column
+    """REINTERPRET: the number that an interval is; a time that becomes a row time is the same."""
+    root = site.type.root
+    is_time = root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+    return site.of_type(0, (root,) if is_time else INTERVAL_ROOTS).column
 
 
 # The current time
