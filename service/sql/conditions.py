@@ -83,8 +83,9 @@ def _comparable(
     return made
 
 
-def _logical(binder: ExpressionBinder, node: exp.Expression) -> Rex:
-    name = "AND" if isinstance(node, exp.And) else "OR"
+def _logical(binder: ExpressionBinder, node: exp.Expression, *, negated: bool = False) -> Rex:
+    """AND or OR; negated each of its parts is, as in Flink, and the other of the two holds them."""
+    name = "AND" if isinstance(node, exp.And) != negated else "OR"
     operands: list[Rex] = []
     pending: list[exp.Expression] = [node]
     while pending:
@@ -92,7 +93,7 @@ def _logical(binder: ExpressionBinder, node: exp.Expression) -> Rex:
         if type(part) is type(node):
             pending += [part.expression, part.this]
         else:
-            bound = binder.condition(part)
+            bound = _not(binder, exp.Not(this=part)) if negated else binder.condition(part)
             if isinstance(bound, Call) and bound.name == name:
                 operands += bound.operands
             else:
@@ -112,6 +113,8 @@ def _not(binder: ExpressionBinder, node: exp.Expression) -> Rex:
         return _is(binder, inner, negated=True)
     if isinstance(inner, exp.Between):
         return _between(binder, inner, negated=True)
+    if isinstance(inner, exp.And | exp.Or):
+        return _logical(binder, inner, negated=True)
     operand = binder.condition(inner)
     if isinstance(operand, Call) and operand.name in _OPPOSITES:
         # As in Flink, where NaN is neither below nor not below a number.
@@ -213,6 +216,7 @@ def _like_of(binder: ExpressionBinder, node: exp.Expression, operands: list[Rex]
     name = "SIMILAR TO" if isinstance(node, exp.SimilarTo) else "LIKE"
     if name == "SIMILAR TO" and any(type_of(each).root not in STRING_ROOTS for each in operands):
         raise ValidationError("SIMILAR TO compares texts", binder.position(node))
+    binder.require_types(operands, node)
     made = types.BOOLEAN.with_nullable(types.any_nullable([type_of(each) for each in operands]))
     found = call(name, operands, made)
     return call("NOT", [found], made) if node.args.get("negate") else found

@@ -87,6 +87,26 @@ class ExpressionBinder:
         """The same as a part of another expression."""
         return as_operand(self.bind(node))
 
+    def column(self, node: exp.Expression) -> Expression:
+        """The same as a column of a query.
+
+        Raises:
+            ValidationError: It is NULL of no type.
+        """
+        bound = self.bind(node)
+        self.require_types([bound], node)
+        return bound
+
+    def require_types(self, given: Sequence[Expression], node: exp.Expression) -> None:
+        """See that no NULL is without a type where nothing beside it gives it one.
+
+        Raises:
+            ValidationError: One is.
+        """
+        if any(type_of(each).root is TypeRoot.NULL for each in given):
+            hint = "a CAST says its type: CAST(NULL AS INT)"
+            raise ValidationError("Illegal use of 'NULL'", self.position(node), hint=hint)
+
     def condition(self, node: exp.Expression) -> Rex:
         """A boolean expression.
 
@@ -200,6 +220,8 @@ class ExpressionBinder:
         made = types.common_type([type_of(each) for each in results])
         if made is None:
             raise ValidationError("the branches of CASE have no common type", self.position(node))
+        if made.root is TypeRoot.NULL:
+            raise ValidationError("a branch of CASE must not be NULL", self.position(node))
         branches = [as_branch(each, made) for each in results]
         operands = [part for pair in zip(conditions, branches, strict=False) for part in pair]
         return call("CASE", [*operands, branches[-1]], made)
@@ -334,6 +356,7 @@ class ExpressionBinder:
             wanted = [first, *[made] * (len(operands) - 1)]
             typed = zip(operands, wanted, strict=True)
             operands = [cast(each, kind) if is_null(each) else each for each, kind in typed]
+        self.require_types(operands, node)
         return call(name, operands, made, syntax=function.syntax)
 
 

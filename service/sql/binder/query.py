@@ -241,7 +241,7 @@ class QueryBinder:
                 continue
             inner = item.this if isinstance(item, exp.Alias) else item
             names.append(_name(item, len(names)))
-            expressions.append(binder.bind(inner))
+            expressions.append(binder.column(inner))
         if len(names) > COLUMNS_MAX:
             raise SqlTooLarge(
                 f"a query of {len(names)} columns; {COLUMNS_MAX} are allowed", self._at(node)

@@ -86,6 +86,9 @@ def value_of(expression: str, type_text: str, **changed: object) -> object:
         ("i BETWEEN ASYMMETRIC 5 AND 0", False),
         ("NOT i BETWEEN SYMMETRIC 5 AND 2", True),
         ("NOT (NOT i BETWEEN 0 AND 2)", True),
+        # Neither below nor not below: NOT is in the comparisons.
+        ("NOT (CAST('NaN' AS DOUBLE) > d AND CAST('NaN' AS DOUBLE) < 5)", False),
+        ("NOT (i > 1 OR NOT (s = 'abc' AND b))", True),
         ("i IN (1.5, 2.5)", True),
         ("i NOT IN (1.5)", False),
         ("s IN (1, 2)", False),
