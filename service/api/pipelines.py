@@ -215,16 +215,18 @@ async def delete(
     pipeline: NamePath,
     services: ServicesDep,
     state: Annotated[
-        Literal["drop", "keep"],
+        Literal["drop", "keep"] | None,
         Query(
-            description="`drop`: its state in Redis and its checkpoint go too. `keep`: a savepoint "
-            "is taken first, unfiltered, from which a pipeline can be created again."
+            description="`keep`: a savepoint is taken first, unfiltered, from which a pipeline can "
+            "be created again. `drop`: a savepoint that is being taken is given up; without it, "
+            "the answer is 409 until that one is COMPLETED or FAILED."
         ),
-    ] = "drop",
+    ] = None,
 ) -> Response:
-    """Stop a pipeline and delete it; the name is free once its query and state are gone.
+    """Stop a pipeline and delete it, with its state in Redis and its checkpoint.
 
-    `drop` also ends the wait for a savepoint that a deleted pipeline cannot leave behind.
+    The name is free once its query and state are gone. `drop` also ends the wait for a savepoint
+    that a deleted pipeline cannot leave behind.
     """
     order = None
     if state == "keep":
@@ -235,6 +237,7 @@ async def delete(
         pipeline,
         expected=expected_edition(request),
         keep=order,
+        drop_savepoint=state == "drop",
     )
     services.supervisor.wake(record.name)
     services.contents.forget(record)

@@ -291,14 +291,16 @@ class Registry(RegistryNotes):
         expected: Edition | None = None,
         *,
         keep: SavepointOrder | None = None,
+        drop_savepoint: bool = False,
     ) -> PipelineRecord:
         """Take a pipeline out of sight; the supervisor then ends it and calls `bury`.
 
         Args:
             name: The pipeline's.
             expected: What it must be.
-            keep: The savepoint to take before anything of it is dropped. Without one, a pipeline
-                that is being deleted with one is dropped all the same.
+            keep: The savepoint to take before anything of it is dropped.
+            drop_savepoint: Whether a savepoint that is being taken is given up; also that which a
+                pipeline that is being deleted was to leave behind.
 
         Returns:
             The record as it was.
@@ -306,20 +308,26 @@ class Registry(RegistryNotes):
         Raises:
             PipelineNotFound: no pipeline has this name.
             VersionConflict: it is not `expected`.
-            SavepointPending: it is to be kept, and another savepoint, or a restore, is not through.
+            SavepointPending: a savepoint is not through, and not to be given up; or it is to be
+                kept, and a restore is not through.
             RegistryUnavailable: Redis does not answer.
         """
 
         def remove(transaction: Pipeline) -> PipelineRecord:
             going = transaction.hgetall(deleted_key(name))
             if keep is None and b"savepoint" in going:
+                record = from_hash(name, going)
+                if not drop_savepoint:
+                    _check_saved(record, hint=_UNLESS_DROPPED)
                 transaction.multi()
                 transaction.hdel(deleted_key(name), "savepoint")
                 transaction.sadd(ORDERS, name)
-                return from_hash(name, going)
+                return record
             record = _read(transaction, name, expected)
             if keep is not None:
                 _check_settled(record)
+            elif not drop_savepoint:
+                _check_saved(record, hint=_UNLESS_DROPPED)
             wanted = replace(record, savepoint=keep)
             transaction.multi()
             transaction.hdel(pipeline_key(name), "savepoint")
@@ -409,12 +417,20 @@ def _read(transaction: Pipeline, name: str, expected: Edition | None) -> Pipelin
 
 def _check_settled(record: PipelineRecord) -> None:
     """See that neither a savepoint nor a restore of a pipeline is under way."""
-    if record.savepoint is not None:
-        raise SavepointPending(
-            f'savepoint "{record.savepoint.id}" of the pipeline is being taken',
-            hint="wait until it is COMPLETED or FAILED",
-        )
+    _check_saved(record, hint=_UNTIL_SAVED)
     if record.restore is not None and not record.restore.done:
         raise SavepointPending(
             f'pipeline "{record.name}" is being restored', hint="try again when that is done"
         )
+
+
+def _check_saved(record: PipelineRecord, *, hint: str) -> None:
+    """See that no savepoint of a pipeline is under way."""
+    if record.savepoint is not None:
+        raise SavepointPending(
+            f'savepoint "{record.savepoint.id}" of the pipeline is being taken', hint=hint
+        )
+
+
+_UNTIL_SAVED = "wait until it is COMPLETED or FAILED"
+_UNLESS_DROPPED = f"{_UNTIL_SAVED}, or give it up by ?state=drop"

@@ -70,6 +70,8 @@ class StandInSpark:
 
     async def stop(self, handle: QueryHandle, timeout_ms: int) -> None:
         """See `Queries`."""
+        if self.is_away:
+            raise SparkUnavailable("Spark Connect does not answer")
         self._active.discard(handle.query_id)
 
     async def stop_named(self, name: str) -> None:

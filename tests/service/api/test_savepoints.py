@@ -201,6 +201,28 @@ def test_deleting_with_keep_leaves_a_savepoint_to_go_on_from(
     assert app.json(P)["options"]["max_parallelism"] == 8
 
 
+@pytest.mark.parametrize("is_deleting", [False, True])
+def test_a_savepoint_that_is_being_taken_goes_only_if_that_is_asked_for(
+    app: AppClient, redis_client: redis.Redis, is_deleting: bool
+) -> None:
+    Flights(app, redis_client)
+    assert app.post(f"{P}/start").status_code == 202
+    until(lambda: app.json(P)["status"]["state"] == "RUNNING")
+    app.spark.is_away = True
+    order = ("DELETE", f"{P}?state=keep") if is_deleting else ("POST", f"{P}/savepoints")
+    place = app.request(*order, **({} if is_deleting else {"json": {}})).headers["location"]
+
+    problem = assert_problem(app.request("DELETE", P), 409, "pipeline-conflict")
+
+    assert problem["code"] == "pipeline.savepoint-pending"
+    assert "?state=drop" in problem["hint"]
+    assert app.json(place)["state"] == "IN_PROGRESS"
+    assert app.request("DELETE", f"{P}?state=drop").status_code == 204
+    app.spark.is_away = False
+    until(lambda: redis_client.zscore("tailrace:deletions", "p") is None)
+    assert_problem(app.get(place), 404, "savepoint-not-found")
+
+
 def test_a_savepoint_that_cannot_be_taken_says_why_and_the_pipeline_stays(
     app: AppClient, redis_client: redis.Redis
 ) -> None:

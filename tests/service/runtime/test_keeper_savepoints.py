@@ -107,6 +107,38 @@ async def test_an_order_outlives_the_service(rig: Rig) -> None:
 
 
 @in_rig
+async def test_a_deletion_does_not_overtake_an_order_that_the_next_service_takes(rig: Rig) -> None:
+    await rig.running()
+    await rig.supervisor.close()
+    rig.registry.order_savepoint("p", ORDER, stop=False)
+    with pytest.raises(SavepointPending, match="s1"):
+        rig.registry.delete("p")
+
+    await rig.replace_service()
+    await rig.look()
+    rig.registry.delete("p")
+    rig.supervisor.wake("p")
+    await rig.forgotten()
+
+    assert rig.savepoints.log == ["save s1"]
+    assert rig.ledgers.dropped == ["p"]
+
+
+@in_rig
+async def test_an_order_that_nobody_can_follow_is_given_up_with_its_pipeline(rig: Rig) -> None:
+    await rig.running()
+    rig.savepoints.save_error = StateUnavailable("redis does not answer")
+    await _order(rig)
+
+    rig.registry.delete("p", drop_savepoint=True)
+    rig.supervisor.wake("p")
+    await rig.forgotten()
+
+    assert rig.ledgers.dropped == ["p"]
+    assert rig.savepoints.log == ["save s1"]
+
+
+@in_rig
 async def test_a_deleted_pipeline_leaves_its_savepoint_before_anything_goes(rig: Rig) -> None:
     await rig.running()
     rig.savepoints.save_error = savepoint_failed()
@@ -131,7 +163,9 @@ async def test_one_that_cannot_leave_a_savepoint_can_be_dropped(rig: Rig) -> Non
     rig.supervisor.wake("p")
     await rig.settle()
 
-    rig.registry.delete("p")
+    with pytest.raises(SavepointPending, match="s1"):
+        rig.registry.delete("p")
+    rig.registry.delete("p", drop_savepoint=True)
     rig.supervisor.wake("p")
     await rig.forgotten()
 
