@@ -17,6 +17,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from service import problem_types as problem
 from service.api.deps import InspectorDep, LimitDep, PageDep, StatesDep, describe, in_thread
+from service.api.errors import InvalidParameter
 from service.api.etags import reply
 from service.api.paging import cursor_text, index, page_body, scan, text
 from service.api.state_models import History, KeyExplanation, KeyList, KeyRow, KeyStates
@@ -90,6 +91,22 @@ async def values_of(inspector: InspectorDep, key: KeyPath, key_query: KeyQuery =
 KeyDep = Annotated[KeyValues, Depends(values_of)]
 
 
+async def namespace_of(inspector: InspectorDep, namespace: NamespaceQuery = "") -> str:
+    """The namespace that is asked for; empty for none.
+
+    Raises:
+        InvalidParameter: the operator keeps histories, which have no namespaces.
+    """
+    if namespace and inspector.keeps_histories:
+        message = "an upsert materializer uses no namespaces"
+        error = {"in": "query", "path": "/namespace", "message": message}
+        raise InvalidParameter(f"query /namespace: {message}", errors=[error])
+    return namespace
+
+
+NamespaceDep = Annotated[str, Depends(namespace_of)]
+
+
 @router.get(
     "",
     response_model=KeyList,
@@ -123,7 +140,7 @@ async def get(
     states: StatesDep,
     key: KeyDep,
     limit: LimitDep,
-    namespace: NamespaceQuery = "",
+    namespace: NamespaceDep,
 ) -> Response:
     """What the operator keeps for the key.
 

@@ -18,7 +18,7 @@ from service.api.deps import (
 from service.api.etags import reply
 from service.api.keys import (
     KeyDep,
-    NamespaceQuery,
+    NamespaceDep,
     PrefixQuery,
     elements,
     key_page,
@@ -95,7 +95,7 @@ async def get(
     key: KeyDep,
     page: PageDep,
     state: StatePath,
-    namespace: NamespaceQuery = "",
+    namespace: NamespaceDep,
 ) -> Response:
     """What a key has in a state: live elements in order, with their remaining life."""
     before, after = page.position(index, text) or (0, "")

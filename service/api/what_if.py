@@ -23,7 +23,7 @@ from service.api.deps import (
     in_thread,
 )
 from service.api.etags import reply
-from service.api.keys import KeyDep, NamespaceQuery
+from service.api.keys import KeyDep, NamespaceDep
 from service.api.keys import router as keys
 from service.api.operator_ttl import check_state
 from service.api.plan_models import Duration, StateName
@@ -83,8 +83,8 @@ async def get(
     key: KeyDep,
     limit: LimitDep,
     ttl: TtlQuery,
+    namespace: NamespaceDep,
     state: StateQuery = None,
-    namespace: NamespaceQuery = "",
 ) -> Response:
     """Which elements of the key another TTL would remove now, or bring back.
 

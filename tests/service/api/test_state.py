@@ -210,6 +210,20 @@ def test_an_explanation_says_what_the_sink_falls_back_to(app: AppClient, flights
     assert "falls back to entry" in why["text"]
 
 
+@pytest.mark.parametrize("path", ["keys/N1", "keys/N1/what-if", "states/history/keys/N1"])
+def test_a_namespace_of_a_history_is_refused(app: AppClient, flights: Flights, path: str) -> None:
+    """It was ignored: histories have none."""
+    flights.run_epoch(("+I", flight("f1")))
+    query = {"namespace": "60000", **({"ttl": "1 h"} if "what-if" in path else {})}
+
+    answer = app.get(f"{OF_OPERATOR}/{path}", params=query)
+
+    (error,) = assert_problem(answer, 422, "invalid-request")["errors"]
+    assert (error["in"], error["path"]) == ("query", "/namespace")
+    assert error["message"] == "an upsert materializer uses no namespaces"
+    assert app.get(f"{OF_OPERATOR}/keys/N1", params={"namespace": ""}).status_code == 200
+
+
 def test_an_unknown_key_is_404_and_an_expired_one_410(
     app: AppClient, redis_client: redis.Redis
 ) -> None:
