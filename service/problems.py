@@ -22,6 +22,7 @@ from operators.expressions import errors as expressions
 from operators.wire import WorkerError
 from service import problem_types as kinds
 from service.api import errors as api
+from service.api.validation_words import in_words
 from service.plan import errors as plan
 from service.runtime import dataflow_errors as dataflow
 from service.runtime import errors as lifecycle
@@ -222,7 +223,7 @@ def _of_framework(error: HTTPException) -> Problem:
 
 def _places(error: RequestValidationError) -> list[dict[str, Any]]:
     """Where and what, but never the value: pydantic's own form has it under `input`."""
-    return [_place(each["loc"], each["msg"]) for each in error.errors()]
+    return [_place(each["loc"], in_words(each["type"], each["msg"])) for each in error.errors()]
 
 
 def _place(place: tuple[str | int, ...], message: str) -> dict[str, Any]:

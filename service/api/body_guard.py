@@ -53,9 +53,21 @@ def check_json(data: bytes, depth_max: int) -> None:
     try:
         orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise MalformedBody(
-            f"the body is not JSON: line {error.lineno} column {error.colno}"
-        ) from error
+        raise MalformedBody(_where(data) or f"the body is not JSON: {_at(error)}") from error
+
+
+def _at(error: orjson.JSONDecodeError) -> str:
+    return f"line {error.lineno} column {error.colno}"
+
+
+def _where(data: bytes) -> str:
+    """Where a body is not UTF-8, which orjson does not tell; empty if it is."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        *lines, last = data[: error.start].decode().split("\n")
+        return f"the body is not UTF-8: line {len(lines) + 1} column {len(last) + 1}"
+    return ""
 
 
 def is_json(content_type: str) -> bool:

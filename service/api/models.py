@@ -27,6 +27,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from operators.time_zones import is_option
+from service.api.validation_words import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,7 +68,7 @@ class RequestBody(BaseModel):
 
 def _told(error: ErrorDetails, known: Iterable[str]) -> InitErrorDetails:
     """The same error, with the member that is meant where it is about one of this object's own."""
-    place, message = error["loc"], error["msg"]
+    place, message = error["loc"], in_words(error["type"], error["msg"])
     if error["type"] == "extra_forbidden" and len(place) == 1:
         near = difflib.get_close_matches(str(place[0])[:_NAME_MAX], known, n=1)
         message += f'; did you mean "{near[0]}"?' if near else ""
@@ -83,7 +84,7 @@ def _object_or_text(value: object) -> object:
         ValueError: It is neither.
     """
     if value is not None and not isinstance(value, dict | str):
-        raise ValueError("Input should be a plan's JSON object, or its text")
+        raise ValueError("must be a plan's JSON object, or its text")
     return value
 
 

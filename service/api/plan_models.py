@@ -17,8 +17,7 @@ def _duration(text: str) -> str:
         parse_duration_ms(text)
     except DurationError as error:
         raise ValueError(
-            "Input should be a duration of 0 to 2^63-1 ms as plans write it, "
-            "such as 36 h, 7 d or PT1H"
+            "must be a duration of 0 to 2^63-1 ms as plans write it, such as 36 h, 7 d or PT1H"
         ) from error
     return text
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 
 from service.api.models import OptionsBody
+from service.api.validation_words import in_words
 from service.plan.local_zone import UNSAID, ZONE_OPTION
 from service.sql.errors import ValidationError
 from service.sql.option_names import THRESHOLD_HIGH, THRESHOLD_LOW
@@ -86,4 +87,6 @@ def _check_bounds(found: Mapping[str, int | str]) -> None:
         problem = error.errors()[0]
         names = {member: name for name, member in _MEMBERS.items()}
         name = names[str(problem["loc"][0])]
-        raise ValidationError(f"option {name}: {problem['msg'].lower()}") from error
+        raise ValidationError(
+            f"option {name}: {in_words(problem['type'], problem['msg'])}"
+        ) from error

@@ -189,22 +189,24 @@ def _elements(content: StateContent | None) -> tuple[LiveElement, ...]:
 def _count(state: StateWhatIf) -> str:
     """How much of a state would go, come back or stay."""
     now, then = state.counts
-    what = "rows" if state.kind == "history" else "elements"
+    what = "row" if state.kind == "history" else "element"
+    live = f"live {what}" if now == 1 else f"{now} live {what}s"
     first = "" if state.is_whole or state.kind == "history" else "first "
     life = f"With {_life(state.ttl_ms[1])} instead of {_life(state.ttl_ms[0])}"
+    here = f"of this key in {state.name}"
     if then < now:
-        return (
-            f"{life}, {now - then} of the {first}{now} live {what} of this key in {state.name} "
-            "would be past their time now."
+        which, their = (
+            (f"the {first}", "its") if now == 1 else (f"{now - then} of the {first}", "their")
         )
+        return f"{life}, {which}{live} {here} would be past {their} time now."
     if then > now:
+        more = then - now
+        these, are = (what, "is past its") if more == 1 else (f"{what}s", "are past their")
         return (
-            f"{life}, {then - now} {what} of this key in {state.name} that are past their time and "
-            f"not cleaned up yet would be live again, beside {now}."
+            f"{life}, {more} {these} {here} that {are} time and not cleaned up yet would be live "
+            f"again, beside {now}."
         )
-    return (
-        f"{life}, the {first}{now} live {what} of this key in {state.name} would be the same now."
-    )
+    return f"{life}, the {first}{live} {here} would be the same now."
 
 
 def _life(ttl_ms: int) -> str:

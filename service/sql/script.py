@@ -119,7 +119,7 @@ def _statement(cursor: Cursor) -> Statement:
             f"statements that begin with {word or 'a text'} are not supported",
             position,
             hint=_QUERIES.get(word)
-            or nearest(word, (*_READERS, *_QUERIES))
+            or ("" if word in _OTHERS else nearest(word, (*_READERS, *_QUERIES)))
             or f"one of {', '.join(sorted(_READERS))}",
         )
     if read is not _run:
@@ -282,6 +282,10 @@ _QUERIES = dict.fromkeys(
     ("SELECT", "WITH", "VALUES"), "write INSERT INTO and a table before it: a query needs a sink"
 )
 """Of what is no statement here, though a query may begin so."""
+_OTHERS = frozenset(
+    ("ALTER", "ANALYZE", "CALL", "DELETE", "LOAD", "MERGE", "TRUNCATE", "UNLOAD", "UPDATE", "USE")
+)
+"""Of Flink's SQL, or of others', and none here: they are like words of ours, and not misspelt."""
 _READERS: dict[str, Callable[[Cursor, Position], Statement]] = {
     "SET": _set,
     "RESET": _reset,

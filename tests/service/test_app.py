@@ -131,6 +131,21 @@ def test_what_is_not_json_is_refused_before_any_route(
     assert_problem(answer, 400, slug)
 
 
+def test_a_body_that_is_no_object_is_told_in_words(app: AppClient) -> None:
+    problem = assert_problem(app.post("/v1/pipelines", [1]), 422, "invalid-request")
+
+    assert problem["detail"] == "body: must be an object"
+
+
+def test_a_body_that_is_not_utf_8_is_told_with_its_place(app: AppClient) -> None:
+    content = '{"sql":\n "SELECT \'ö'.encode() + b"\xe4'\"}"
+
+    answer = app.post("/v1/plans/compile", content=content, headers=JSON)
+
+    problem = assert_problem(answer, 400, "malformed-body")
+    assert problem["detail"] == "the body is not UTF-8: line 2 column 12"
+
+
 def test_a_body_that_is_not_said_to_be_json_is_refused(app: AppClient) -> None:
     for headers in ({}, {"Content-Type": "text/plain"}):
         answer = app.post("/v1/pipelines", content=b"{}", headers=headers)
@@ -175,10 +190,19 @@ def test_a_validation_error_names_places_and_no_values(app: AppClient) -> None:
             "",
             "give exactly one of plan, plan_uri, sql; here is plan_uri and sql",
         ),
-        ({"plan": 5}, "/plan", "Input should be a plan's JSON object, or its text"),
+        ({"plan": 5}, "/plan", "must be a plan's JSON object, or its text"),
+        ({"sql": "SET", "options": 5}, "/options", "must be an object"),
+        ({"sql": "SET", "labels": [1]}, "/labels", "must be an object"),
+        ({"sql": "SET", "start": "yes"}, "/start", "must be true or false"),
+        (
+            {"sql": "SET", "options": {"rows_per_epoch_max": 0}},
+            "/options/rows_per_epoch_max",
+            "must be greater than or equal to 1",
+        ),
+        ({"sql": ""}, "/sql", "must have at least 1 character"),
     ],
 )
-def test_what_says_the_plan_is_told_in_words(
+def test_what_is_wrong_with_a_body_is_told_in_words(
     app: AppClient, body: dict[str, Any], path: str, message: str
 ) -> None:
     answer = app.post("/v1/pipelines", {"name": "p", **body})

@@ -102,10 +102,10 @@ def test_a_plan_that_said_nothing_says_it_now(app: AppClient) -> None:
         ({"states": {STATE: "99999999999999999999 d"}}, f"/states/{STATE}", "2^63-1 ms"),
         ({"states": {STATE: " "}}, f"/states/{STATE}", "36 h"),
         ({"states": {STATE: ""}}, f"/states/{STATE}", "at least 1 character"),
-        ({"states": {STATE: 5}}, f"/states/{STATE}", "valid string"),
+        ({"states": {STATE: 5}}, f"/states/{STATE}", "must be a string"),
         ({"states": {}}, "/states", "at least 1 item"),
         ({}, "/states", "required"),
-        ({"states": {STATE: "1 d"}, "more": 1}, "/more", "not permitted"),
+        ({"states": {STATE: "1 d"}, "more": 1}, "/more", "not known here"),
     ],
 )
 def test_what_is_no_change_is_refused(app: AppClient, body: Any, path: str, message: str) -> None:

@@ -101,6 +101,7 @@ def test_a_longer_life_gives_back_what_is_not_cleaned_up_yet(
 
     assert (live(found, "live"), live(found, "live_then")) == ([], [1])
     assert (found["current_sequence_number"], found["current_sequence_number_then"]) == (None, 1)
+    assert "1 row of this key in history that is past its time and not cleaned" in found["text"]
     assert "would be live again, beside 0" in found["text"]
     assert "Entry 1 would be live again, and the newest" in found["text"]
     gone = app.get(f"{KEY}/what-if", params={"ttl": "5 min"})
@@ -134,13 +135,15 @@ def test_a_join_is_told_side_by_side(app: AppClient, join: Run) -> None:
         join.harness.run_epoch([Of(0, insert(*join.row(0, id=number, tail="N1")))])
     key = f"{join.path}/keys/N1"
 
-    both = {each["state"]: each for each in what_if(app, "1 h", key)["states"]}
+    found = what_if(app, "1 h", key)
+    both = {each["state"]: each for each in found["states"]}
     right = {each["state"]: each for each in what_if(app, "1 h", key, state="rightState")["states"]}
 
     assert (both["leftState"]["live"], both["leftState"]["live_then"]) == (2, 1)
     assert [each["value"]["row"]["id"] for each in both["leftState"]["items"]] == [1, 2]
     assert [each["live_then"] for each in both["leftState"]["items"]] == [False, True]
     assert (both["rightState"]["live"], both["rightState"]["live_then"]) == (1, 0)
+    assert "the live element of this key in rightState would be past its time" in found["text"]
     assert right["leftState"]["live_then"] == 2
     assert right["leftState"]["ttl_ms_then"] == 3 * 60 * MINUTE_MS
 

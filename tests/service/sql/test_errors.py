@@ -190,6 +190,8 @@ def test_a_window_is_over_columns(window: str, reason: str) -> None:
 STATEMENTS = [
     ("SELECT 1", UnsupportedSql, 1, "statements that begin with SELECT"),
     ("SELEC 1", UnsupportedSql, 1, "did you mean SELECT?"),
+    ("DELETE FROM s", UnsupportedSql, 1, "DELETE are not supported (one of BEGIN, COMPILE, "),
+    ("TRUNCATE TABLE s", UnsupportedSql, 1, "TRUNCATE are not supported (one of BEGIN, "),
     ("EXPLAIN SELECT 1", UnsupportedSql, 1, "cannot show, explain or execute"),
     ("'abc'", UnsupportedSql, 1, "statements that begin with a text"),
     ("CREATE FUNCTION f AS 'x'", UnsupportedSql, 1, "CREATE FUNCTION"),
