@@ -112,6 +112,18 @@ def test_secrets_are_masked() -> None:
     assert shown.rows == (("a.Password", "******"), ("b", "y"))
 
 
+def test_an_address_is_shown_without_its_secrets() -> None:
+    url = "jdbc:mysql://u:hush@db:3306/shop?user=u&password=hush;hush"
+    table = f"CREATE TABLE d (id INT) WITH ('connector' = 'jdbc', 'url' = '{url}')"
+    view = f"CREATE VIEW v AS SELECT id FROM Orders /*+ OPTIONS('url' = '{url}') */"
+    shown = "'url' = 'jdbc:mysql://******@db:3306/shop?user=u&password=******'"
+
+    for statement in (f"{table}; SHOW CREATE TABLE d", f"{view}; SHOW CREATE VIEW v"):
+        [[text]] = listed(statement).rows
+        assert shown in str(text)
+        assert "hush" not in str(text)
+
+
 def test_a_view_is_shown_as_it_was_written() -> None:
     [[text]] = listed("SHOW CREATE VIEW cheap").rows
 

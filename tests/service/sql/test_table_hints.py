@@ -155,10 +155,14 @@ def test_the_kinds_of_change_are_those_of_the_hint() -> None:
 
 
 def test_descriptions_mask_secrets() -> None:
-    hint = "/*+ OPTIONS('properties.sasl.password'='hunter2') */"
+    url = "jdbc:postgresql://db/shop?user=u&password=hunter2"
+    hint = f"/*+ OPTIONS('properties.sasl.password'='hunter2', 'url'='{url}') */"
     document = compile_script(f"{TABLES}{INSERT}s {hint}")[-1].document
 
     assert "properties.sasl.password=******" in document["nodes"][0]["description"]
+    assert "url=jdbc:postgresql://db/shop?user=u&password=******" in str(
+        document["nodes"][0]["description"]
+    )
     assert "hunter2" not in str(document["nodes"][0]["description"])
 
 
