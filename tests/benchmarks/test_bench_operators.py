@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.bench_operators import growth_of, smoke
+from benchmarks.bench_operators import Plan, growth_of, smoke
 from benchmarks.operator_cases import CASES
 from benchmarks.operator_task import example_installed, prove
 from benchmarks.state_epochs import Ground
@@ -47,6 +48,18 @@ def test_a_case_that_gives_something_else_is_told() -> None:
     case = CASES["deduplicate"]()._replace(gives="+I")
     with pytest.raises(ValueError, match=r"\+I -U \+U \+I \| -U \+U -U \+U"):
         prove(case, Ground("heap", None))
+
+
+@pytest.mark.parametrize(("name", "waits"), [("deduplicate", False), ("session", True)])
+def test_only_what_is_to_wait_bounds_how_long_filling_takes(name: str, waits: bool) -> None:
+    case = CASES[name]()
+    options = argparse.Namespace(keys=2_000, changes=100, fill=1, turns=1, rounds=0)
+
+    epochs = Plan(case, options).epochs()
+
+    assert case.waits is waits
+    with pytest.raises(SystemExit, match="would come out") if waits else nullcontext():
+        assert next(epochs).workload == "anew"
 
 
 def test_every_operator_has_a_case() -> None:
