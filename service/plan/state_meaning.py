@@ -109,7 +109,7 @@ def _own(node: ExecNode, inputs: Sequence[ExecNode]) -> Meaning:
         for name in _ROW_TYPES & named.keys():
             named[name] = _types(parse_type_json(named[name], f"{node.path}/{name}"))
         if node.node_type.short == "group-window-aggregate":
-            named["window"] = _with_time_column(named["window"], inputs[0])
+            named["window"] = _with_time_column(named.get("window"), inputs[0])
     found = {name: _digest(_plain(value)) for name, value in named.items() if value is not None}
     zone = said_zone(node.raw)
     if zone is not None and not is_utc(zone):
@@ -117,12 +117,17 @@ def _own(node: ExecNode, inputs: Sequence[ExecNode]) -> Meaning:
     return found
 
 
-def _with_time_column(window: Mapping[str, Any], given: ExecNode) -> dict[str, Any]:
-    """A group window with the index of the column that its time has by name, as Flink reads it."""
-    field = window["timeField"]
+def _with_time_column(window: object, given: ExecNode) -> object:
+    """A group window with the index of the column that its time has by name, as Flink reads it.
+
+    A plan may be compared that no pipeline is made of: what is no window stays as it is.
+    """
+    field = window.get("timeField") if isinstance(window, dict) else None
     names = given.output_type.field_names
-    if field["fieldName"] not in names:
-        return dict(window)
+    if not isinstance(window, dict) or not isinstance(field, dict):
+        return window
+    if field.get("fieldName") not in names:
+        return window
     return {**window, "timeField": {**field, "fieldIndex": names.index(field["fieldName"])}}
 
 

@@ -148,6 +148,25 @@ def test_a_time_zone_is_of_what_reads_it(hours: str, fate: str) -> None:
     assert {each.fate for each in diff(before, berlin).states} == {fate}
 
 
+@pytest.mark.parametrize(
+    "window",
+    [None, [], "w", {}, {"timeField": None}, {"timeField": {"fieldName": ["ts"]}}],
+    ids=str,
+)
+def test_a_window_that_is_none_differs_from_one(window: object) -> None:
+    """Plans are compared that no pipeline could be made of."""
+    query = "SELECT k, SUM(x) FROM t GROUP BY k, TUMBLE(ts, INTERVAL '5' MINUTE)"
+    before = planned(query)
+    changed = copy.deepcopy(dict(before.document))
+    [node] = [each for each in changed["nodes"] if "group-window-aggregate" in each["type"]]
+    if window is None:
+        del node["window"]
+    else:
+        node["window"] = window
+
+    assert {each.fate for each in diff(before, load_plan(changed)).states} == {"dropped"}
+
+
 def test_the_nodes_that_keep_state_are_those_whose_operators_do() -> None:
     """Also where the plan has no name for it: a difference would pass over the node."""
     queries = (NEAR.format("u.y", 1), SESSIONS, f"SELECT k, x FROM {WINDOWS.format(5)}")
