@@ -7,14 +7,18 @@ Source: Flink `ShowTablesOperation`, `ShowCreateUtil` and `DescribeTableOperatio
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from sqlglot.tokens import TokenType
 
 from service.plan.secrets import masked
 from service.sql.binder.query import QueryBinder, renamed
 from service.sql.catalogue import CATALOGUE, DATABASE, CatalogTable
+from service.sql.dialect import tokenize
 from service.sql.errors import ValidationError
+from service.sql.source_text import Fragment
+from service.sql.table_hints import masked_hint
 from state.types import format_type
 
 if TYPE_CHECKING:
@@ -28,9 +32,6 @@ if TYPE_CHECKING:
 
 Cell: TypeAlias = str | bool | None
 _STRING = "VARCHAR(2147483647)"
-_HINT = re.compile(r"/\*\+.*?\*/", re.DOTALL)
-_PAIR = re.compile(r"(['`]?([\w.-]+)['`]?\s*=\s*)'((?:[^']|'')*)'")
-"""An option in a hint: what stands before its value, its name, its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +211,19 @@ def _declared(column: Column) -> str:
 def _view_text(view: View) -> str:
     kind = "TEMPORARY VIEW" if view.is_temporary else "VIEW"
     columns = f" ({', '.join(map(_name, view.column_names))})" if view.column_names else ""
-    query = _HINT.sub(_without_secrets, view.query.text.strip())
-    return f"CREATE {kind} {'.'.join(map(_name, view.names))}{columns} AS {query}"
+    name = ".".join(map(_name, view.names))
+    return f"CREATE {kind} {name}{columns} AS {_query_text(view.query)}"
 
 
-def _without_secrets(hint: re.Match[str]) -> str:
-    return _PAIR.sub(lambda pair: f"{pair[1]}'{masked(pair[2], pair[3])}'", hint[0])
+def _query_text(query: Fragment) -> str:
+    text, at = "", 0
+    for token in tokenize(query):
+        if token.token_type is TokenType.HINT:
+            start, end = token.start, token.end + 1
+            hint = Fragment(query.script, query.start + start, query.start + end)
+            text += query.text[at:start] + masked_hint(hint)
+            at = end
+    return (text + query.text[at:]).strip()
 
 
 def _name(text: str) -> str:

@@ -12,7 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from service.plan.secrets import masked
+from sqlglot.tokens import TokenType
+
+from service.plan.secrets import MASK, is_secret, masked
 from service.sql.catalogue import CatalogTable, View
 from service.sql.cursor import Cursor
 from service.sql.dialect import tokenize
@@ -65,9 +67,25 @@ def with_hint(entry: CatalogTable | View, hint: Fragment, options: Options) -> C
     return replace(entry, options=made, hint=f"{word} options:{{{shown}}}")
 
 
+def masked_hint(hint: Fragment) -> str:
+    """A hint as it was written, but for secrets among its options."""
+    inside = _inside(hint)
+    found = tokenize(inside)
+    text, at = "/*+", 0
+    for key, sign, value in zip(found, found[1:], found[2:], strict=False):
+        if sign.token_type is TokenType.EQ and is_secret(key.text):
+            text += f"{inside.text[at : value.start]}'{MASK}'"
+            at = value.end + 1
+    return f"{text}{inside.text[at:]}*/"
+
+
+def _inside(hint: Fragment) -> Fragment:
+    return Fragment(hint.script, hint.start + len("/*+"), hint.end - len("*/"))
+
+
 def _read(hint: Fragment) -> tuple[str, dict[str, str]]:
     """The word OPTIONS as it was written, and what stands in its brackets."""
-    inside = Fragment(hint.script, hint.start + len("/*+"), hint.end - len("*/"))
+    inside = _inside(hint)
     cursor = Cursor(inside, tokenize(inside))
     position = cursor.position()
     word = cursor.name()
