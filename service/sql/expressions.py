@@ -230,13 +230,13 @@ class ExpressionBinder:
         operand = self.rex(node.this)
         target = self._type(node.args["to"])
         is_try = isinstance(node, exp.TryCast)
+        if is_null(operand):
+            return cast(operand, target)
         is_text = type_of(operand).root in STRING_ROOTS
         if is_text and isinstance(operand, Literal) and not is_try:
             constant = literals.time_constant(str(operand.value), target, self.position(node))
             if constant is not None:
                 return constant
-        if is_null(operand):
-            return cast(operand, target)
         nullable = type_of(operand).nullable or is_try
         if type_of(operand) == target.with_nullable(nullable):
             return operand

@@ -80,7 +80,7 @@ def timestamp_sum(unit: str, amount: Rex, time: Rex, position: Position) -> Rex:
         raise UnsupportedSql("TIMESTAMPADD of anything but whole units", position)
     if name == "MILLISECOND" or (given.root is TypeRoot.DATE) > (name in _OF_DATES):
         raise UnsupportedSql(f"TIMESTAMPADD of {name} to {given.root.name}", position)
-    if isinstance(amount, Literal):
+    if isinstance(amount, Literal) and amount.value is not None:
         added: Rex = literals.interval(str(amount.value), name, position)
         return call("+", [time, added], given, syntax="SPECIAL")
     one = literals.interval("1", name, position)

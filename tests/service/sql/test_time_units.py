@@ -59,6 +59,12 @@ def _shown(rex: dict[str, Any]) -> str:
             "TIMESTAMP(3)",
             "+($0, *(86400000:INTERVAL DAY(2) NOT NULL, $4):INTERVAL DAY(2)):TIMESTAMP(3)",
         ),
+        (
+            "TIMESTAMPADD(DAY, CAST(NULL AS INT), ts)",
+            "TIMESTAMP(3)",
+            "+($0, *(86400000:INTERVAL DAY(2) NOT NULL, None:INT):INTERVAL DAY(2)):TIMESTAMP(3)",
+        ),
+        ("CAST(CAST(NULL AS STRING) AS DATE)", "DATE", "None:DATE"),
         ("TIMESTAMPADD(MONTH, -1, da)", "DATE", "+($2, -1:INTERVAL MONTH NOT NULL):DATE"),
         ("TRY_CAST(s AS INT)", "INT", "TRY_CAST($5):INT"),
         ("TRY_CAST(x AS INT)", "INT", "$4"),
