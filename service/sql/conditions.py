@@ -13,7 +13,7 @@ from service.plan.rex import Call, Literal, Rex
 from service.sql import types
 from service.sql.coercion import as_choice, as_comparable
 from service.sql.errors import UnsupportedSql, ValidationError
-from service.sql.rex import call, search, type_of
+from service.sql.rex import bounded, call, search, type_of
 from state.types import STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _in(binder: ExpressionBinder, node: exp.Expression) -> Rex:
     if all(isinstance(choice, Literal) and choice.value is not None for _, choice in pairs):
         return search(pairs[0][0], [(choice, choice) for _, choice in pairs], made)
     equal = [call("=", pair, made) for pair in pairs]
-    return equal[0] if len(equal) == 1 else call("OR", equal, made)
+    return equal[0] if len(equal) == 1 else bounded(call("OR", equal, made))
 
 
 def _between(binder: ExpressionBinder, node: exp.Expression, *, negated: bool = False) -> Rex:
@@ -191,7 +191,8 @@ def _between(binder: ExpressionBinder, node: exp.Expression, *, negated: bool = 
     within = [_range(low, high, made, negated=negated)]
     if is_symmetric:
         within.append(_range(high, low, made, negated=negated))
-    return within[0] if len(within) == 1 else call("AND" if negated else "OR", within, made)
+    found = within[0] if len(within) == 1 else call("AND" if negated else "OR", within, made)
+    return bounded(found)
 
 
 def _range(low: tuple[Rex, Rex], high: tuple[Rex, Rex], made: LogicalType, *, negated: bool) -> Rex:

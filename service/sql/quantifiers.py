@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from service.sql.errors import UnsupportedSql
+from service.sql.errors import SqlTooLarge, UnsupportedSql
+from service.sql.rex import PARTS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,12 +41,14 @@ def without_quantifiers(
 
     Raises:
         UnsupportedSql: A quantifier stands anywhere but on the right of a comparison.
+        SqlTooLarge: What is compared with lists is copied into more than `PARTS_MAX` parts.
     """
     for function in list(tree.find_all(exp.Anonymous)):
         # So reads sqlglot SOME and ALL of a list, but not ANY.
         kind = _OF_LISTS.get(function.name.upper())
         if kind is not None and type(function.parent) in _OPPOSITES:
             function.replace(kind(this=exp.Tuple(expressions=function.expressions)))
+    copied = 0
     # From the inside out, so that what is copied has none any more.
     for node in reversed(list(tree.find_all(exp.Any, exp.All))):
         comparison = node.parent
@@ -54,7 +57,15 @@ def without_quantifiers(
                 "ANY, SOME and ALL are supported on the right of =, <>, <, <=, > and >= only",
                 place(node),
             )
-        made = _of_query(comparison, node) if _is_query(node.this) else _of_list(comparison, node)
+        if _is_query(node.this):
+            made = _of_query(comparison, node)
+        else:
+            copied += len(_values(node)) * sum(1 for _ in comparison.this.walk())
+            if copied > PARTS_MAX:
+                raise SqlTooLarge(
+                    f"an expression that stands for more than {PARTS_MAX} parts", place(node)
+                )
+            made = _of_list(comparison, node)
         if comparison is tree:
             return made
         comparison.replace(made)
@@ -90,9 +101,14 @@ def _of_query(comparison: exp.Expression, node: exp.Expression) -> exp.Expressio
     return exp.Not(this=made) if is_all else made
 
 
+def _values(node: exp.Expression) -> list[exp.Expression]:
+    """Of a quantifier with a list."""
+    given = node.this
+    return list(given.expressions) if isinstance(given, exp.Tuple) else [given.this]
+
+
 def _of_list(comparison: exp.Expression, node: exp.Expression) -> exp.Expression:
-    given, kind, is_any = node.this, type(comparison), isinstance(node, exp.Any)
-    values = given.expressions if isinstance(given, exp.Tuple) else [given.this]
+    values, kind, is_any = _values(node), type(comparison), isinstance(node, exp.Any)
     if kind is (exp.EQ if is_any else exp.NEQ):
         found = exp.In(this=comparison.this, expressions=values)
         return found if is_any else exp.Not(this=found)

@@ -262,6 +262,22 @@ def shift(rex: Expression, by: int) -> Expression:
 
 
 @overload
+def bounded(rex: Rex) -> Rex: ...
+@overload
+def bounded(rex: Expression) -> Expression: ...
+def bounded(rex: Expression) -> Expression:
+    """The expression, which may hold one part in many places.
+
+    Raises:
+        SqlTooLarge: It has more than `PARTS_MAX` parts.
+    """
+    check_time()
+    if sum(1 for _ in islice(walk(rex), PARTS_MAX + 1)) > PARTS_MAX:
+        raise SqlTooLarge(f"an expression that stands for more than {PARTS_MAX} parts")
+    return rex
+
+
+@overload
 def substitute(rex: Rex, expressions: Sequence[Rex]) -> Rex: ...
 @overload
 def substitute(rex: Expression, expressions: Sequence[Expression]) -> Expression: ...
@@ -271,10 +287,7 @@ def substitute(rex: Expression, expressions: Sequence[Expression]) -> Expression
     Raises:
         SqlTooLarge: It has more than `PARTS_MAX` parts then.
     """
-    made = rewrite(rex, lambda column: as_operand(expressions[column.index]))
-    if sum(1 for _ in islice(walk(made), PARTS_MAX + 1)) > PARTS_MAX:
-        raise SqlTooLarge(f"an expression of more than {PARTS_MAX} parts, as queries are merged")
-    return made
+    return bounded(rewrite(rex, lambda column: as_operand(expressions[column.index])))
 
 
 def column_of(rex: Expression) -> int:

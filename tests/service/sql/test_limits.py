@@ -89,6 +89,28 @@ def test_expressions_that_double_as_queries_are_merged(step: str, where: str) ->
     assert plan(INSERT + nested(4))["nodes"]
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "({}) <> ANY (TRUE, v > 5)",
+        "({}) IN (TRUE, v > 5)",
+        "({}) BETWEEN FALSE AND (v > 5)",
+        "({}) NOT BETWEEN SYMMETRIC FALSE AND (v > 5)",
+    ],
+)
+def test_a_value_that_is_compared_with_several_is_written_for_each(step: str) -> None:
+    def nested(depth: int) -> str:
+        condition = "v > 3"
+        for _ in range(depth):
+            condition = step.format(condition)
+        return f"v FROM s WHERE {condition}"
+
+    with pytest.raises(SqlTooLarge, match=f"more than {PARTS_MAX} parts") as caught:
+        plan(INSERT + nested(30))
+    assert caught.value.position is not None
+    assert plan(INSERT + nested(2))["nodes"]
+
+
 def test_grouping_sets_are_not_too_many() -> None:
     def cube(columns: int) -> str:
         grouped = ", ".join(f"v + {at}" for at in range(columns))
