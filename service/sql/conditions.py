@@ -13,6 +13,7 @@ from service.plan.rex import Call, Literal, Rex
 from service.sql import types
 from service.sql.coercion import as_choice, as_comparable
 from service.sql.errors import UnsupportedSql, ValidationError
+from service.sql.quantifiers import is_quantified, values_of
 from service.sql.rex import bounded, call, search, type_of
 from state.types import STRING_ROOTS, TypeRoot
 
@@ -37,15 +38,40 @@ _OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 def _comparison(binder: ExpressionBinder, node: exp.Expression) -> Rex:
     operator = _COMPARISONS[type(node)]
+    if isinstance(node.expression, (exp.Any, exp.All)) and not is_quantified(node):
+        return _of_list(binder, node)
     if isinstance(node.this, exp.Tuple) and operator in ("=", "<>"):
         return binder.rex(_of_each(node.this, node.expression, type(node), binder))
+    return _compared(binder, binder.rex(node.this), binder.rex(node.expression), node)
+
+
+def _compared(binder: ExpressionBinder, left: Rex, right: Rex, node: exp.Expression) -> Rex:
+    operator = _COMPARISONS[type(node)]
     by_order = operator in ("<", ">", "<=", ">=")
-    sides = binder.rex(node.this), binder.rex(node.expression)
-    left, right = _comparable(binder, *sides, node, by_order=by_order)
+    left, right = _comparable(binder, left, right, node, by_order=by_order)
     nullable = type_of(left).nullable or type_of(right).nullable
     never_null = "DISTINCT" in operator
     made = types.BOOLEAN.with_nullable(nullable and not never_null)
     return call(operator, [left, right], made)
+
+
+def _of_list(binder: ExpressionBinder, node: exp.Expression) -> Rex:
+    """`v > ANY (1, w)`, or ALL: the values are brought to the type of v, as those of IN are."""
+    quantifier = node.expression
+    is_any = isinstance(quantifier, exp.Any)
+    choices = values_of(quantifier)
+    if not choices:
+        raise ValidationError("ANY, SOME or ALL () has no values", binder.position(node))
+    if isinstance(node.this, exp.Tuple):
+        rows = [type(node)(this=node.this, expression=each) for each in choices]
+        joined = exp.or_ if is_any else exp.and_
+        return binder.rex(joined(*rows, wrap=False, copy=False))
+    value = binder.rex(node.this)
+    parts = [_compared(binder, value, as_choice(value, binder.rex(e)), node) for e in choices]
+    if len(parts) == 1:
+        return parts[0]
+    made = types.BOOLEAN.with_nullable(types.any_nullable([type_of(each) for each in parts]))
+    return bounded(call("OR" if is_any else "AND", parts, made))
 
 
 def _of_each(

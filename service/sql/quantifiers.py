@@ -1,10 +1,10 @@
-"""ANY, SOME and ALL: what is IN becomes it, ALL becomes NOT of ANY, and lists become comparisons.
+"""ANY, SOME and ALL: what is IN becomes it, and ALL of a query becomes NOT of ANY.
 
 before   v = ANY (SELECT ..)      v <> ALL (SELECT ..)      v > ALL (SELECT ..)
 after    v IN (SELECT ..)         NOT v IN (SELECT ..)      NOT v <= ANY (SELECT ..)
 
-before   v = ANY (1, 2)    v > ANY (1, 2)       v > ALL (1, 2)
-after    v IN (1, 2)       v > 1 OR v > 2       v > 1 AND v > 2
+before   v = ANY (1, 2)           v <> ALL (1, 2)
+after    v IN (1, 2)              NOT v IN (1, 2)
 
 Source: Calcite `SqlQuantifyOperator`, `SqlToRelConverter` (Flink 2.3).
 """
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from service.sql.errors import SqlTooLarge, UnsupportedSql
-from service.sql.rex import PARTS_MAX
+from service.sql.errors import UnsupportedSql
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,19 +36,17 @@ _OF_LISTS = {"SOME": exp.Any, "ALL": exp.All}
 def without_quantifiers(
     tree: exp.Expression, place: Callable[[exp.Expression], Position]
 ) -> exp.Expression:
-    """The tree whose only quantified comparisons are those with ANY of a query, but for `= ANY`.
+    """The tree whose quantified comparisons are with ANY of a query, ANY or ALL of a list.
 
     Raises:
         UnsupportedSql: A quantifier stands anywhere but on the right of a comparison.
-        SqlTooLarge: What is compared with lists is copied into more than `PARTS_MAX` parts.
     """
     for function in list(tree.find_all(exp.Anonymous)):
         # So reads sqlglot SOME and ALL of a list, but not ANY.
         kind = _OF_LISTS.get(function.name.upper())
         if kind is not None and type(function.parent) in _OPPOSITES:
             function.replace(kind(this=exp.Tuple(expressions=function.expressions)))
-    copied = 0
-    # From the inside out, so that what is copied has none any more.
+    # From the inside out, so that what is put elsewhere has been changed already.
     for node in reversed(list(tree.find_all(exp.Any, exp.All))):
         comparison = node.parent
         if type(comparison) not in _OPPOSITES or comparison.expression is not node:
@@ -57,15 +54,7 @@ def without_quantifiers(
                 "ANY, SOME and ALL are supported on the right of =, <>, <, <=, > and >= only",
                 place(node),
             )
-        if _is_query(node.this):
-            made = _of_query(comparison, node)
-        else:
-            copied += len(_values(node)) * sum(1 for _ in comparison.this.walk())
-            if copied > PARTS_MAX:
-                raise SqlTooLarge(
-                    f"an expression that stands for more than {PARTS_MAX} parts", place(node)
-                )
-            made = _of_list(comparison, node)
+        made = _of_query(comparison, node) if _is_query(node.this) else _of_list(comparison, node)
         if comparison is tree:
             return made
         comparison.replace(made)
@@ -74,7 +63,14 @@ def without_quantifiers(
 
 def is_quantified(node: exp.Expression) -> bool:
     """Whether a node of a tree without other quantifiers compares with ANY of a query."""
-    return type(node) in _OPPOSITES and isinstance(node.expression, exp.Any)
+    quantifier = node.expression if type(node) in _OPPOSITES else None
+    return isinstance(quantifier, exp.Any) and _is_query(quantifier.this)
+
+
+def values_of(quantifier: exp.Expression) -> list[exp.Expression]:
+    """The values that a quantifier with a list has."""
+    given = quantifier.this
+    return list(given.expressions) if isinstance(given, exp.Tuple) else [given.this]
 
 
 def _is_query(node: exp.Expression) -> bool:
@@ -101,18 +97,9 @@ def _of_query(comparison: exp.Expression, node: exp.Expression) -> exp.Expressio
     return exp.Not(this=made) if is_all else made
 
 
-def _values(node: exp.Expression) -> list[exp.Expression]:
-    """Of a quantifier with a list."""
-    given = node.this
-    return list(given.expressions) if isinstance(given, exp.Tuple) else [given.this]
-
-
 def _of_list(comparison: exp.Expression, node: exp.Expression) -> exp.Expression:
-    values, kind, is_any = _values(node), type(comparison), isinstance(node, exp.Any)
-    if kind is (exp.EQ if is_any else exp.NEQ):
-        found = exp.In(this=comparison.this, expressions=values)
-        return found if is_any else exp.Not(this=found)
-    parts = [kind(this=comparison.this.copy(), expression=each) for each in values]
-    joined = exp.or_ if is_any else exp.and_
-    made: exp.Expression = exp.Paren(this=joined(*parts, wrap=False, copy=False))
-    return made
+    is_any = isinstance(node, exp.Any)
+    if type(comparison) is not (exp.EQ if is_any else exp.NEQ):
+        return comparison
+    found = exp.In(this=comparison.this, expressions=values_of(node))
+    return found if is_any else exp.Not(this=found)

@@ -161,14 +161,16 @@ class ScalarSubqueries:
 
 
 def subqueries(node: exp.Expression) -> Iterator[exp.Expression]:
-    """The subqueries in an expression: as values, and and IN, EXISTS and ANY with what they ask."""
+    """The subqueries in an expression: as values, and IN, EXISTS and ANY with what they ask."""
     if isinstance(node, (exp.Subquery, exp.Exists)):
         yield node
         return
     if isinstance(node, exp.Select):
         return
     for name, part in node.args.items():
-        if isinstance(part, exp.Any) or (isinstance(node, exp.In) and name == "query"):
+        if isinstance(node, exp.In) and name == "query":
+            continue
+        if name == "expression" and is_quantified(node):
             continue
         for each in part if isinstance(part, list) else [part]:
             if isinstance(each, exp.Expression):

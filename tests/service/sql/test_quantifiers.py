@@ -85,6 +85,7 @@ def test_a_list_is_compared_as_its_values_are(sign: str, quantifier: str) -> Non
         ("x > ANY (SELECT k, y FROM b)", UnsupportedSql, "of rows of several columns"),
         ("k > ANY (SELECT y > 1 FROM b)", ValidationError, "the sides of ANY cannot be compared"),
         ("x + ANY (SELECT y FROM b) > 1", UnsupportedSql, "are supported on the right of"),
+        ("x > ALL ()", ValidationError, "has no values"),
         ("ANY (SELECT y FROM b) > x", UnsupportedSql, "are supported on the right of"),
     ],
 )
