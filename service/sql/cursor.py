@@ -51,7 +51,12 @@ class Cursor:
 
     def fail(self, expected: str) -> SqlSyntaxError:
         """The error about the next token, to be raised."""
-        found = "the end" if self.is_done else repr(str(self.tokens[self.at].text))
+        if self.is_done:
+            found = "the end"
+        elif self.tokens[self.at].token_type is TokenType.HINT:
+            found = "a hint"  # what it says may be secret
+        else:
+            found = repr(str(self.tokens[self.at].text))
         return SqlSyntaxError(f"{expected} was expected, not {found}", self.position())
 
     def looking_at(self, *words: str) -> bool:

@@ -393,7 +393,8 @@ def _syntax_error(problem: ParseError, fragment: Fragment) -> SqlSyntaxError:
     if incomplete is not None:
         reason = f"{incomplete[1].upper()} is incomplete"
     near = str(details.get("highlight") or "")
-    if near.startswith("/*+"):
+    is_hint = near.startswith("/*+")
+    if is_hint:
         reason = "a hint is not expected here"
     line, column = details.get("line"), details.get("col")
     position = fragment.position()
@@ -401,7 +402,9 @@ def _syntax_error(problem: ParseError, fragment: Fragment) -> SqlSyntaxError:
         start = position.column if line == 1 else 1
         width = max(len(near) - 1, 0)
         position = Position(position.line + line - 1, max(start + column - 1 - width, 1))
-    return SqlSyntaxError(f"{reason}, near {near!r}" if near else reason, position)
+    # What a hint says may be secret.
+    is_shown = near and not is_hint
+    return SqlSyntaxError(f"{reason}, near {near!r}" if is_shown else reason, position)
 
 
 def _misspelt(

@@ -166,6 +166,23 @@ def test_descriptions_mask_secrets() -> None:
     assert "hunter2" not in str(document["nodes"][0]["description"])
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        INSERT + "s AS x /*+ OPTIONS('password'='hunter2') */",
+        INSERT + "s WHERE /*+ OPTIONS('password'='hunter2') */ id > 1",
+        "INSERT /*+ OPTIONS('password'='hunter2') */ INTO snk SELECT * FROM s",
+        "INSERT INTO snk /*+ OPTIONS('password'='hunter2') */ /*+ X */ SELECT * FROM s",
+    ],
+)
+def test_errors_do_not_repeat_a_hint(sql: str) -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        compile_script(TABLES + sql)
+
+    assert "hint" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_explain_shows_the_hint_of_a_scan_and_of_a_sink() -> None:
     session, text = Session(), ""
     sql = (
