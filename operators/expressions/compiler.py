@@ -126,6 +126,9 @@ class _Compiler(TreeWalk[Value]):
         self, call: Call, logical: LogicalType, function: Function, operands: tuple[Value, ...]
     ) -> Value:
         check_operands(call)
+        if call.name == "COALESCE" and operands[0].is_json and not operands[0].type.nullable:
+            # Flink plans its first operand in its place, so that it is nested as it is.
+            return replace(operands[0], type=logical)
         site = Site(call.name, logical, call.path, operands, self._now_ms)
         finished = _finished(site, BUILDERS[function.name](site))
         return _folded(finished, operands) if function.is_pure else finished

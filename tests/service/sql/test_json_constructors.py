@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from service.sql import compile_script
+from tests.service.sql.test_expression_values import value_of
 
 WITH = "WITH ('connector' = 'filesystem', 'format' = 'changelog-json', 'changelog-mode' ="
 OBJECT = "JSON_OBJECT(NULL_ON_NULL, 'a', i)"
@@ -67,3 +68,17 @@ def test_what_is_merged_is_nested(query: str, calcs: list[str]) -> None:
         f"CREATE TABLE o (x STRING, y STRING) {WITH} 'retract'); INSERT INTO o {query}"
     )
     assert [node["description"] for node in found if "calc" in node["type"]] == calcs
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("JSON_ARRAY(COALESCE(JSON_ARRAY(i), 'x'))", "[[1]]"),
+        ("JSON_OBJECT('a' VALUE COALESCE(JSON_OBJECT(), s))", '{"a":{}}'),
+        ("JSON_ARRAY(COALESCE(s, JSON_ARRAY(i)))", '["abc"]'),
+        ("JSON_ARRAY(IFNULL(JSON_ARRAY(i), 'x'))", '["[1]"]'),
+    ],
+)
+def test_what_coalesce_leaves_is_nested(expression: str, value: str) -> None:
+    """As Flink 2.3 gave: it leaves COALESCE out where the first operand is never NULL."""
+    assert value_of(expression, "STRING") == value
