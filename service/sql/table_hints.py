@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokens import TokenType
 
-from service.plan.secrets import MASK, is_secret, masked
+from service.plan.secrets import masked
 from service.sql.catalogue import CatalogTable, View
 from service.sql.cursor import Cursor
 from service.sql.dialect import tokenize
@@ -73,8 +73,10 @@ def masked_hint(hint: Fragment) -> str:
     found = tokenize(inside)
     text, at = "/*+", 0
     for key, sign, value in zip(found, found[1:], found[2:], strict=False):
-        if sign.token_type is TokenType.EQ and is_secret(key.text):
-            text += f"{inside.text[at : value.start]}'{MASK}'"
+        shown = masked(key.text, value.text)
+        if sign.token_type is TokenType.EQ and shown != value.text:
+            quoted = shown.replace("'", "''")
+            text += f"{inside.text[at : value.start]}'{quoted}'"
             at = value.end + 1
     return f"{text}{inside.text[at:]}*/"
 

@@ -263,7 +263,7 @@ def test_the_counts_that_documents_name() -> None:
     assert counts == {
         "flink": 414,
         "edges-numbers": 252,
-        "edges-texts": 180,
+        "edges-texts": 178,
         "edges-times": 357,
         "edges-clock": 24,
         "hash-codes": 10,
