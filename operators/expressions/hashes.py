@@ -39,7 +39,7 @@ def hash_code(site: Site) -> Run:
         case TypeRoot.DATE | TypeRoot.TIME:
             return lifted(int, site[0])
         case root if root in STRING_ROOTS:
-            return lifted(_of_text, site[0])
+            return lifted(lambda text: _absolute(code_of_text(text)), site[0])
         case TypeRoot.BOOLEAN:
             return lifted(lambda found: 1231 if found else 1237, site[0])
         case TypeRoot.FLOAT:
@@ -59,13 +59,13 @@ def _of_long(number: int) -> int:
     return _wrap_int((number ^ (number >> 32)) & _LOW_32)
 
 
-def _of_text(text: str) -> int:
-    """Over UTF-16 units."""
+def code_of_text(text: str) -> int:
+    """Java's `String.hashCode`: over UTF-16 units, an INT."""
     units = memoryview(text.encode("utf-16-le")).cast("H")
     total = 0
     for unit in units:
         total = (total * 31 + unit) & _LOW_32
-    return _absolute(_wrap_int(total))
+    return _wrap_int(total)
 
 
 def _absolute(number: int) -> int:

@@ -56,12 +56,9 @@ JSON_TEXTS = frozenset({"JSON_OBJECT", "JSON_ARRAY", "JSON"})
 _AS_THEY_ARE = frozenset({TypeRoot.BOOLEAN, *INTEGER_BITS, *STRING_ROOTS})
 _BLANKS = "".join(map(chr, range(33)))
 """What Java's `trim` takes away."""
-_QUOTED = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f"} | {
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-}
-_UNQUOTED = {written[1]: letter for letter, written in _QUOTED.items()}
+_UNQUOTED = dict(zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True))
+"""What stands for a character behind a backslash."""
+_QUOTED = {letter: f"\\{written}" for written, letter in _UNQUOTED.items()}
 _ESCAPE = re.compile(r"\\(?:u(.{0,4})|(.))", re.DOTALL)
 _HEXADECIMAL = re.compile(r"[+-]?[0-9a-fA-F]+")
 _FIRST_OUTSIDE_ASCII = "\x80"

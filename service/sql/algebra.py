@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from service.plan.rex import Call, InputRef
 from service.sql.deadline import check_time
 from service.sql.rex import Expression, OverCall, conjuncts, literal, ref, type_of
-from service.sql.terms import Row, aggregate_row, join_row, numbered_name
+from service.sql.terms import Row, aggregate_row, join_row, unique_names
 from service.sql.types import BIGINT
 
 if TYPE_CHECKING:
@@ -292,9 +292,8 @@ class Expand:
         ]
         at = self.number_at
         names = [*row.names]
-        names.insert(at, numbered_name(names, "$e"))
-        for each in self.copies:
-            names.append(numbered_name(names, row.names[each]))
+        names[at:at] = unique_names(names, ["$e"], "_")
+        names += unique_names(names, [row.names[each] for each in self.copies], "_")
         kinds[at:at] = [BIGINT.with_nullable(False)]
         return Row(tuple(names), (*kinds, *(row.types[each] for each in self.copies)))
 

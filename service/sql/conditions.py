@@ -14,7 +14,7 @@ from service.sql import types
 from service.sql.coercion import as_choice, as_comparable
 from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.quantifiers import is_quantified, values_of
-from service.sql.rex import bounded, call, search, type_of
+from service.sql.rex import OPPOSITES, bounded, call, search, type_of
 from state.types import STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ _COMPARISONS = {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
-_OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def _comparison(binder: ExpressionBinder, node: exp.Expression) -> Rex:
@@ -142,9 +141,9 @@ def _not(binder: ExpressionBinder, node: exp.Expression) -> Rex:
     if isinstance(inner, exp.And | exp.Or):
         return _logical(binder, inner, negated=True)
     operand = binder.condition(inner)
-    if isinstance(operand, Call) and operand.name in _OPPOSITES:
+    if isinstance(operand, Call) and operand.name in OPPOSITES:
         # As in Flink, where NaN is neither below nor not below a number.
-        return call(_OPPOSITES[operand.name], operand.operands, type_of(operand))
+        return call(OPPOSITES[operand.name], operand.operands, type_of(operand))
     if isinstance(operand, Call) and operand.name == "NOT":
         return operand.operands[0]
     return call("NOT", [operand], type_of(operand))

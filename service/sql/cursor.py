@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from sqlglot.tokens import TokenType
 
 from service.sql.errors import Position, SqlSyntaxError
-from service.sql.source_text import Fragment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlglot.tokens import Token
+
+    from service.sql.source_text import Fragment
 
 _OPENING = {TokenType.L_PAREN, TokenType.LT}
 _CLOSING = {TokenType.R_PAREN, TokenType.GT}
@@ -158,10 +159,7 @@ class Cursor:
 
     def slice(self, begin: int, end: int) -> Fragment:
         """The text of a run of tokens."""
-        start = self.fragment.start + self.tokens[begin].start
-        return Fragment(
-            self.fragment.script, start, self.fragment.start + self.tokens[end - 1].end + 1
-        )
+        return self.fragment.part(self.tokens[begin].start, self.tokens[end - 1].end + 1)
 
     def _length_of(self, words: tuple[str, ...]) -> int:
         """How many tokens these words are, 0 if they are not next."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
@@ -22,7 +22,9 @@ from service.sql.foreign import check_first, check_tokens
 from service.sql.grammar import check_grammar
 from service.sql.misspelt import misspelt
 from service.sql.quantifiers import without_quantifiers
-from service.sql.source_text import Fragment
+
+if TYPE_CHECKING:
+    from service.sql.source_text import Fragment
 
 # sqlglot warns on its own logger of what it falls back to; what we do not support we refuse.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
@@ -365,8 +367,7 @@ def hint_of(table: exp.Expression, fragment: Fragment) -> Fragment | None:
     hint = table.args.get("hint")
     if hint is None:
         return None
-    start, end = hint.meta["start"], hint.meta["end"] + 1
-    return Fragment(fragment.script, fragment.start + start, fragment.start + end)
+    return fragment.part(hint.meta["start"], hint.meta["end"] + 1)
 
 
 def _check_depth(found: list[Token], fragment: Fragment) -> None:

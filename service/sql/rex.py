@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 BOOLEAN = LogicalType(TypeRoot.BOOLEAN)
+OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+"""Of each comparison that which is true where it is false."""
 PARTS_MAX = 60_000
 """Parts of one expression, as many as words of a query: merged queries may double it each time."""
 _SYNTAX = {

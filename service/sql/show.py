@@ -17,7 +17,6 @@ from service.sql.binder.query import QueryBinder, renamed
 from service.sql.catalogue import CATALOGUE, DATABASE, CatalogTable
 from service.sql.dialect import tokenize
 from service.sql.errors import ValidationError
-from service.sql.source_text import Fragment
 from service.sql.table_hints import masked_hint
 from state.types import format_type
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from service.sql.catalogue import Catalogue, Column, View
     from service.sql.errors import Position
+    from service.sql.source_text import Fragment
     from service.sql.statements import Describe, Show
     from service.sql.terms import Row
     from state.types import LogicalType
@@ -219,10 +219,9 @@ def _query_text(query: Fragment) -> str:
     text, at = "", 0
     for token in tokenize(query):
         if token.token_type is TokenType.HINT:
-            start, end = token.start, token.end + 1
-            hint = Fragment(query.script, query.start + start, query.start + end)
-            text += query.text[at:start] + masked_hint(hint)
-            at = end
+            hint = query.part(token.start, token.end + 1)
+            text += query.text[at : token.start] + masked_hint(hint)
+            at = token.end + 1
     return (text + query.text[at:]).strip()
 
 

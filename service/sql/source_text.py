@@ -22,6 +22,10 @@ class Fragment:
         """The characters themselves."""
         return self.script[self.start : self.end]
 
+    def part(self, start: int, end: int) -> Fragment:
+        """The characters from one offset up to another."""
+        return Fragment(self.script, self.start + start, self.start + end)
+
     def position(self, offset: int = 0) -> Position:
         """The place in the script of a character of this fragment."""
         at = self.start + offset

@@ -19,13 +19,12 @@ from service.sql.catalogue import CatalogTable, View
 from service.sql.cursor import Cursor
 from service.sql.dialect import tokenize
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
-from service.sql.source_text import Fragment
+from service.sql.java_maps import in_map_order
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from service.sql.errors import Position
     from service.sql.options import Options
+    from service.sql.source_text import Fragment
 
 ENABLED = "table.dynamic-table-options.enabled"
 
@@ -62,7 +61,7 @@ def with_hint(entry: CatalogTable | View, hint: Fragment, options: Options) -> C
             f"which table.plan.compile.catalog-objects = {options.catalog_objects} asks for",
             position,
         )
-    shown = ", ".join(f"{key}={masked(key, given[key])}" for key in _as_java_lists(given))
+    shown = ", ".join(f"{key}={masked(key, given[key])}" for key in in_map_order(given))
     made = {**entry.options, **given}
     return replace(entry, options=made, hint=f"{word} options:{{{shown}}}")
 
@@ -82,7 +81,7 @@ def masked_hint(hint: Fragment) -> str:
 
 
 def _inside(hint: Fragment) -> Fragment:
-    return Fragment(hint.script, hint.start + len("/*+"), hint.end - len("*/"))
+    return hint.part(len("/*+"), len(hint.text) - len("*/"))
 
 
 def _read(hint: Fragment) -> tuple[str, dict[str, str]]:
@@ -125,19 +124,3 @@ def _pairs(cursor: Cursor, position: Position) -> dict[str, str]:
         raise ValidationError("Hint [OPTIONS] only support non empty key value options", position)
     cursor.expect(")")
     return found
-
-
-def _as_java_lists(given: Mapping[str, str]) -> list[str]:
-    """The keys in the order of Java's `HashMap`, in which Flink describes a node."""
-    buckets = 16
-    while len(given) > buckets * 3 // 4:
-        buckets *= 2
-
-    def bucket(key: str) -> int:
-        code = 0
-        units = key.encode("utf-16-be")
-        for at in range(0, len(units), 2):
-            code = (31 * code + units[at] * 256 + units[at + 1]) & 0xFFFFFFFF
-        return (code ^ code >> 16) & (buckets - 1)
-
-    return sorted(given, key=bucket)

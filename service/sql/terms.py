@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from state.types import LogicalType
 
@@ -38,11 +38,13 @@ class Row:
         return Row(self.names + unique_names(self.names, other.names), self.types + other.types)
 
 
-def unique_names(taken: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
-    """Names that are not taken: a number is appended to those that are.
+def unique_names(taken: Iterable[str], names: Iterable[str], sign: str = "") -> tuple[str, ...]:
+    """Names that are not taken: the sign and a number are appended to those that are.
 
     >>> unique_names(["id", "id0"], ["id", "k"])
     ('id1', 'k')
+    >>> unique_names(["$e", "$e_0"], ["$e", "$e"], "_")
+    ('$e_1', '$e_2')
     """
     used = set(taken)
     numbers: dict[str, int] = {}
@@ -51,7 +53,7 @@ def unique_names(taken: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
         # Numbers that were taken stay so: thousands of equal names must not try each again.
         number, candidate = numbers.get(name, 0), name
         while candidate in used:
-            candidate, number = f"{name}{number}", number + 1
+            candidate, number = f"{name}{sign}{number}", number + 1
         numbers[name] = number
         used.add(candidate)
         made.append(candidate)
@@ -97,23 +99,11 @@ class AggregateCall:
         )
 
 
-def numbered_name(taken: Sequence[str], name: str) -> str:
-    """The name, or it with the first number that makes it another than those taken.
-
-    >>> numbered_name(["$e", "$e_0"], "$e")
-    '$e_1'
-    """
-    made, number = name, 0
-    while made in taken:
-        made, number = f"{name}_{number}", number + 1
-    return made
-
-
 def aggregate_row(row: Row, grouping: tuple[int, ...], calls: tuple[AggregateCall, ...]) -> Row:
     """The columns of an aggregate; a call without a name is `$f` and its position."""
     names = [row.names[index] for index in grouping]
-    for position, each in enumerate(calls):
-        names.append(numbered_name(names, each.name or f"$f{len(grouping) + position}"))
+    called = [each.name or f"$f{len(grouping) + at}" for at, each in enumerate(calls)]
+    names += unique_names(names, called, "_")
     grouped = tuple(row.types[index] for index in grouping)
     return Row(tuple(names), grouped + tuple(each.type for each in calls))
 

@@ -26,7 +26,7 @@ from service.plan.rex import Rex
 from service.sql import types
 from service.sql.algebra import Aggregate, Join, Project, Relation
 from service.sql.binder.correlated import correlated_keys
-from service.sql.binder.quantified import QUANTIFIED, any_of, ends_and_counts
+from service.sql.binder.quantified import QUANTIFIED, AnyOf, ends_and_counts
 from service.sql.binder.subqueries import compared, correlates, has_outer
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
@@ -191,7 +191,7 @@ class MarkedSubqueries:
         own = zip(counts.row.names, joined.row.types[len(left.row) :], strict=True)
         places = {name: ref(len(left.row) + at, kind) for at, (name, kind) in enumerate(own)}
         nullable = types.any_nullable([type_of(value), *right.row.types])
-        return joined, any_of(value, operator, places, how, nullable=nullable)
+        return joined, AnyOf(value, operator, places, nullable).condition(how)
 
     def _check(self, right: Relation, node: exp.Expression, values: list[Rex]) -> None:
         """Refuse values that the query's columns cannot be compared with."""

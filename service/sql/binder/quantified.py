@@ -8,6 +8,7 @@ Source: Calcite `SubQueryRemoveRule.rewriteSome` (Flink 2.3).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -15,7 +16,7 @@ from sqlglot import exp
 from service.plan.rex import Literal as Constant
 from service.sql import types
 from service.sql.algebra import Aggregate, Project, Relation
-from service.sql.rex import call, literal, ref, type_of
+from service.sql.rex import OPPOSITES, call, literal, ref, type_of
 from service.sql.terms import AggregateCall
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from state.types import LogicalType
 
 QUANTIFIED = {exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.NEQ: "<>"}
-_OPPOSITES = {">": "<=", ">=": "<", "<": ">=", "<=": ">", "<>": "="}
 _COUNT = types.BIGINT.with_nullable(False)
 _NOT_NULL = types.BOOLEAN.with_nullable(False)
 _ZERO, _ONE = (literal(each, types.INT.with_nullable(False)) for each in (0, 1))
@@ -57,81 +57,72 @@ def ends_and_counts(right: Relation, operator: str) -> Relation:
     return Project(counted, tuple(columns), tuple(names))
 
 
-def any_of(
-    value: Rex, operator: str, places: Mapping[str, Rex], how: Asked, *, nullable: bool
-) -> Rex:
-    """The condition, as it is asked.
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """A comparison with ANY of a query's rows."""
 
-    Args:
-        value: What is compared.
-        operator: The comparison; not `=`, which is IN.
-        places: The columns c, d and m.
-        how: For being true, for being false (the condition then is NOT of what makes it so), or
-            for its value.
-        nullable: Whether the value may be UNKNOWN.
-    """
-    compared = call(operator, [value, places["m"]], types.BOOLEAN)
-    made = _other if operator == "<>" else _beyond
-    return made(value, operator, compared, places, how, nullable)
+    value: Rex
+    """What is compared."""
+    operator: str
+    """Not `=`, which is IN."""
+    places: Mapping[str, Rex]
+    """The columns c, d and m."""
+    nullable: bool
+    """Whether it may be UNKNOWN."""
 
+    def condition(self, how: Asked) -> Rex:
+        """It, asked for being true, for being false (NOT of what makes it so), or for its value."""
+        return self._other(how) if self.operator == "<>" else self._beyond(how)
 
-def _beyond(
-    value: Rex,
-    operator: str,
-    compared: Rex,
-    places: Mapping[str, Rex],
-    how: Asked,
-    nullable: bool,
-) -> Rex:
-    count = places["c"]
-    if how == "TRUE":
-        return _and(_not_zero(count), compared)
-    has_null = call(">", [count, places["d"]], _NOT_NULL)
-    if how == "FALSE":
-        opposite = call(_OPPOSITES[operator], [value, places["m"]], types.BOOLEAN)
-        may_be_true = call("OR", [compared, has_null], types.BOOLEAN)
-        is_false = _and(opposite, call("IS NOT TRUE", [may_be_true], _NOT_NULL))
-        return _not(_or(_is_zero(count), is_false))
-    is_true = call("IS TRUE", [compared], _NOT_NULL)
-    return _case([_is_zero(count), _FALSE, is_true, _TRUE, has_null, _UNKNOWN, compared], nullable)
+    def _beyond(self, how: Asked) -> Rex:
+        count, compared = self.places["c"], self._compared(self.operator)
+        if how == "TRUE":
+            return _and(_not_zero(count), compared)
+        has_null = call(">", [count, self.places["d"]], _NOT_NULL)
+        if how == "FALSE":
+            may_be_true = call("OR", [compared, has_null], types.BOOLEAN)
+            is_false = _and(
+                self._compared(OPPOSITES[self.operator]),
+                call("IS NOT TRUE", [may_be_true], _NOT_NULL),
+            )
+            return _not(_or(_is_zero(count), is_false))
+        is_true = call("IS TRUE", [compared], _NOT_NULL)
+        return self._case([_is_zero(count), _FALSE, is_true, _TRUE, has_null, _UNKNOWN, compared])
 
+    def _other(self, how: Asked) -> Rex:
+        count, known = self.places["c"], self.places["d"]
+        compared = self._compared(self.operator)
+        has_null = call("<>", [known, count], _NOT_NULL)
+        is_one = call("=", [known, _ONE], _NOT_NULL)
+        no_null = call("=", [known, count], _NOT_NULL)
+        is_several = call(">", [known, _ONE], _NOT_NULL)
+        few = call("<=", [known, _ONE], _NOT_NULL)
+        may_be_null = type_of(self.value).nullable
+        if how == "TRUE":
+            single = _and(_or(_and(has_null, few), is_one), compared)
+            is_not_one = call("<>", [known, _ONE], _NOT_NULL)
+            several = [_or(no_null, is_several), is_not_one]
+            several += [call("IS NOT NULL", [self.value], _NOT_NULL)] if may_be_null else []
+            return _and(_not_zero(count), _or(single, _and(*several)))
+        if how == "FALSE":
+            is_false = _or(
+                _is_zero(count), _and(is_one, self._compared(OPPOSITES[self.operator]), no_null)
+            )
+            if self.nullable:
+                # What follows of the query alone is a filter below the join.
+                is_false = _and(_or(_is_zero(count), _and(is_one, no_null)), is_false)
+            return _not(is_false)
+        cases: list[Rex] = [_is_zero(count), _FALSE]
+        if may_be_null:
+            cases += [call("IS NULL", [self.value], _NOT_NULL), _UNKNOWN]
+        cases += [_and(has_null, few), _or(compared, _UNKNOWN), is_one, compared, _TRUE]
+        return self._case(cases)
 
-def _other(
-    value: Rex,
-    operator: str,
-    compared: Rex,
-    places: Mapping[str, Rex],
-    how: Asked,
-    nullable: bool,
-) -> Rex:
-    count, known = places["c"], places["d"]
-    has_null = call("<>", [known, count], _NOT_NULL)
-    is_one = call("=", [known, _ONE], _NOT_NULL)
-    no_null, is_several = call("=", [known, count], _NOT_NULL), call(">", [known, _ONE], _NOT_NULL)
-    few = call("<=", [known, _ONE], _NOT_NULL)
-    may_be_null = type_of(value).nullable
-    if how == "TRUE":
-        single = _and(_or(_and(has_null, few), is_one), compared)
-        is_not_one = call("<>", [known, _ONE], _NOT_NULL)
-        several = [_or(no_null, is_several), is_not_one]
-        several += [call("IS NOT NULL", [value], _NOT_NULL)] if may_be_null else []
-        return _and(_not_zero(count), _or(single, _and(*several)))
-    if how == "FALSE":
-        same = call(_OPPOSITES[operator], [value, places["m"]], types.BOOLEAN)
-        is_false = _or(_is_zero(count), _and(is_one, same, no_null))
-        if nullable:
-            # What follows of the query alone is a filter below the join.
-            is_false = _and(_or(_is_zero(count), _and(is_one, no_null)), is_false)
-        return _not(is_false)
-    cases: list[Rex] = [_is_zero(count), _FALSE]
-    if may_be_null:
-        cases += [call("IS NULL", [value], _NOT_NULL), _UNKNOWN]
-    cases += [_and(has_null, few), _or(compared, _UNKNOWN), is_one, compared, _TRUE]
-    return _case(cases, nullable)
+    def _compared(self, operator: str) -> Rex:
+        return call(operator, [self.value, self.places["m"]], types.BOOLEAN)
 
-
-def _case(parts: list[Rex], nullable: bool) -> Rex:
-    return call("CASE", parts, types.BOOLEAN.with_nullable(nullable))
+    def _case(self, parts: list[Rex]) -> Rex:
+        return call("CASE", parts, types.BOOLEAN.with_nullable(self.nullable))
 
 
 def _is_zero(count: Rex) -> Rex:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef
 from service.sql.deadline import check_time
+from service.sql.java_maps import place_of
 from service.sql.physical.nodes import (
     AggregateSpec,
     CalcSpec,
@@ -115,7 +116,7 @@ def listed(keys: Keys) -> list[list[int]]:
 def _bucket(columns: Sequence[int]) -> int:
     """Where a set of columns stands in a hash set of sixteen places.
 
-    Source: Calcite `ImmutableBitSet.hashCode`, `java.util.HashMap`.
+    Source: Calcite `ImmutableBitSet.hashCode`.
     """
     number = 1234
     words: dict[int, int] = {}
@@ -123,8 +124,7 @@ def _bucket(columns: Sequence[int]) -> int:
         words[column // 64] = words.get(column // 64, 0) | 1 << column % 64
     for at, word in words.items():
         number ^= word * (at + 1)
-    code = (number >> 32 ^ number) & 0xFFFFFFFF
-    return (code ^ code >> 16) & 15
+    return place_of(number >> 32 ^ number)
 
 
 def _containing(keys: Keys, columns: Iterable[int]) -> Keys:

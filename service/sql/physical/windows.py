@@ -19,7 +19,7 @@ from service.sql.physical.calc import calc
 from service.sql.physical.nodes import ExchangeSpec, Node, rebuilt
 from service.sql.physical.window_specs import WindowAggregateSpec
 from service.sql.rex import column_of, conjunction, conjuncts, inputs_of_all, ref, substitute
-from service.sql.terms import Row, numbered_name
+from service.sql.terms import Row, unique_names
 from service.sql.types import BIGINT
 from service.sql.window_relations import WindowTable
 
@@ -134,13 +134,14 @@ def _input(
         if key not in places:
             places[key] = len(projection)
             projection.append(rex)
-            names.append(numbered_name(names, name))
+            names.append(name)
 
     for position in kept:
         add(outputs[position], relation.input.row.names[position])
     for index in (*window.spec.partition, window.spec.time_column):
         add(ref(index, row.types[index]), row.names[index])
-    below = calc(convert(window.input), projection, names, conjunction(parts))
+    named = [*unique_names((), names, "_")]
+    below = calc(convert(window.input), projection, named, conjunction(parts))
     return below, places
 
 
