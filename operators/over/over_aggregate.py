@@ -191,10 +191,11 @@ class OverAggregate(KeyedOperator):
         if self._is_range:
             if not await self._cleans_up(timer.time_ms):
                 await self._come_out(timer, self._now_ms - self._delay_ms)
-        elif self._waits and await self._rows.first_entry() is not None:
-            await self._idle.keep()
         elif await self._idle.is_due():
-            await self._forget()
+            if self._waits and await self._rows.first_entry() is not None:
+                await self._idle.keep()
+            else:
+                await self._forget()
 
     def _time_of(self, change: InputChange, last_ms: int | None) -> int | None:
         """The time of a row; None if it has none.

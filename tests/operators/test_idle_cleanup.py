@@ -222,3 +222,14 @@ def test_a_key_touched_while_there_was_no_ttl_does_not_go_by_what_came_before(
     harness.restart(spec_of(100))
 
     assert is_kept(harness, 6_000)
+
+
+def test_a_key_whose_rows_wait_while_its_ttl_is_made_longer_goes_once_they_came_out() -> None:
+    """The timer of the shorter one fires meanwhile."""
+    harness = OperatorHarness.on_heap(over_spec(100))
+    harness.run([summed(10)])
+    harness.restart(over_spec(1_000))
+    harness.run([At(150), At(160), Watermark(20)])
+
+    assert is_kept(harness, 1_499)
+    assert not is_kept(harness, 1_500)
