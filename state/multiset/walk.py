@@ -8,7 +8,8 @@ Redis hash would depend on how far the server has rehashed it, and an epoch that
 write the same.
 
     T:history:swept    hash    enabled_ms: when the TTL was switched on whose walk is done; it goes
-                               with the last key
+                               with the last key, or with the next epoch of the key group that
+                               has no TTL
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class IndexWalk:
         self._keys_max = keys_max
         self._walked: list[int] = []
         self._left: list[int] = []
-        """Key groups without a key that remember a walk."""
+        """Key groups that are to forget the walk: they have no key, or keys of an epoch without
+        a TTL."""
 
     def reads(self) -> list[Read]:
         """What says which key groups are still to be walked."""
@@ -60,9 +62,9 @@ class IndexWalk:
         pairs = zip(self._key_groups, replies[0::2], replies[1::2], strict=True)
         count = 0
         for key_group, (noted,), keys in pairs:
-            if not keys:
+            if not keys or self._keys_max is None:
                 self._left += [key_group] if noted is not None else []
-            elif noted == self._enabled or self._keys_max is None:
+            elif noted == self._enabled:
                 continue
             elif not count or count + keys <= self._keys_max:
                 self._walked.append(key_group)

@@ -62,6 +62,31 @@ def test_a_key_that_is_walked_while_a_retraction_finds_nothing_of_it_expires(
     assert {each for each in harness.stored_names() if each.startswith(b"history")} == set()
 
 
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_what_came_without_a_ttl_is_found_though_it_was_off_for_less_than_a_millisecond(
+    strategy: Strategy,
+) -> None:
+    """When it was switched on is the same as the time before."""
+    never = replace(SPEC, strategy=strategy, high=2, low=1)
+    mortal = replace(never, ttl_ms=10_000, ttl_enabled_ms=1_000)
+    first, *others = of_each_key(RowKind.INSERT)
+    harness = MaterializerHarness.on_heap(never)
+    harness.run([Step(time_ms=1_000), first])
+    harness.restart(mortal)
+    harness.run_epoch([])
+    harness.restart(replace(never, ttl_enabled_ms=1_000, is_stamped=True))
+    harness.run(others)
+    harness.restart(mortal)
+    for _ in range(9):
+        harness.run_epoch([])
+
+    harness.run([Step(time_ms=11_000)])
+    for _ in ("drops what is due", "finds no key", "forgets the walk"):
+        harness.run_epoch([])
+
+    assert {each for each in harness.stored_names() if each.startswith(b"history")} == set()
+
+
 def test_a_materializer_is_told_of_its_past() -> None:
     ledger = HeapBackend().ledger()
     register_states(ledger, NODE, [replace(SPEC, ttl_ms=5).descriptor], TtlClock(0))
