@@ -12,6 +12,9 @@ What is kept of a key says when it is to go and by which TTL that was told, so t
 where the TTL is longer by then. Times are those that TTLs count: lives that are extended move them.
 A shorter TTL counts from the next change of a key on.
 
+A TTL that is switched on counts a key that nothing came for since from the epoch that finds it:
+`state.primitives.untimed_keys` has the operator look at each key once.
+
 A key has one timer, and what is kept of it tells of that one exactly, whatever TTL and extension
 there are now: a run without a TTL fires none, so one that is not found again would stay for ever.
 
@@ -22,10 +25,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from state.descriptors import TimersDescriptor
+from state.ttl import DISABLED, TtlConfig
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from operators.keyed import KeyTimers
+    from operators.spec import OperatorSpec
 
 Planned: TypeAlias = "list[int] | int | None"
 """What is kept of a key: when it goes, in ms since 1970, the TTL of then, and the timer's time if
@@ -46,6 +53,15 @@ class IdleCleanup:
         self._extension_ms = extension_ms
         self.is_active = ttl_ms > 1
 
+    def timers(self, spec: OperatorSpec, name: str, forgets: tuple[str, ...]) -> TimersDescriptor:
+        """Its timers, by this name; `forgets` names states in one of which each key is."""
+        return TimersDescriptor(
+            name=name,
+            ttl=TtlConfig(self._ttl_ms) if self.is_active else DISABLED,
+            enabled_ms=spec.ttl_enabled_ms.get(name),
+            forgets=forgets,
+        )
+
     def open(self, timers: KeyTimers, now_ms: int) -> None:
         """An epoch of this processing time begins; the timers are for this alone."""
         self._timers = timers
@@ -64,6 +80,10 @@ class IdleCleanup:
             return planned
         self.cancel(planned)
         return self._planned(self._now_ms + self._ttl_ms * 3 // 2, self._ttl_ms)
+
+    def planned(self, planned: Planned) -> Planned:
+        """The current key is there: what is kept of it from now on; it has a timer then."""
+        return self.put_off(None) if planned is None else planned
 
     def is_due(self, planned: Planned) -> tuple[bool, Planned]:
         """Whether the current key goes, now that a timer of it fires; if later, it has another one.

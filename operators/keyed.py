@@ -269,6 +269,8 @@ class KeyedOperator(ABC):
     """Timers that wait for the epoch's time; None: there are none."""
     left_timers: TimersDescriptor | None = None
     """Timers of a TTL that is off: they do not fire, and go with what they were for."""
+    planned: StateDescriptor | None = None
+    """Where idle keys go by `processing_timers`: what says of a key when it does."""
     takes_bundles: bool = False
     """Hand all changes of a key in an epoch over at once even where `spec.bundles` is not set: for
     operators that then emit for each change, but read and write their state once."""
@@ -302,6 +304,10 @@ class KeyedOperator(ABC):
         """
         for change in changes:
             await self.process(change)
+
+    async def on_untimed_key(self) -> None:
+        """The current key is there, and may have no timer by which it goes, where `planned` is."""
+        raise NotImplementedError(f"{type(self).__name__} lets no keys go by timers")
 
     async def on_event_timer(self, timer: FiredTimer) -> None:
         """A timer's time was reached by the watermark; its key and namespace are current."""

@@ -112,9 +112,10 @@ class LagLead(KeyedOperator):
         self._reach = max(each.offset for each in spec.neighbours)
         rows = OrderedRows if spec.order else ArrivedRows
         self._rows = rows(spec.inputs[0], spec.order, 2 * self._reach)
-        self._idle = IdleRows(spec.ttl_of(0), spec.ttl_extension_ms)
+        self._idle = IdleRows(spec, self._rows.descriptor.name)
         self.descriptors = self.prefetched = (self._rows.descriptor, self._idle.planned)
         self.processing_timers, self.left_timers = self._idle.timers, self._idle.left_timers
+        self.planned = self._idle.planned
         self._encode = spec.output.codec().encode
         self._shows = [
             (each.distance, each.column, each.default.value() if each.default else None)
@@ -136,6 +137,10 @@ class LagLead(KeyedOperator):
             await self._idle.forget()
         else:
             await self._idle.keep()
+
+    async def on_untimed_key(self) -> None:
+        """A key that was there before there was a TTL."""
+        await self._idle.plan()
 
     async def on_processing_timer(self, timer: FiredTimer) -> None:
         """A key was idle for long."""

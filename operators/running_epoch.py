@@ -12,6 +12,7 @@ from operators.keyed import WATERMARK_MAX, FiredTimer, OpenEpoch
 from operators.orphans import Orphan
 from state.execution.controller import Controller
 from state.execution.site import Site
+from state.execution.sync import run_now
 from state.primitives.session import StateSession
 from state.ttl import TtlClock
 
@@ -98,13 +99,27 @@ class RunningEpoch:
         """Fire what is due by the epoch's time."""
         descriptor = self._operator.processing_timers
         if descriptor is not None:
+            timers = self.session.timers(descriptor)
+            timers.load(key_groups, self._times.time_ms)
+            self._plan_untimed(timers.untimed_keys())
             self._fire(
-                self.session.timers(descriptor),
-                key_groups,
+                timers,
                 self._times.time_ms,
                 self._operator.on_processing_timer,
                 self.out.processing.append,
             )
+
+    def _plan_untimed(self, keys: Sequence[tuple[bytes, int]]) -> None:
+        """Let keys that were there before there was a TTL go by it, as if they came now.
+
+        Before the epoch changes anything: a key that is there is one that was stored.
+        """
+        if self._operator.planned is None or not keys:
+            return
+        self.session.prefetch([(self._operator.planned, keys)])
+        for key, key_group in keys:
+            self.session.set_key(key, key_group)
+            run_now(self._operator.on_untimed_key(), self.session)
 
     def fire_event_timers(self, key_groups: Sequence[int]) -> None:
         """Fire what is due by the watermark that comes after the epoch's changes."""
@@ -113,9 +128,10 @@ class RunningEpoch:
         # Behind the end of all inputs no watermark moves any more, and what still comes is due.
         moves = after_ms > self._times.watermark_ms or after_ms == WATERMARK_MAX
         if descriptor is not None and moves:
+            timers = self.session.timers(descriptor)
+            timers.load(key_groups, self._times.next_watermark_ms)
             self._fire(
-                self.session.timers(descriptor),
-                key_groups,
+                timers,
                 self._times.next_watermark_ms,
                 self._operator.on_event_timer,
                 self.out.event.append,
@@ -124,13 +140,10 @@ class RunningEpoch:
     def _fire(
         self,
         timers: Any,  # timers of processing or of event time: what is asked of them here is alike
-        key_groups: Sequence[int],
         until_ms: int,
         on_timer: Callable[[FiredTimer], Coroutine[Any, None, None]],
         out: Callable[[Any], None],
     ) -> None:
-        timers.load(key_groups, until_ms)
-
         async def fired(timer: Timer) -> None:
             key = self._runner.key_of(timer.key)
 

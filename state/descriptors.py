@@ -9,7 +9,7 @@ Source: Flink's `StateDescriptor` family.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -342,7 +342,10 @@ class MultisetDescriptor(StateDescriptor, Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimersDescriptor(StateDescriptor):
-    """Timers of keys and namespaces."""
+    """Timers of keys and namespaces; they do not expire."""
 
     kind: ClassVar[str] = "timers"
-    ttl: TtlConfig = field(default=DISABLED, init=False)
+    ttl: TtlConfig = DISABLED
+    """By which they let go keys that nothing came for, where they are for that."""
+    forgets: tuple[str, ...] = ()
+    """Names of the states that such keys are in: each key is in one of them, or goes by itself."""

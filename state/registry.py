@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import orjson
 
+from state.descriptors import TimersDescriptor
 from state.errors import CodecMismatch, FormatVersionMismatch, InvalidTtl, StateCorrupt
 from state.ttl import DISABLED, TimeCharacteristic, TtlConfig, UpdateType, Visibility
 
@@ -177,6 +178,11 @@ def _next(
     state = as_registered(node, descriptor)
     before = known.get(state.field)
     if before is None:
+        forgets = descriptor.forgets if isinstance(descriptor, TimersDescriptor) else ()
+        if any(f"{node}/{each}".encode() in known for each in forgets):
+            # Earlier versions registered no timers without a TTL: keys that are there have none.
+            never = replace(state, ttl=DISABLED, is_stamped=False)
+            return with_ttl(never, state.ttl, clock)
         return state
     if (before.kind, before.codecs) != (state.kind, state.codecs):
         raise CodecMismatch(

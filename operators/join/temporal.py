@@ -115,7 +115,8 @@ class TemporalJoin(KeyedOperator):
         self.descriptors = self.prefetched = (self._rows, self._versions, self._pending)
         self.event_timers = self._event_timers = TimersDescriptor(name="event_timers")
         self._idle = IdleCleanup(spec.retention_ms, spec.ttl_extension_ms)
-        self._cleanup_timers = TimersDescriptor(name="cleanup_timers")
+        self._cleanup_timers = self._idle.timers(spec, "cleanup_timers", (self._pending.name,))
+        self.planned = self._pending
         if self._idle.is_active:
             self.processing_timers = self._cleanup_timers
         else:
@@ -217,6 +218,13 @@ class TemporalJoin(KeyedOperator):
             await self._state.clear()
         else:
             await self._state.update([number, timer_ms, self._idle.put_off(planned)])
+
+    async def on_untimed_key(self) -> None:
+        """A key that was there before there was a TTL."""
+        number, timer_ms, before = await self._state.value() or (0, None, None)
+        planned = self._idle.planned(before)
+        if planned is not before:
+            await self._state.update([number, timer_ms, planned])
 
     async def on_processing_timer(self, timer: FiredTimer) -> None:
         """Forget a key that nothing came for."""

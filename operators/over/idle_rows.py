@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from operators.idle_cleanup import IdleCleanup
-from state.descriptors import JSON, TimersDescriptor, ValueDescriptor
+from state.descriptors import JSON, ValueDescriptor
 
 if TYPE_CHECKING:
     from operators.keyed import OpenEpoch
-    from state.ttl import TtlConfig
+    from operators.spec import OperatorSpec
 
 
 class IdleRows:
@@ -18,15 +18,16 @@ class IdleRows:
     All rows of a key go at once: those that are left would show values of ones that are gone.
 
     Args:
-        ttl: The node's; disabled: never.
-        extension_ms: By how much all lives were extended.
+        spec: Of the operator, with its TTL; disabled: never.
+        *forgets: Names of states in one of which each key is.
     """
 
-    def __init__(self, ttl: TtlConfig, extension_ms: int) -> None:
-        self._idle = IdleCleanup(ttl.ttl_ms if ttl.is_enabled else 0, extension_ms)
+    def __init__(self, spec: OperatorSpec, *forgets: str) -> None:
+        ttl = spec.ttl_of(0)
+        self._idle = IdleCleanup(ttl.ttl_ms if ttl.is_enabled else 0, spec.ttl_extension_ms)
         self.planned: ValueDescriptor[Any] = ValueDescriptor(name="cleanup_at", codec=JSON)
         """The state that has when the current key's rows go."""
-        self._timers = TimersDescriptor(name="processing_timers")
+        self._timers = self._idle.timers(spec, "processing_timers", forgets)
         self.timers = self._timers if self._idle.is_active else None
         """The timers that fire."""
         self.left_timers = None if self._idle.is_active else self._timers
@@ -43,6 +44,13 @@ class IdleRows:
         later = self._idle.put_off(planned)
         if later is not planned:
             await self._cleanup_at.update(later)
+
+    async def plan(self) -> None:
+        """The current key is there, and may have no time yet at which it goes."""
+        before = await self._cleanup_at.value()
+        planned = self._idle.planned(before)
+        if planned is not before:
+            await self._cleanup_at.update(planned)
 
     async def is_due(self) -> bool:
         """Whether the current key goes, now that a timer fires."""

@@ -100,13 +100,14 @@ class OrderedOver(KeyedOperator):
         self._accumulator: SortedMapDescriptor[PlaceKey, OverAccumulators] = SortedMapDescriptor(
             name="accumulators", key_codec=self._places.codec, codec=self._calls.codec
         )
-        self._idle = IdleRows(spec.ttl_of(0), spec.ttl_extension_ms)
+        self._idle = IdleRows(spec, self._row_lists.name)
         self.descriptors = self.prefetched = (
             self._row_lists,
             self._accumulator,
             self._idle.planned,
         )
         self.processing_timers, self.left_timers = self._idle.timers, self._idle.left_timers
+        self.planned = self._idle.planned
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles."""
@@ -124,6 +125,10 @@ class OrderedOver(KeyedOperator):
             await self._idle.forget()
         else:
             await self._idle.keep()
+
+    async def on_untimed_key(self) -> None:
+        """A key that was there before there was a TTL."""
+        await self._idle.plan()
 
     async def on_processing_timer(self, timer: FiredTimer) -> None:
         """A partition was idle for long."""

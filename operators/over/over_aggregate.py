@@ -106,7 +106,6 @@ class OverAggregate(KeyedOperator):
         self._waits = spec.time_column is not None or self._is_range
         self._delay_ms = int(spec.time_column is None)
         """Rows of processing time come out when the next millisecond has begun."""
-        self._idle = IdleRows(spec.ttl_of(0), spec.ttl_extension_ms)
         rows, key_codec = StoredRows(spec.inputs[0]), lexicographic_codec([_BIGINT])
         self._row_lists: SortedMapDescriptor[tuple[int], Row] = SortedMapDescriptor(
             name="rows", key_codec=key_codec, codec=rows
@@ -119,6 +118,9 @@ class OverAggregate(KeyedOperator):
         )
         self._triggers: ValueDescriptor[Any] = ValueDescriptor(name="triggered", codec=JSON)
         self._counts: ValueDescriptor[Any] = ValueDescriptor(name="row_count", codec=JSON)
+        # A key has rows that wait, or some came out.
+        waiting = (self._row_lists.name,) * self._waits
+        self._idle = IdleRows(spec, self._accumulator.name, *waiting)
         used: list[StateDescriptor] = [self._accumulator, self._idle.planned]
         used += [self._row_lists] * self._waits
         used += [self._windows, self._counts] * self._is_window
@@ -128,6 +130,7 @@ class OverAggregate(KeyedOperator):
         self.prefetched = used if self._waits else [*used, *self._calls.prefetched]
         if not self._is_range:
             self.processing_timers, self.left_timers = self._idle.timers, self._idle.left_timers
+            self.planned = self._idle.planned
         if spec.time_column is not None:
             self.event_timers = TimersDescriptor(name="event_timers")
         elif self._is_range:
@@ -185,6 +188,10 @@ class OverAggregate(KeyedOperator):
             await self._idle.keep()
         elif not await self._cleans_up(timer.time_ms):
             await self._come_out(timer, self._next_ms)
+
+    async def on_untimed_key(self) -> None:
+        """A key that was there before there was a TTL."""
+        await self._idle.plan()
 
     async def on_processing_timer(self, timer: FiredTimer) -> None:
         """Rows of the epoch before come out; or a key was idle for long."""

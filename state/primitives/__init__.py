@@ -16,7 +16,8 @@ sorted.py      sorted map: lists of values by ordered user keys, and their range
                (sorted_known.py, sorted_cell.py: one key; sorted_requests.py: what is read of
                it; sorted_text.py; intervals.py: what is known; sorted_packed.py: many keys as
                the texts that are stored)
-timers.py      timers of keys, by time
+timers.py      timers of keys, by time; untimed_keys.py: keys that lack one, as a TTL is switched
+               on late
 multisets.py   sequenced multiset, in the layout of state.multiset
                (multiset_cell.py, multiset_history.py: one key; multiset_look.py,
                multiset_order.py: what is read of it; multiset_text.py)

@@ -59,7 +59,8 @@ _ELEMENTS_MIN: Final = 64
 _ELEMENTS_ALL: Final = 1 << 31
 _SCORE_MAX: Final = 1 << 53
 """The watermark of an input that has ended is beyond what a score can say."""
-_SWEPT: Final = b"enabled_ms"
+SWEPT: Final = b"enabled_ms"
+"""The field of what remembers a walk."""
 
 
 class CleanUp(NamedTuple):
@@ -181,7 +182,7 @@ class Look:
         elif rules.is_enabled:
             return
         # Where TTL was switched off again, what remembers a walk is of no use any more.
-        yield HashGet(self.key_group, swept_name(handle.state), [_SWEPT])
+        yield HashGet(self.key_group, swept_name(handle.state), [SWEPT])
 
     @property
     def wants_walk(self) -> bool:
@@ -241,7 +242,7 @@ class _Walk:
         handle = self.look.handle
         if all(each.oldest_ms() is None for each in self.cells):
             return
-        yield HashPut(swept_name(handle.state), [_SWEPT, b"%d" % (handle.rules.enabled_ms or 0)])
+        yield HashPut(swept_name(handle.state), [SWEPT, b"%d" % (handle.rules.enabled_ms or 0)])
 
 
 def swept_name(state: bytes) -> bytes:

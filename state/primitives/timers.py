@@ -21,11 +21,15 @@ from state.errors import InvariantViolation, StateCorrupt
 from state.execution.timers import Timer
 from state.primitives.cells import Cell
 from state.primitives.handle import StateHandle
+from state.primitives.untimed_keys import KeysOfGroup, affordable
+from state.ttl import DISABLED, TtlRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from state.backends.interface import Read
+    from state.descriptors import TimersDescriptor
+    from state.primitives.session import StateSession
     from state.primitives.write_batch import WriteBatch
 
 _When = tuple[int, bytes]
@@ -130,12 +134,26 @@ class TimersHandle(StateHandle[TimersCell]):
                 stored: one member a timer that outlives its epoch, or that fired or was removed
     """
 
+    descriptor: TimersDescriptor
+
+    def __init__(self, session: StateSession, descriptor: TimersDescriptor) -> None:
+        super().__init__(session, descriptor)
+        self._groups: list[KeysOfGroup] = []
+        """Where keys without a timer may be."""
+        self.may_have_stamps = False
+        if descriptor.ttl.is_enabled:
+            # It is no TTL of what is stored here. Once it is off, clean-up forgets the walk.
+            self.rules = TtlRules(DISABLED)
+
     def new_cell(self, key: bytes, key_group: int) -> TimersCell:
         """A cell that knows nothing yet."""
         return TimersCell(self.state, key_group)
 
     def load(self, key_groups: Iterable[int], until_ms: int) -> None:
         """Read what is due in these key groups: before `due` is called, once an epoch.
+
+        Where these timers let idle keys go, by a TTL that was switched on, `untimed_keys` is to be
+        asked before the first of them fires.
 
         Args:
             key_groups: Those of the transaction.
@@ -146,8 +164,31 @@ class TimersHandle(StateHandle[TimersCell]):
             StateError: As `EpochTransaction.fetch` raises.
         """
         cells = [self._group(each) for each in key_groups]
-        if wanted := [each for each in cells if each.wanted_until(until_ms)]:
-            self.session.execute(wanted)
+        of = self.descriptor
+        if of.ttl.is_enabled and of.enabled_ms is not None:
+            self._groups = [KeysOfGroup(of, each) for each in key_groups]
+        wanted = [each for each in cells if each.wanted_until(until_ms)]
+        if wanted or self._groups:
+            self.session.execute([*wanted, *self._groups])
+
+    def untimed_keys(self) -> list[tuple[bytes, int]]:
+        """Keys with their key groups that may have no timer, though there is a TTL.
+
+        They are to get one in this epoch, which remembers that they were given. None comes twice.
+        Cost: nothing where the TTL was not switched on late, or all were given; else one round trip
+        and all keys of some key groups: `state.primitives.untimed_keys`.
+
+        Raises: As `EpochTransaction.fetch`.
+        """
+        walks = affordable(self._groups, self.descriptor.ttl.cleanup.background_keys_max)
+        self.session.execute(walks)
+        return [(key, walk.key_group) for walk in walks for key in sorted(walk.keys)]
+
+    def write_all(self, cells: Iterable[TimersCell], batch: WriteBatch) -> None:
+        """Give what must be stored of timers, and of what `untimed_keys` gave."""
+        super().write_all(cells, batch)
+        for each in self._groups:
+            each.write(batch)
 
     def register(self, key: bytes, key_group: int, time_ms: int, namespace: bytes = b"") -> None:
         """Have a timer; one that is registered twice is there once."""

@@ -43,16 +43,17 @@ LONG: Final = (0, 0, 1_000_000, 3_000_000)
 """TTLs that outlive all runs, or none."""
 SHORT: Final = (0, 2, 4, 30)
 """TTLs that some rows outlive, or none."""
-WITH_TIMERS: Final = ("lag-lead", "ordered-over")
-"""Kinds whose keys go by timers: what nothing came for since a TTL was switched on stays."""
+WITH_TIMERS: Final = ("ordered-over", "over-aggregate", "temporal-join")
+"""Kinds whose keys go by timers alone, so that other laws of a TTL are not theirs."""
 TAKEN_BACK = [each for each in TABLE if each.gone in ("rows", "keys")]
-EXPIRING = [each for each in TABLE if each.has_ttl and each.kind not in WITH_TIMERS]
+EXPIRING = [each for each in TABLE if each.has_ttl or each.kind in WITH_TIMERS]
 ON_REDIS = [
     each
     for each in TAKEN_BACK
     if each.kind in (MaterializerSpec.KIND, "lag-lead")
     or each.name in ("join: full, none", "rank: retract", "group-aggregate: bundles")
 ]
+BY_TIMERS_ON_REDIS = [each for each in TABLE if each.kind in WITH_TIMERS]
 
 
 def law(entries: Sequence[Entry]) -> Callable[[Any], Any]:
@@ -129,7 +130,9 @@ class Runs:
     def _spec(self, ttl_ms: int) -> AnySpec:
         """The operator with this TTL, and with any layout of histories, where it has a choice."""
         entry, draw = self._entry, self._data.draw
-        ttls = {"ttl_ms": (ttl_ms,) * entry.inputs} if ttl_ms else {}
+        ttls: dict[str, Any] = {"ttl_ms": (ttl_ms,) * entry.inputs} if ttl_ms else {}
+        if entry.kind == "temporal-join":
+            ttls = {"retention_ms": ttl_ms}
         spec = entry.make(ttl_extension_ms=self._extension_ms, **ttls)
         if not isinstance(spec, MaterializerSpec):
             return spec
@@ -214,7 +217,7 @@ def test_on_redis_no_key_is_left_though_a_savepoint_was_restored(
     assert runs.left() == set()
 
 
-@law([each for each in ON_REDIS if each.kind not in WITH_TIMERS])
+@law([*ON_REDIS, *BY_TIMERS_ON_REDIS])
 def test_on_redis_no_key_of_what_has_expired_is_left_though_a_savepoint_was_restored(
     redis_client: redis.Redis, entry: Entry, data: st.DataObject
 ) -> None:

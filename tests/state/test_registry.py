@@ -53,6 +53,21 @@ def test_states_are_kept_as_json_in_the_slot(stand: Stand) -> None:
     assert [each.name for each in registered_states(stand.ledger)] == ["m", "t", "v"]
 
 
+def test_timers_of_keys_that_are_there_are_registered_as_if_their_ttl_was_switched_on(
+    stand: Stand,
+) -> None:
+    """An earlier version registered none where there was no TTL."""
+    timers = TimersDescriptor(name="t", ttl=TtlConfig(100), forgets=("w", "v"))
+
+    assert register_states(stand.ledger, NODE, [timers, VALUE], TtlClock(5))[0].enabled_ms is None
+
+    other = "2_other"
+    register_states(stand.ledger, other, [VALUE], TtlClock(5))
+    for _ in range(2):
+        (known,) = register_states(stand.ledger, other, [timers], TtlClock(7))
+        assert known.enabled_ms == 7
+
+
 @pytest.mark.parametrize(
     "other",
     [
