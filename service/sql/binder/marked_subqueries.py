@@ -192,7 +192,7 @@ class MarkedSubqueries:
             places = tuple(range(1, len(rows.row)))
             counts = Aggregate(rows, places, (AggregateCall("COUNT", (), _COUNT, "c"),))
             left = _joined(left, counts, list(outer))
-            nulls = [call("=", [_last(left), _ZERO], types.BOOLEAN)]
+            nulls: list[Rex] = [call("=", [_last(left), _ZERO], types.BOOLEAN)]
             nulls += [_is_null(each) for each in values if type_of(each).nullable]
             is_out = call("OR", nulls, types.BOOLEAN) if len(nulls) > 1 else nulls[0]
             tests.append(call("IS NOT TRUE", [is_out], _NOT_NULL))

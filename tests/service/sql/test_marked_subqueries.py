@@ -105,6 +105,13 @@ CONDITIONS = {
             ),
         )
     ),
+    f"x > 3 OR {IN} OR (x = 1 AND k = ANY (SELECT k FROM b))": lambda row, right: either(
+        above(row), is_in(row, right)
+    ),
+    f"({IN} AND x > 3) OR (NOT {IN} AND x < 3)": lambda row, right: either(
+        both(above(row), is_in(row, right)),
+        both(opposite(above(row)), opposite(is_in(row, right))),
+    ),
     f"CASE WHEN {IN} THEN x > 3 ELSE x < 3 END": lambda row, right: (
         above(row) if is_in(row, right) else opposite(above(row))
     ),

@@ -83,6 +83,8 @@ DIFFERENT = {
     "quantified rows other": "as the one before",
     "neighbours default text to number": "a cast of a constant is a constant: Flink has a column",
     "neighbours offset column": "Flink forgets rows that the smallest offset does not reach",
+    "repeated in and not": "what is asked for being true and for being false is joined twice",
+    "repeated exists otherwise written": "EXISTS of other columns is joined once more",
     "quantified column named d": "Flink takes a column d of the input for its count",
 }
 """Recorded plans that ours differ from, with the reason."""
