@@ -20,6 +20,7 @@ from service.sql.deadline import check_time
 from service.sql.errors import Position, SqlSyntaxError, SqlTooLarge
 from service.sql.foreign import check_first, check_tokens
 from service.sql.grammar import check_grammar
+from service.sql.hint_comments import plain_hints
 from service.sql.misspelt import misspelt
 from service.sql.quantifiers import without_quantifiers
 
@@ -73,6 +74,7 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
         QUOTES: ClassVar[list[str]] = ["'"]
         # Statements that sqlglot does not know would be one text each.
         COMMANDS: ClassVar[set[TokenType]] = set()
+        NESTED_COMMENTS: ClassVar[bool] = False
         # A hint is a word wherever it stands, so that the parser refuses it where none may be.
         TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = set(TokenType)
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
@@ -283,7 +285,7 @@ def tokenize(fragment: Fragment) -> list[Token]:
         SqlTooLarge: Brackets are nested deeper than `DEPTH_MAX`.
     """
     try:
-        found: list[Token] = _DIALECT.tokenize(fragment.text)
+        found: list[Token] = _DIALECT.tokenize(plain_hints(fragment.text))
     except TokenError as problem:
         # What is not closed begins at the last quote, but for quotes inside of comments.
         last = max(fragment.text.rfind(quote) for quote in ("'", "`", "/*"))
