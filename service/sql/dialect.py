@@ -100,6 +100,8 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
             for name, parse in parser.Parser.FUNCTION_PARSERS.items()
             if name in _OWN_SYNTAX
         } | {
+            "CEILING": parser.Parser.FUNCTION_PARSERS["CEIL"],
+            "OVERLAY": lambda self: self._parse_overlaid(),
             "JSON_OBJECTAGG": lambda self: self._parse_json_objectagg(),
             "JSON_ARRAYAGG": lambda self: self._parse_json_arrayagg(),
             "JSON_OBJECT": lambda self: self._parse_json_object(),
@@ -120,6 +122,16 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
 
         def _parse_is_rhs(self, distinct: bool = False) -> exp.Expression | None:
             return self._parse_null() or self._parse_bitwise()
+
+        def _parse_overlaid(self) -> exp.Expression:
+            """`OVERLAY(text PLACING other FROM start [FOR length])`."""
+            given = {"this": self._parse_bitwise()}
+            for word, name in (("PLACING", "expression"), ("FROM", "from_"), ("FOR", "for_")):
+                if self._match_text_seq(word):
+                    given[name] = self._parse_bitwise()
+                elif word != "FOR":
+                    self.raise_error(f"{word} is expected in OVERLAY")
+            return self.expression(exp.Overlay(**given))
 
         def _parse_json_objectagg(self) -> exp.Expression:
             """`JSON_OBJECTAGG([KEY] k VALUE v [NULL | ABSENT ON NULL])`."""
