@@ -187,6 +187,8 @@ _COLLECTIONS: Mapping[str, Builder] = {
     "ITEM": collections.item,
     "CARDINALITY": collections.cardinality,
     "ARRAY_CONTAINS": collections.array_contains,
+    "SPLIT": collections.split,
+    "ARRAY_JOIN": collections.array_join,
 }
 _JSON: Mapping[str, Builder] = {
     "JSON_VALUE": json_functions.json_value,

@@ -166,6 +166,8 @@ def _collections() -> list[Function]:
         *_rows(group, 1, MANY, "ROW"),
         *_rows(group, 2, 2, "ITEM", "ARRAY_CONTAINS"),
         *_rows(group, 1, 1, "CARDINALITY"),
+        *_rows(group, 2, 2, "SPLIT", note="the separator is a literal"),
+        *_rows(group, 2, 3, "ARRAY_JOIN", note="of texts"),
     ]
 
 

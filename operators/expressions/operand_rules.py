@@ -97,6 +97,22 @@ def separator(site: CallSite[Operand]) -> str | None:
     return found
 
 
+def split_at(site: CallSite[Operand]) -> str:
+    """The second operand of SPLIT; an empty one would take characters apart."""
+    found = site.text(1, "the separator")
+    if not found:
+        site.refuse("an empty separator")
+    return found
+
+
+def texts_to_join(site: CallSite[T]) -> list[T]:
+    """The operands of ARRAY_JOIN: an array of texts, what stands between, and for NULL."""
+    children = site[0].type.children
+    if site[0].type.root is not TypeRoot.ARRAY or children[0].root is not TypeRoot.VARCHAR:
+        site.refuse_types()
+    return [site[0], *(site.of_type(at, STRING_ROOTS) for at in range(1, len(site)))]
+
+
 def translation(site: CallSite[Operand]) -> tuple[str, str]:
     """The second and third operand of TRANSLATE: characters, and what becomes of each."""
     matching = site.text(1, "what to translate")

@@ -74,6 +74,12 @@ def _chosen(arguments: Sequence[LogicalType]) -> LogicalType:
     return found.with_nullable(True)
 
 
+def _split(arguments: Sequence[LogicalType]) -> LogicalType:
+    """Texts, none of which is NULL, though the type does not say so."""
+    nullable = types.any_nullable(arguments)
+    return LogicalType(TypeRoot.ARRAY, nullable=nullable, children=(types.STRING,))
+
+
 def _overlaid(arguments: Sequence[LogicalType]) -> LogicalType:
     """VARCHAR of both texts' lengths."""
     lengths = [each.length or 0 for each in arguments[:2] if each.root in STRING_ROOTS]
@@ -181,6 +187,8 @@ _SCALARS = [
     ScalarFunction("SHA2", 2, 2, _as(LogicalType(TypeRoot.VARCHAR, length=128))),
     ScalarFunction("TRANSLATE3", 3, 3, _as(_STRING)),
     ScalarFunction("OVERLAY", 3, 4, _overlaid),
+    ScalarFunction("SPLIT", 2, 2, _split),
+    ScalarFunction("ARRAY_JOIN", 2, 3, _as(_STRING)),
     ScalarFunction("ELT", 2, _MANY, _chosen),
     ScalarFunction("REGEXP_COUNT", 2, 2, _always(_INT)),
     ScalarFunction("REGEXP_SUBSTR", 2, 2, _always(_STRING)),

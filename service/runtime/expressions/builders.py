@@ -185,6 +185,8 @@ _COLLECTIONS: Mapping[str, Builder] = {
     "ITEM": collections.item,
     "CARDINALITY": collections.cardinality,
     "ARRAY_CONTAINS": collections.array_contains,
+    "SPLIT": collections.split,
+    "ARRAY_JOIN": collections.array_join,
 }
 _JSON: Mapping[str, Builder] = dict.fromkeys(in_python.NAMES, in_python.not_alone)
 BUILDERS: Mapping[str, Builder] = {

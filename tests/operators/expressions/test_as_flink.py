@@ -258,7 +258,7 @@ def test_the_counts_that_documents_name() -> None:
     counts = {name: len(recording.cases) for name, recording in RECORDINGS.items()}
 
     assert counts == {
-        "flink": 452,
+        "flink": 471,
         "edges-numbers": 252,
         "edges-texts": 178,
         "edges-times": 357,

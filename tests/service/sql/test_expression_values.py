@@ -187,7 +187,9 @@ def test_the_greater_of_two_times_keeps_its_digits() -> None:
     assert declared.precision == 6
 
 
-NAMED = re.compile("(ELT|SHA2|CEILING|TRANSLATE|REGEXP_COUNT|REGEXP_SUBSTR|OVERLAY|URL_..CODE)[(]")
+NAMED = re.compile(
+    "(ELT|SHA2|CEILING|TRANSLATE|REGEXP_COUNT|REGEXP_SUBSTR|OVERLAY|URL_..CODE|SPLIT|ARRAY_JOIN)[(]"
+)
 TABLE, *RECORDED = [orjson.loads(line) for line in EXPRESSIONS.read_bytes().splitlines()]
 
 
