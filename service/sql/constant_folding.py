@@ -6,6 +6,7 @@ Source: Flink `ExpressionReducer`.
 from __future__ import annotations
 
 from decimal import Decimal
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from operators.expressions import FUNCTIONS, EvaluationFailed, ExpressionError, compile_rex
@@ -34,6 +35,8 @@ def folded(rex: Rex) -> Rex:
     try:
         value = compile_rex(rex)(())
     except (EvaluationFailed, ExpressionError):
+        return rex
+    if isinstance(value, float) and not isfinite(value):
         return rex
     if value is None:
         return literal(None, made.with_nullable(True))

@@ -129,11 +129,8 @@ class OverBinder:
         given = types.regular(type_of(operands[0]))
         if len(operands) > 1:
             _check_offset(name, operands[1], position)
-        if len(operands) > 2 and _family(type_of(operands[2])) != _family(given):
-            found = format_type(type_of(operands[2]))
-            raise ValidationError(
-                f"Please explicitly cast default value {found} to {format_type(given)}.", position
-            )
+        if len(operands) > 2:
+            _check_default(operands[2], given, position)
         may_be_null = len(operands) < 3 or type_of(operands[2]).nullable
         return operands, given.with_nullable(may_be_null)
 
@@ -201,6 +198,19 @@ def _check_offset(name: str, offset: Rex, position: Position) -> None:
         raise ValidationError(f"{name} needs an offset of type INT", position)
     if not isinstance(offset.value, int) or offset.value < 0:
         raise ValidationError(f"Offset({offset.value}) should be positive.", position)
+
+
+def _check_default(default: Rex, given: LogicalType, position: Position) -> None:
+    """Refuse a default of another kind than the column's: as it is, it would be in its place."""
+    found = type_of(default)
+    wanted = f"Please explicitly cast default value {format_type(found)} to {format_type(given)}."
+    if _family(found) != _family(given):
+        raise ValidationError(wanted, position)
+    if isinstance(default, Literal) or found.root in STRING_ROOTS:
+        return
+    is_same = types.regular(found).with_nullable(True) == given.with_nullable(True)
+    if not is_same or found.time_attribute == "PROCTIME":
+        raise UnsupportedSql(wanted, position, hint="Flink takes it as it is")
 
 
 def _family(logical: LogicalType) -> TypeRoot:

@@ -60,6 +60,12 @@ QUERIES = [
     ("LAG(v, NULL) OVER (ORDER BY v) FROM s", ValidationError, 24, "Illegal use of 'NULL'"),
     ("LAG(v, 1, 1.5) OVER (ORDER BY v) FROM s", ValidationError, 24, "(2, 1) NOT NULL to INT."),
     (
+        "LAG(CAST(v AS DECIMAL(5, 2)), 1, CAST(v AS DECIMAL(6, 3))) OVER (ORDER BY v) FROM s",
+        UnsupportedSql,
+        24,
+        "explicitly cast default value DECIMAL(6, 3) to DECIMAL(5, 2).",
+    ),
+    (
         "LAG(CAST(v AS BIGINT), 1, 5) OVER (ORDER BY v) FROM s",
         ValidationError,
         24,
