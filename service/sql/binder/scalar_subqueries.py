@@ -21,6 +21,7 @@ from service.sql.algebra import Aggregate, Join, Project, Relation
 from service.sql.binder.correlated import correlated_keys
 from service.sql.binder.marked_subqueries import MarkedSubqueries, asked, is_marked
 from service.sql.binder.subqueries import correlates, has_outer
+from service.sql.deadline import check_time
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.functions import aggregate_type
@@ -192,6 +193,7 @@ def without_repeats(node: exp.Expression) -> exp.Expression:
         return node if inner is node.this else type(node)(this=inner)
     if not isinstance(node, (exp.And, exp.Or)) or not any(subqueries(node)):
         return node
+    check_time()
     before = _operands(node)
     after = [without_repeats(each) for each in before]
     unique = list({repr(_without_brackets(each)): each for each in reversed(after)}.values())[::-1]
