@@ -55,6 +55,8 @@ class Neighbour(BaseModel):
     """How many rows before (LAG) or behind (LEAD)."""
     default: Constant | None = None
     """Where there is no such row; None: null."""
+    default_column: NonNegativeInt | None = None
+    """Where there is no such row: this column of the row itself."""
 
     @property
     def distance(self) -> int:
@@ -76,7 +78,9 @@ class LagLeadSpec(OperatorSpec):
     @model_validator(mode="after")
     def _fields(self) -> Self:
         width = len(self.inputs[0].types)
-        if any(each.column >= width for each in self.neighbours):
+        columns = [each.column for each in self.neighbours]
+        columns += [each.default_column or 0 for each in self.neighbours]
+        if any(each >= width for each in columns):
             raise ValueError("LAG or LEAD of a column that is not there")
         if any(each.column >= width for each in self.order):
             raise ValueError("the order is by no column of the input")
@@ -118,7 +122,12 @@ class LagLead(KeyedOperator):
         self.planned = self._idle.planned
         self._encode = spec.output.codec().encode
         self._shows = [
-            (each.distance, each.column, each.default.value() if each.default else None)
+            (
+                each.distance,
+                each.column,
+                each.default.value() if each.default else None,
+                each.default_column,
+            )
             for each in spec.neighbours
         ]
 
@@ -203,7 +212,10 @@ class LagLead(KeyedOperator):
 
     def _shown(self, rows: Sequence[Row], place: int) -> Row:
         values: list[Any] = []
-        for distance, column, default in self._shows:
+        for distance, column, default, own in self._shows:
             at = place + distance
-            values.append(rows[at][column] if 0 <= at < len(rows) else default)
+            if 0 <= at < len(rows):
+                values.append(rows[at][column])
+            else:
+                values.append(default if own is None else rows[place][own])
         return (*rows[place], *values)

@@ -24,7 +24,7 @@ and this is how it is computed in Python:
     representation  site  compiler  builders    what all parts share; what nodes become
     comparison  search  conditionals            conditions
     integers  decimals  floats  numbers  casts  values
-    strings  units  parsing  java_digits        texts
+    strings  units  urls  parsing  java_digits  texts
     patterns  java_patterns                     patterns
     instants  reform  temporal  formats         times
     collections                                 arrays, maps, rows

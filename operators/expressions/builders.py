@@ -19,6 +19,7 @@ from operators.expressions import (
     patterns,
     strings,
     temporal,
+    urls,
     zones,
 )
 from operators.expressions.operand_rules import DIGEST_BITS
@@ -61,6 +62,7 @@ _CONDITIONS: Mapping[str, Builder] = {
     "COALESCE": conditionals.coalesce,
     "IFNULL": conditionals.coalesce,
     "NULLIF": conditionals.null_if,
+    "ELT": conditionals.element,
     "GREATEST": conditionals.extreme(greatest=True),
     "LEAST": conditionals.extreme(greatest=False),
     "CAST": casts.cast,
@@ -152,6 +154,8 @@ _STRINGS: Mapping[str, Builder] = {
     "SHA1": strings.of_text(strings.digest("sha1")),
     **{f"SHA{bits}": strings.of_text(strings.digest(f"sha{bits}")) for bits in DIGEST_BITS},
     "SHA2": strings.sha2,
+    "URL_ENCODE": strings.of_text(urls.encoded),
+    "URL_DECODE": strings.of_text(urls.decoded),
     "TO_BASE64": strings.to_base64,
 }
 _INSTANT = temporal.current(TypeRoot.TIMESTAMP_LTZ)
@@ -183,6 +187,8 @@ _COLLECTIONS: Mapping[str, Builder] = {
     "ITEM": collections.item,
     "CARDINALITY": collections.cardinality,
     "ARRAY_CONTAINS": collections.array_contains,
+    "SPLIT": collections.split,
+    "ARRAY_JOIN": collections.array_join,
 }
 _JSON: Mapping[str, Builder] = {
     "JSON_VALUE": json_functions.json_value,

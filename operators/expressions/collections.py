@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from operators.expressions.casts import convert
-from operators.expressions.operand_rules import check_row, map_entries
+from operators.expressions.operand_rules import check_row, map_entries, split_at, texts_to_join
 from operators.expressions.representation import to_inside, to_row
 from operators.expressions.site import Site, Value, lifted
-from state.types import INTEGER_BITS, MAP_ROOTS, LogicalType, TypeRoot
+from state.types import INTEGER_BITS, MAP_ROOTS, STRING_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from operators.expressions.representation import Row, Run
@@ -110,3 +110,19 @@ def array_contains(site: Site) -> Run:
         return None if found is None else sought(row) in found
 
     return run
+
+
+def split(site: Site) -> Run:
+    """SPLIT(x, separator): the parts of a text; none of an empty one."""
+    between = split_at(site)
+    return lifted(lambda text: text.split(between) if text else [], site.of_type(0, STRING_ROOTS))
+
+
+def array_join(site: Site) -> Run:
+    """ARRAY_JOIN(texts, separator[, for NULL]): leaves NULLs out if nothing stands for them."""
+    return lifted(_joined, *texts_to_join(site))
+
+
+def _joined(texts: list[str | None], between: str, missing: str | None = None) -> str:
+    found = [missing if text is None else text for text in texts]
+    return between.join([text for text in found if text is not None])

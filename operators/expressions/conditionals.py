@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from operators.expressions.casts import convert
 from operators.expressions.comparison import align, compared
 from operators.expressions.families import is_ordered
-from operators.expressions.operand_rules import case_branches
+from operators.expressions.operand_rules import case_branches, choices
 from operators.expressions.site import Site, Value, lifted
 from state.types import FLOAT_ROOTS, TypeRoot
 
@@ -68,6 +68,18 @@ def null_if(site: Site) -> Value:
     equal = compared("=", *align(site, site[0], site[1]))
     result = convert(site, site[0], site.type).run
     return Value(lambda row: None if equal(row) is True else result(row), site.type)
+
+
+def element(site: Site) -> Value:
+    """ELT(n, x, y, ..): the operand of this number, from 1; NULL if there is none."""
+    number, values = choices(site)
+    place, runs = number.run, [convert(site, value, site.type).run for value in values]
+
+    def run(row: Row) -> Any:
+        at = place(row)
+        return runs[at - 1](row) if at is not None and 1 <= at <= len(runs) else None
+
+    return Value(run, site.type)
 
 
 def extreme(*, greatest: bool) -> Callable[[Site], Value]:

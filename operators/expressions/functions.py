@@ -61,6 +61,7 @@ def _conditions() -> list[Function]:
         *_rows(logic, 2, MANY, "IN"),
         *_rows(choices, 3, MANY, "CASE"),
         *_rows(choices, 3, 3, "IF"),
+        *_rows(choices, 2, MANY, "ELT", note="texts or bytes; the number is an INT"),
         *_rows(choices, 1, MANY, "COALESCE", "GREATEST", "LEAST"),
         *_rows(choices, 2, 2, "IFNULL", "NULLIF"),
         *_rows(choices, 1, 1, "CAST", note="a text that cannot be read ends the query"),
@@ -112,6 +113,8 @@ def _strings() -> list[Function]:
         *_rows(group, 2, 2, "REGEXP", "REGEXP_COUNT", "REGEXP_SUBSTR", note=_LITERAL_PATTERN),
         *_rows(group, 3, 3, "REGEXP_REPLACE", note=_LITERAL_PATTERN),
         *_rows(group, 1, 1, "HASH_CODE", "MD5", "SHA1", *(f"SHA{bits}" for bits in DIGEST_BITS)),
+        *_rows(group, 1, 1, "URL_ENCODE"),
+        *_rows(group, 1, 1, "URL_DECODE", note="NULL of what is not encoded"),
         *_rows(group, 2, 2, "SHA2", note="the number of bits is a literal"),
     ]
 
@@ -163,6 +166,8 @@ def _collections() -> list[Function]:
         *_rows(group, 1, MANY, "ROW"),
         *_rows(group, 2, 2, "ITEM", "ARRAY_CONTAINS"),
         *_rows(group, 1, 1, "CARDINALITY"),
+        *_rows(group, 2, 2, "SPLIT", note="the separator is a literal"),
+        *_rows(group, 2, 3, "ARRAY_JOIN", note="of texts"),
     ]
 
 

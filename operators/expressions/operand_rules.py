@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from operators.expressions.call_site import Operand
-from state.types import DECIMAL_PRECISION_MAX, TypeRoot
+from state.types import BINARY_ROOTS, DECIMAL_PRECISION_MAX, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from operators.expressions.call_site import CallSite
@@ -21,6 +21,13 @@ def case_branches(site: CallSite[T]) -> tuple[list[tuple[T, T]], T]:
         site.malformed("CASE needs pairs of operands and one more")
     pairs = zip(site.operands[:-1:2], site.operands[1:-1:2], strict=True)
     return list(pairs), site[-1]
+
+
+def choices(site: CallSite[T]) -> tuple[T, list[T]]:
+    """The number and the values of ELT; of a number of another type Flink's job fails."""
+    roots = STRING_ROOTS if site.type.root in STRING_ROOTS else BINARY_ROOTS
+    values = [site.of_type(at, roots) for at in range(1, len(site))]
+    return site.of_type(0, (TypeRoot.INTEGER,)), values
 
 
 def map_entries(site: CallSite[T]) -> list[tuple[T, T]]:
@@ -88,6 +95,22 @@ def separator(site: CallSite[Operand]) -> str | None:
     if not isinstance(found, str) or not found:
         site.refuse("an empty separator stands for any white space")
     return found
+
+
+def split_at(site: CallSite[Operand]) -> str:
+    """The second operand of SPLIT; an empty one would take characters apart."""
+    found = site.text(1, "the separator")
+    if not found:
+        site.refuse("an empty separator")
+    return found
+
+
+def texts_to_join(site: CallSite[T]) -> list[T]:
+    """The operands of ARRAY_JOIN: an array of texts, what stands between, and for NULL."""
+    children = site[0].type.children
+    if site[0].type.root is not TypeRoot.ARRAY or children[0].root is not TypeRoot.VARCHAR:
+        site.refuse_types()
+    return [site[0], *(site.of_type(at, STRING_ROOTS) for at in range(1, len(site)))]
 
 
 def translation(site: CallSite[Operand]) -> tuple[str, str]:

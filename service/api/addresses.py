@@ -112,7 +112,8 @@ def addresses_of(app: FastAPI) -> Addresses:
 def _address(path: str, operations: Mapping[str, Any]) -> Address:
     methods = {each.upper() for each in operations}
     return Address(
-        pattern=compile_path(path)[0],
+        # The document does not tell that this part may have slashes.
+        pattern=compile_path(path.replace("/ingress/{table}", "/ingress/{table:path}"))[0],
         methods=frozenset(methods | {"OPTIONS"} | ({"HEAD"} if "GET" in methods else set())),
         queries={method.upper(): _query(each) for method, each in operations.items()},
     )

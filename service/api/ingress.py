@@ -49,7 +49,7 @@ _EXAMPLE = '{"op": "+I", "data": {"id": 1, "name": "a"}}\\n'
 
 
 @router.post(
-    "/ingress/{table}",
+    "/ingress/{table:path}",
     status_code=202,
     response_model=Accepted,
     responses=describe(

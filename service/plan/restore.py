@@ -2,14 +2,15 @@
 
 A plan may hold no more than the names of its tables, as it always does for temporary ones. Where a
 session knows them, their description is put into the plan, so that it means the same without the
-session. Options are merged, the catalogue's win; of a plan that was made of the catalogue just now,
-its own, which a hint of the statement may have changed.
+session. Options are merged, the catalogue's win, but over none that a hint of the statement set; of
+a plan that was made of the catalogue just now, its own win.
 
 Source: Flink `ContextResolvedTableJsonDeserializer` (2.3).
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from service.plan.document import load_plan
@@ -24,6 +25,7 @@ RestoreObjects = Literal["ALL", "ALL_ENFORCED", "IDENTIFIER"]
 _Winner = Literal["PLAN", "CATALOG", "CATALOG_ALONE"]
 """Whose options count where both have one."""
 
+_HINT = re.compile(r"hints=\[\[\[\w+ options:\{(.*?)\]\]\]", re.DOTALL)
 _HOLDERS = ("scanTableSource", "dynamicTableSink", "lookupTableSource")
 
 
@@ -66,13 +68,16 @@ def _rebuilt(value: object, catalog: Mapping[Any, Mapping[str, Any]], wins: _Win
     for holder in _HOLDERS:
         spec = made.get(holder)
         if isinstance(spec, dict) and isinstance(spec.get("table"), dict):
-            table = _described(spec["table"], catalog, wins)
+            table = _described(spec["table"], catalog, wins, str(made.get("description", "")))
             made[holder] = {**spec, "table": table}
     return made
 
 
 def _described(
-    table: dict[str, Any], catalog: Mapping[Any, Mapping[str, Any]], wins: _Winner
+    table: dict[str, Any],
+    catalog: Mapping[Any, Mapping[str, Any]],
+    wins: _Winner,
+    description: str,
 ) -> dict[str, Any]:
     is_enforced = wins == "CATALOG_ALONE"
     given = table.get("resolvedTable")
@@ -82,5 +87,17 @@ def _described(
     if not isinstance(given, dict) or is_enforced:
         return {**table, "resolvedTable": dict(known)}
     own, others = given.get("options") or {}, known.get("options", {})
-    options = {**others, **own} if wins == "PLAN" else {**own, **others}
+    options = (
+        {**others, **own} if wins == "PLAN" else {**own, **others, **_hinted(own, description)}
+    )
     return {**table, "resolvedTable": {**given, "options": options}}
+
+
+def _hinted(own: Mapping[str, Any], description: str) -> dict[str, Any]:
+    """The options of a plan's table that a hint set, of which only the description tells.
+
+    Where the value of one reads like another key, that key's option is the plan's, too.
+    """
+    found = _HINT.search(description)
+    given = f", {found[1]}" if found else ""
+    return {key: value for key, value in own.items() if f", {key}=" in given}

@@ -93,6 +93,12 @@ def _of_scan(node: ExecNode, scan: TableScan) -> Iterator[Unsupported]:
             reason = "a source cannot choose fields inside of a column"
         if reason:
             yield Unsupported(node.id, node.type_text, ability.path, reason)
+    # A plan of ours has no abilities: its scans give all columns of the table.
+    if not any(ability.type == "ReadingMetadata" for ability in scan.abilities):
+        for column in scan.table.schema.columns:
+            if column.kind == "METADATA":
+                reason = f"metadata column {column.name!r} of a source is not supported"
+                yield Unsupported(node.id, node.type_text, column.path, reason)
 
 
 def _of_sink(node: ExecNode, sink: Sink) -> Iterator[Unsupported]:

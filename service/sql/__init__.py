@@ -3,11 +3,13 @@
 script, statements                  reading a script; what its statements are
 cursor, source_text                 where they stand in it
 dialect, grammar, foreign, sql_text Flink's grammar on sqlglot; expressions written back as SQL
+hint_comments                       hints as the tokenizer can read them
 catalogue, ddl, table_hints         tables and views; CREATE TABLE; OPTIONS behind a table
 java_maps                           the order in which Flink lists some of it
 types, literals, functions          what expressions are made of; type_names
 expressions, conditions, scope      names and expressions bound to typed ones
 deviations                          STDDEV and VAR of sums and counts
+constant_folding                    what reads no column, computed
 collections                         ARRAY[..], MAP[..], ROW(..), elements
 coercion, rex                       casts that nobody wrote; expressions made and rewritten
 binder/                             queries to the algebra: FROM, WHERE, GROUP BY, OVER, hints

@@ -20,6 +20,7 @@ from service.sql.deadline import check_time
 from service.sql.errors import Position, SqlSyntaxError, SqlTooLarge
 from service.sql.foreign import check_first, check_tokens
 from service.sql.grammar import check_grammar
+from service.sql.hint_comments import plain_hints
 from service.sql.misspelt import misspelt
 from service.sql.quantifiers import without_quantifiers
 
@@ -73,6 +74,7 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
         QUOTES: ClassVar[list[str]] = ["'"]
         # Statements that sqlglot does not know would be one text each.
         COMMANDS: ClassVar[set[TokenType]] = set()
+        NESTED_COMMENTS: ClassVar[bool] = False
         # A hint is a word wherever it stands, so that the parser refuses it where none may be.
         TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = set(TokenType)
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
@@ -98,6 +100,8 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
             for name, parse in parser.Parser.FUNCTION_PARSERS.items()
             if name in _OWN_SYNTAX
         } | {
+            "CEILING": parser.Parser.FUNCTION_PARSERS["CEIL"],
+            "OVERLAY": lambda self: self._parse_overlaid(),
             "JSON_OBJECTAGG": lambda self: self._parse_json_objectagg(),
             "JSON_ARRAYAGG": lambda self: self._parse_json_arrayagg(),
             "JSON_OBJECT": lambda self: self._parse_json_object(),
@@ -118,6 +122,16 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
 
         def _parse_is_rhs(self, distinct: bool = False) -> exp.Expression | None:
             return self._parse_null() or self._parse_bitwise()
+
+        def _parse_overlaid(self) -> exp.Expression:
+            """`OVERLAY(text PLACING other FROM start [FOR length])`."""
+            given = {"this": self._parse_bitwise()}
+            for word, name in (("PLACING", "expression"), ("FROM", "from_"), ("FOR", "for_")):
+                if self._match_text_seq(word):
+                    given[name] = self._parse_bitwise()
+                elif word != "FOR":
+                    self.raise_error(f"{word} is expected in OVERLAY")
+            return self.expression(exp.Overlay(**given))
 
         def _parse_json_objectagg(self) -> exp.Expression:
             """`JSON_OBJECTAGG([KEY] k VALUE v [NULL | ABSENT ON NULL])`."""
@@ -283,7 +297,7 @@ def tokenize(fragment: Fragment) -> list[Token]:
         SqlTooLarge: Brackets are nested deeper than `DEPTH_MAX`.
     """
     try:
-        found: list[Token] = _DIALECT.tokenize(fragment.text)
+        found: list[Token] = _DIALECT.tokenize(plain_hints(fragment.text))
     except TokenError as problem:
         # What is not closed begins at the last quote, but for quotes inside of comments.
         last = max(fragment.text.rfind(quote) for quote in ("'", "`", "/*"))

@@ -314,7 +314,7 @@ class ExpressionBinder:
             return self._of_unit(name, node)
         if name in EXTRACTED and len(node.expressions) == 1:
             return self._extracted(EXTRACTED[name], node.expressions[0])
-        return self._scalar(name, node.expressions, node)
+        return self._scalar(_SYNONYMS.get(name, name), node.expressions, node)
 
     def _json(self, node: exp.Expression) -> Rex:
         returning = node.args.get("returning")
@@ -379,6 +379,7 @@ def _unit(name: str) -> Rex:
     return SymbolLiteral("TIME_UNIT_RANGE", name, symbol, "")
 
 
+_SYNONYMS = {"TRANSLATE": "TRANSLATE3"}
 _ROUNDING = ("ROUND", "TRUNCATE")
 _OF_ONE_TYPE = ("COALESCE", "IFNULL", "NULLIF", "IF", "GREATEST", "LEAST")
 """Functions that give one of their arguments: a bare NULL among them has the result's type."""
@@ -418,6 +419,7 @@ _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] =
     exp.Extract: ExpressionBinder._extract,
     exp.Trim: ExpressionBinder._trim,
     exp.Substring: ExpressionBinder._named,
+    exp.Overlay: ExpressionBinder._named,
     exp.Floor: ExpressionBinder._rounded,
     exp.Ceil: ExpressionBinder._rounded,
     exp.Anonymous: ExpressionBinder._function,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from service.sql import types
-from state.types import STRING_ROOTS, LogicalType, TypeRoot
+from state.types import LENGTH_MAX, STRING_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +60,30 @@ def _first(arguments: Sequence[LogicalType]) -> LogicalType:
 def _varying(arguments: Sequence[LogicalType]) -> LogicalType:
     """VARCHAR of the first argument's length."""
     length = arguments[0].length if arguments[0].root in STRING_ROOTS else types.STRING.length
+    made = LogicalType(TypeRoot.VARCHAR, length=length)
+    return made.with_nullable(types.any_nullable(arguments))
+
+
+def _chosen(arguments: Sequence[LogicalType]) -> LogicalType:
+    """What holds all arguments behind the first, of a varying length; NULL if there is no such."""
+    found = types.common_type(list(arguments[1:])) or arguments[1]
+    if found.root is TypeRoot.CHAR:
+        found = LogicalType(TypeRoot.VARCHAR, length=found.length)
+    elif found.root is TypeRoot.BINARY:
+        found = LogicalType(TypeRoot.VARBINARY, length=found.length)
+    return found.with_nullable(True)
+
+
+def _split(arguments: Sequence[LogicalType]) -> LogicalType:
+    """Texts, none of which is NULL, though the type does not say so."""
+    nullable = types.any_nullable(arguments)
+    return LogicalType(TypeRoot.ARRAY, nullable=nullable, children=(types.STRING,))
+
+
+def _overlaid(arguments: Sequence[LogicalType]) -> LogicalType:
+    """VARCHAR of both texts' lengths."""
+    lengths = [each.length or 0 for each in arguments[:2] if each.root in STRING_ROOTS]
+    length = min(sum(lengths), LENGTH_MAX)
     made = LogicalType(TypeRoot.VARCHAR, length=length)
     return made.with_nullable(types.any_nullable(arguments))
 
@@ -113,7 +137,7 @@ _SCALARS = [
         ScalarFunction(name, 1, 1, _as(_STRING))
         for name in (
             "LTRIM", "RTRIM", "REVERSE", "MD5", "SHA1", "SHA256", "TO_BASE64", "FROM_BASE64",
-            "HEX", "URL_ENCODE", "URL_DECODE", "CHR", "BIN", "JSON", "JSON_STRING", "JSON_QUOTE",
+            "HEX", "CHR", "BIN", "JSON", "JSON_STRING", "JSON_QUOTE",
             "JSON_UNQUOTE",
         )
     ),
@@ -154,7 +178,23 @@ _SCALARS = [
             "NOW", "CURRENT_ROW_TIMESTAMP",
         )
     ),
+    *(
+        ScalarFunction(name, 0, 0, _always(types.DOUBLE.with_nullable(False)))
+        for name in (
+            "PI", "E",
+        )
+    ),
+    ScalarFunction("SHA2", 2, 2, _as(LogicalType(TypeRoot.VARCHAR, length=128))),
+    ScalarFunction("TRANSLATE3", 3, 3, _as(_STRING)),
+    ScalarFunction("OVERLAY", 3, 4, _overlaid),
+    ScalarFunction("SPLIT", 2, 2, _split),
+    ScalarFunction("ARRAY_JOIN", 2, 3, _as(_STRING)),
+    ScalarFunction("ELT", 2, _MANY, _chosen),
+    ScalarFunction("REGEXP_COUNT", 2, 2, _always(_INT)),
+    ScalarFunction("REGEXP_SUBSTR", 2, 2, _always(_STRING)),
     ScalarFunction("BTRIM", 1, 2, _varying),
+    ScalarFunction("URL_ENCODE", 1, 1, _always(_STRING)),
+    ScalarFunction("URL_DECODE", 1, 1, _always(_STRING)),
     ScalarFunction("POSITION", 2, 2, _as(_INT)),
     ScalarFunction("ATAN2", 2, 2, _as(types.DOUBLE)),
     ScalarFunction("LOG", 1, 2, _as(types.DOUBLE)),

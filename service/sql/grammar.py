@@ -55,6 +55,7 @@ _UNDERSTOOD: dict[type, frozenset[str]] = {
     exp.TryCast: frozenset({"this", "to", "safe", "requires_string"}),
     exp.Case: frozenset({"this", "ifs", "default"}),
     exp.Trim: frozenset({"this", "expression", "position"}),
+    exp.Overlay: frozenset({"this", "expression", "from_", "for_"}),
     exp.Substring: frozenset({"this", "start", "length"}),
     exp.Floor: frozenset({"this", "to"}),
     exp.Ceil: frozenset({"this", "to"}),

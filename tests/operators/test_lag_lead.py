@@ -134,6 +134,8 @@ def test_where_no_row_is_the_default_stands() -> None:
 def test_a_spec_that_cannot_be() -> None:
     with pytest.raises(InvalidSpec, match="column that is not there"):
         spec([Neighbour(function="LAG", column=7)])
+    with pytest.raises(InvalidSpec, match="column that is not there"):
+        spec([Neighbour(function="LAG", column=0, default_column=7)])
     with pytest.raises(InvalidSpec, match="at least 1"):
         spec([])
     with pytest.raises(InvalidSpec, match="no column of the input"):

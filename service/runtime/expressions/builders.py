@@ -61,6 +61,7 @@ _CONDITIONS: Mapping[str, Builder] = {
     "COALESCE": conditionals.coalesce,
     "IFNULL": conditionals.coalesce,
     "NULLIF": conditionals.null_if,
+    "ELT": conditionals.element,
     "GREATEST": conditionals.extreme(greatest=True),
     "LEAST": conditionals.extreme(greatest=False),
     "CAST": casts.cast,
@@ -151,6 +152,8 @@ _STRINGS: Mapping[str, Builder] = {
     "SHA1": strings.of_text(sf.sha1),
     **{f"SHA{bits}": strings.digest(bits) for bits in DIGEST_BITS},
     "SHA2": strings.sha2,
+    "URL_ENCODE": strings.of_text(sf.url_encode),
+    "URL_DECODE": strings.of_text(sf.try_url_decode),
     "TO_BASE64": strings.to_base64,
 }
 _INSTANT = temporal.current(TypeRoot.TIMESTAMP_LTZ)
@@ -182,6 +185,8 @@ _COLLECTIONS: Mapping[str, Builder] = {
     "ITEM": collections.item,
     "CARDINALITY": collections.cardinality,
     "ARRAY_CONTAINS": collections.array_contains,
+    "SPLIT": collections.split,
+    "ARRAY_JOIN": collections.array_join,
 }
 _JSON: Mapping[str, Builder] = dict.fromkeys(in_python.NAMES, in_python.not_alone)
 BUILDERS: Mapping[str, Builder] = {

@@ -8,11 +8,12 @@ from __future__ import annotations
 from pyspark.sql.connect import functions as sf
 
 from operators.expressions.integers import INTEGER
-from operators.expressions.operand_rules import check_row, map_entries
+from operators.expressions.operand_rules import check_row, map_entries, split_at, texts_to_join
 from service.runtime.expressions.casts import convert
-from service.runtime.expressions.site import Column, Site, bind_all
+from service.runtime.expressions.site import Column, Site, bind, bind_all
 from service.runtime.expressions.spark_types import spark_type
-from state.types import FLOAT_ROOTS, INTEGER_BITS, TypeRoot
+from service.runtime.expressions.strings import java_quote
+from state.types import FLOAT_ROOTS, INTEGER_BITS, STRING_ROOTS, TypeRoot
 
 
 def array(site: Site) -> Column:
@@ -64,3 +65,18 @@ def array_contains(site: Site) -> Column:
     found = sf.array_contains(site[0].column, convert(site, site[1], element))
     # Spark has NULL where an element is NULL and none matches.
     return sf.when(site[0].column.isNotNull(), sf.coalesce(found, sf.lit(False)))
+
+
+def split(site: Site) -> Column:
+    """SPLIT(x, separator): the parts of a text; none of an empty one."""
+    pattern = java_quote(split_at(site))
+    none = sf.array().cast("array<string>")
+    return bind(
+        site.of_type(0, STRING_ROOTS),
+        lambda text: sf.when(text == "", none).otherwise(sf.split(text, pattern, -1)),
+    )
+
+
+def array_join(site: Site) -> Column:
+    """ARRAY_JOIN(texts, separator[, for NULL]): leaves NULLs out if nothing stands for them."""
+    return sf.array_join(*(each.column for each in texts_to_join(site)))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.connect import functions as sf
 
 from operators.expressions.families import is_ordered
-from operators.expressions.operand_rules import case_branches
+from operators.expressions.operand_rules import case_branches, choices
 from service.runtime.expressions.casts import convert
 from service.runtime.expressions.comparison import align, compared
-from service.runtime.expressions.site import Column, Site, Value, bind_all, null_of
+from service.runtime.expressions.site import Column, Site, Value, bind, bind_all, null_of
 from state.types import FLOAT_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
@@ -48,6 +48,20 @@ def null_if(site: Site) -> Column:
     left, right = align(site, site[0], site[1])
     equal = compared("=", left, right)
     return sf.when(equal, null_of(site.type)).otherwise(convert(site, site[0], site.type))
+
+
+def element(site: Site) -> Column:
+    """ELT(n, x, y, ..): the operand of this number, from 1; NULL if there is none."""
+    number, values = choices(site)
+    columns = [convert(site, value, site.type) for value in values]
+
+    def chosen(place: Column) -> Column:
+        found = sf.when(place == 1, columns[0])
+        for at, column in enumerate(columns[1:], start=2):
+            found = found.when(place == at, column)
+        return found
+
+    return bind(number, chosen)
 
 
 def extreme(*, greatest: bool) -> Callable[[Site], Column]:

@@ -191,9 +191,10 @@ def _neighbour(window: _Window, call: NeighbourCall, number: int) -> Neighbour:
     at, width = window.at, len(window.row.types)
     place = ("overSpec", "groups", 0, "aggCalls", number)
     column, *given = call.arguments
-    if column >= width or any(each < width for each in given):
+    if column >= width or any(each < width for each in given[:1]):
         raise at.refuse("LAG or LEAD of a constant, or by a column", *place, "argList")
-    literals = [window.constants[each - width] for each in given]
+    own = given[1] if len(given) > 1 and given[1] < width else None
+    literals = [window.constants[each - width] for each in given if each >= width]
     offset = literals[0].value if literals else 1
     if not isinstance(offset, int) or not 0 <= offset <= OFFSET_MAX:
         raise at.refuse(f"an offset that is not from 0 to {OFFSET_MAX}", *place)
@@ -201,7 +202,13 @@ def _neighbour(window: _Window, call: NeighbourCall, number: int) -> Neighbour:
     if len(literals) > 1:
         logical = call.result_type.with_nullable(True)
         default = _constant(at, literals[1], given[1] - width, logical)
-    return Neighbour(function=call.function, column=column, offset=offset, default=default)
+    return Neighbour(
+        function=call.function,
+        column=column,
+        offset=offset,
+        default=default,
+        default_column=own,
+    )
 
 
 def _preceding(window: _Window) -> int | None:

@@ -24,8 +24,8 @@ from sqlglot import exp
 from service.plan.rex import Literal as Constant
 from service.plan.rex import Rex
 from service.sql import types
-from service.sql.algebra import Aggregate, Join, Project, Relation
-from service.sql.binder.correlated import correlated_keys
+from service.sql.algebra import Aggregate, Filter, Join, Project, Relation
+from service.sql.binder.correlated import Keys, correlated_keys, correlated_values
 from service.sql.binder.quantified import QUANTIFIED, AnyOf, ends_and_counts
 from service.sql.binder.subqueries import compared, correlates, has_outer
 from service.sql.dialect import position_of
@@ -110,16 +110,14 @@ class MarkedSubqueries:
             )
         if isinstance(node, exp.Exists):
             return self._exists(left, right, node)
-        if correlates(right):
-            what = "ANY, SOME or ALL" if is_quantified(node) else "IN inside of an expression"
-            raise UnsupportedSql(
-                f"a correlated subquery of {what} is not supported",
-                self._at(node),
-                hint="write EXISTS, and compare the columns in its WHERE",
-            )
         if is_quantified(node):
+            if correlates(right):
+                raise self._correlated("ANY, SOME or ALL", node)
             return self._any(left, right, node, binder, how)
-        return self._in(left, right, node, [binder.rex(each) for each in compared(node)], how)
+        values = [binder.rex(each) for each in compared(node)]
+        if correlates(right):
+            return self._correlated_in(left, right, node, values, how)
+        return self._in(left, right, node, values, how)
 
     def _exists(
         self, left: Relation, right: Relation, node: exp.Expression
@@ -128,14 +126,12 @@ class MarkedSubqueries:
             marked: Relation = Aggregate(Project(right, (_TRUE,), ("i",)), (0,), ())
             joined = Join(left, marked, "LEFT", None, is_subquery=True)
         else:
-            found = None
-            if isinstance(right, Project) and not any(map(has_outer, right.expressions)):
-                found = correlated_keys(right.input)
+            found = _keys(left, right)
             if found is None:
                 raise UnsupportedSql(
                     "this correlated subquery inside of an expression is not supported",
                     self._at(node),
-                    hint="compare columns for equality in its WHERE, without grouping or limits",
+                    hint="compare columns in its WHERE, without grouping or limits",
                 )
             below, keys, outer = found
             names = tuple(below.row.names[key.index] for key in keys)
@@ -171,6 +167,46 @@ class MarkedSubqueries:
         places: list[Rex] = [ref(len(left.row) + at, _COUNT) for at in range(len(calls))]
         joined = _joined(counted, _marked(right, "i"), values)
         return joined, _IN[how](places, _last(joined), values)
+
+    def _correlated_in(
+        self,
+        left: Relation,
+        right: Relation,
+        node: exp.Expression,
+        values: list[Rex],
+        how: Asked,
+    ) -> tuple[Relation, Rex]:
+        """IN of the rows that the query has for the row around it."""
+        self._check(right, node, values)
+        kind = right.row.types[0]
+        is_known = not (kind.nullable or type_of(values[0]).nullable)
+        found = _keys(left, right) if is_known else _keys(None, right)
+        is_planned = len(values) == 1 and (is_known or (how == "TRUE" and kind.nullable))
+        if found is None or not isinstance(right, Project) or not is_planned:
+            raise self._correlated("IN inside of an expression", node)
+        below, keys, outer = found
+        names = (*right.names, *(below.row.names[key.index] for key in keys))
+        rows = Project(below, (*right.expressions, *keys), names)
+        tests: list[Rex] = []
+        if not is_known:
+            places = tuple(range(1, len(rows.row)))
+            counts = Aggregate(rows, places, (AggregateCall("COUNT", (), _COUNT, "c"),))
+            left = _joined(left, counts, list(outer))
+            nulls: list[Rex] = [call("=", [_last(left), _ZERO], types.BOOLEAN)]
+            nulls += [_is_null(each) for each in values if type_of(each).nullable]
+            is_out = call("OR", nulls, types.BOOLEAN) if len(nulls) > 1 else nulls[0]
+            tests.append(call("IS NOT TRUE", [is_out], _NOT_NULL))
+        there = Filter(rows, _not_null(ref(0, kind))) if kind.nullable else rows
+        joined = _joined(left, _marked(there, f"$f{len(rows.row)}"), [*values, *outer], first=1)
+        tests.append(_not_null(_last(joined)))
+        return joined, call("AND", tests, _NOT_NULL) if len(tests) > 1 else tests[0]
+
+    def _correlated(self, what: str, node: exp.Expression) -> UnsupportedSql:
+        return UnsupportedSql(
+            f"a correlated subquery of {what} is not supported",
+            self._at(node),
+            hint="write EXISTS, and compare the columns in its WHERE",
+        )
 
     def _any(
         self,
@@ -214,6 +250,19 @@ class MarkedSubqueries:
 _TRUE = Constant(True, _NOT_NULL, "")
 
 
+def _keys(left: Relation | None, right: Relation) -> Keys | None:
+    """What a query says of the row around it in its WHERE alone; None: more, or elsewhere.
+
+    With the rows around it, it may compare otherwise than for equality.
+    """
+    if not isinstance(right, Project) or any(map(has_outer, right.expressions)):
+        return None
+    found = correlated_keys(right.input)
+    if found is None and left is not None:
+        found = correlated_values(left, right.input)
+    return found
+
+
 def _marked(right: Relation, name: str) -> Relation:
     """The rows of a relation, each once, with a column that is true."""
     columns = tuple(ref(at, kind) for at, kind in enumerate(right.row.types))
@@ -231,13 +280,15 @@ def _query_of(node: exp.Expression) -> exp.Expression:
     return node.expression.this if is_quantified(node) else node.args["query"]
 
 
-def _joined(left: Relation, marked: Relation, values: list[Rex]) -> Join:
+def _joined(left: Relation, marked: Relation, values: list[Rex], *, first: int = 0) -> Join:
+    """A join by the marked columns, which are equal to the values: compared from `first` on."""
     width, kinds = len(left.row), marked.row.types
     parts = []
     for at, value in enumerate(values):
         made = types.BOOLEAN.with_nullable(type_of(value).nullable or kinds[at].nullable)
         parts.append(call("=", [value, ref(width + at, kinds[at])], made))
-    return Join(left, marked, "LEFT", conjunction(parts), is_subquery=True)
+    condition = conjunction([*parts[first:], *parts[:first]])
+    return Join(left, marked, "LEFT", condition, is_subquery=True)
 
 
 def _last(relation: Relation) -> Rex:

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from service.plan.rex import Literal, Rex
 from service.sql import types
+from service.sql.constant_folding import folded
 from service.sql.deviations import computed, deviation_of
 from service.sql.dialect import position_of
 from service.sql.errors import PlanningError, UnsupportedSql, ValidationError
@@ -38,11 +39,12 @@ from service.sql.rex import (
     literal,
     type_of,
 )
-from state.types import NUMBER_ROOTS
+from state.types import INTEGER_BITS, NUMBER_ROOTS, STRING_ROOTS, TypeRoot, format_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from service.sql.errors import Position
     from service.sql.expressions import ExpressionBinder
     from service.sql.source_text import Fragment
     from state.types import LogicalType
@@ -117,16 +119,20 @@ class OverBinder:
         self, function: exp.Expression, binder: ExpressionBinder
     ) -> tuple[tuple[Rex, ...], LogicalType]:
         """The operands of LAG or LEAD, and the type: NULL unless there is a default that is not."""
-        operands = tuple(binder.rex(each) for each in function.expressions)
+        bound = [binder.rex(each) for each in function.expressions]
+        operands = (*bound[:1], *map(folded, bound[1:]))
         name, position = function.name.upper(), position_of(function, self._fragment)
         if not 1 <= len(operands) <= 3:
             raise ValidationError(f"{name} does not take {len(operands)} arguments", position)
-        if any(not isinstance(each, Literal) for each in operands[1:]):
-            raise UnsupportedSql(
-                f"{name} with an offset or default that is not a constant", position
-            )
+        if any(type_of(each).root is TypeRoot.NULL for each in operands):
+            raise ValidationError("Illegal use of 'NULL'", position)
+        given = types.regular(type_of(operands[0]))
+        if len(operands) > 1:
+            _check_offset(name, operands[1], position)
+        if len(operands) > 2:
+            _check_default(operands[2], given, position)
         may_be_null = len(operands) < 3 or type_of(operands[2]).nullable
-        return operands, types.regular(type_of(operands[0])).with_nullable(may_be_null)
+        return operands, given.with_nullable(may_be_null)
 
     def _window(self, node: exp.Expression, inside: tuple[str, ...] = ()) -> dict[str, Any]:
         """What a window says, and the one that it names: `OVER w`, `OVER (w ROWS ..)`."""
@@ -179,6 +185,36 @@ class OverBinder:
                 "the bound of a window must be a constant", position_of(spec, self._fragment)
             )
         return FrameBound("BOUNDED", is_preceding, offset)
+
+
+def _check_offset(name: str, offset: Rex, position: Position) -> None:
+    """Refuse an offset that is not one number.
+
+    Flink takes columns, and forgets all rows that the smallest value so far does not reach.
+    """
+    if not isinstance(offset, Literal):
+        raise UnsupportedSql(f"{name} with an offset that is not a constant", position)
+    if offset.type.root not in INTEGER_BITS or offset.type.root is TypeRoot.BIGINT:
+        raise ValidationError(f"{name} needs an offset of type INT", position)
+    if not isinstance(offset.value, int) or offset.value < 0:
+        raise ValidationError(f"Offset({offset.value}) should be positive.", position)
+
+
+def _check_default(default: Rex, given: LogicalType, position: Position) -> None:
+    """Refuse a default of another kind than the column's: as it is, it would be in its place."""
+    found = type_of(default)
+    wanted = f"Please explicitly cast default value {format_type(found)} to {format_type(given)}."
+    if _family(found) != _family(given):
+        raise ValidationError(wanted, position)
+    if isinstance(default, Literal) or found.root in STRING_ROOTS:
+        return
+    is_same = types.regular(found).with_nullable(True) == given.with_nullable(True)
+    if not is_same or found.time_attribute == "PROCTIME":
+        raise UnsupportedSql(wanted, position, hint="Flink takes it as it is")
+
+
+def _family(logical: LogicalType) -> TypeRoot:
+    return TypeRoot.VARCHAR if logical.root in STRING_ROOTS else logical.root
 
 
 def _aggregate(base: OverCall) -> Expression:

@@ -14,7 +14,12 @@ from service.sql.binder.hints import read_hints
 from service.sql.binder.merging import Bound
 from service.sql.binder.over import OverBinder
 from service.sql.binder.qualify import qualified
-from service.sql.binder.scalar_subqueries import ScalarSubqueries, conditions, subqueries
+from service.sql.binder.scalar_subqueries import (
+    ScalarSubqueries,
+    conditions,
+    subqueries,
+    without_repeats,
+)
 from service.sql.binder.subqueries import SubqueryBinder, is_subquery
 from service.sql.binder.tables import TableBinder, table_relation
 from service.sql.binder.values import bind_values, one_row
@@ -152,7 +157,7 @@ class QueryBinder:
         where = node.args.get("where")
         if where is None:
             return relation
-        parts = conditions(where.this)
+        parts = conditions(without_repeats(where.this))
         binder = ExpressionBinder(scope, self._fragment)
         joined = [part for part in parts if is_subquery(part)]
         valued = [part for part in parts if part not in joined and any(subqueries(part))]

@@ -11,6 +11,7 @@ Source: Calcite `SubQueryRemoveRule`, `RelDecorrelator`; Flink `FlinkSubQueryRem
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -20,6 +21,7 @@ from service.sql.algebra import Aggregate, Join, Project, Relation
 from service.sql.binder.correlated import correlated_keys
 from service.sql.binder.marked_subqueries import MarkedSubqueries, asked, is_marked
 from service.sql.binder.subqueries import correlates, has_outer
+from service.sql.deadline import check_time
 from service.sql.dialect import position_of
 from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.functions import aggregate_type
@@ -62,6 +64,7 @@ class ScalarSubqueries:
         self._scope = scope
         self._marks = MarkedSubqueries(queries, fragment, scope)
         self._values: dict[int, Rex] = {}
+        self._marked_before: dict[tuple[str, Asked], Rex] = {}
 
     def join(
         self,
@@ -86,7 +89,11 @@ class ScalarSubqueries:
                 if is_marked(found):
                     is_part = is_quantified(found) and found is not _condition(node)
                     own = "VALUE" if is_part else asked(found, node, how)
-                    relation = self._marked(relation, found, binder, own, is_grouped=is_grouped)
+                    same = repr(found), own
+                    if same not in self._marked_before:
+                        relation = self._marked(relation, found, binder, own, is_grouped=is_grouped)
+                        self._marked_before[same] = self._values[id(found)]
+                    self._values[id(found)] = self._marked_before[same]
                 else:
                     relation = self._joined(relation, found, is_grouped=is_grouped)
         return relation
@@ -177,6 +184,37 @@ def subqueries(node: exp.Expression) -> Iterator[exp.Expression]:
                 yield from subqueries(each)
     if is_marked(node):
         yield node
+
+
+def without_repeats(node: exp.Expression) -> exp.Expression:
+    """A condition without what AND or OR repeats, if there are subqueries in it."""
+    if isinstance(node, (exp.Paren, exp.Not)):
+        inner = without_repeats(node.this)
+        return node if inner is node.this else type(node)(this=inner)
+    if not isinstance(node, (exp.And, exp.Or)) or not any(subqueries(node)):
+        return node
+    check_time()
+    before = _operands(node)
+    after = [without_repeats(each) for each in before]
+    unique = list({repr(_without_brackets(each)): each for each in reversed(after)}.values())[::-1]
+    if len(unique) == len(before) and all(map(is_, unique, before)):
+        return node
+    made = unique[0]
+    for each in unique[1:]:
+        made = type(node)(this=made, expression=each)
+    return made
+
+
+def _operands(node: exp.Expression) -> list[exp.Expression]:
+    """What a chain of AND, or of OR, has, in its order."""
+    found, pending = [], [node]
+    while pending:
+        part = _without_brackets(pending.pop())
+        if isinstance(part, type(node)):
+            pending += [part.expression, part.this]
+        else:
+            found.append(part)
+    return found
 
 
 def conditions(node: exp.Expression) -> list[exp.Expression]:

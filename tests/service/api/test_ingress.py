@@ -330,3 +330,23 @@ def test_stream_ids_are_compared_as_numbers() -> None:
     assert intake.is_behind("10-2", "10-2")
     assert not intake.is_behind("10-3", "10-2")
     assert not intake.is_behind("11-0", "10-9")
+
+
+def test_a_table_may_have_a_slash_in_its_name(make_app: Any, redis_client: redis.Redis) -> None:
+    app = make_app()
+    script = (
+        "CREATE TABLE `a/b c` (id INT) WITH ('connector' = 'ingress');"
+        "CREATE TABLE o (id INT) WITH ('connector' = 'print');"
+        "SET 'pipeline.name' = 'q'; INSERT INTO o SELECT id FROM `a/b c`"
+    )
+    assert app.post("/v1/statements", {"sql": script}).status_code == 200
+
+    for name in ("a%2Fb%20c", "a/b%20c"):
+        answer = app.post(
+            f"{PATH}/q/ingress/{name}", content=b'{"op":"+I","data":{"id":1}}', headers=NDJSON
+        )
+        assert (answer.status_code, answer.json()["accepted"]) == (202, 1)
+    assert len(redis_client.xrange(ingress_key("q", "a/b c"))) == 2
+    assert app.get(f"{PATH}/q/ingress/a%2Fb").headers["allow"] == "OPTIONS, POST"
+    answer = app.post(f"{PATH}/q/ingress/a%2Fb", content=good(), headers=NDJSON)
+    assert_problem(answer, 404, "table-not-found")

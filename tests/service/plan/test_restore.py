@@ -61,6 +61,24 @@ def test_options_are_merged_and_the_catalogues_win() -> None:
     assert plan["nodes"][0]["scanTableSource"]["table"]["resolvedTable"]["options"]["only"]
 
 
+def test_what_a_hint_set_stays() -> None:
+    """As in Flink 2.3, and as it describes the node."""
+    given = {"connector": "datagen", "number-of-rows": "2", "rows": "3", "url": "secret"}
+    plan = flights_plan(source=given)
+    plan["nodes"][0]["description"] = (
+        "TableSourceScan(table=[[default_catalog, default_database, s]], fields=[id, k, v], "
+        "hints=[[[OPTIONS options:{number-of-rows=2, url=******}]]])"
+    )
+    known = tables(plan)
+    options = {"connector": "datagen", "number-of-rows": "1", "rows": "9", "url": "other"}
+    known[next(iter(known))]["options"] = options
+
+    found = restored(plan, known).document["nodes"][0]["scanTableSource"]["table"]
+    assert found["resolvedTable"]["options"] == {**given, "rows": "9"}
+    found = restored(plan, known, "IDENTIFIER").document["nodes"][0]["scanTableSource"]["table"]
+    assert found["resolvedTable"]["options"] == options
+
+
 def test_of_a_new_plan_its_own_options_win_for_a_hint_may_have_changed_them() -> None:
     plan = flights_plan(source={"connector": "b", "hinted": "plan"})
     known = tables(plan)

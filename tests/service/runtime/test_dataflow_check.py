@@ -182,6 +182,19 @@ def test_a_column_that_is_to_be_a_records_time_does_not_land_in_its_value(tmp_pa
     assert caught.value.path.endswith("/schema/columns/1")
 
 
+def test_a_metadata_column_of_a_source_is_not_read_out_of_its_value(tmp_path: Path) -> None:
+    source = "'connector' = 'filesystem', 'path' = 'in', 'format' = 'json'"
+    (planned,) = compile_script(
+        "CREATE TABLE s (id INT, size BIGINT NOT NULL METADATA FROM 'file.size' VIRTUAL) "
+        f"WITH ({source}); CREATE TABLE o (id INT, n BIGINT) WITH ('connector' = 'blackhole'); "
+        "INSERT INTO o SELECT id, size FROM s"
+    )
+
+    with pytest.raises(UnsupportedNode, match="metadata column 'size' of a source") as caught:
+        check(tmp_path, planned.document)
+    assert caught.value.path.endswith("/schema/columns/1")
+
+
 def test_an_insert_only_plan_may_go_to_an_append_sink(tmp_path: Path) -> None:
     check(tmp_path, plan_of(SOURCE, {**SINK, "format": "parquet"}, mode=["INSERT"]))
 

@@ -5,9 +5,12 @@ Plans that are compared as texts do not show an expression that is read as anoth
 
 from __future__ import annotations
 
+import math
+import re
 from decimal import Decimal
 from typing import Any
 
+import orjson
 import pytest
 
 from operators.expressions import compile_rex
@@ -16,6 +19,9 @@ from service.runtime.expressions.lower import check
 from service.sql.errors import SqlError
 from service.sql.session import compile_script
 from state.types import format_type, parse_type
+from tests.oracles import RECORDED as FOLDER
+
+EXPRESSIONS = FOLDER.parent / "expressions" / "flink.jsonl"
 
 COLUMNS = {
     "s": "STRING",
@@ -179,6 +185,59 @@ def test_the_greater_of_two_times_keeps_its_digits() -> None:
 
     assert declared is not None
     assert declared.precision == 6
+
+
+NAMED = re.compile(
+    "(ELT|SHA2|CEILING|TRANSLATE|REGEXP_COUNT|REGEXP_SUBSTR|OVERLAY|URL_..CODE|SPLIT|ARRAY_JOIN)[(]"
+)
+TABLE, *RECORDED = [orjson.loads(line) for line in EXPRESSIONS.read_bytes().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in RECORDED if NAMED.match(case["sql"]) and "INPUT_REF" in str(case["rex"])],
+    ids=lambda case: str(case["sql"]),
+)
+def test_a_function_is_written_as_flink_writes_it(case: dict[str, Any]) -> None:
+    """But for how long texts outside of the basic plane are."""
+    columns = ", ".join(f"{each['name']} {each['type']}" for each in TABLE["columns"])
+    (planned,) = compile_script(
+        f"CREATE TABLE x ({columns}) WITH ('connector' = 'datagen');"
+        f"CREATE TABLE snk (e {case['type']}) WITH ('connector' = 'blackhole');"
+        f"INSERT INTO snk SELECT {case['sql']} FROM x;"
+    )
+    (found,) = [each for each in planned.document["nodes"] if "projection" in each]
+
+    assert written(found["projection"][0]) == written(case["rex"])
+
+
+def written(rex: Any) -> Any:
+    """An expression without places of columns, and without how it is printed."""
+    if not isinstance(rex, dict):
+        return rex
+    operands = [written(each) for each in rex.get("operands", ())]
+    length = rex["kind"] == "LITERAL" and isinstance(rex.get("value"), str)
+    kind = "CHAR" if length else rex.get("type")
+    return rex["kind"], rex.get("internalName"), rex.get("value"), kind, operands
+
+
+@pytest.mark.parametrize(
+    ("expression", "type_text", "expected"),
+    [
+        ("PI()", "DOUBLE NOT NULL", math.pi),
+        ("E()", "DOUBLE NOT NULL", math.e),
+        ("OVERLAY('abc' PLACING 'x' FROM 2)", "VARCHAR(4) NOT NULL", "axc"),
+        ("REGEXP_COUNT('abab', 'b')", "INT", 2),
+        ("ELT(i, s, 'other')", "STRING", "abc"),
+    ],
+)
+def test_a_function_of_constants_has_flinks_type(
+    expression: str, type_text: str, expected: object
+) -> None:
+    declared = parse_rex(projected(expression, type_text), "").type
+
+    assert declared == parse_type(type_text)
+    assert value_of(expression, type_text) == expected
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,13 @@ def both(first: bool | None, second: bool | None) -> bool | None:
     return opposite(either(opposite(first), opposite(second)))
 
 
+def any_of(row: dict[str, Any], right: list[dict[str, Any]], meets: Any) -> bool:
+    """Whether a row of the subquery meets a condition, which is not true where NULL takes part."""
+    return any(
+        meets(row, each) for each in right if None not in (row["k"], row["x"], each["k"], each["y"])
+    )
+
+
 IN, EXISTS = "k IN (SELECT k FROM b)", "EXISTS (SELECT 1 FROM b WHERE b.k = a.k)"
 CONDITIONS = {
     f"x > 3 OR {IN}": lambda row, right: either(above(row), is_in(row, right)),
@@ -76,6 +83,35 @@ CONDITIONS = {
     f"x > 3 OR NOT {EXISTS}": lambda row, right: either(above(row), not exists(row, right)),
     f"NOT (x > 3 OR {EXISTS})": lambda row, right: opposite(either(above(row), exists(row, right))),
     "x > 3 OR EXISTS (SELECT 1 FROM b)": lambda row, right: either(above(row), bool(right)),
+    "x < 3 OR EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.y < a.x)": lambda row, right: either(
+        opposite(above(row)), any_of(row, right, lambda a, b: a["k"] == b["k"] and b["y"] < a["x"])
+    ),
+    "x < 3 OR NOT EXISTS (SELECT 1 FROM b WHERE b.k <> a.k AND b.y + 1 <= a.x * 1)": (
+        lambda row, right: either(
+            opposite(above(row)),
+            not any_of(row, right, lambda a, b: a["k"] != b["k"] and b["y"] + 1 <= a["x"]),
+        )
+    ),
+    "x > 3 OR k IN (SELECT k FROM b WHERE b.y = a.x)": lambda row, right: either(
+        above(row), any_of(row, right, lambda a, b: a["k"] == b["k"] and a["x"] == b["y"])
+    ),
+    "x > 3 OR COALESCE(k, 'q') NOT IN (SELECT COALESCE(k, 'q') FROM b WHERE b.y < a.x)": (
+        lambda row, right: either(
+            above(row),
+            all(
+                (row["k"] or "q") != (each["k"] or "q")
+                for each in right
+                if row["x"] is not None and each["y"] < row["x"]
+            ),
+        )
+    ),
+    f"x > 3 OR {IN} OR (x = 1 AND k = ANY (SELECT k FROM b))": lambda row, right: either(
+        above(row), is_in(row, right)
+    ),
+    f"({IN} AND x > 3) OR (NOT {IN} AND x < 3)": lambda row, right: either(
+        both(above(row), is_in(row, right)),
+        both(opposite(above(row)), opposite(is_in(row, right))),
+    ),
     f"CASE WHEN {IN} THEN x > 3 ELSE x < 3 END": lambda row, right: (
         above(row) if is_in(row, right) else opposite(above(row))
     ),
@@ -131,8 +167,10 @@ def test_conditions_as_values(value: str, meaning: Any, right: list[dict[str, An
 @pytest.mark.parametrize(
     ("condition", "reason"),
     [
-        ("x > 3 OR EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.y > a.x)", "this correlated"),
-        ("x > 3 OR k IN (SELECT k FROM b WHERE b.y = a.x)", "correlated subquery of IN inside"),
+        ("x > 3 OR EXISTS (SELECT 1 FROM b WHERE b.k = a.k OR b.y > a.x)", "this correlated"),
+        ("x > 3 OR k IN (SELECT k FROM b WHERE b.y < a.x)", "correlated subquery of IN inside"),
+        ("x > 3 OR k NOT IN (SELECT k FROM b WHERE b.y = a.x)", "correlated subquery of IN inside"),
+        ("(k IN (SELECT k FROM b WHERE b.y = a.x)) IS NULL", "correlated subquery of IN inside"),
         ("x > 3 OR (k, x) NOT IN (SELECT k, y FROM b)", "NOT IN, or IN as a value, of several"),
     ],
 )

@@ -154,6 +154,24 @@ def test_the_kinds_of_change_are_those_of_the_hint() -> None:
     assert planned.modes[1] == ("INSERT",)
 
 
+def test_a_hint_ends_where_it_does() -> None:
+    hint = "/*+ OPTIONS('rows-per-second' = '3' /* a 'b */, 'number-of-rows' = '*/''1') */"
+    document = compile_script(f"{TABLES}{INSERT}s {hint} /* c */ WHERE v > 1 -- '")[-1].document
+
+    found = options_of(document["nodes"][0])
+    assert found == {"connector": "datagen", "rows-per-second": "3", "number-of-rows": "*/'1"}
+
+
+def test_a_hint_over_several_lines_is_wrong_at_its_line() -> None:
+    hint = "/*+ OPTIONS(\n'a' = '1' /* over\n lines */,\n  'b' 'c') */"
+    with pytest.raises(SqlSyntaxError) as caught:
+        compile_script(f"{TABLES}{INSERT}s {hint}")
+
+    assert caught.value.position is not None
+    lines = f"{TABLES}{INSERT}".count("\n") + 4
+    assert (caught.value.position.line, caught.value.position.column) == (lines, 7)
+
+
 def test_descriptions_mask_secrets() -> None:
     url = "jdbc:postgresql://db/shop?user=u&password=hunter2"
     hint = f"/*+ OPTIONS('properties.sasl.password'='hunter2', 'url'='{url}') */"

@@ -166,16 +166,34 @@ def test_what_is_refused_of_plans() -> None:
         built(by_time)
 
 
-LAG_LEAD = document_of("LAG(w, 2) OVER o, LEAD(w, 1, 9) OVER o", table=NARROW)
+def test_a_default_is_a_column_of_the_row_itself() -> None:
+    """Rows and results as Flink 2.3 gave them of LAG(v, 1, w) in the order of arrival."""
+    table = "(SELECT k, v, w, p FROM s)"
+    window = "PARTITION BY k ORDER BY p"
+    spec = built(document_of("LAG(v, 1, w) OVER o, w", window, mode=INSERTS, table=table))
+    assert isinstance(spec, OverSpec)
+    rows = [("a", 10, 7), ("a", 20, 8), ("a", None, 9), ("b", 40, None), ("a", 50, 11)]
+    found = OperatorHarness.on_heap(spec).run([insert(*row, None) for row in rows])
+    assert [change.row[-1] for change in found] == [7, 10, 20, None, None]
+
+
+CALLS = ("LAG(w, 2) {}", "LEAD(w, 1, 9) {}"), ("LEAD(w, 2, v) {}", "LAG(w, 1, 4 + 5) {}")
+
+LAG_LEAD = {
+    calls: document_of(", ".join(calls).format("OVER o", "OVER o"), table=NARROW) for calls in CALLS
+}
 
 
 @settings(max_examples=30)
-@given(changes=changelogs(), size=st.integers(1, 4))
-def test_a_plan_of_sql_gives_what_sqlite_does(changes: list[Change], size: int) -> None:
-    harness = OperatorHarness.on_heap(built(LAG_LEAD))
+@given(calls=st.sampled_from(CALLS), changes=changelogs(), size=st.integers(1, 4))
+def test_a_plan_of_sql_gives_what_sqlite_does(
+    calls: tuple[str, str], changes: list[Change], size: int
+) -> None:
+    shown = ", ".join(calls)
+    harness = OperatorHarness.on_heap(built(LAG_LEAD[calls]))
     emitted = harness.run(changes, epoch_changes=size)
     over = "OVER (PARTITION BY k ORDER BY v, n)"
-    select = f"SELECT k, v, w, LAG(w, 2) {over}, LEAD(w, 1, 9) {over} FROM t"
+    select = f"SELECT k, v, w, {shown.format(over, over)} FROM t"
     expected = sorted(by_sqlite(live_rows(changes), select), key=repr)
     assert sorted(materialize(emitted).elements(), key=repr) == expected
 
