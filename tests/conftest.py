@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -31,6 +32,12 @@ for _name, _examples in (("dev", 50), ("ci", 100), ("deep", 10_000)):
         suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: no collection of garbage looks at it once more."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")

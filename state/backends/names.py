@@ -35,6 +35,7 @@ RESERVED = frozenset(
 )
 """Names that belong to the protocol; no operator or sink may write them."""
 _PARTS = (b"pending" + PART, OFFERED + PART)
+_SEPARATORS = frozenset("{}:")
 
 
 def is_reserved(name: bytes) -> bool:
@@ -99,6 +100,6 @@ def every_key_pattern(pipeline: str) -> bytes:
 
 def _checked(part: str) -> bytes:
     """A part of a hash tag; a brace or colon in it could make it another pipeline's."""
-    if not part or any(each in part for each in "{}:"):
+    if not part or not _SEPARATORS.isdisjoint(part):
         raise ValueError(f"no name of a pipeline or node: {part!r}")
     return part.encode()

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import redis
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -78,6 +79,9 @@ _AWAY = (
 _DENIED = (AuthenticationError, AuthorizationError, NoPermissionError)
 _PASSING = ("MISCONF", "BUSY", "NOREPLICAS", "LOADING", "MASTERDOWN")
 _ADDRESS = {"host", "port", "path", "db", "username", "password", "credential_provider"}
+_DRIVER = DriverInfo()
+"""What redis-py says of itself; else each connection looks up its version among what is installed,
+which takes longer than to connect."""
 _CODE = re.compile(r"[A-Z]+")
 _FORMATS = re.compile(r"FORMAT (\d+) (\d+) (\d+)")
 _UNKNOWN = re.compile(r"UNKNOWN ([A-Z]{1,32})")
@@ -312,6 +316,7 @@ class RedisTransport:
             "retry": Retry(NoBackoff(), 0),
             "maint_notifications_config": MaintNotificationsConfig(enabled=False),
             "redis_connect_func": self._greet,
+            "driver_info": _DRIVER,
         }
         return redis.ConnectionPool(connection_class=given.connection_class, **options)
 

@@ -76,6 +76,8 @@ class FaultPlan:
         self._late_by = late_by
         self._late: dict[int, tuple[int | None, Callable[[], object]]] = {}
         """What is on its way, by when it was put off: before which command it comes, and it."""
+        self.has_put_off = False
+        """Whether anything was ever put off."""
         self.begin(faults or {})
 
     def begin(self, faults: Mapping[int, Fault]) -> None:
@@ -95,6 +97,7 @@ class FaultPlan:
         due = None if self._late_by is None else self.passed + self._late_by
         number = max(self._late, default=0) + 1
         self._late[number] = (due, carry_out)
+        self.has_put_off = True
         return number
 
     def take_back(self, number: int) -> bool:

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from service.api.addresses import Addresses
-from service.app import create_app
 from service.runtime.connectors import SOURCES
 from service.runtime.sinks.tables import CONNECTORS as SINKS
 from service.runtime.specs.lookup_join import LOOKED_UP
 from service.settings import Settings
 from service.telemetry import Telemetry
-from service.wiring import open_services
+from tests.service.app_client import openapi_document
 from tests.service.test_settings import fields_of_all
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +29,7 @@ FORMER_SETTINGS = {"TAILRACE_FILES__HTTP_PLAN_URIS_ENABLED"}
 """What the changelog says is gone."""
 EPOCHS_TABLE = "tailrace_epochs"
 """The fence in databases, which is no metric."""
-ADDRESSES = Addresses.of(create_app(Settings(_env_file=None), open_services).openapi())
+ADDRESSES = Addresses.of(openapi_document())
 
 
 def _modules() -> list[str]:

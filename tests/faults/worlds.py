@@ -71,11 +71,8 @@ class RedisWorld:
             run_first_epoch(spark, plan)
             self._first_epoch = self._dumped()
             return spark
-        with self._client.pipeline(transaction=False) as pipeline:
-            pipeline.flushall()
-            for key, dumped in self._first_epoch.items():
-                pipeline.restore(key, 0, dumped)
-            pipeline.execute()
+        restores = [("RESTORE", key, 0, dumped) for key, dumped in self._first_epoch.items()]
+        checked(self._transport.exchange([("FLUSHALL",), *restores]))
         spark.runs = spark.checkpoint.recorded = 1
         return spark
 
@@ -104,9 +101,9 @@ class RedisWorld:
             command = command_of(asked, slot)
             return value_of(asked, command and checked(self._transport.exchange([command]))[0])
 
-        closed = int(self._client.get(slot + b"closed") or 0)
+        (closed,) = checked(self._transport.exchange([("GET", slot + b"closed")]))
         ledger = EpochLedger(self._transport, PIPELINE)
-        return found(self._reader.view(NODE).fetch, read, closed, ledger, self.work)
+        return found(self._reader.view(NODE).fetch, read, int(closed or 0), ledger, self.work)
 
     def _run(self, number: int, transport: Transport, attempts: int = 0) -> Run:
         ledger = EpochLedger(transport, PIPELINE)

@@ -30,7 +30,14 @@ from service.settings import ExecutionSettings, LimitSettings
 from tests.conftest import free_port
 from tests.service.api.test_operator_states import AGGREGATE, Run
 from tests.service.api.test_state import Flights, flight
-from tests.service.app_client import AppClient, StandInSpark, opener_with, settings_for, until
+from tests.service.app_client import (
+    AppClient,
+    StandInSpark,
+    openapi_document,
+    opener_with,
+    settings_for,
+    until,
+)
 from tests.service.keyed_states import write_states
 from tests.service.mutations import kinds, mutated, mutations
 from tests.service.plans import INGRESS, OPERATOR, change, flights_plan
@@ -203,15 +210,8 @@ def address(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory)
 
 def operations() -> list[Any]:
     """All operations of the document, which needs no server."""
-    app = create_app(settings_for_document(), None)
-    schema = schemathesis.openapi.from_dict(app.openapi())
+    schema = schemathesis.openapi.from_dict(openapi_document())
     return [each.ok() for each in schema.get_all_operations()]
-
-
-def settings_for_document() -> Any:
-    from service.settings import Settings
-
-    return Settings(_env_file=None)
 
 
 def _with_known(case: Any, draw: Any) -> None:

@@ -22,7 +22,7 @@ DEEP = [
     "v FROM " + "(SELECT * FROM " * 1_000 + "s" + ")" * 1_000,
     "v FROM s WHERE " + "NOT " * 5_000 + "v > 3",
     "CASE WHEN v > 1 THEN " * 2_000 + "1" + " END" * 2_000 + " FROM s",
-    "v FROM s WHERE " + "v > 1 AND " * TOKENS_MAX + "v > 2",
+    "v FROM s WHERE " + "v > 1 AND " * (TOKENS_MAX // 4) + "v > 2",
     " UNION ALL ".join(["v FROM s"] + ["SELECT v FROM s"] * 3_000),
 ]
 

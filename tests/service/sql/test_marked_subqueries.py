@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 from typing import Any
 
 import pytest
 
-from service.plan import load_plan
+from service.plan import CompiledPlan, load_plan
 from service.runtime.records import RunOptions
 from service.settings import ExecutionSettings
 from service.sql import UnsupportedSql, ValidationError, compile_script
@@ -118,10 +119,15 @@ CONDITIONS = {
 }
 
 
+@cache
+def plan_of(query: str) -> CompiledPlan:
+    """Its plan, which is the same for all that the subquery may give."""
+    return load_plan(compile_script(f"{TABLES}INSERT INTO o {query}")[-1].document)
+
+
 def rows_of(query: str, right: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """What is left of a query's changelog; rows of the subquery come last, and one goes again."""
-    plan = load_plan(compile_script(f"{TABLES}INSERT INTO o {query}")[-1].document)
-    harness = PlanHarness(plan, RunOptions.of(ExecutionSettings()))
+    harness = PlanHarness(plan_of(query), RunOptions.of(ExecutionSettings()))
     gone = {"k": "q", "y": 7}
     lines = [Line(at, "a", {"op": "+I", "data": row}) for at, row in enumerate(LEFT)]
     lines += [

@@ -93,6 +93,8 @@ def _connect_arguments(address: Address) -> dict[str, Any]:
                 "sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ENGINE_SUBSTITUTION,"
                 "NO_AUTO_VALUE_ON_ZERO'",
                 "ssl": _encryption(address.encryption),
+                # Else the driver, told nothing, tries encryption first.
+                "ssl_disabled": address.encryption == "DISABLED",
             }
         case "sqlite":
             return {"timeout": LOCK_TIMEOUT_S}

@@ -22,7 +22,7 @@ from state.arrow_values import python_values, to_column
 from state.types import parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 EPOCH = 7
 
@@ -97,32 +97,43 @@ def shown(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (root / "out").glob("part-*")}
 
 
-def attempts() -> Iterator[tuple[list[int], list[int]]]:
-    """Parts of two attempts that die and of the last one, and where the two die."""
-    for counts in itertools.product((0, 1, 2), repeat=3):
-        for deaths in itertools.product(range(9), repeat=2):
-            yield list(counts), list(deaths)
+DEATHS = range(9)
 
 
 def test_the_last_attempt_alone_is_shown_whatever_died_before(tmp_path: Path) -> None:
-    for number, (counts, deaths) in enumerate(attempts()):
-        root = tmp_path / str(number)
-        root.mkdir()
-        for run, (name, count, death) in enumerate(zip("ab", counts, deaths, strict=False)):
-            sink = make_sink(root, run=run)
-            commit_until(sink, stage(sink, name, count), death)
-        sink = make_sink(root, run=3)
-        parts = stage(sink, "c", counts[-1])
+    """Two attempts die before the last one, each at any operation; each has any number of parts."""
+    for counts in itertools.product((0, 1, 2), repeat=3):
+        for first in DEATHS:
+            for second in DEATHS:
+                root = tmp_path / "-".join(map(str, (*counts, first, second)))
+                ended = _attempts_at(root, counts, (first, second))
+                if ended[1]:
+                    # Nor does it die at an operation that would come later.
+                    break
+            if ended[0]:
+                break
 
-        commit(sink, parts)
 
-        expected = {each["final"]: b'{"c0":"c"}\n' for each in parts}
-        assert shown(root) == expected, (counts, deaths)
-        manifest = root / "out" / f"_committed-{EPOCH:010}"
-        if manifest.exists():
-            files = orjson.loads(manifest.read_bytes())["files"]
-            assert [each["name"] for each in files] == sorted(expected), (counts, deaths)
-        assert manifest.exists() or not expected
+def _attempts_at(root: Path, counts: tuple[int, ...], deaths: tuple[int, ...]) -> list[bool]:
+    """Check what is shown in the end; whether those that were to die came to their ends."""
+    root.mkdir()
+    ended = []
+    for run, (name, count, death) in enumerate(zip("ab", counts, deaths, strict=False)):
+        sink = make_sink(root, run=run)
+        ended.append(commit_until(sink, stage(sink, name, count), death))
+    sink = make_sink(root, run=3)
+    parts = stage(sink, "c", counts[-1])
+
+    commit(sink, parts)
+
+    expected = {each["final"]: b'{"c0":"c"}\n' for each in parts}
+    assert shown(root) == expected, (counts, deaths)
+    manifest = root / "out" / f"_committed-{EPOCH:010}"
+    if manifest.exists():
+        files = orjson.loads(manifest.read_bytes())["files"]
+        assert [each["name"] for each in files] == sorted(expected), (counts, deaths)
+    assert manifest.exists() or not expected
+    return ended
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import traceback
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from service.runtime.dataflow_errors import InvalidTableOption, SinkRefused, SinkUnavailable
 from service.runtime.sinks.database.commit import claim_tables
 from service.runtime.sinks.database.options import check_driver
+from service.runtime.sinks.database.session import open_engine
 from service.runtime.sinks.owner import Owner
 from tests.conftest import free_port
 from tests.service.runtime.sinks.database.stand import Database, Pipeline
@@ -181,6 +183,16 @@ def test_a_wrong_password_is_not_told(database: Database, redis_client: redis.Re
         pipeline.start()
 
     assert "hunter-2" not in told(caught.value)
+
+
+@pytest.mark.on("mysql")
+def test_encryption_is_tried_unless_it_is_disabled(database: Database) -> None:
+    for mode, is_tried in (("", True), ("DISABLED", False)):
+        engine = open_engine(replace(database.address, encryption=mode))
+        with engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            assert driver.ssl is is_tried
+            assert connection.exec_driver_sql("SELECT 1").scalar() == 1
 
 
 def test_a_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
