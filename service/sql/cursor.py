@@ -28,6 +28,8 @@ class Cursor:
     """What the tokens' offsets count from."""
     tokens: Sequence[Token]
     at: int = 0
+    is_secret: bool = False
+    """Whether errors are not to repeat words and texts."""
 
     @property
     def is_done(self) -> bool:
@@ -57,7 +59,9 @@ class Cursor:
         elif self.tokens[self.at].token_type is TokenType.HINT:
             found = "a hint"  # what it says may be secret
         else:
-            found = repr(str(self.tokens[self.at].text))
+            text = str(self.tokens[self.at].text)
+            is_told = not self.is_secret or (len(text) == 1 and not text.isalnum())
+            found = repr(text) if is_told else "what stands there"
         return SqlSyntaxError(f"{expected} was expected, not {found}", self.position())
 
     def looking_at(self, *words: str) -> bool:

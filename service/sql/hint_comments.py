@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 
-_PARTS = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|/\*(?!\+).*?\*/|/\*\+|\*/", re.DOTALL)
+_PARTS = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|/\*(?!\+).*?(?:\*/|\Z)|/\*\+|\*/", re.DOTALL)
+"""What is told apart; a comment that nothing ends is looked through once."""
 _NO_BREAK = re.compile(r"[^\n]")
 
 

@@ -67,17 +67,24 @@ def with_hint(entry: CatalogTable | View, hint: Fragment, options: Options) -> C
 
 
 def masked_hint(hint: Fragment) -> str:
-    """A hint as it was written, but for secrets among its options."""
+    """A hint as it was written, but for comments, and secrets among its options."""
     inside = _inside(hint)
     found = tokenize(inside)
     text, at = "/*+", 0
-    for key, sign, value in zip(found, found[1:], found[2:], strict=False):
-        shown = masked(key.text, value.text)
-        if sign.token_type is TokenType.EQ and shown != value.text:
-            quoted = shown.replace("'", "''")
-            text += f"{inside.text[at : value.start]}'{quoted}'"
-            at = value.end + 1
-    return f"{text}{inside.text[at:]}*/"
+    for number, token in enumerate(found):
+        text += _blank(inside.text[at : token.start])
+        at = token.end + 1
+        shown = str(token.text)
+        if number > 1 and found[number - 1].token_type is TokenType.EQ:
+            shown = masked(found[number - 2].text, shown)
+        quoted = shown.replace("'", "''")
+        text += inside.text[token.start : at] if shown == token.text else f"'{quoted}'"
+    return f"{text}{_blank(inside.text[at:])}*/"
+
+
+def _blank(between: str) -> str:
+    """What is between two tokens: blanks; or a comment, which may have anything in it."""
+    return between if between.isspace() else " " * bool(between)
 
 
 def _inside(hint: Fragment) -> Fragment:
@@ -87,7 +94,7 @@ def _inside(hint: Fragment) -> Fragment:
 def _read(hint: Fragment) -> tuple[str, dict[str, str]]:
     """The word OPTIONS as it was written, and what stands in its brackets."""
     inside = _inside(hint)
-    cursor = Cursor(inside, tokenize(inside))
+    cursor = Cursor(inside, tokenize(inside), is_secret=True)
     position = cursor.position()
     word = cursor.name()
     if word.upper() != "OPTIONS":

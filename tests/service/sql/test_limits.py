@@ -8,7 +8,13 @@ import pytest
 from service.api.body_guard import json_depth
 from service.deadline import time_limit
 from service.settings import LimitSettings
-from service.sql import SqlTimeout, SqlTooLarge, UnsupportedSql, compile_script
+from service.sql import (
+    SqlSyntaxError,
+    SqlTimeout,
+    SqlTooLarge,
+    UnsupportedSql,
+    compile_script,
+)
 from service.sql.binder.grouping_sets import SETS_MAX
 from service.sql.dialect import DEPTH_MAX, TOKENS_MAX
 from service.sql.rex import PARTS_MAX
@@ -46,6 +52,12 @@ def test_many_words_in_one_query() -> None:
     with pytest.raises(SqlTooLarge):
         plan(INSERT + "v + " * terms + "v FROM s")
     assert node_types(plan(INSERT + "v + " * 50 + "v FROM s"))[-1] == "sink"
+
+
+def test_comments_in_a_hint_that_nothing_ends() -> None:
+    script = f"{TABLES}{INSERT}v FROM s /*+ " + "/* " * 300_000
+    with pytest.raises(SqlSyntaxError), time_limit(20):
+        compile_script(script)
 
 
 def test_nesting_that_is_deep_enough() -> None:
