@@ -33,7 +33,7 @@ from service.sql.errors import UnsupportedSql, ValidationError
 from service.sql.logical_keys import is_unique
 from service.sql.quantifiers import is_quantified
 from service.sql.rex import call, conjunction, literal, ref, type_of
-from service.sql.terms import AggregateCall
+from service.sql.terms import AggregateCall, unique_names
 
 if TYPE_CHECKING:
     from service.sql.binder.query import QueryBinder
@@ -185,7 +185,8 @@ class MarkedSubqueries:
         if found is None or not isinstance(right, Project) or not is_planned:
             raise self._correlated("IN inside of an expression", node)
         below, keys, outer = found
-        names = (*right.names, *(below.row.names[key.index] for key in keys))
+        given = [below.row.names[key.index] for key in keys]
+        names = (*right.names, *unique_names(right.names, given))
         rows = Project(below, (*right.expressions, *keys), names)
         tests: list[Rex] = []
         if not is_known:

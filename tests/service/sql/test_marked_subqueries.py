@@ -81,6 +81,9 @@ CONDITIONS = {
     f"({IN}) IS NULL": lambda row, right: is_in(row, right) is None,
     f"({IN}) IS NOT FALSE": lambda row, right: is_in(row, right) is not False,
     f"x > 3 OR {EXISTS}": lambda row, right: either(above(row), exists(row, right)),
+    "x > 3 OR k IN (SELECT k FROM b WHERE b.k = a.k)": lambda row, right: either(
+        above(row), exists(row, right)
+    ),
     f"x > 3 OR NOT {EXISTS}": lambda row, right: either(above(row), not exists(row, right)),
     f"NOT (x > 3 OR {EXISTS})": lambda row, right: opposite(either(above(row), exists(row, right))),
     "x > 3 OR EXISTS (SELECT 1 FROM b)": lambda row, right: either(above(row), bool(right)),
