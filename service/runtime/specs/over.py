@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from operators.lag_lead import OFFSET_MAX, LagLeadSpec, Neighbour
@@ -16,7 +16,7 @@ from service.plan.rex import InputRef, Literal, parse_rex
 from service.runtime.specs.aggregate_calls import NEIGHBOURS, neighbour_calls, over_calls
 from service.runtime.specs.orders import check_order, sort_columns, takes_back, time_columns
 from state.codec import CodecError
-from state.types import INTEGER_BITS, LogicalType, TypeRoot
+from state.types import INTEGER_BITS, STRING_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -194,6 +194,8 @@ def _neighbour(window: _Window, call: NeighbourCall, number: int) -> Neighbour:
     if column >= width or any(each < width for each in given[:1]):
         raise at.refuse("LAG or LEAD of a constant, or by a column", *place, "argList")
     own = given[1] if len(given) > 1 and given[1] < width else None
+    if own is not None and not _are_alike(window.row.types[own], window.row.types[column]):
+        raise at.refuse("a default of another type than the column's", *place, "argList", 2)
     literals = [window.constants[each - width] for each in given if each >= width]
     offset = literals[0].value if literals else 1
     if not isinstance(offset, int) or not 0 <= offset <= OFFSET_MAX:
@@ -209,6 +211,14 @@ def _neighbour(window: _Window, call: NeighbourCall, number: int) -> Neighbour:
         default=default,
         default_column=own,
     )
+
+
+def _are_alike(one: LogicalType, other: LogicalType) -> bool:
+    """Whether values of both are stored alike."""
+    if one.root in STRING_ROOTS:
+        return other.root in STRING_ROOTS
+    first, second = (replace(e, nullable=True, time_attribute=None) for e in (one, other))
+    return first == second
 
 
 def _preceding(window: _Window) -> int | None:

@@ -85,6 +85,21 @@ def test_lag_and_lead_alone_have_any_order() -> None:
     assert [each.column for each in by_time.order] == [3]
 
 
+def test_a_default_of_another_type_is_refused() -> None:
+    document = document_of("LAG(v, 1, w) OVER o, v")
+    [over] = [each for each in document["nodes"] if "over-aggregate" in each["type"]]
+    [call] = over["overSpec"]["groups"][0]["aggCalls"]
+    assert (call["argList"][0], call["argList"][2]) == (1, 2)
+    lag = built(document)
+    assert isinstance(lag, LagLeadSpec)
+    assert lag.neighbours[0].default_column == 2
+
+    call["argList"][2] = 0
+    with pytest.raises(UnsupportedNode, match="a default of another type") as caught:
+        built(document)
+    assert caught.value.path.endswith("/argList/2")
+
+
 def test_lag_in_the_order_of_time_over_inserts_is_final() -> None:
     document = document_of("LAG(w) OVER o, v", "PARTITION BY k ORDER BY ts", mode=INSERTS)
     assert isinstance(built(document), OverSpec)
