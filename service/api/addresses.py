@@ -82,7 +82,7 @@ async def known_query(request: Request) -> None:
     Raises:
         InvalidParameter: there is such a thing.
     """
-    template = request.scope["route"].path
+    template = request.scope["route"].path_format
     if not template.startswith(_CHECKED):
         return
     for part, place in (

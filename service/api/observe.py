@@ -87,7 +87,7 @@ class Observe:
                 self._note(scope, status or _CLIENT_GONE, time.perf_counter() - started)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", None)
+        route = getattr(scope.get("route"), "path_format", None)
         if route is None:
             # Refused before it came to a route: without a key, or for its body.
             route = addresses_of(scope["app"]).template(scope["path"], scope["method"])

@@ -350,3 +350,5 @@ def test_a_table_may_have_a_slash_in_its_name(make_app: Any, redis_client: redis
     assert app.get(f"{PATH}/q/ingress/a%2Fb").headers["allow"] == "OPTIONS, POST"
     answer = app.post(f"{PATH}/q/ingress/a%2Fb", content=good(), headers=NDJSON)
     assert_problem(answer, 404, "table-not-found")
+    counted = 'method="POST",route="/v1/pipelines/{pipeline}/ingress/{table}",status="202"} 2.0'
+    assert counted in app.get("/metrics").text
