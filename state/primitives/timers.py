@@ -130,7 +130,9 @@ class TimersHandle(StateHandle[TimersCell]):
     """Timers of one domain; a `TimerService`.
 
     Characteristics:
-        cost    `load`: one command for each key group, one round trip for all; else none
+        cost    `load`: one command for each key group, one round trip for all; else none. Where
+                a TTL lets idle keys go that was switched on late, two commands more, and one for a
+                second state, also in the epochs behind the walk: a mark goes with the last key
                 stored: one member a timer that outlives its epoch, or that fired or was removed
     """
 
