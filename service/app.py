@@ -125,6 +125,7 @@ def create_app(
     )
     for router in ROUTERS:
         app.include_router(router)
+    app.state.routes = [each for router in ROUTERS for each in router.routes]
     app.add_exception_handler(HTTPException, _raise_on)
     app.add_exception_handler(RequestValidationError, _raise_on)
     # The last one added is the outermost.

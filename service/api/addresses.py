@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Depends, Request
-from starlette.routing import compile_path
+from starlette.routing import Route, compile_path
 
 from service.api.errors import InvalidParameter
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from fastapi import FastAPI
+    from starlette.routing import BaseRoute
 
 _CHECKED = "/v1/"
 _SHOWN_MAX = 60
@@ -44,9 +45,19 @@ class Addresses:
     by_template: Mapping[str, Address]
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Self:
-        """Those that an OpenAPI document lists."""
-        return cls({path: _address(path, each) for path, each in document["paths"].items()})
+    def of(cls, document: Mapping[str, Any], routes: Iterable[BaseRoute] = ()) -> Self:
+        """Those that an OpenAPI document lists.
+
+        Args:
+            document: The document.
+            routes: Of the application. The document does not tell which part may have slashes.
+        """
+        patterns = {each.path_format: each.path_regex for each in routes if isinstance(each, Route)}
+        found = {}
+        for path, operations in document["paths"].items():
+            pattern = patterns.get(path) or compile_path(path)[0]
+            found[path] = _address(pattern, operations)
+        return cls(found)
 
     def methods(self, path: str) -> frozenset[str]:
         """The methods that are answered at a path; none where nothing is."""
@@ -105,15 +116,14 @@ def addresses_of(app: FastAPI) -> Addresses:
     """Those of an application; made once."""
     found: Addresses | None = getattr(app.state, "addresses", None)
     if found is None:
-        found = app.state.addresses = Addresses.of(app.openapi())
+        found = app.state.addresses = Addresses.of(app.openapi(), app.state.routes)
     return found
 
 
-def _address(path: str, operations: Mapping[str, Any]) -> Address:
+def _address(pattern: re.Pattern[str], operations: Mapping[str, Any]) -> Address:
     methods = {each.upper() for each in operations}
     return Address(
-        # The document does not tell that this part may have slashes.
-        pattern=compile_path(path.replace("/ingress/{table}", "/ingress/{table:path}"))[0],
+        pattern=pattern,
         methods=frozenset(methods | {"OPTIONS"} | ({"HEAD"} if "GET" in methods else set())),
         queries={method.upper(): _query(each) for method, each in operations.items()},
     )
