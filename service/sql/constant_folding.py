@@ -40,6 +40,7 @@ def folded(rex: Rex) -> Rex:
         return rex
     if value is None:
         return literal(None, made.with_nullable(True))
+    # A text is a CHAR of its own length, unless a CAST says otherwise.
     if isinstance(value, str) and not (isinstance(rex, Call) and rex.name == "CAST"):
         return text(value)
     if isinstance(value, Decimal):

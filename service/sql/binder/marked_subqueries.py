@@ -100,7 +100,7 @@ class MarkedSubqueries:
             is_grouped: Whether the relation no longer has the columns around the subquery.
 
         Raises:
-            UnsupportedSql: The query depends on the row in another way than by equal columns.
+            UnsupportedSql: The query depends on the row around it in a way that is not planned.
         """
         query = _query_of(node)
         right = self._queries.correlated(query, self._scope)
@@ -115,9 +115,9 @@ class MarkedSubqueries:
                 raise self._correlated("ANY, SOME or ALL", node)
             return self._any(left, right, node, binder, how)
         values = [binder.rex(each) for each in compared(node)]
-        if correlates(right):
-            return self._correlated_in(left, right, node, values, how)
-        return self._in(left, right, node, values, how)
+        self._check(right, node, values)
+        join = self._correlated_in if correlates(right) else self._in
+        return join(left, right, node, values, how)
 
     def _exists(
         self, left: Relation, right: Relation, node: exp.Expression
@@ -148,7 +148,6 @@ class MarkedSubqueries:
         values: list[Rex],
         how: Asked,
     ) -> tuple[Relation, Rex]:
-        self._check(right, node, values)
         if not types.any_nullable([*map(type_of, values), *right.row.types]):
             joined = _joined(left, _marked(right, "i"), values)
             return joined, call("IS NOT NULL", [_last(joined)], _NOT_NULL)
@@ -177,7 +176,6 @@ class MarkedSubqueries:
         how: Asked,
     ) -> tuple[Relation, Rex]:
         """IN of the rows that the query has for the row around it."""
-        self._check(right, node, values)
         kind = right.row.types[0]
         is_known = not (kind.nullable or type_of(values[0]).nullable)
         found = _keys(left, right) if is_known else _keys(None, right)

@@ -194,9 +194,13 @@ def without_repeats(node: exp.Expression) -> exp.Expression:
     if not isinstance(node, (exp.And, exp.Or)) or not any(subqueries(node)):
         return node
     check_time()
-    before = _operands(node)
+    before, seen = _operands(node), set[str]()
     after = [without_repeats(each) for each in before]
-    unique = list({repr(_without_brackets(each)): each for each in reversed(after)}.values())[::-1]
+    unique: list[exp.Expression] = []
+    for each in after:
+        if (text := repr(_without_brackets(each))) not in seen:
+            seen.add(text)
+            unique.append(each)
     if len(unique) == len(before) and all(map(is_, unique, before)):
         return node
     made = unique[0]
