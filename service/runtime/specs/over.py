@@ -194,7 +194,8 @@ def _neighbour(window: _Window, call: NeighbourCall, number: int) -> Neighbour:
     if column >= width or any(each < width for each in given[:1]):
         raise at.refuse("LAG or LEAD of a constant, or by a column", *place, "argList")
     own = given[1] if len(given) > 1 and given[1] < width else None
-    if own is not None and not _are_alike(window.row.types[own], window.row.types[column]):
+    types = at.inputs[0].output_type.children
+    if own is not None and not _are_alike(types[own], types[column]):
         raise at.refuse("a default of another type than the column's", *place, "argList", 2)
     literals = [window.constants[each - width] for each in given if each >= width]
     offset = literals[0].value if literals else 1
@@ -214,7 +215,9 @@ def _neighbour(window: _Window, call: NeighbourCall, number: int) -> Neighbour:
 
 
 def _are_alike(one: LogicalType, other: LogicalType) -> bool:
-    """Whether values of both are stored alike."""
+    """Whether values of both are stored alike; of processing time none are stored."""
+    if "PROCTIME" in (one.time_attribute, other.time_attribute):
+        return False
     if one.root in STRING_ROOTS:
         return other.root in STRING_ROOTS
     first, second = (replace(e, nullable=True, time_attribute=None) for e in (one, other))

@@ -100,6 +100,23 @@ def test_a_default_of_another_type_is_refused() -> None:
     assert caught.value.path.endswith("/argList/2")
 
 
+def test_a_default_of_processing_time_is_refused() -> None:
+    script = """
+    CREATE TABLE s (k STRING, z TIMESTAMP_LTZ(3), p AS PROCTIME()) WITH ('connector' =
+      'filesystem', 'format' = 'changelog-json', 'path' = 'in', 'changelog-mode' = 'I,UB,UA,D');
+    CREATE TABLE t (a TIMESTAMP_LTZ(3)) WITH ('connector' = 'blackhole');
+    INSERT INTO t SELECT LAG(z, 1, z) OVER (PARTITION BY k ORDER BY p) FROM s;
+    """
+    document = compile_script(script)[-1].document
+    assert isinstance(built(document), LagLeadSpec)
+
+    [over] = [each for each in document["nodes"] if "over-aggregate" in each["type"]]
+    [call] = over["overSpec"]["groups"][0]["aggCalls"]
+    call["argList"][2] = 2
+    with pytest.raises(UnsupportedNode, match="a default of another type"):
+        built(document)
+
+
 def test_lag_in_the_order_of_time_over_inserts_is_final() -> None:
     document = document_of("LAG(w) OVER o, v", "PARTITION BY k ORDER BY ts", mode=INSERTS)
     assert isinstance(built(document), OverSpec)
