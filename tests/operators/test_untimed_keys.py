@@ -123,6 +123,15 @@ def idle(stage: Stage, at_ms: int) -> None:
     assert stage.run(Epoch((), at_ms)) == [[]]
 
 
+def last_goes_at(at_ms: int, stage: Stage, client: redis.Redis) -> None:
+    """Something is kept until this time, and nothing of it from then on."""
+    idle(stage, at_ms - 1)
+    assert names(stage, client)
+    idle(stage, at_ms)
+    idle(stage, at_ms + 1)
+    assert names(stage, client) == set()
+
+
 @pytest.mark.parametrize("watermark_ms", [5, 20])
 def test_keys_last_touched_without_a_ttl_go_when_it_has_passed_since_it_was_switched_on(
     kind: Any,
@@ -147,11 +156,7 @@ def test_keys_last_touched_without_a_ttl_go_when_it_has_passed_since_it_was_swit
         # It does not let rows go that wait for the watermark.
         touch(stage, [], 1_150, WATERMARK_MAX)
         goes_ms = 1_300
-        idle(stage, goes_ms - 1)
-        assert names(stage, redis_client)
-    idle(stage, goes_ms)
-    idle(stage, goes_ms + 1)
-    assert names(stage, redis_client) == set()
+    last_goes_at(goes_ms, stage, redis_client)
 
 
 def test_a_key_gets_the_timer_that_a_touch_would_have_set_and_keeps_one_that_it_has(
@@ -169,11 +174,7 @@ def test_a_key_gets_the_timer_that_a_touch_would_have_set_and_keeps_one_that_it_
     idle(stage, 150)
     assert names(stage, redis_client) == there, "the other key is in the same states"
     assert timers(stage, redis_client) == 1
-    idle(stage, 209)
-    assert names(stage, redis_client)
-    idle(stage, 210)
-    idle(stage, 211)
-    assert names(stage, redis_client) == set()
+    last_goes_at(210, stage, redis_client)
 
 
 def test_extended_lives_count_from_when_a_key_is_found(
@@ -185,11 +186,7 @@ def test_extended_lives_count_from_when_a_key_is_found(
     stage.restart(spec_of(100, ttl_extension_ms=500))
     idle(stage, 1_000)
     stage.restart(spec_of(100, ttl_extension_ms=700))
-    idle(stage, 1_349)
-    assert names(stage, redis_client)
-    idle(stage, 1_350)
-    idle(stage, 1_351)
-    assert names(stage, redis_client) == set()
+    last_goes_at(1_350, stage, redis_client)
 
 
 def test_what_was_touched_is_found_though_the_ttl_was_off_for_less_than_a_millisecond(
@@ -206,9 +203,7 @@ def test_what_was_touched_is_found_though_the_ttl_was_off_for_less_than_a_millis
     idle(stage, 0)
     assert timers(stage, redis_client) == len(KEYS)
 
-    idle(stage, 150)
-    idle(stage, 151)
-    assert names(stage, redis_client) == set()
+    last_goes_at(150, stage, redis_client)
 
 
 def test_a_walk_is_remembered_and_that_goes_with_the_last_key(
