@@ -80,8 +80,7 @@ _DENIED = (AuthenticationError, AuthorizationError, NoPermissionError)
 _PASSING = ("MISCONF", "BUSY", "NOREPLICAS", "LOADING", "MASTERDOWN")
 _ADDRESS = {"host", "port", "path", "db", "username", "password", "credential_provider"}
 _DRIVER = DriverInfo()
-"""What redis-py says of itself; else each connection looks up its version among what is installed,
-which takes longer than to connect."""
+"""What redis-py says of itself; else each connection looks its version up in what is installed."""
 _CODE = re.compile(r"[A-Z]+")
 _FORMATS = re.compile(r"FORMAT (\d+) (\d+) (\d+)")
 _UNKNOWN = re.compile(r"UNKNOWN ([A-Z]{1,32})")

@@ -26,7 +26,7 @@ CORES = 2
 SESSION_START_S = 240
 """For machines that are busy with other things; an idle one needs 6 s."""
 # Machines of Java live a minute or four here: what the second compiler and a collector with threads
-# of its own take is never paid back, a third of all processor time. Both change no result.
+# of its own take is never paid back. Both change no result.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 

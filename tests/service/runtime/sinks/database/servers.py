@@ -142,7 +142,7 @@ class MariaDb(Server):
 
     scheme = "mariadb"
     # It has no certificate; and a driver that may use one reads all that the machine trusts before
-    # each connection, which takes longer than most tests.
+    # each connection.
     parameters = "?sslMode=DISABLED"
 
     def start(self) -> None:
