@@ -6,6 +6,7 @@ correlate         table functions that a row is joined with: UNNEST, repeated ro
 graph             edges: inputs in order, topological order, sinks
 properties        JSON objects read by type, with the place where that fails; json_names
 tables            tables as a plan describes them, and a catalogue's
+metadata          what connectors tell of a record beside its columns
 rex, type_json    expressions and types; rex_values: literals
 durations, state_ttl       times to live, and who said so
 changelog_mode, changelog_modes, keys      what an edge carries, and what tells its rows apart

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 
 from service.runtime.dataflow_errors import UnsupportedConnector
 from service.runtime.map_tasks import RecordStage
-from service.runtime.sources.kafka import COLUMNS
+from service.runtime.sources.kafka import record_columns
 from service.runtime.sources.kafka_options import reader_options, task_options
 
 if TYPE_CHECKING:
@@ -40,10 +40,13 @@ def kafka_stream(spark: SparkSession, spec: SourceSpec, schema: StructType) -> D
         DataflowError: an option cannot be.
     """
     options = reader_options(spec.options, spec.rows_per_epoch_max)
+    wanted = record_columns(spec)
+    if "headers" in wanted:
+        options["includeHeaders"] = "true"
     records = spark.readStream.format(FORMAT).options(**options).load()
     try:
         # Nothing has asked the server until now.
-        records = records.select(*(each for each in records.columns if each in COLUMNS))
+        records = records.select(*(each for each in records.columns if each in wanted))
     except AnalysisException as error:
         if error.getCondition() != _NOT_ENABLED:
             raise

@@ -2,11 +2,14 @@
 
 Records lie below the folder that `kafka.bootstrap.servers` names, one file a partition:
 `<topic>/<partition>.jsonl`, one record a line, `[offset, value or null]`. Offsets may have gaps, as
-those of compacted topics have. Workers load this module by its name: keep it light.
+those of compacted topics have. A record is of as many seconds after 2023-11-14 22:13:20 UTC as its
+offset says, and has it as a header, twice, where that is even. Workers load this module by its
+name: keep it light.
 
 What it has of the real one: `subscribe`, `subscribePattern`, `startingOffsets` (earliest, latest,
-JSON), `maxOffsetsPerTrigger`, one task for each Kafka partition with news, offsets as
-`{topic: {partition: next}}`, new partitions found in every epoch and read from their start.
+JSON), `maxOffsetsPerTrigger`, `includeHeaders`, one task for each Kafka partition with news,
+offsets as `{topic: {partition: next}}`, new partitions found in every epoch and read from their
+start.
 """
 
 from __future__ import annotations
@@ -37,10 +40,12 @@ class KafkaStandIn(DataSource):
         return "kafka_stand_in"
 
     def schema(self) -> str:
-        return (
+        columns = (
             "key binary, value binary, topic string, partition int, offset bigint, "
             "timestamp timestamp, timestampType int"
         )
+        headers = ", headers array<struct<key: string, value: binary>>"
+        return columns + (headers if self.options.get("includeHeaders") == "true" else "")
 
     def streamReader(self, schema: StructType) -> KafkaStandInReader:
         return KafkaStandInReader(dict(self.options))
@@ -57,6 +62,7 @@ class KafkaStandInReader(DataSourceStreamReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
         self._folder = Path(self._options["kafka.bootstrap.servers"])
+        self._has_headers = self._options.get("includeheaders") == "true"
 
     def initialOffset(self) -> Offsets:
         match self._options["startingoffsets"]:
@@ -95,7 +101,14 @@ class KafkaStandInReader(DataSourceStreamReader):
         for offset, value in self._records(self._folder / topic / f"{number}.jsonl"):
             if start <= offset < end:
                 held = None if value is None else value.encode()
-                yield None, held, topic, int(number), offset, datetime.now(UTC), 0
+                time = datetime.fromtimestamp(1_700_000_000 + offset, UTC)
+                row = (None, held, topic, int(number), offset, time, 0)
+                yield (*row, self._headers(offset)) if self._has_headers else row
+
+    @staticmethod
+    def _headers(offset: int) -> list[tuple[str, bytes]] | None:
+        """As Spark's source gives them: of a record that has none, NULL."""
+        return None if offset % 2 else [("at", b"-"), ("at", b"%d" % offset)]
 
     def _ends(self) -> Offsets:
         found: Offsets = {}

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from operators.wire import TICK, ControlRow, SourceNote, to_note
 from service.runtime.connections import redis_of
@@ -34,16 +35,24 @@ from service.runtime.sources.kafka_options import topics_of, value_format
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from service.runtime.sources.spec import SourceSpec
 
 COLUMNS = ("value", "topic", "partition", "offset")
-"""What is read of the columns that Spark's Kafka source gives."""
+"""What is always read of the columns that Spark's Kafka source gives."""
+_OTHERS = {"headers": "headers", "timestamp": "timestamp", "timestamp-type": "timestampType"}
+"""By key of metadata: what is read of them where a table has such a column."""
+_TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+"""What Kafka calls the ids that Spark gives."""
 _PLACE_BITS = 16
 _OFFSET_BITS = 47
 _BLANK = b" \t\r\n"
+
+
+def record_columns(spec: SourceSpec) -> tuple[str, ...]:
+    """What is read of the columns that Spark's Kafka source gives, for a table."""
+    return (*COLUMNS, *(_OTHERS[key] for key, _ in spec.metadata if key in _OTHERS))
 
 
 def in_epoch(spec: SourceSpec, epoch: int) -> SourceSpec:
@@ -67,7 +76,7 @@ def decode_records(
     Args:
         spec: The table, with the options of `kafka_options.task_options`.
         schema: The wire columns to give.
-        batches: Records, in the columns `COLUMNS`.
+        batches: Records, in the columns `record_columns`.
 
     Raises:
         MalformedChange: a record is no change, and the pipeline is to fail on it.
@@ -167,7 +176,8 @@ class _Records:
             for at, reason in sorted(refused.items())
         ]
         own = order[rows] + (decoded.places << _PLACE_BITS)
-        return Chunk(decoded.columns, decoded.kinds, own, rejected)
+        told = [_metadata(batch, key, rows) for key, _ in self._spec.metadata]
+        return Chunk([*decoded.columns, *told], decoded.kinds, own, rejected)
 
     def ticks(self) -> list[ControlRow]:
         """A tick for every shuffle partition, and the notes.
@@ -203,6 +213,23 @@ class _Records:
                 raise OverflowError(f"{self._spec.table}: more than 65,536 Kafka partitions")
             place = self._places[topic, partition] = _Place(topic, partition, number)
         return place
+
+
+def _metadata(batch: pa.RecordBatch, key: str, rows: np.ndarray) -> pa.Array:
+    """What the records that these rows are of tell of themselves."""
+    told = batch.column(_OTHERS.get(key, key)).take(pa.array(rows))
+    match key:
+        case "timestamp-type":
+            return pa.array([_TIMESTAMP_TYPES[each] for each in told.to_pylist()], pa.string())
+        case "headers":
+            # Of a name that comes more than once the last header counts, as in Flink.
+            maps = [
+                list({each["key"]: each["value"] for each in headers or ()}.items())
+                for headers in told.to_pylist()
+            ]
+            return pa.array(maps, pa.map_(pa.string(), pa.binary()))
+        case _:
+            return told
 
 
 def _order(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:

@@ -27,6 +27,8 @@ class SourceSpec:
     physical: tuple[tuple[str, str], ...]
     """All columns of the table with their types: formats without names need their order."""
     options: dict[str, str] = field(default_factory=dict)
+    metadata: tuple[tuple[str, str], ...] = ()
+    """What a record tells of itself, given behind the columns: keys with their types."""
     files_root: str = ""
     partitions: int = 1
     """Shuffle partitions, each of which gets a tick; also the most tasks that read at once."""
@@ -50,5 +52,11 @@ class SourceSpec:
         values = orjson.loads(text)
         for name in ("names", "types"):
             values[name] = tuple(values[name])
-        values["physical"] = tuple((name, kind) for name, kind in values["physical"])
+        for name in ("physical", "metadata"):
+            values[name] = tuple((each, kind) for each, kind in values[name])
         return cls(**values)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The types of all that a source gives: of columns, then of metadata."""
+        return (*self.types, *(kind for _, kind in self.metadata))

@@ -54,7 +54,7 @@ def make_reader(
     control = [KIND, ORDER, NOTE]
     if tells_time or "testing.epochs" in spec.options:
         control.append(TIME)
-    schema = wire_struct([parse_type(each) for each in spec.types], control)
+    schema = wire_struct([parse_type(each) for each in spec.given], control)
     return reader_class(connector)(spec, schema)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.wire import DEAD_LETTER, KIND, NOTE, ORDER, TICK, NoteSum
+from service.plan.metadata import readable_metadata
 from service.runtime.dataflow_errors import MalformedChange
-from service.runtime.sources.kafka import decode_records
+from service.runtime.sources.kafka import decode_records, record_columns
 from service.runtime.sources.spec import SourceSpec
 from service.runtime.wire_columns import wire_struct
 from state.codec import RowCodec
-from state.types import parse_type
+from state.types import format_type, parse_type
 from tests.service.runtime.sources.readers import make_reader, read_all, url_of
 
 if TYPE_CHECKING:
@@ -202,6 +204,52 @@ def test_plain_rows_are_inserts_and_kinds_may_be_refused() -> None:
 def test_a_bad_record_ends_the_epoch_where_it_is_to() -> None:
     with pytest.raises(MalformedChange, match="t at a/0/7: no value"):
         decode(spec(fail_on_malformed=True), [[(value(1), "a", 0, 6), (None, "a", 0, 7)]])
+
+
+def test_each_row_has_what_its_record_tells() -> None:
+    """A refused record between them; headers of which one comes twice, no headers, NULL."""
+    metadata = {key: format_type(kind) for key, kind in readable_metadata("kafka").items()}
+    table = spec(options={"topic": "a", "format": "changelog-json"}, metadata=(*metadata.items(),))
+    records = batch([(value(1), "a", 3, 5), (b"no", "a", 3, 6), (value(2), "a", 3, 7)])
+    times = pa.array([1_000, 2_000, -1_000], pa.timestamp("us", "UTC"))
+    kinds = pa.array([0, 1, -1], pa.int32())
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    headers = pa.array(
+        [
+            [{"key": "x", "value": b"1"}, {"key": "y", "value": None}, {"key": "x", "value": b"2"}],
+            [],
+            None,
+        ],
+        pa.list_(header),
+    )
+    for name, column in (("timestamp", times), ("timestampType", kinds), ("headers", headers)):
+        records = records.append_column(name, column)
+    given = [*TYPES, *map(parse_type, metadata.values())]
+    schema = wire_struct(given, (KIND, ORDER, NOTE))
+
+    found = [
+        tuple(row[f"f{at}"] for at in range(len(given)))
+        for each in decode_records(table, schema, iter([records]))
+        for row in each.to_pylist()
+        if row[KIND] < TICK
+    ]
+
+    assert set(record_columns(table)) == set(records.schema.names)
+    assert found == [
+        (1, "k1", "a", 3, [("x", b"2"), ("y", None)], 5, instant(1), "CreateTime"),
+        (2, "k2", "a", 3, [], 7, instant(-1), "NoTimestampType"),
+    ]
+
+
+def instant(milliseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+
+
+def test_no_more_is_read_of_records_than_is_asked_for() -> None:
+    one = spec(metadata=(("topic", "STRING NOT NULL"), ("timestamp", "TIMESTAMP_LTZ(3) NOT NULL")))
+
+    assert record_columns(spec()) == ("value", "topic", "partition", "offset")
+    assert record_columns(one) == ("value", "topic", "partition", "offset", "timestamp")
 
 
 def test_partitions_of_a_pattern_keep_the_number_of_their_first_sight(
