@@ -39,6 +39,8 @@ class FileCut:
     """Where the epoch's part of this file starts."""
     before: int
     """Bytes or rows of the epoch's earlier files; with the distance from `floor` it is `_order`."""
+    told: tuple[str | int, ...] = ()
+    """The values of the metadata that is read, the same for all rows of a file."""
 
 
 class FileFormat(ABC):

@@ -1,13 +1,15 @@
 """The log of discovered files of one table: which file is the n-th, and how much of it counts.
 
 Offsets say "n files, and so many bytes of the next": the log in Redis gives that its meaning, so
-that an epoch that runs again reads the same bytes, whatever has come into the folder since.
+that an epoch that runs again reads the same bytes, whatever has come into the folder since. What a
+file tells of itself, where that is read, is in the log for the same reason: a file that is touched
+or copied back after its discovery has the time that it had.
 """
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
@@ -31,6 +33,20 @@ class LoggedFile:
     """Bytes when discovered."""
     length: int
     """What positions in it count: bytes in files of lines, rows in Parquet."""
+    root: str = ""
+    """The files root when it was discovered; this and the next only where metadata is read."""
+    modified_ms: int | None = None
+    """When it was last modified, as it was then."""
+
+    @classmethod
+    def from_entry(cls, entry: bytes) -> LoggedFile:
+        """A file as the log has it."""
+        return cls(*orjson.loads(entry))
+
+    def to_entry(self) -> bytes:
+        """What the log has of the file."""
+        told = () if self.modified_ms is None else (self.root, self.modified_ms)
+        return orjson.dumps((self.path, self.size, self.length, *told))
 
 
 class FileLog:
@@ -64,7 +80,7 @@ class FileLog:
     def refresh(self) -> None:
         """Read what others have appended."""
         for entry in self._client.lrange(self._key, len(self._files), -1):
-            found = LoggedFile(*orjson.loads(entry))
+            found = LoggedFile.from_entry(entry)
             self._files.append(found)
             self._sizes[without_run(found.path)] = found.size
 
@@ -78,7 +94,7 @@ class FileLog:
             pipe.watch(self._key)
             if pipe.llen(self._key) == len(self._files):
                 pipe.multi()
-                pipe.rpush(self._key, *(orjson.dumps(astuple(each)) for each in files))
+                pipe.rpush(self._key, *(each.to_entry() for each in files))
                 with contextlib.suppress(redis.WatchError):  # another was first: `refresh` reads it
                     pipe.execute()
         self.refresh()

@@ -8,6 +8,9 @@ A file ends where it ended when it was discovered, so that an epoch that runs ag
 One that grows after that fails the query: its tail is never left out without a word. A file of a
 sink that another run of its pipeline wrote again, under its own name, is the same file.
 
+Metadata (`file.path`, `file.name`, `file.size`, `file.modification-time`) is that of the discovery,
+too; `file.path` is the whole path, by which the file was found.
+
 Testing aid: with options `testing.time-field` = "t" and `testing.epochs` = "[[0, 1700000000000],
 [null, 1700000000000], [5, 1700000000005]]" the n-th epoch has the next lines whose field `t` is the
 n-th mark, or none where that is null, and its processing time is the one beside it. Sources with
@@ -17,12 +20,15 @@ where the settings allow it.
 
 from __future__ import annotations
 
+import os
 import time
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import orjson
+import pyarrow as pa
 
 from service.runtime.connections import redis_of
 from service.runtime.dataflow_errors import SourceChanged
@@ -89,7 +95,9 @@ class FileReader(ChangeReader[FileCut]):
     def read_cut(self, cut: FileCut) -> Iterator[Chunk]:
         """The rows that start within the cut."""
         path = self._path(LoggedFile(cut.path, cut.size, 0))
-        yield from self._format.read(path, cut)
+        for chunk in self._format.read(path, cut):
+            told = (pa.repeat(each, len(chunk.kinds)) for each in cut.told)
+            yield replace(chunk, columns=[*chunk.columns, *told])
 
     def closed(self) -> Offset:
         """As the marker has it: files that were read may be gone."""
@@ -154,8 +162,7 @@ class FileReader(ChangeReader[FileCut]):
         for path, size in found:
             known = log.size_of(path)
             if known is None and size:
-                length = self._format.length(self._absolute(path), size)
-                new.append(LoggedFile(path, size, length))
+                new.append(self._found(path, size))
             elif known is not None and size > known:
                 raise SourceChanged(
                     f"{self.spec.table}: {path} grew from {known} to {size} bytes after it was "
@@ -165,8 +172,38 @@ class FileReader(ChangeReader[FileCut]):
         if new:
             log.append(new)
 
-    def _absolute(self, path: str) -> str:
-        return str(path_below(self.spec.files_root, path))
+    def _found(self, path: str, size: int) -> LoggedFile:
+        real = str(path_below(self.spec.files_root, path))
+        length = self._format.length(real, size)
+        if not self.spec.metadata:
+            return LoggedFile(path, size, length)
+        try:
+            modified_ms = os.stat(real).st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise SourceChanged(f"{self.spec.table}: {path} cannot be read") from error
+        return LoggedFile(path, size, length, os.path.realpath(self.spec.files_root), modified_ms)
+
+    def _metadata(self, file: LoggedFile) -> tuple[str | int, ...]:
+        """The values of the metadata that the table reads.
+
+        Raises:
+            SourceChanged: the file was discovered by a plan that read none.
+        """
+        if not self.spec.metadata:
+            return ()
+        if file.modified_ms is None:
+            raise SourceChanged(
+                f"{self.spec.table}: {file.path} was discovered by a plan that read no metadata of "
+                "files, and what it was then is not known"
+            )
+        values: dict[str, str | int] = {
+            "file.path": os.path.join(file.root, file.path),
+            "file.name": os.path.basename(file.path),
+            "file.size": file.size,
+            # Columns of times are in microseconds.
+            "file.modification-time": file.modified_ms * 1_000,
+        }
+        return tuple(values[key] for key, _ in self.spec.metadata)
 
     def _path(self, file: LoggedFile) -> str:
         """The file's path, once it is certain that the file is long enough for a replay."""
@@ -191,7 +228,8 @@ class FileReader(ChangeReader[FileCut]):
             for file, low, high in ranges:
                 first, last = max(low, low + left - before), min(high, low + right - before)
                 if first < last:
-                    mine.append(FileCut(file.path, file.size, first, last, low, before))
+                    told = self._metadata(file)
+                    mine.append(FileCut(file.path, file.size, first, last, low, before, told))
                 before += high - low
             work.append(mine)
         return work
