@@ -6,15 +6,17 @@ Flink finds these when it translates a plan; we when we load it.
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.plan.correlate import check_correlate, made_types
 from service.plan.deadline import check_time
 from service.plan.errors import InvalidExpression, InvalidProperty, InvalidStateMetadata, PlanError
+from service.plan.metadata import readable_metadata
 from service.plan.node_shapes import check_columns, same_kind
 from service.plan.nodes import Calc, Correlate, Exchange, Sink, TableScan, WatermarkAssigner
 from service.plan.rex import FieldAccess, InputRef, walk
-from state.types import row_type
+from state.types import format_type, row_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -137,6 +139,46 @@ def _check_scan(node: ExecNode, scan: TableScan) -> Iterator[PlanError]:
             )
     if scan.watermark is not None:
         yield from _check_rex(scan.watermark, node.output_type)
+    yield from _check_metadata(node, scan)
+
+
+def _check_metadata(node: ExecNode, scan: TableScan) -> Iterator[PlanError]:
+    """Metadata is of columns of the table, and the last columns of the scan, as they are read."""
+    ability = next((each for each in scan.abilities if each.type == "ReadingMetadata"), None)
+    if ability is None:
+        return
+    path = f"{ability.path}/metadataKeys"
+    columns = scan.table.schema.columns
+    declared = {each.metadata_key for each in columns if each.kind == "METADATA"}
+    for at, key in enumerate(scan.metadata_keys):
+        if key not in declared:
+            yield InvalidProperty(
+                f"no column of the table has the metadata key {key!r}", path=f"{path}/{at}"
+            )
+    fields = scan.projected_fields
+    physical = len(scan.table.schema.physical if fields is None else fields)
+    given = node.output_type.children
+    if len(given) != physical + len(scan.metadata_keys):
+        yield InvalidProperty(
+            f"the scan gives {len(given)} columns, and reads {physical} physical columns and "
+            f"{len(scan.metadata_keys)} metadata keys",
+            path=path,
+        )
+        return
+    known = readable_metadata(scan.table.options.get("connector", ""))
+    for key, kind in zip(scan.metadata_keys, given[physical:], strict=True):
+        wanted = known.get(key)
+        if wanted is not None and _plain(kind) != _plain(wanted):
+            yield InvalidProperty(
+                f"metadata {key!r} is {format_type(wanted)}, and the scan gives "
+                f"{format_type(kind)}: a cast has to stand above the scan",
+                path=f"{node.path}/outputType",
+            )
+
+
+def _plain(kind: LogicalType) -> LogicalType:
+    """The type, whether or not it is a time attribute or may be NULL."""
+    return replace(kind, time_attribute=None, nullable=True)
 
 
 def _check_connector(options: object, identifier: str, path: str) -> Iterator[PlanError]:

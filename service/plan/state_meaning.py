@@ -21,7 +21,7 @@ import orjson
 
 from service.plan.deadline import check_time
 from service.plan.local_zone import common_zone, is_utc, said_zone, zone_readers
-from service.plan.nodes import Sink
+from service.plan.nodes import Sink, TableScan
 from service.plan.rex import ZONE_MARK
 from service.plan.type_json import parse_type_json
 from state.types import format_type
@@ -168,7 +168,11 @@ def _columns(
     kind = node.node_type.short
     if kind == "table-source-scan":
         table = _plain(raw["scanTableSource"]["table"])
-        return [_digest([table, name]) for name in node.output_type.field_names]
+        keys = node.view.metadata_keys if isinstance(node.view, TableScan) else ()
+        names = node.output_type.field_names[: width - len(keys)]
+        # Metadata comes last, and is the same under another name.
+        physical = [_digest([table, name]) for name in names]
+        return [*physical, *(_digest([table, "METADATA", key]) for key in keys)]
     if kind == "calc":
         return [_expression(each, given[0], zone) for each in raw["projection"]]
     if kind == "expand":

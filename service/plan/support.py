@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.plan.correlate import not_run
+from service.plan.metadata import why_not_read
 from service.plan.nodes import Correlate, Sink, TableScan
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ SOURCE_ABILITIES = frozenset(
     {"FilterPushDown", "LimitPushDown", "ProjectPushDown", "ReadingMetadata", "WatermarkPushDown"}
 )
 """What a plan may hand to a source. Filter and limit only save work, since a Calc and a Limit
-above do it again; ReadingMetadata stands there without keys too, and only then it is taken; no node
-that we run asks for a watermark."""
+above do it again; no node that we run asks for a watermark."""
 RUN_WITHOUT_VIEW: frozenset[str] = frozenset(
     {
         "changelog-normalize", "deduplicate", "global-group-aggregate", "global-window-aggregate",
@@ -85,20 +85,31 @@ def _of_scan(node: ExecNode, scan: TableScan) -> Iterator[Unsupported]:
         reason = ""
         if ability.type not in SOURCE_ABILITIES:
             reason = f"the ability {ability.type} of a source is not supported"
-        elif ability.type == "ReadingMetadata" and scan.metadata_keys:
-            reason = f"metadata columns are not supported: {', '.join(scan.metadata_keys)}"
+        elif ability.type == "ReadingMetadata":
+            reason = next(_not_read(scan), "")
         elif ability.type == "ProjectPushDown" and any(
             len(fields) > 1 for fields in scan.projected_fields or ()
         ):
             reason = "a source cannot choose fields inside of a column"
         if reason:
             yield Unsupported(node.id, node.type_text, ability.path, reason)
-    # A plan of ours has no abilities: its scans give all columns of the table.
+    # Plans of Flink always say which keys are read, if only that none is; those that were made of
+    # SQL here, before metadata was read, took such a column for one of the record's value.
     if not any(ability.type == "ReadingMetadata" for ability in scan.abilities):
         for column in scan.table.schema.columns:
             if column.kind == "METADATA":
-                reason = f"metadata column {column.name!r} of a source is not supported"
+                reason = (
+                    f"it has metadata column {column.name!r} and does not read any metadata; "
+                    "compile the plan again"
+                )
                 yield Unsupported(node.id, node.type_text, column.path, reason)
+
+
+def _not_read(scan: TableScan) -> Iterator[str]:
+    connector = scan.table.options.get("connector", "")
+    for key in scan.metadata_keys:
+        if why := why_not_read(connector, key):
+            yield f"metadata {key!r} of table {scan.table.name} is not read: {why}"
 
 
 def _of_sink(node: ExecNode, sink: Sink) -> Iterator[Unsupported]:

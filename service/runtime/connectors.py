@@ -22,6 +22,7 @@ from operators.changelog import RowKind
 from service.plan.changelog_mode import UPSERT
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import DurationError
+from service.plan.metadata import metadata_columns
 from service.plan.nodes import Sink, TableScan
 from service.plan.properties import pointer_token
 from service.plan.secrets import MASK, is_secret
@@ -101,11 +102,11 @@ def table_names(plan: CompiledPlan) -> dict[str, str]:
 
 
 def scan_columns(scan: TableScan) -> list[Column]:
-    """The physical columns that a scan gives, in order."""
+    """The columns that a scan gives, in order: physical ones, then metadata as it is read."""
     physical = scan.table.schema.physical
-    if scan.projected_fields is None:
-        return list(physical)
-    return [physical[each[0]] for each in scan.projected_fields]
+    chosen = scan.projected_fields
+    given = physical if chosen is None else [physical[each[0]] for each in chosen]
+    return [*given, *metadata_columns(scan)]
 
 
 def source_spec(
@@ -121,7 +122,7 @@ def source_spec(
 
     Args:
         table: The table as the plan has it.
-        columns: The physical columns to give, in order.
+        columns: The columns to give, in order, metadata last.
         name: The table's name in this pipeline.
         files_root: Folder that files must lie in.
         pipeline: Whose source it is; empty while a plan is only checked.
@@ -131,20 +132,26 @@ def source_spec(
         DataflowError: The connector, format, path or an option cannot be.
     """
     connector = _connector(table, SOURCES, "source")
+    physical = [each for each in columns if each.kind == "PHYSICAL"]
     spec = SourceSpec(
         connector=connector,
         table=name,
         pipeline=pipeline,
         redis_url="",
-        names=tuple(each.name for each in columns),
-        types=tuple(_type_text(each) for each in columns),
+        names=tuple(each.name for each in physical),
+        types=tuple(_type_text(each) for each in physical),
         physical=tuple((each.name, _type_text(each)) for each in table.schema.physical),
         options=dict(table.options),
+        metadata=tuple(
+            (each.metadata_key or each.name, _type_text(each))
+            for each in columns
+            if each.kind == "METADATA"
+        ),
         files_root=files_root,
     )
     with _at(table):
         _check_source(spec)
-        _check_csv_types(spec.options, columns)
+        _check_csv_types(spec.options, physical)
     _check_table(table, allow_testing=allow_testing)
     return spec
 
@@ -184,8 +191,8 @@ def sink_spec(
         if connector == "jdbc":
             _check_database(spec, files_root, database_hosts)
         _check_csv_types(spec.options, table.schema.persisted)
+        _check_written(table.schema.persisted, connector)
         if connector in kafka_sink.CONNECTORS:
-            _check_record_columns(table.schema.persisted)
             _check_topic(spec, database_hosts)
     _check_table(table, allow_testing=False)
     return spec
@@ -297,12 +304,12 @@ _TAKES_UPDATES = {
 }
 
 
-def _check_record_columns(columns: Sequence[Column]) -> None:
+def _check_written(columns: Sequence[Column], connector: str) -> None:
     """See that no column is to be a record's time or headers: it would land in its value."""
     for each in columns:
         if each.kind == "METADATA":
             raise UnsupportedConnector(
-                f'metadata column "{each.name}" is not written by a Kafka sink',
+                f'metadata column "{each.name}" is not written by a {connector} sink',
                 hint="declare it VIRTUAL, or leave METADATA out to have it in the value",
                 path=each.path,
             )

@@ -323,16 +323,18 @@ class _Lowering:
             for node in self._plan.nodes
             if isinstance(node.view, TableScan) and node.view.table.identifier == identifier
         ]
-        needed = {c.name: c for scan in scans for c in scan_columns(scan)}
+        found = {c.name: c for scan in scans for c in scan_columns(scan)}
+        # Sources give metadata behind all columns.
+        needed = sorted(found.values(), key=lambda column: column.kind == "METADATA")
         spec = source_spec(
             scans[0].table,
-            list(needed.values()),
+            needed,
             name=self._names[identifier],
             files_root=self._job.files_root,
             pipeline=self._job.pipeline,
             allow_testing=self._job.allow_testing,
         )
-        return _Ways(self._read(spec)), list(needed)
+        return _Ways(self._read(spec)), [each.name for each in needed]
 
     def _values(self, node: ExecNode, values: Values) -> DataFrame:
         name = values_name(node)
@@ -375,7 +377,7 @@ class _Lowering:
     def _open(self, spec: SourceSpec) -> DataFrame:
         tells_time = EPOCHS in spec.options or not self._leaves_time_to_spark
         control = [KIND, ORDER, NOTE, *([TIME] if tells_time else [])]
-        schema = wire_struct([parse_type(each) for each in spec.types], control)
+        schema = wire_struct([parse_type(each) for each in spec.given], control)
         if spec.connector == "kafka":
             records = kafka_stream(self._spark, self._complete(spec), schema)
             return with_place(records, has_time=False)

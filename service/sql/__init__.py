@@ -5,6 +5,7 @@ cursor, source_text                 where they stand in it
 dialect, grammar, foreign, sql_text Flink's grammar on sqlglot; expressions written back as SQL
 hint_comments                       hints as the tokenizer can read them
 catalogue, ddl, table_hints         tables and views; CREATE TABLE; OPTIONS behind a table
+metadata                            metadata columns against what connectors have
 java_maps                           the order in which Flink lists some of it
 types, literals, functions          what expressions are made of; type_names
 expressions, conditions, scope      names and expressions bound to typed ones

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from service.plan.metadata import readable_metadata
 from service.sql.errors import ValidationError, nearest
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class Column:
     def is_persisted(self) -> bool:
         """Whether a sink writes it."""
         return self.kind == "PHYSICAL" or (self.kind == "METADATA" and not self.is_virtual)
+
+    @property
+    def read_key(self) -> str:
+        """The key of a metadata column: its own name, unless another one is given."""
+        return self.name if self.metadata_key is None else self.metadata_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +86,20 @@ class CatalogTable:
 
     @property
     def scanned(self) -> tuple[Column, ...]:
-        """The columns that a source gives: physical ones, then metadata."""
-        kinds = ("PHYSICAL", "METADATA")
-        return tuple(column for kind in kinds for column in self.columns if column.kind == kind)
+        """The columns that a source gives: physical ones, then metadata.
+
+        Metadata comes in the order of the connector's keys and with their types; a column of a key
+        that the connector does not have is none.
+        """
+        physical = [column for column in self.columns if column.kind == "PHYSICAL"]
+        known = readable_metadata(self.options.get("connector", ""))
+        by_key = {each.read_key: each for each in self.columns if each.kind == "METADATA"}
+        told = [
+            replace(by_key[key], type=kind, metadata_key=key)
+            for key, kind in known.items()
+            if key in by_key
+        ]
+        return (*physical, *told)
 
     @property
     def persisted(self) -> tuple[Column, ...]:

@@ -69,6 +69,7 @@ def create_table(statement: CreateTable, catalogue: Catalogue) -> CatalogTable:
         raise cursor.fail("the end of the statement")
     columns = _resolved(draft, statement)
     _check_key(columns, draft, statement)
+    _check_metadata(columns, statement)
     return CatalogTable(
         catalogue.qualify(statement.names),
         columns,
@@ -209,6 +210,21 @@ def _check_key(columns: tuple[Column, ...], draft: _Draft, statement: CreateTabl
     if len(set(draft.key)) != len(draft.key):
         raise SqlSyntaxError("the primary key has a column twice", statement.position)
     draft.key_name = draft.key_name or "PK_" + "_".join(draft.key)
+
+
+def _check_metadata(columns: tuple[Column, ...], statement: CreateTable) -> None:
+    seen: dict[str, str] = {}
+    for column in columns:
+        if column.kind != "METADATA":
+            continue
+        first = seen.setdefault(column.read_key, column.name)
+        if first != column.name:
+            raise ValidationError(
+                f"The column `{first}` and `{column.name}` in the table are both from the same "
+                f"metadata key '{column.read_key}'. Please specify one of the columns as the "
+                "metadata column and use the computed column syntax to specify the others.",
+                statement.position,
+            )
 
 
 def rowtime_type(logical: LogicalType) -> LogicalType:

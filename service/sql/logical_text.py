@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Literal, SargLiteral, SymbolLiteral
 from service.sql import algebra
+from service.sql.metadata import read_metadata
 from service.sql.physical.expression_text import character_text, literal_text, type_text
 from service.sql.rex import OverCall
 from service.sql.window_relations import WindowTable
@@ -81,7 +82,8 @@ def _line(relation: Relation) -> tuple[str, _Branches]:
             if table.hint:
                 word, _, given = table.hint.partition(" ")
                 hints = f", hints=[[[{word} inheritPath:[] {given}]]]"
-            return f"LogicalTableScan(table=[[{', '.join(table.names)}]]{hints})", inputs
+            named = ", ".join((*table.names, *read_metadata(table)))
+            return f"LogicalTableScan(table=[[{named}]]{hints})", inputs
         case algebra.Project(_, expressions, names):
             made = ", ".join(
                 f"{name}=[{expression_text(each)}]"

@@ -157,7 +157,14 @@ def _table_row(at: StatefulNode) -> RowSpec:
     found = parse_type_json(table.value.get("outputType"), table.at("outputType"))
     if found.root is not TypeRoot.ROW:
         raise table.fail("outputType", "what a table gives must be a ROW")
-    return RowSpec.of(found)
+    row = RowSpec.of(found)
+    schema = at.properties.inner(*_TABLE, "resolvedTable", "schema")
+    for number, column in enumerate(schema.objects("columns", "a column")):
+        name = column.text("name")
+        if column.value.get("kind") == "METADATA" and name in row.names:
+            where = (*_TABLE, "resolvedTable", "schema", "columns", number)
+            raise at.refuse(f"metadata column {name!r} of a look-up table", *where)
+    return row
 
 
 def _keys(

@@ -27,6 +27,7 @@ from service.sql.catalogue import COLUMNS_MAX, CatalogTable
 from service.sql.dialect import hint_of, parse_query, position_of
 from service.sql.errors import SqlTooLarge, UnsupportedSql, ValidationError
 from service.sql.expressions import ExpressionBinder
+from service.sql.metadata import check_read
 from service.sql.options import Options
 from service.sql.rex import Expression, call, cast, conjunction, ref
 from service.sql.scope import Scope, Source
@@ -94,6 +95,7 @@ class QueryBinder:
         if hint is not None:
             found = with_hint(found, hint, Options(self._catalogue.options))
         if isinstance(found, CatalogTable):
+            check_read(found, position)
             return table_relation(found)
         if self._depth >= VIEW_DEPTH_MAX:
             raise SqlTooLarge(f"views are nested deeper than {VIEW_DEPTH_MAX}", position)

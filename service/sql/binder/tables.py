@@ -12,12 +12,13 @@ from service.sql.algebra import Join, Project, Relation, Scan, Values, VersionJo
 from service.sql.binder.lateral import join_lateral, lateral_query
 from service.sql.binder.merging import Bound, merge
 from service.sql.binder.unnest import bind_unnest, join_unnest, unnest_of
+from service.sql.ddl import rowtime_type
 from service.sql.dialect import hint_of, position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.expressions import ExpressionBinder
 from service.sql.functions import WINDOW_TABLE_FUNCTIONS
 from service.sql.literals import window_interval_ms, window_length_ms
-from service.sql.rex import ref, remap, type_of
+from service.sql.rex import cast, ref, substitute, type_of
 from service.sql.scope import Scope, Source
 from service.sql.sql_text import to_sql
 from service.sql.terms import JoinKind, Row, WindowSpec
@@ -44,28 +45,36 @@ _OUTER_SIDES: dict[str, JoinKind] = {"LEFT": "LEFT", "RIGHT": "RIGHT", "FULL": "
 
 
 def table_relation(table: CatalogTable) -> Relation:
-    """A table's rows: its source, then computed columns, then event time."""
+    """A table's rows: its source, then casts and computed columns, then event time."""
     relation: Relation = Scan(table)
-    scanned = [column.name for column in table.scanned]
-    declared = [column.name for column in table.columns]
-    if scanned != declared:
-        relation = Project(relation, _column_expressions(table, scanned), tuple(declared))
+    declared = tuple(column.name for column in table.columns)
+    expressions = _column_expressions(table, relation.row)
+    if expressions != tuple(ref(at, kind) for at, kind in enumerate(relation.row.types)):
+        relation = Project(relation, expressions, declared)
     if table.watermark is not None:
         at = declared.index(table.watermark.column)
         relation = Watermark(relation, at, table.watermark.expression)
     return relation
 
 
-def _column_expressions(table: CatalogTable, scanned: list[str]) -> tuple[Rex, ...]:
-    """Every column of a table over what its source gives."""
-    plain = [column.name for column in table.columns if column.kind != "COMPUTED"]
-    positions = {index: scanned.index(name) for index, name in enumerate(plain)}
+def _column_expressions(table: CatalogTable, scanned: Row) -> tuple[Rex, ...]:
+    """Every column of a table over what its source gives, cast where that is of another type."""
+    event_time = table.watermark.column if table.watermark is not None else None
+    plain: dict[str, Rex] = {}
+    for column in table.columns:
+        if column.kind != "COMPUTED":
+            at = scanned.names.index(column.name)
+            plain[column.name] = cast(ref(at, scanned.types[at]), column.type)
     made: list[Rex] = []
     for column in table.columns:
-        if column.expression is None:
-            made.append(ref(scanned.index(column.name), column.type))
+        if column.expression is not None:
+            made.append(substitute(column.expression, [*plain.values()]))
+        elif column.kind == "METADATA" and column.name == event_time:
+            # As in Flink, which casts to what the schema says: a time attribute.
+            at = scanned.names.index(column.name)
+            made.append(cast(ref(at, scanned.types[at]), rowtime_type(column.type)))
         else:
-            made.append(remap(column.expression, positions))
+            made.append(plain[column.name])
     return tuple(made)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from service.plan.durations import format_duration_ms
 from service.plan.rex import InputRef
+from service.sql.metadata import read_metadata
 from service.sql.physical import nodes
 from service.sql.physical.correlate import correlate_text
 from service.sql.physical.expression_text import infix_text, literal_text, prefix_text, type_text
@@ -65,7 +66,7 @@ def _described(node: Node, text: Text) -> str:
     spec, fields = node.spec, ", ".join(node.row.names)
     match spec:
         case nodes.ScanSpec():
-            table = ", ".join(spec.table.names)
+            table = ", ".join((*spec.table.names, *read_metadata(spec.table)))
             return f"TableSourceScan(table=[[{table}]], fields=[{fields}]{_hints(spec.table)})"
         case nodes.SinkSpec():
             hints = _hints(spec.table)

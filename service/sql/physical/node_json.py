@@ -26,7 +26,7 @@ from service.sql.physical.join_json import (
 )
 from service.sql.physical.keys import smallest, upsert_keys
 from service.sql.physical.ranks import is_deduplicate, is_rowtime, keeps_last
-from service.sql.physical.schema_json import table_to_json
+from service.sql.physical.schema_json import abilities_to_json, table_to_json
 from service.sql.physical.window_json import (
     group_windows_json,
     window_aggregate_json,
@@ -56,7 +56,8 @@ def properties(node: Node, options: Options) -> tuple[str, dict[str, Any]]:
     match spec:
         case nodes.ScanSpec():
             table = table_to_json(spec.table, options.catalog_objects)
-            return "table-source-scan_2", {"scanTableSource": {"table": table}}
+            abilities = abilities_to_json(spec.table, node.row)
+            return "table-source-scan_2", {"scanTableSource": {"table": table, **abilities}}
         case nodes.ValuesSpec():
             return "values_1", {"tuples": [rex_list(row) for row in spec.rows]}
         case nodes.CalcSpec():

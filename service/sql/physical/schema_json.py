@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from service.sql.ddl import rowtime_type
-from service.sql.to_json import rex_to_json, type_to_json
+from service.sql.to_json import rex_to_json, row_to_json, type_to_json
 
 if TYPE_CHECKING:
     from service.sql.catalogue import CatalogTable, Column, Watermark
+    from service.sql.terms import Row
 
 
 def table_to_json(table: CatalogTable, catalog_objects: str) -> dict[str, Any]:
@@ -30,6 +31,19 @@ def table_to_json(table: CatalogTable, catalog_objects: str) -> dict[str, Any]:
             resolved["comment"] = table.comment
         resolved["options"] = dict(sorted(table.options.items()))
     return value | {"resolvedTable": resolved}
+
+
+def abilities_to_json(table: CatalogTable, row: Row) -> dict[str, Any]:
+    """What the source of a table takes over: to read the metadata that is declared, if any is."""
+    keys = [column.metadata_key for column in table.scanned if column.kind == "METADATA"]
+    if not keys:
+        return {}
+    ability = {
+        "type": "ReadingMetadata",
+        "metadataKeys": keys,
+        "producedType": row_to_json(row, nullable=False),
+    }
+    return {"abilities": [ability]}
 
 
 def _schema(table: CatalogTable) -> dict[str, Any]:
@@ -59,12 +73,10 @@ def _column(column: Column, rowtime: str | None) -> dict[str, Any]:
             },
         }
     elif column.kind == "METADATA":
-        value |= {"kind": "METADATA"}
+        value |= {"kind": "METADATA", "dataType": type_to_json(logical)}
         if column.metadata_key is not None:
             value["metadataKey"] = column.metadata_key
-        if column.is_virtual:
-            value["isVirtual"] = True
-        value["dataType"] = type_to_json(logical)
+        value["isVirtual"] = column.is_virtual
     else:
         value["dataType"] = type_to_json(logical)
     return value | ({"comment": column.comment} if column.comment else {})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from service.sql import types
 from service.sql.algebra import Project, Relation, Sink
 from service.sql.errors import ValidationError, nearest
+from service.sql.metadata import check_written
 from service.sql.physical.changelog import key_of
 from service.sql.physical.connectors import sink_mode
 from service.sql.physical.keys import Keys, are_known, smallest, upsert_keys
@@ -42,8 +43,9 @@ def bind_sink(
     """A query that writes a table: its columns in the table's order, cast where they must be.
 
     Raises:
-        ValidationError: The query's columns are not the table's.
+        ValidationError: The query's columns are not the table's, or it writes no such columns.
     """
+    check_written(table, position)
     targets = table.persisted
     chosen: tuple[int, ...] | None = None
     if columns:

@@ -252,7 +252,6 @@ def test_errors_are_findings_too() -> None:
         ([{"type": "ProjectPushDown", "projectedFields": [[0], [1]]}], []),
         ([{"type": "FilterPushDown", "predicates": []}], []),
         ([{"type": "ReadingMetadata", "metadataKeys": []}], []),
-        ([{"type": "ReadingMetadata", "metadataKeys": ["offset"]}], ["offset"]),
         ([{"type": "ProjectPushDown", "projectedFields": [[0, 1]]}], ["inside of a column"]),
         ([{"type": "PartitionPushDown", "partitions": []}], ["PartitionPushDown"]),
         ([{"type": "SourceWatermark"}], ["SourceWatermark"]),

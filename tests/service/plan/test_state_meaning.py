@@ -126,6 +126,33 @@ def test_names_and_what_is_let_through_make_no_difference(before: str, after: st
     assert fates(before, after) == {"kept"}
 
 
+FILES = (
+    "CREATE TABLE f ({}) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json'); "
+    "CREATE TABLE o (x STRING, n BIGINT, PRIMARY KEY (x) NOT ENFORCED) "
+    "WITH ('connector' = 'redis'); INSERT INTO o SELECT {}, COUNT(*) FROM f GROUP BY {}"
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "fate"),
+    [
+        ("id INT, y STRING NOT NULL METADATA FROM 'file.name' VIRTUAL", "kept"),
+        ("y STRING NOT NULL METADATA FROM 'file.name' VIRTUAL, id INT, more STRING", "kept"),
+        ("id INT, x STRING NOT NULL METADATA FROM 'file.path' VIRTUAL", "dropped"),
+        ("id INT, x STRING NOT NULL", "dropped"),
+    ],
+)
+def test_metadata_is_known_by_its_key(columns: str, fate: str) -> None:
+    name = "y" if "y STRING" in columns else "x"
+    first = FILES.format("id INT, x STRING NOT NULL METADATA FROM 'file.name' VIRTUAL", "x", "x")
+    before, after = (
+        load_plan(compile_script(each)[-1].document)
+        for each in (first, FILES.format(columns, name, name))
+    )
+
+    assert fate in {each.fate for each in diff(before, after).states}
+
+
 def test_a_column_beside_those_that_are_read_makes_no_difference() -> None:
     query = TAGS.format("tag", "t")
     wider = SCRIPT.replace("many ARRAY<STRING>", "many ARRAY<STRING>, more INT")

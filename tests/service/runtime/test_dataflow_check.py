@@ -183,15 +183,63 @@ def test_a_column_that_is_to_be_a_records_time_does_not_land_in_its_value(tmp_pa
 
 
 def test_a_metadata_column_of_a_source_is_not_read_out_of_its_value(tmp_path: Path) -> None:
+    """Plans that were made of SQL here once did not say that metadata is read."""
     source = "'connector' = 'filesystem', 'path' = 'in', 'format' = 'json'"
     (planned,) = compile_script(
         "CREATE TABLE s (id INT, size BIGINT NOT NULL METADATA FROM 'file.size' VIRTUAL) "
         f"WITH ({source}); CREATE TABLE o (id INT, n BIGINT) WITH ('connector' = 'blackhole'); "
         "INSERT INTO o SELECT id, size FROM s"
     )
+    check(tmp_path, planned.document)
+    del planned.document["nodes"][0]["scanTableSource"]["abilities"]
 
-    with pytest.raises(UnsupportedNode, match="metadata column 'size' of a source") as caught:
+    with pytest.raises(UnsupportedNode, match="metadata column 'size' and does not") as caught:
         check(tmp_path, planned.document)
+    assert caught.value.path.endswith("/schema/columns/1")
+
+
+@pytest.mark.parametrize(
+    ("connector", "key", "words"),
+    [
+        ({"connector": "filesystem"}, "file.paths", "has file.path, file.name, file.size, file.mo"),
+        ({"connector": "datagen"}, "time", 'connector "datagen" has no metadata'),
+        ({"connector": "ingress"}, "time", 'connector "ingress" has no metadata'),
+        ({"connector": "kafka"}, "leader-epoch", "Spark's Kafka source does not give it"),
+        ({"connector": "kafka"}, "value.source.table", "metadata of formats is not read"),
+        ({"connector": "kafka"}, "key", "has topic, partition, headers, offset, timestamp, time"),
+    ],
+)
+def test_metadata_that_is_not_read_is_refused_by_its_key(
+    tmp_path: Path, connector: dict[str, str], key: str, words: str
+) -> None:
+    document = plan_of(connector, SINK)
+    scan = document["nodes"][0]["scanTableSource"]
+    column = {"name": "v", "kind": "METADATA", "metadataKey": key, "dataType": "INT"}
+    scan["table"]["resolvedTable"]["schema"]["columns"][1] = column | {"isVirtual": True}
+    scan["abilities"] = [{"type": "ReadingMetadata", "metadataKeys": [key]}]
+
+    with pytest.raises(UnsupportedNode, match=f"metadata '{key}' of table s is not read") as caught:
+        check(tmp_path, document)
+
+    assert words in str(caught.value)
+    assert (caught.value.node_id, caught.value.path) == (
+        1,
+        "/nodes/0/scanTableSource/abilities/0",
+    )
+
+
+@pytest.mark.parametrize(
+    "sink", [SINK, {"connector": "redis"}, {"connector": "print"}, {"connector": "blackhole"}]
+)
+def test_a_metadata_column_is_written_by_no_sink(tmp_path: Path, sink: dict[str, str]) -> None:
+    document = plan_of(SOURCE, sink)
+    columns = document["nodes"][1]["dynamicTableSink"]["table"]["resolvedTable"]["schema"][
+        "columns"
+    ]
+    columns[1] |= {"kind": "METADATA", "isVirtual": False}
+
+    with pytest.raises(UnsupportedConnector, match='metadata column "v" is not written') as caught:
+        check(tmp_path, document)
     assert caught.value.path.endswith("/schema/columns/1")
 
 

@@ -153,6 +153,16 @@ def test_what_is_not_run_is_refused(
         lookup_join_spec(changed(options=options, **given))
 
 
+def test_a_metadata_column_is_not_looked_for_in_the_rows_of_a_file() -> None:
+    node = changed()
+    table = node.node.raw["temporalTable"]["lookupTableSource"]["table"]["resolvedTable"]
+    name = table["schema"]["columns"][-1]["name"]
+    table["schema"]["columns"][-1] |= {"kind": "METADATA", "isVirtual": True}
+
+    with pytest.raises(UnsupportedNode, match=f"metadata column '{name}' of a look-up table"):
+        lookup_join_spec(node)
+
+
 def test_a_key_of_another_type_is_refused() -> None:
     with pytest.raises(UnsupportedNode, match="types of compared columns differ"):
         lookup_join_spec(changed(lookupKeys={"1": {"type": "FieldRef", "index": 0}}))

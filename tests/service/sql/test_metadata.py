@@ -1,0 +1,194 @@
+"""Metadata columns in SQL: what tables say of them, what is refused; plans are in `recorded`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.plan import explain, load_plan
+from service.sql import SqlError, UnsupportedSql, ValidationError, compile_script
+
+FILES = "'connector' = 'filesystem', 'path' = 'in', 'format' = 'json'"
+SINK = "CREATE TABLE o (x STRING) WITH ('connector' = 'blackhole');"
+
+
+def compiled(columns: str, query: str, options: str = FILES) -> dict[str, Any]:
+    script = f"CREATE TABLE s ({columns}) WITH ({options}); {SINK} INSERT INTO o {query}"
+    return compile_script(script)[-1].document
+
+
+def test_the_schema_in_a_plan_is_as_flink_writes_it() -> None:
+    document = compiled(
+        "id INT, p STRING NOT NULL METADATA FROM 'file.path' VIRTUAL, "
+        "`file.name` STRING NOT NULL METADATA, "
+        "m TIMESTAMP(3) METADATA FROM 'file.modification-time' VIRTUAL COMMENT 'when', "
+        "WATERMARK FOR m AS m",
+        "SELECT p FROM s",
+    )
+
+    # Recorded from Flink 2.3, but for the comment, which it writes last.
+    assert document["nodes"][0]["scanTableSource"]["table"]["resolvedTable"]["schema"] == {
+        "columns": [
+            {"name": "id", "dataType": "INT"},
+            {
+                "name": "p",
+                "kind": "METADATA",
+                "dataType": "VARCHAR(2147483647) NOT NULL",
+                "metadataKey": "file.path",
+                "isVirtual": True,
+            },
+            {
+                "name": "file.name",
+                "kind": "METADATA",
+                "dataType": "VARCHAR(2147483647) NOT NULL",
+                "isVirtual": False,
+            },
+            {
+                "name": "m",
+                "kind": "METADATA",
+                "dataType": {
+                    "type": "TIMESTAMP_WITHOUT_TIME_ZONE",
+                    "precision": 3,
+                    "kind": "ROWTIME",
+                },
+                "metadataKey": "file.modification-time",
+                "isVirtual": True,
+                "comment": "when",
+            },
+        ],
+        "watermarkSpecs": [
+            {
+                "rowtimeAttribute": "m",
+                "expression": {
+                    "rexNode": {"kind": "INPUT_REF", "inputIndex": 3, "type": "TIMESTAMP(3)"},
+                    "serializableString": "`m`",
+                },
+            }
+        ],
+    }
+
+
+def test_explanations_name_what_is_read() -> None:
+    document = compiled(
+        "s BIGINT NOT NULL METADATA FROM 'file.size' VIRTUAL, id INT",
+        "SELECT CAST(s AS STRING) FROM s",
+    )
+
+    shown = "TableSourceScan(table=[[default_catalog, default_database, s, metadata=[file.size]]]"
+    assert document["nodes"][0]["description"].startswith(shown)
+    assert shown in explain(load_plan(document)).text
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "reason"),
+    [
+        ("x STRING METADATA FROM 'file.paths'", FILES, "Invalid metadata key 'file.paths' in col"),
+        ("x STRING METADATA VIRTUAL", FILES, "Invalid metadata key 'x' in column 'x' of table"),
+        ("x STRING METADATA FROM ''", FILES, "Invalid metadata key ''"),
+        (
+            "x BIGINT METADATA FROM 'file.modification-time'",
+            FILES,
+            "Invalid data type for metadata",
+        ),
+        ("x BOOLEAN METADATA FROM 'file.modification-time'", FILES, "Invalid data type"),
+        ("x TIMESTAMP_LTZ(3) METADATA FROM 'file.size'", FILES, "Invalid data type"),
+        ("x ARRAY<STRING> METADATA FROM 'file.name'", FILES, "Invalid data type"),
+        ("x ROW<a INT> METADATA FROM 'file.name'", FILES, "Invalid data type"),
+        ("x STRING METADATA", "'connector' = 'datagen'", "declares metadata columns"),
+        ("x STRING METADATA", "'connector' = 'ingress'", "declares metadata columns"),
+        ("x STRING METADATA FROM 'leader-epoch'", "'connector' = 'kafka'", "Invalid metadata key"),
+        ("x STRING METADATA FROM 'value.source.table'", "'connector' = 'kafka'", "Invalid metada"),
+        ("x ARRAY<INT> METADATA FROM 'headers'", "'connector' = 'kafka'", "Invalid data type"),
+    ],
+)
+def test_what_the_source_does_not_have_is_refused_though_nobody_reads_it(
+    columns: str, options: str, reason: str
+) -> None:
+    """As in Flink; the statement is at fault, not the declaration."""
+    with pytest.raises(ValidationError) as caught:
+        compiled(f"id INT, {columns}", "SELECT CAST(id AS STRING) FROM s", options)
+
+    assert reason in caught.value.reason
+    assert caught.value.position is not None
+    assert compile_script(f"CREATE TABLE s (id INT, {columns}) WITH ({options})") == []
+
+
+@pytest.mark.parametrize(
+    ("key", "kinds"),
+    [
+        ("file.size", "INT STRING DECIMAL(10,2) BOOLEAN DOUBLE TINYINT CHAR(3)"),
+        ("file.modification-time", "DATE TIME STRING TIMESTAMP(3) TIMESTAMP(0) TIMESTAMP_LTZ(6)"),
+        ("file.name", "BYTES INT DATE VARCHAR(5) BOOLEAN TIMESTAMP_LTZ(3)"),
+    ],
+)
+def test_the_types_that_flink_casts_to_are_taken(key: str, kinds: str) -> None:
+    for kind in kinds.split():
+        document = compiled(f"x {kind} METADATA FROM '{key}'", "SELECT CAST(x AS STRING) FROM s")
+        assert [each["type"] for each in document["nodes"]][1] == "stream-exec-calc_1"
+
+
+def test_two_columns_of_one_key_are_refused_where_they_are_declared() -> None:
+    with pytest.raises(
+        ValidationError, match="`a` and `topic` in the table are both from the same"
+    ):
+        compile_script(
+            "CREATE TABLE s (a STRING METADATA FROM 'topic', topic STRING METADATA VIRTUAL) "
+            "WITH ('connector' = 'kafka')"
+        )
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "x STRING METADATA VIRTUAL FROM 'file.name'",
+        "x STRING METADATA FROM file",
+        "x STRING VIRTUAL",
+        "x METADATA",
+        "x STRING METADATA FROM 'file.name' VIRTUAL, PRIMARY KEY (x) NOT ENFORCED",
+        "x STRING METADATA FROM 'file.name' PRIMARY KEY NOT ENFORCED",
+    ],
+)
+def test_declarations_that_are_none_are_refused(declaration: str) -> None:
+    with pytest.raises(SqlError):
+        compile_script(f"CREATE TABLE s (id INT, {declaration}) WITH ({FILES})")
+
+
+@pytest.mark.parametrize("connector", ["filesystem", "print", "blackhole", "redis", "jdbc"])
+def test_a_column_that_would_be_written_is_refused_at_the_statement(connector: str) -> None:
+    table = f"CREATE TABLE t (id INT, x STRING METADATA) WITH ('connector' = '{connector}');"
+
+    with pytest.raises(ValidationError, match=r"Table '.*t' declares persistable metadata columns"):
+        compile_script(f"{table} INSERT INTO t VALUES (1, 'a')")
+
+
+@pytest.mark.parametrize("connector", ["kafka", "upsert-kafka"])
+def test_a_column_that_flink_would_write_is_refused_by_name(connector: str) -> None:
+    column = "at TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'"
+    table = f"CREATE TABLE t (id INT, {column}) WITH ('connector' = '{connector}');"
+
+    with pytest.raises(UnsupportedSql, match=r"metadata column 'at' of table '.*t' is not written"):
+        compile_script(f"{table} INSERT INTO t SELECT 1, CAST(NULL AS TIMESTAMP_LTZ(3))")
+
+
+def test_a_virtual_column_is_none_of_a_sink() -> None:
+    table = "CREATE TABLE t (id INT, x STRING METADATA VIRTUAL) WITH ('connector' = 'print');"
+    (planned,) = compile_script(f"{table} INSERT INTO t VALUES (1)")
+
+    assert planned.document["nodes"][-1]["outputType"] == "ROW<`EXPR$0` INT NOT NULL>"
+    with pytest.raises(ValidationError, match="no column 'x'"):
+        compile_script(f"{table} INSERT INTO t (id, x) VALUES (1, 'a')")
+
+
+def test_keys_of_kafka_stand_in_its_order() -> None:
+    document = compiled(
+        "`timestamp` TIMESTAMP_LTZ(3) NOT NULL METADATA, id INT, "
+        "h MAP<STRING NOT NULL, BYTES NOT NULL> NOT NULL METADATA FROM 'headers' VIRTUAL, "
+        "`partition` INT NOT NULL METADATA VIRTUAL, WATERMARK FOR `timestamp` AS `timestamp`",
+        "SELECT CAST(id AS STRING) FROM s",
+        "'connector' = 'kafka'",
+    )
+
+    (ability,) = document["nodes"][0]["scanTableSource"]["abilities"]
+    assert ability["metadataKeys"] == ["partition", "headers", "timestamp"]
+    load_plan(document)
