@@ -112,6 +112,10 @@ def _quoted(text: str) -> str:
 
 def type_text(kind: LogicalType) -> str:
     """A type as Calcite calls it."""
+    if kind.time_attribute is not None:
+        name = "TIMESTAMP" if kind.root is TypeRoot.TIMESTAMP else "TIMESTAMP_LTZ"
+        shown = f"{name}({kind.precision}) *{kind.time_attribute}*"
+        return shown if kind.nullable else f"{shown} NOT NULL"
     text = format_type(kind)
     return f"INTEGER{text[3:]}" if kind.root is TypeRoot.INTEGER else text
 

@@ -80,6 +80,17 @@ def test_explanations_name_what_is_read() -> None:
     assert shown in explain(load_plan(document)).text
 
 
+def test_a_cast_to_event_time_is_told_as_flink_tells_it() -> None:
+    document = compiled(
+        "id INT, m TIMESTAMP_LTZ(3) NOT NULL METADATA FROM 'file.modification-time' VIRTUAL, "
+        "WATERMARK FOR m AS m",
+        "SELECT CAST(id AS STRING) FROM s",
+    )
+
+    described = [each["description"] for each in document["nodes"]]
+    assert "Calc(select=[id, CAST(m AS TIMESTAMP_LTZ(3) *ROWTIME*) AS m])" in described
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "reason"),
     [
