@@ -217,7 +217,7 @@ class _FastReader:
         if lengths is None or int(lengths.max()) > LINE_BYTES_MAX or _has_bad_text(block):
             return None
         count = lengths.size
-        if lines not in (None, count):
+        if lines not in (None, count) or not self._shape.is_columnar(block):
             return None
         found = None if self._strict_fails else self._read_block(block, count, self._strict)
         if found is None and not _is_odd(block, lengths):

@@ -3,6 +3,9 @@
     PLAIN       {column: value, ...}                            the row, +I
     CHANGES     {"op": "+I", "data": {...}}                     a row of that kind
     Debezium    {"op": "u", "before": {...}, "after": {...}}    what a database says of a change
+    OGG         {"op_type": "U", "before": {...}, "after": {...}}    the same
+    Maxwell     {"type": "update", "data": {...}, "old": {...}}    the row, and what it was where
+                                                                   that differs
 
 Each shape is written down twice: for one parsed line, and for the columns that Arrow reads of a
 block of lines. The second may give up; the first then says what is wrong with which line.
@@ -10,6 +13,7 @@ block of lines. The second may give up; the first then says what is wrong with w
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -54,6 +58,10 @@ class LineShape(ABC):
 
     rows_max: int = 1
     """Rows of a line at most."""
+
+    def is_columnar(self, block: bytes) -> bool:
+        """Whether columns tell all that the lines of a block do; null and missing are one there."""
+        return True
 
     @abstractmethod
     def fields(self, row: Sequence[pa.Field]) -> list[pa.Field]:
@@ -108,45 +116,32 @@ class _Changes(LineShape):
         return [(kind, _object_in(document, "data"))]
 
 
-class DebeziumLines(LineShape):
-    """Events of Debezium's connectors: `c` and `r` are a +I, `u` a -U and a +U, `d` a -D.
-
-    What else an event has (its source, transaction and times) is passed over.
-
-    Source: Debezium's "change event structure"; Flink `DebeziumJsonDeserializationSchema`.
-    """
+class _ImageLines(LineShape):
+    """Lines with the row before a change and the row after it, of which an update has both."""
 
     rows_max = 2
-    _OPS = ("c", "r", "u", "d")
-    _WITHOUT_BEFORE = (
-        "; PostgreSQL sends it whole with REPLICA IDENTITY FULL, "
-        'and changelog-mode "I,UA,D" asks for the key of deletes alone'
-    )
+    _member: str
+    """What says the kind of change."""
+    _inserts: tuple[str, ...]
+    _update: str
+    _delete: str
 
-    def __init__(self, *, with_before: bool = True, in_payload: bool = False) -> None:
+    def __init__(self, *, with_before: bool = True) -> None:
         """Say how the lines are to be read.
 
         Args:
             with_before: Whether an update gives its -U; else nobody asks what the row was.
-            in_payload: Whether the event is the member `payload` of the line, beside its schema.
         """
         self._with_before = with_before
-        self._in_payload = in_payload
+        self._words = (*self._inserts, self._update, self._delete)
 
-    def fields(self, row: Sequence[pa.Field]) -> list[pa.Field]:
-        """See `LineShape`."""
-        image = pa.struct(list(row))
-        event = [pa.field("op", pa.string()), pa.field("before", image), pa.field("after", image)]
-        return [pa.field("payload", pa.struct(event))] if self._in_payload else event
-
-    def rows(self, columns: Sequence[pa.Array]) -> ShapedRows | None:
-        """See `LineShape`."""
-        op, before, after = columns[0].flatten() if self._in_payload else columns
-        codes = pc.index_in(op, pa.array(self._OPS))
+    def _rows(self, word: pa.Array, before: pa.Array, after: pa.Array) -> ShapedRows | None:
+        """The rows of a block, out of its words and both rows of each line."""
+        codes = pc.index_in(word, pa.array(self._words))
         if codes.null_count:
             return None
         code = codes.to_numpy()
-        is_update, is_delete = code == 2, code == 3
+        is_update, is_delete = (code == self._words.index(w) for w in (self._update, self._delete))
         given = np.column_stack((is_delete | (is_update & self._with_before), ~is_delete))
         kinds = np.column_stack(
             (
@@ -160,21 +155,152 @@ class DebeziumLines(LineShape):
             return None
         return ShapedRows(kinds[given].astype(np.int8), rows.flatten(), np.nonzero(given)[0])
 
+    def _kind_in(self, event: dict[str, Any]) -> int:
+        """The kind of a line's change; an update counts as its +U."""
+        word = event.get(self._member)
+        if word == self._update:
+            return _UPDATE_AFTER
+        if word == self._delete:
+            return _DELETE
+        if word in self._inserts:
+            return _INSERT
+        raise BadLine(f'"{self._member}" must be one of {" ".join(self._words)}')
+
+
+class _EventLines(_ImageLines):
+    """Both rows are members of the line, `before` and `after`."""
+
+    _without_before: str
+    """What to do about a line that lacks the row before."""
+
+    def fields(self, row: Sequence[pa.Field]) -> list[pa.Field]:
+        """See `LineShape`."""
+        image = pa.struct(list(row))
+        return [pa.field(self._member, pa.string())] + [
+            pa.field(each, image) for each in ("before", "after")
+        ]
+
+    def rows(self, columns: Sequence[pa.Array]) -> ShapedRows | None:
+        """See `LineShape`."""
+        return self._rows(*columns)
+
     def changes(self, document: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
         """See `LineShape`."""
-        event = _object_in(document, "payload") if self._in_payload else document
-        match event.get("op"):
-            case "c" | "r":
-                return [(_INSERT, _object_in(event, "after"))]
-            case "u" if self._with_before:
-                before = _object_in(event, "before", self._WITHOUT_BEFORE)
-                return [(_UPDATE_BEFORE, before), (_UPDATE_AFTER, _object_in(event, "after"))]
-            case "u":
-                return [(_UPDATE_AFTER, _object_in(event, "after"))]
-            case "d":
-                return [(_DELETE, _object_in(event, "before", self._WITHOUT_BEFORE))]
-            case _:
-                raise BadLine('"op" must be one of c r u d')
+        kind = self._kind_in(document)
+        found = []
+        if kind == _DELETE or (kind == _UPDATE_AFTER and self._with_before):
+            before = _object_in(document, "before", self._without_before)
+            found.append((_DELETE if kind == _DELETE else _UPDATE_BEFORE, before))
+        if kind != _DELETE:
+            found.append((kind, _object_in(document, "after")))
+        return found
+
+
+class DebeziumLines(_EventLines):
+    """Events of Debezium's connectors: `c` and `r` are a +I, `u` a -U and a +U, `d` a -D.
+
+    What else an event has (its source, transaction and times) is passed over.
+
+    Source: Debezium's "change event structure"; Flink `DebeziumJsonDeserializationSchema`.
+    """
+
+    _member = "op"
+    _inserts = ("c", "r")
+    _update = "u"
+    _delete = "d"
+    _without_before = (
+        "; PostgreSQL sends it whole with REPLICA IDENTITY FULL, "
+        'and changelog-mode "I,UA,D" asks for the key of deletes alone'
+    )
+
+    def __init__(self, *, with_before: bool = True, in_payload: bool = False) -> None:
+        """Say how the lines are to be read.
+
+        Args:
+            with_before: Whether an update gives its -U; else nobody asks what the row was.
+            in_payload: Whether the event is the member `payload` of the line, beside its schema.
+        """
+        super().__init__(with_before=with_before)
+        self._in_payload = in_payload
+
+    def fields(self, row: Sequence[pa.Field]) -> list[pa.Field]:
+        """See `LineShape`."""
+        event = super().fields(row)
+        return [pa.field("payload", pa.struct(event))] if self._in_payload else event
+
+    def rows(self, columns: Sequence[pa.Array]) -> ShapedRows | None:
+        """See `LineShape`."""
+        return super().rows(columns[0].flatten() if self._in_payload else columns)
+
+    def changes(self, document: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+        """See `LineShape`."""
+        return super().changes(_object_in(document, "payload") if self._in_payload else document)
+
+
+class OggLines(_EventLines):
+    """Changes as Oracle GoldenGate writes them: `I` is a +I, `U` a -U and a +U, `D` a -D.
+
+    Source: GoldenGate's "JSON formatter", operation by row; Flink `OggJsonDeserializationSchema`.
+    """
+
+    _member = "op_type"
+    _inserts = ("I",)
+    _update = "U"
+    _delete = "D"
+    _without_before = '; changelog-mode "I,UA,D" asks for the key of deletes alone'
+
+
+class MaxwellLines(_ImageLines):
+    """Changes as Maxwell writes them: `insert`, `update` and `delete`, with the row in `data`.
+
+    An update has in `old` what the row was before in the columns that it changed, so its -U is
+    `data` with them. A column that was null before is there as null.
+
+    Source: Maxwell's "data format"; Flink `MaxwellJsonDeserializationSchema`, which takes a column
+    for changed wherever below `old` its name stands.
+    """
+
+    _member = "type"
+    _inserts = ("insert",)
+    _update = "update"
+    _delete = "delete"
+    _OLD_WITH_NULL = re.compile(rb'^(?>[^\n]*?"old")[^\n]*null', re.MULTILINE)
+    """A line that may have an old value that is null."""
+
+    def is_columnar(self, block: bytes) -> bool:
+        """See `LineShape`."""
+        # An escape may be part of a name.
+        has_old_nulls = b"\\u" in block or self._OLD_WITH_NULL.search(block)
+        return not (self._with_before and has_old_nulls)
+
+    def fields(self, row: Sequence[pa.Field]) -> list[pa.Field]:
+        """See `LineShape`."""
+        image = pa.struct(list(row))
+        return [pa.field(self._member, pa.string())] + [
+            pa.field(each, image) for each in ("data", "old")
+        ]
+
+    def rows(self, columns: Sequence[pa.Array]) -> ShapedRows | None:
+        """See `LineShape`."""
+        word, data, old = columns
+        if not self._with_before:
+            return self._rows(word, data, data)
+        is_update = pc.fill_null(pc.equal(word, self._update), fill_value=False)
+        if pc.any(pc.and_(is_update, pc.is_null(old))).as_py():
+            return None
+        was = [
+            pc.if_else(pc.and_(is_update, pc.is_valid(before)), before, after)
+            for before, after in zip(old.flatten(), data.flatten(), strict=True)
+        ]
+        before = pa.StructArray.from_arrays(was, fields=list(data.type), mask=pc.is_null(data))
+        return self._rows(word, before, data)
+
+    def changes(self, document: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+        """See `LineShape`."""
+        kind, data = self._kind_in(document), _object_in(document, "data")
+        if kind != _UPDATE_AFTER or not self._with_before:
+            return [(kind, data)]
+        return [(_UPDATE_BEFORE, {**data, **_object_in(document, "old")}), (_UPDATE_AFTER, data)]
 
 
 PLAIN: LineShape = _Plain()

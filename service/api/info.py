@@ -16,6 +16,7 @@ from service.runtime.errors import LifecycleError
 from service.runtime.launcher import package_version
 from service.runtime.redis_health import version_of
 from service.runtime.sinks.tables import CONNECTORS as SINKS
+from service.runtime.sources.formats import CHANGE_FORMATS
 
 router = APIRouter(prefix="/v1", tags=["service"])
 
@@ -43,7 +44,7 @@ async def info(request: Request, services: ServicesDep) -> Response:
         "strategies": ("LEGACY", "VALUE", "MAP", "ADAPTIVE"),
         "sources": sorted(SOURCES),
         "sinks": sorted(SINKS),
-        "formats": ("changelog-json", "debezium-json", "json", "csv", "parquet"),
+        "formats": (*CHANGE_FORMATS, "json", "csv", "parquet"),
         "documents": {"api": "/docs", "openapi": "/v1/openapi.json"},
     }
     return reply(request, body)

@@ -47,6 +47,7 @@ from service.runtime.sinks.spec import Mode, SinkSpec
 from service.runtime.sinks.tables import CONNECTORS as SINKS
 from service.runtime.sources.datagen import field_rules, rows_total
 from service.runtime.sources.formats import (
+    CHANGE_FORMATS,
     SINK_FORMATS,
     allowed_kinds,
     format_of,
@@ -74,7 +75,7 @@ _MODES: dict[str, Mode] = {"append": "append", "upsert": "upsert", "retract": "r
 _REASONS = {
     ("upsert-kafka", "source"): (
         "records' keys are not read, and its deletes are a key alone",
-        "connector kafka takes deletes with their rows, as changelog-json or debezium-json",
+        f"connector kafka takes deletes with their rows, as {' or '.join(CHANGE_FORMATS)}",
     ),
     ("jdbc", "source"): (
         "a table that is read by JDBC is not a stream",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from service.plan.properties import pointer_token
 from service.runtime.dataflow_errors import InvalidTableOption
-from service.runtime.sources.formats import DEBEZIUM, SCHEMA_INCLUDE
+from service.runtime.sources.formats import CAPTURE_FORMATS, DEBEZIUM, SCHEMA_INCLUDE
 from service.runtime.sources.spec import EPOCHS, TIME_FIELD
 
 if TYPE_CHECKING:
@@ -93,11 +93,14 @@ _CONNECTORS: Mapping[str, Mapping[str, Values]] = {
 }
 _FORMATS: Mapping[str, Mapping[str, Values]] = {
     "changelog-json": {},
-    DEBEZIUM: {
-        SCHEMA_INCLUDE: frozenset({"true", "false"}),
-        # As those of json.
-        f"{DEBEZIUM}.ignore-parse-errors": _FALSE,
-        f"{DEBEZIUM}.timestamp-format.standard": frozenset({"sql"}),
+    **{
+        form: {
+            # As those of json.
+            f"{form}.ignore-parse-errors": _FALSE,
+            f"{form}.timestamp-format.standard": frozenset({"sql"}),
+            **({SCHEMA_INCLUDE: frozenset({"true", "false"})} if form == DEBEZIUM else {}),
+        }
+        for form in CAPTURE_FORMATS
     },
     "json": {
         # A missing field is null, and a line that is no row is a dead letter: `on_malformed`.

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from state.arrow_values import python_values, to_column
 from state.codec import RowCodec
 from state.json_lines import Decoded, LineDecoder
-from state.line_shapes import CHANGES, PLAIN, DebeziumLines, LineShape
+from state.line_shapes import (
+    CHANGES,
+    PLAIN,
+    DebeziumLines,
+    LineShape,
+    MaxwellLines,
+    OggLines,
+)
 from state.types import LogicalType, parse_type
 from tests.state.codec_strategies import present, types, values
 
@@ -49,7 +56,11 @@ SHAPES: dict[str, LineShape] = {
     "events": DebeziumLines(),
     "events for upserts": DebeziumLines(with_before=False),
     "events in payloads": DebeziumLines(in_payload=True),
+    "ogg": OggLines(),
+    "maxwell": MaxwellLines(),
+    "maxwell for upserts": MaxwellLines(with_before=False),
 }
+MAXWELLS = ['"insert"', '"update"', '"update"', '"delete"']
 
 
 @st.composite
@@ -70,6 +81,27 @@ def lines(draw: st.DrawFn, logical: LogicalType, shape: str) -> bytes:
         line = f'{{"before":{before},"after":{after},"source":{{"lsn":1}},"op":{op}}}'
         if shape.endswith("payloads"):
             line = f'{{"schema":{{}},"payload":{line if draw(st.integers(0, 9)) else "null"}}}'
+    if shape == "ogg":
+        op = draw(st.sampled_from(['"I"', '"U"', '"D"'] * 3 + ['"T"', "1", "null"]))
+        before, after = (draw(st.sampled_from([line, line, '{"a":null}', "null"])) for _ in "ba")
+        line = f'{{"op_type":{op},"before":{before},"after":{after}}}'
+    if shape.startswith("maxwell"):
+        word = draw(st.sampled_from(MAXWELLS * 3 + ['"bootstrap-insert"', "1", "null"]))
+        olds = [
+            "{}",
+            "{}",
+            line,
+            f'{{"a":{draw(texts)}}}',
+            '{"a":null}',
+            '{"\\u0061":null}',
+            '{"b":{"a":1}}',
+            "null",
+            "[]",
+        ]
+        name = draw(st.sampled_from(["old"] * 8 + ["Old", "\\u006fld"]))
+        old = f'"{name}":{draw(st.sampled_from(olds))}'
+        members = [f'"type":{word}', f'"data":{line}', *([old] if draw(st.integers(0, 9)) else [])]
+        line = "{" + ",".join(draw(st.permutations(members))) + "}"
     if shape == "changes":
         op = draw(st.sampled_from(['"+I"', '"-U"', '"+U"', '"-D"'] * 4 + ['"I"', "1", "null"]))
         line = f'{{"op":{op},"data":{line if draw(st.integers(0, 9)) else "null"}}}'
@@ -107,6 +139,8 @@ INT = parse_type("INT")
 @example((INT, "plain", [b'{"a":1,"z":' + b"[" * 900 + b"]" * 900 + b"}"]))
 @example((INT, "changes", [b'{"op":"+I","op":"-D","data":{"a":1}}']))
 @example((INT, "changes", [b'{"op":"+I","data":{"a":1},"data":{"a":2}}']))
+@example((INT, "maxwell", [b'{"type":"update","data":{"a":1},"old":{"a":null}}']))
+@example((INT, "maxwell", [b'{"type":"update","\\u006fld":{"a":null},"data":{"a":1}}']))
 @example((parse_type("DOUBLE"), "plain", [b'{"a":-0}', b'{"a":-0.0}']))
 @settings(deadline=None)
 def test_the_fast_way_agrees_with_the_exact_way(
@@ -176,11 +210,32 @@ def test_an_event_of_a_database_is_what_was_and_what_is(
     assert found.rejected == []
 
 
-def test_good_events_take_the_fast_way() -> None:
-    decoder = LineDecoder([INT], ["a"], DebeziumLines())
+def maxwell(word: str, data: Any, **old: Any) -> bytes:
+    return orjson.dumps({"database": "d", "type": word, "data": data, **old})
+
+
+@pytest.mark.parametrize(
+    ("shape", "given"),
+    [
+        (DebeziumLines(), [each for each in EVENTS if each]),
+        (OggLines(), [orjson.dumps({"op_type": "U", "before": ONE, "after": TWO})]),
+        (MaxwellLines(), [maxwell("insert", {"a": None}), maxwell("update", TWO, old=ONE)]),
+        (MaxwellLines(with_before=False), [maxwell("update", ONE, old={"a": None})]),
+    ],
+)
+def test_good_events_take_the_fast_way(shape: LineShape, given: list[bytes]) -> None:
+    decoder = LineDecoder([INT], ["a"], shape)
 
     assert decoder._fast is not None
-    assert decoder._fast.read(b"\n".join(each for each in EVENTS if each), 4) is not None
+    assert decoder._fast.read(b"\n".join(given), len(given)) is not None
+
+
+def test_what_may_be_an_old_null_is_found_in_linear_time() -> None:
+    # As many members of that name as a line of four million bytes has, and no null.
+    line = b'{"type":"update","data":{' + b'"old":{},' * 450_000 + b'"a":1},"old":{}}'
+
+    assert MaxwellLines().is_columnar(line)
+    assert not MaxwellLines().is_columnar(line[:-2] + b'"a":null}}')
 
 
 @pytest.mark.parametrize(
@@ -199,6 +254,58 @@ def test_an_event_that_lacks_a_row_gives_none(line: bytes, reason: str) -> None:
 
     assert len(found.kinds) == 0
     assert found.rejected[0][1].startswith(reason)
+
+
+ROW, OTHER = {"a": 1, "b": "x"}, {"a": 1, "b": "y"}
+
+
+MAXWELL, OGG = MaxwellLines(), OggLines()
+
+
+@pytest.mark.parametrize(
+    ("shape", "line", "expected"),
+    [
+        (OGG, {"op_type": "I", "before": None, "after": ROW}, [(0, 1, "x")]),
+        (OGG, {"op_type": "U", "before": ROW, "after": OTHER}, [(1, 1, "x"), (2, 1, "y")]),
+        (OGG, {"op_type": "U", "before": {"a": 1}, "after": ROW}, [(1, 1, None), (2, 1, "x")]),
+        (OGG, {"op_type": "D", "before": OTHER, "after": None}, [(3, 1, "y")]),
+        (OGG, {"op_type": "U", "before": None, "after": ROW}, '"before" must be an object'),
+        (OGG, {"op_type": "I", "before": ROW}, '"after" must be an object'),
+        (OGG, {"op_type": "T"}, '"op_type" must be one of I U D'),
+        (OggLines(with_before=False), {"op_type": "U", "after": ROW}, [(2, 1, "x")]),
+        (MAXWELL, {"type": "insert", "data": ROW}, [(0, 1, "x")]),
+        (
+            MAXWELL,
+            {"type": "update", "data": OTHER, "old": {"b": "x"}},
+            [(1, 1, "x"), (2, 1, "y")],
+        ),
+        (
+            MAXWELL,
+            {"type": "update", "data": ROW, "old": {"b": None}},
+            [(1, 1, None), (2, 1, "x")],
+        ),
+        (MAXWELL, {"type": "update", "data": ROW, "old": {"B": 7}}, [(1, 1, "x"), (2, 1, "x")]),
+        (MAXWELL, {"type": "delete", "data": OTHER, "old": ROW}, [(3, 1, "y")]),
+        (MAXWELL, {"type": "update", "data": ROW}, '"old" must be an object, found null'),
+        (MAXWELL, {"type": "insert", "data": None}, '"data" must be an object, found null'),
+        (MAXWELL, {"type": "insert", "data": [ROW]}, '"data" must be an object, found an array'),
+        (MAXWELL, {"type": "INSERT", "data": ROW}, '"type" must be one of insert update delete'),
+        (MaxwellLines(with_before=False), {"type": "update", "data": ROW}, [(2, 1, "x")]),
+    ],
+)
+def test_other_tools_lines_are_read_as_flink_reads_them(
+    shape: LineShape, line: dict[str, Any], expected: list[tuple[Any, ...]] | str
+) -> None:
+    """Flink 2.3's results of the same lines; where it fails, the line is refused."""
+    types = [INT, parse_type("STRING")]
+
+    found = LineDecoder(types, ["a", "b"], shape).decode(orjson.dumps(line))
+
+    columns = [each.to_pylist() for each in found.columns]
+    if isinstance(expected, str):
+        assert [reason.startswith(expected) for _, reason in found.rejected] == [True]
+    else:
+        assert [*zip(found.kinds.tolist(), *columns, strict=True)] == expected
 
 
 @st.composite

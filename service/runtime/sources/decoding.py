@@ -13,9 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 from operators.changelog import RowKind
-from service.runtime.sources.formats import DEBEZIUM, SCHEMA_INCLUDE, allowed_kinds, is_in_payload
+from service.runtime.sources.formats import (
+    DEBEZIUM,
+    MAXWELL,
+    OGG,
+    SCHEMA_INCLUDE,
+    allowed_kinds,
+    is_in_payload,
+)
 from state import json_lines
-from state.line_shapes import CHANGES, PLAIN, DebeziumLines
+from state.line_shapes import CHANGES, PLAIN, DebeziumLines, MaxwellLines, OggLines
 from state.types import parse_type
 
 if TYPE_CHECKING:
@@ -73,9 +80,12 @@ class LineDecoder:
 
 
 def _shape(form: str, spec: SourceSpec, allowed: frozenset[RowKind]) -> LineShape:
+    with_before = RowKind.UPDATE_BEFORE in allowed
     if form == DEBEZIUM:
-        return DebeziumLines(
-            with_before=RowKind.UPDATE_BEFORE in allowed,
-            in_payload=is_in_payload(spec.options.get(SCHEMA_INCLUDE)),
-        )
+        in_payload = is_in_payload(spec.options.get(SCHEMA_INCLUDE))
+        return DebeziumLines(with_before=with_before, in_payload=in_payload)
+    if form == MAXWELL:
+        return MaxwellLines(with_before=with_before)
+    if form == OGG:
+        return OggLines(with_before=with_before)
     return CHANGES if form == "changelog-json" else PLAIN

@@ -2,6 +2,8 @@
 
 changelog-json   {"op": "+I", "data": {column: value, ...}} a line; option `changelog-mode`
 debezium-json    an event of Debezium's a line (`state.line_shapes`); option `changelog-mode`
+maxwell-json     a change as Maxwell writes it a line; likewise
+ogg-json         a change as Oracle GoldenGate writes it a line; likewise
 json             {column: value, ...} a line, inserts only
 csv              one line a row, inserts only (`csv_lines`)
 parquet          columns by name, inserts only
@@ -21,9 +23,14 @@ if TYPE_CHECKING:
 DEBEZIUM = "debezium-json"
 SCHEMA_INCLUDE = "debezium-json.schema-include"
 """Whether an event is the `payload` of its line, beside its schema."""
-FORMATS = frozenset({"changelog-json", "csv", DEBEZIUM, "json", "parquet"})
-SINK_FORMATS = FORMATS - {DEBEZIUM}
-INGRESS_FORMATS = ("changelog-json", DEBEZIUM)
+MAXWELL = "maxwell-json"
+OGG = "ogg-json"
+CAPTURE_FORMATS = (DEBEZIUM, MAXWELL, OGG)
+"""What tools of change data capture write: an update is one line; only sources have them."""
+CHANGE_FORMATS = ("changelog-json", *CAPTURE_FORMATS)
+"""Those whose lines say what kind of change they are."""
+SINK_FORMATS = frozenset({"changelog-json", "csv", "json", "parquet"})
+FORMATS = SINK_FORMATS | {*CAPTURE_FORMATS}
 
 _MODE_NAMES = {
     "I": RowKind.INSERT,
@@ -73,11 +80,11 @@ def ingress_format(options: Mapping[str, str]) -> str:
     Raises:
         UnsupportedConnector: it is not one of ours.
     """
-    name = options.get("format", INGRESS_FORMATS[0])
-    if name not in INGRESS_FORMATS:
+    name = options.get("format", CHANGE_FORMATS[0])
+    if name not in CHANGE_FORMATS:
         raise UnsupportedConnector(
             f'format "{name}" is not supported at ingress',
-            hint=f"one of {_listed(INGRESS_FORMATS)}",
+            hint=f"one of {_listed(CHANGE_FORMATS)}",
         )
     return name
 

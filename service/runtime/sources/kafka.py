@@ -29,7 +29,7 @@ from service.runtime.connections import redis_of
 from service.runtime.slot_keys import places_key, slot_key
 from service.runtime.sources.base import Chunk, Rejected, WireBatches, redis_errors
 from service.runtime.sources.decoding import LineDecoder
-from service.runtime.sources.formats import DEBEZIUM
+from service.runtime.sources.formats import CAPTURE_FORMATS
 from service.runtime.sources.kafka_options import topics_of, value_format
 
 if TYPE_CHECKING:
@@ -147,8 +147,9 @@ class _Records:
         self._spec = spec
         form = value_format(spec.options)
         self._decoder = LineDecoder(spec, form)
-        # Debezium's connectors send a key alone behind a delete, for compaction.
-        self._passes_tombstones = form == DEBEZIUM
+        # Debezium's connectors send a key alone behind a delete, for compaction; Flink's other
+        # formats of this kind pass over it, too.
+        self._passes_tombstones = form in CAPTURE_FORMATS
         topics = topics_of(spec.options)
         self._numbering: Numbering = (
             _Planned(topics) if topics else _FirstSight(spec, places_key(spec.pipeline, spec.table))

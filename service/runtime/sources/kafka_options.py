@@ -3,7 +3,7 @@
     topic | topic-pattern          names parted by `;`, or a Java regular expression on whole names
     properties.bootstrap.servers   and other `properties.*`, handed to the Kafka consumer
     scan.startup.mode              earliest-offset, latest-offset, timestamp, specific-offsets
-    format | value.format          changelog-json, debezium-json, json
+    format | value.format          changelog-json, debezium-json, maxwell-json, ogg-json, json
     debezium-json.schema-include   whether events have their schemas beside them; with
                                    `value.format` its name begins with `value.`
     changelog-mode                 the kinds that the table may carry, as for every source of ours
@@ -24,12 +24,18 @@ from typing import TYPE_CHECKING
 import orjson
 
 from service.runtime.dataflow_errors import InvalidTableOption, UnsupportedConnector
-from service.runtime.sources.formats import DEBEZIUM, SCHEMA_INCLUDE, allowed_kinds, is_in_payload
+from service.runtime.sources.formats import (
+    CHANGE_FORMATS,
+    DEBEZIUM,
+    SCHEMA_INCLUDE,
+    allowed_kinds,
+    is_in_payload,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORMATS = ("changelog-json", DEBEZIUM, "json")
+FORMATS = (*CHANGE_FORMATS, "json")
 _PROPERTY = "properties."
 _SERVERS = "properties.bootstrap.servers"
 _MODE = "scan.startup.mode"

@@ -1,4 +1,4 @@
-"""Debezium's events as a source: an update is two changes of one line, one behind the other."""
+"""Change data capture as a source: an update is two changes of one line, one behind the other."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import redis
 
 EVENTS = "debezium-json"
+OGG, MAXWELL = "ogg-json", "maxwell-json"
+FORMATS = (EVENTS, OGG, MAXWELL)
 
 
 def row(number: int, text: str | None) -> dict[str, Any]:
@@ -32,25 +34,35 @@ def event(op: str, before: Any = None, after: Any = None) -> bytes:
     return orjson.dumps({"before": before, "after": after, "op": op, "source": {"lsn": 7}})
 
 
-def updates(number: int) -> list[bytes]:
-    """A row that comes, changes its text and goes, as Kafka Connect sends it."""
+def updates(number: int, form: str = EVENTS) -> list[bytes]:
+    """A row that comes, changes its text and goes, as tools of change data capture write it."""
     first, second = row(number, "a"), row(number, "b")
-    return [event("c", None, first), event("u", first, second), event("d", second)]
+    if form == MAXWELL:
+        old = {"k": "a"}
+        changes = [("insert", first, {}), ("update", second, {"old": old}), ("delete", second, {})]
+        return [orjson.dumps({"type": word, "data": data, **more}) for word, data, more in changes]
+    events = [event("c", None, first), event("u", first, second), event("d", second)]
+    words = zip((b"c", b"u", b"d"), (b"I", b"U", b"D"), strict=True)
+    swaps = [(b'"op":"%s"' % ours, b'"op_type":"%s"' % its) for ours, its in words]
+    if form == OGG:
+        return [each.replace(*swap) for each, swap in zip(events, swaps, strict=True)]
+    return events
 
 
 def history(number: int) -> list[tuple[int, int, str]]:
     return [(0, number, "a"), (1, number, "a"), (2, number, "b"), (3, number, "b")]
 
 
+@pytest.mark.parametrize("form", FORMATS)
 def test_the_two_changes_of_an_update_stay_together_however_files_are_cut(
-    redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: str, redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_formats.LineFormat, "task_units", 64)
     monkeypatch.setattr(file_formats, "_BLOCK_BYTES", 200)
     (tmp_path / "in").mkdir()
-    lines = [line for n in range(9) for line in [*updates(n), b"", b'{"op":"t"}']]
+    lines = [line for n in range(9) for line in [*updates(n, form), b"", b'{"op":"t"}']]
     (tmp_path / "in" / "a.jsonl").write_bytes(b"\n".join(lines))
-    reader = make_reader(redis_client, tmp_path, options={"path": "in", "format": EVENTS})
+    reader = make_reader(redis_client, tmp_path, options={"path": "in", "format": form})
 
     epochs = read_all(reader, rows_max=11)
 
@@ -73,11 +85,12 @@ def test_entries_of_ingress_are_cut_by_lines(redis_client: redis.Redis) -> None:
     assert len(set(epoch.orders)) == len(epoch.orders)
 
 
-def test_records_of_kafka_have_two_places_each_and_tombstones_are_passed_over() -> None:
-    table = spec(options={"topic": "a;b", "format": EVENTS})
+@pytest.mark.parametrize("form", FORMATS)
+def test_records_of_kafka_have_two_places_each_and_tombstones_are_passed_over(form: str) -> None:
+    table = spec(options={"topic": "a;b", "format": form})
     records = [
         (value, topic, 0, 2**46 - 4 + at)
-        for at, value in enumerate([*updates(1), None])
+        for at, value in enumerate([*updates(1, form), None])
         for topic in "ab"
     ]
 
@@ -126,11 +139,21 @@ def test_options_of_the_format_are_honoured_or_refused(connector: str) -> None:
     for refused in ("debezium-json.ignore-parse-errors", "debezium-json.schema-includes"):
         with pytest.raises(InvalidTableOption, match=refused):
             check_options({**table, refused: "true"}, [], "", allow_testing=False)
+    for form in (OGG, MAXWELL):
+        of_format = {"connector": connector, "format": form}
+        check_options(
+            {**of_format, f"{form}.ignore-parse-errors": "false"}, [], "", allow_testing=False
+        )
+        with pytest.raises(InvalidTableOption, match="schema-include"):
+            check_options(
+                {**of_format, f"{form}.schema-include": "true"}, [], "", allow_testing=False
+            )
 
 
-def test_sinks_do_not_write_events() -> None:
-    with pytest.raises(DataflowError, match=EVENTS):
-        format_of({"format": EVENTS}, SINK_FORMATS)
+@pytest.mark.parametrize("form", FORMATS)
+def test_sinks_do_not_write_events(form: str) -> None:
+    with pytest.raises(DataflowError, match=form):
+        format_of({"format": form}, SINK_FORMATS)
 
 
 def test_of_upserts_no_row_before_is_asked_for(redis_client: redis.Redis, tmp_path: Path) -> None:
