@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from state.arrow_values import to_column
-from state.json_values import InexactNumber, json_decoder
+from state.json_values import InexactNumber, NumberText, json_decoder
 from state.line_shapes import BadLine
 from state.text_columns import finite_floats, typed_column
 from state.types import (
@@ -132,8 +132,8 @@ class LineDecoder:
         try:
             return self._decode_document(document)
         except InexactNumber:
-            # A double stands for a decimal. Only the standard library keeps the digits.
-            return self._decode_document(_parse_decimals(line))
+            # Only the standard library keeps the digits of a number that is no integer.
+            return self._decode_document(_parse_exactly(line))
 
     def _decode_document(self, document: object) -> list[tuple[int, tuple[Any, ...]]]:
         if not isinstance(document, dict):
@@ -167,9 +167,9 @@ def _strip(line: bytes) -> bytes:
     return line.strip(_BLANK)
 
 
-def _parse_decimals(line: bytes) -> Any:
+def _parse_exactly(line: bytes) -> Any:
     try:
-        return json.loads(line, parse_float=decimal.Decimal)
+        return json.loads(line, parse_float=NumberText)
     except (ValueError, RecursionError, decimal.InvalidOperation):
         # Deeper, or with longer numbers, than the standard library takes.
         raise BadLine(_NOT_JSON) from None

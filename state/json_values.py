@@ -6,7 +6,8 @@ This is the only door for data of users. What it takes, beside the canonical for
     FLOAT, DOUBLE   any number, or one as a string, or "NaN" "Infinity" "-Infinity"
     DECIMAL         any number, or one as a string; more digits than the scale are rounded half up
     BOOLEAN         true or false, or these words as a string
-    CHAR, VARCHAR   a string of any length (Flink's length enforcer ignores it by default, too)
+    CHAR, VARCHAR   a string of any length (Flink's length enforcer ignores it by default, too);
+                    of a line of a table any other value, too: its text as JSON, without blanks
     BINARY          standard base64 with its padding
     DATE            2020-01-31
     TIME            10:00, 10:00:00, 10:00:00.123456789: digits beyond the precision are cut
@@ -19,7 +20,7 @@ A missing field is null, and null in a NOT NULL place is refused, as is any numb
 Errors say the column, the type and the kind of value found, never the value.
 
 Source: Flink `JsonToRowDataConverters`, which is more lenient: it also cuts fractions off integers,
-wraps what overflows, and turns numbers into strings.
+wraps what overflows, and writes doubles within objects anew (`1.10` as `1.1`).
 """
 
 from __future__ import annotations
@@ -73,7 +74,19 @@ _DATE_FORM = "DATE such as 2020-01-31"
 
 
 class InexactNumber(CodecError):
-    """A DECIMAL came as a double, so its digits are not known: parse the text again, exactly."""
+    """A double stands where its digits count: parse the text again, with `NumberText`."""
+
+
+class NumberText(decimal.Decimal):
+    """A number that is no integer, with the text that it has in JSON."""
+
+    text: str
+
+    def __new__(cls, text: str) -> NumberText:
+        """Keep a number's text."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
 
 
 def json_decoder(logical: LogicalType, *, exact: bool = False) -> Convert:
@@ -81,8 +94,9 @@ def json_decoder(logical: LogicalType, *, exact: bool = False) -> Convert:
 
     Args:
         logical: The type; null is refused if it is NOT NULL.
-        exact: Raise `InexactNumber` where a double stands for a DECIMAL, in place of taking it if
-            it has few enough digits.
+        exact: Read a line of a table. A CHAR or VARCHAR takes any value; and `InexactNumber` is
+            raised where a double stands for a DECIMAL, in place of taking it if it has few enough
+            digits, or in such a text.
     """
     convert = _present(logical, exact=exact)
     if logical.nullable:
@@ -102,7 +116,7 @@ def _present(logical: LogicalType, *, exact: bool) -> Convert:
     if root in INTEGER_BITS:
         return _integer(logical)
     if root in STRING_ROOTS:
-        return _string
+        return _text if exact else _string
     if root in BINARY_ROOTS:
         return _binary
     if root in TIMESTAMP_ROOTS:
@@ -161,6 +175,32 @@ def _string(value: object) -> str:
     if not isinstance(value, str):
         raise CodecError(None, "VARCHAR", kind_of(value))
     return value
+
+
+def _text(value: object) -> str:
+    """A string, or the text of another value: a line may hold JSON that is not looked into."""
+    if isinstance(value, str):
+        return value
+    try:
+        return _json_text(value)
+    except RecursionError:
+        raise CodecError(None, "VARCHAR", f"{kind_of(value)} nested too deep") from None
+
+
+def _json_text(value: object) -> str:
+    if isinstance(value, float):
+        raise InexactNumber(None, "VARCHAR", kind_of(value))
+    if isinstance(value, NumberText):
+        return value.text
+    if isinstance(value, list):
+        return f"[{','.join(map(_json_text, value))}]"
+    if isinstance(value, dict):
+        members = (f"{_json_text(name)}:{_json_text(each)}" for name, each in value.items())
+        return f"{{{','.join(members)}}}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        # Also one of more than 64 bits, which orjson does not write.
+        return str(value)
+    return orjson.dumps(value).decode()
 
 
 def _binary(value: object) -> bytes:

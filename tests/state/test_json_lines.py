@@ -308,6 +308,37 @@ def test_other_tools_lines_are_read_as_flink_reads_them(
         assert [*zip(found.kinds.tolist(), *columns, strict=True)] == expected
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("7", "7"),
+        ("1e2", "1e2"),
+        ("1.10", "1.10"),
+        ("true", "true"),
+        ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ("[]", "[]"),
+        ('[1, null,\t"3"]', '[1,null,"3"]'),
+        ('{"b": {"c": [1.10, 2E3]}, "a" : false}', '{"b":{"c":[1.10,2E3]},"a":false}'),
+        (r'{"q\"":"\\ \u00e9 \n"}', r'{"q\"":"\\ é \n"}'),
+    ],
+)
+def test_a_text_takes_any_value_as_its_json(value: str, expected: str) -> None:
+    """As Flink 2.3 does, which only writes doubles within objects anew."""
+    decoder = LineDecoder([parse_type("STRING")], ["a"], PLAIN)
+
+    found = decoder.decode(f'{{"a":"x"}}\n{{"a":{value}}}'.encode())
+
+    assert found.columns[0].to_pylist() == ["x", expected]
+
+
+def test_an_array_that_is_nested_too_deep_for_a_text_is_refused() -> None:
+    decoder = LineDecoder([parse_type("STRING")], ["a"], PLAIN)
+
+    found = decoder.decode(b'{"a":' + b"[" * 1020 + b"]" * 1020 + b"}")
+
+    assert found.rejected == [(0, 'column "a" must be VARCHAR, found an array nested too deep')]
+
+
 @st.composite
 def rows(draw: st.DrawFn) -> tuple[list[LogicalType], list[int], list[tuple[Any, ...]]]:
     columns = draw(st.lists(types(), min_size=1, max_size=3))
