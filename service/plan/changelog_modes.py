@@ -77,6 +77,8 @@ def source_mode(table: Table) -> ChangelogMode:
 
 def options_mode(options: Mapping[str, str]) -> ChangelogMode:
     """What a source with these options carries."""
+    if options.get("connector") in _UPSERT_CONNECTORS:
+        return UPSERT
     declared = options.get("changelog-mode", "")
     if declared:
         try:
@@ -84,8 +86,6 @@ def options_mode(options: Mapping[str, str]) -> ChangelogMode:
         except ValueError:
             # Whoever reads the table says what is wrong with its options.
             return ALL
-    if options.get("connector") in _UPSERT_CONNECTORS:
-        return UPSERT
     name = options.get("format", options.get("value.format", ""))
     is_changelog = options.get("connector") == "ingress" or name.startswith(_ALL_KINDS_FORMATS)
     return ALL if is_changelog else INSERT_ONLY

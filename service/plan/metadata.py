@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 _INSTANT: Final = "TIMESTAMP(3) WITH LOCAL TIME ZONE NOT NULL"
 _TEXT: Final = "VARCHAR(2147483647) NOT NULL"
+_KAFKA: Final[Mapping[str, str]] = {
+    "topic": _TEXT,
+    "partition": "INT NOT NULL",
+    "headers": "MAP<VARCHAR(2147483647) NOT NULL, VARBINARY(2147483647) NOT NULL> NOT NULL",
+    "offset": "BIGINT NOT NULL",
+    "timestamp": _INSTANT,
+    "timestamp-type": _TEXT,
+}
 _TYPES: Final[Mapping[str, Mapping[str, str]]] = {
     "filesystem": {
         "file.path": _TEXT,
@@ -30,17 +38,12 @@ _TYPES: Final[Mapping[str, Mapping[str, str]]] = {
         "file.size": "BIGINT NOT NULL",
         "file.modification-time": _INSTANT,
     },
-    "kafka": {
-        "topic": _TEXT,
-        "partition": "INT NOT NULL",
-        "headers": "MAP<VARCHAR(2147483647) NOT NULL, VARBINARY(2147483647) NOT NULL> NOT NULL",
-        "offset": "BIGINT NOT NULL",
-        "timestamp": _INSTANT,
-        "timestamp-type": _TEXT,
-    },
+    "kafka": _KAFKA,
+    "upsert-kafka": _KAFKA,
 }
 _NOT_READ: Final[Mapping[tuple[str, str], str]] = {
-    ("kafka", "leader-epoch"): "Spark's Kafka source does not give it",
+    (connector, "leader-epoch"): "Spark's Kafka source does not give it"
+    for connector in ("kafka", "upsert-kafka")
 }
 """Keys that Flink's connector has and ours has not, with the reason."""
 

@@ -3,7 +3,7 @@
 The same functions serve `check_plan`, which has no Spark, and the building of a query, so both
 refuse alike. Connectors:
 
-    source   filesystem, ingress, datagen, kafka
+    source   filesystem, ingress, datagen, kafka, upsert-kafka
     sink     filesystem, jdbc, kafka, upsert-kafka, redis, print, blackhole
     neither  whatever else Flink has: refused, where it may be asked for with the reason
 
@@ -34,6 +34,8 @@ from service.runtime.dataflow_errors import (
     UnsupportedConnector,
 )
 from service.runtime.files import path_below
+from service.runtime.kafka_fields import CONNECTORS as KAFKA
+from service.runtime.kafka_fields import UPSERT as UPSERT_KAFKA
 from service.runtime.sinks.database.options import (
     address_of,
     check_driver,
@@ -47,13 +49,12 @@ from service.runtime.sinks.spec import Mode, SinkSpec
 from service.runtime.sinks.tables import CONNECTORS as SINKS
 from service.runtime.sources.datagen import field_rules, rows_total
 from service.runtime.sources.formats import (
-    CHANGE_FORMATS,
     SINK_FORMATS,
     allowed_kinds,
     format_of,
     ingress_format,
 )
-from service.runtime.sources.kafka_options import reader_options
+from service.runtime.sources.kafka_options import reader_options, record_fields
 from service.runtime.sources.spec import SourceSpec
 from service.runtime.table_options import TESTING, check_options
 from state.types import format_type, parse_type
@@ -67,16 +68,12 @@ if TYPE_CHECKING:
     from service.plan.tables import Column, Table
     from state.types import LogicalType
 
-SOURCES = frozenset({"filesystem", "ingress", "datagen", "kafka"})
+SOURCES = frozenset({"filesystem", "ingress", "datagen"}) | KAFKA
 _POSITIVE = re.compile(r"[1-9][0-9]{0,17}")
-_BY_KEY = ("redis", kafka_sink.UPSERT)
+_BY_KEY = ("redis", UPSERT_KAFKA)
 """Sinks that know nothing but the row of a key."""
 _MODES: dict[str, Mode] = {"append": "append", "upsert": "upsert", "retract": "retract"}
 _REASONS = {
-    ("upsert-kafka", "source"): (
-        "records' keys are not read, and its deletes are a key alone",
-        f"connector kafka takes deletes with their rows, as {' or '.join(CHANGE_FORMATS)}",
-    ),
     ("jdbc", "source"): (
         "a table that is read by JDBC is not a stream",
         "bring its changes by ingress, kafka or files; what is looked up lies in files, or in a "
@@ -148,6 +145,7 @@ def source_spec(
             for each in columns
             if each.kind == "METADATA"
         ),
+        primary_key=table.schema.primary_key,
         files_root=files_root,
     )
     with _at(table):
@@ -193,7 +191,7 @@ def sink_spec(
             _check_database(spec, files_root, database_hosts)
         _check_csv_types(spec.options, table.schema.persisted)
         _check_written(table.schema.persisted, connector)
-        if connector in kafka_sink.CONNECTORS:
+        if connector in KAFKA:
             _check_topic(spec, database_hosts)
     _check_table(table, allow_testing=False)
     return spec
@@ -237,7 +235,7 @@ def _check_table(table: Table, *, allow_testing: bool) -> None:
             )
     columns = [each.name for each in table.schema.physical]
     # Kafka's options are looked at one by one, by whoever reads or writes.
-    if table.options.get("connector") not in kafka_sink.CONNECTORS:
+    if table.options.get("connector") not in KAFKA:
         check_options(table.options, columns, f"{path}/options", allow_testing=allow_testing)
 
 
@@ -265,8 +263,9 @@ def _check_source(spec: SourceSpec) -> None:
         case "ingress":
             ingress_format(spec.options)
             allowed_kinds(spec.options)
-        case "kafka":
+        case "kafka" | "upsert-kafka":
             reader_options(spec.options, spec.rows_per_epoch_max)
+            record_fields(spec)
         case _:
             field_rules(spec)
             _positive(spec.options, "rows-per-second")

@@ -62,6 +62,7 @@ from service.runtime.frames import (
     side_by_side,
     union,
 )
+from service.runtime.kafka_fields import CONNECTORS as KAFKA
 from service.runtime.kafka_stream import kafka_stream
 from service.runtime.map_tasks import OperatorStage, WatermarkStage
 from service.runtime.place_bits import place_bits
@@ -165,7 +166,7 @@ class _Lowering:
             self._quiet = replace(self._quiet, has_ticks_apart=True) if is_unread else None
         # Records of Kafka know no epoch, and all sources of one must say the same time.
         self._leaves_time_to_spark = any(
-            node.view.table.options.get("connector") == "kafka"
+            node.view.table.options.get("connector") in KAFKA
             for node in job.plan.nodes
             if isinstance(node.view, TableScan)
         )
@@ -210,7 +211,7 @@ class _Lowering:
         if sum(isinstance(each, Sink) for each in views) != 1:
             return None
         table = scans[0].table
-        if table.options.get("connector") == "kafka":
+        if table.options.get("connector") in KAFKA:
             return None
         return QuietSource(self._names[table.identifier], self._job.checkpoint)
 
@@ -350,7 +351,7 @@ class _Lowering:
 
     def _read(self, spec: SourceSpec) -> DataFrame:
         """A source's stream, with the epoch's time."""
-        if spec.connector == "kafka":
+        if spec.connector in KAFKA:
             # Always both: a checkpoint knows its sources by their number.
             ticks = replace(spec, connector="ticks", options={})
             return self._open(spec).unionAll(self._open(ticks))
@@ -378,7 +379,7 @@ class _Lowering:
         tells_time = EPOCHS in spec.options or not self._leaves_time_to_spark
         control = [KIND, ORDER, NOTE, *([TIME] if tells_time else [])]
         schema = wire_struct([parse_type(each) for each in spec.given], control)
-        if spec.connector == "kafka":
+        if spec.connector in KAFKA:
             records = kafka_stream(self._spark, self._complete(spec), schema)
             return with_place(records, has_time=False)
         return with_place(self._loaded(spec, schema), has_time=tells_time)

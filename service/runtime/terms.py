@@ -19,7 +19,7 @@ import orjson
 from service.plan.state_ttl import state_ttls
 from service.runtime.dataflow import plan_sinks
 from service.runtime.errors import StartFailed
-from service.runtime.sinks.kafka.options import CONNECTORS as KAFKA
+from service.runtime.kafka_fields import CONNECTORS as KAFKA
 from service.runtime.slot_keys import TERMS_NAME, slot_key
 from state.backends.transport import ClientSettings, RedisTransport, checked
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from operators.upsert_materializer import MaterializerSpec
 from service.plan.nodes import Sink, TableScan, Values
 from service.runtime.dataflow_errors import UnsupportedNode
+from service.runtime.kafka_fields import CONNECTORS as KAFKA
 from service.runtime.planned_offsets import are_ticks_apart, last_ends
 from service.runtime.sources.spec import EPOCHS
 
@@ -63,7 +64,7 @@ def chosen_ticks(
     """
     scans = [node.view for node in job.plan.nodes if isinstance(node.view, TableScan)]
     is_single = len(scans) == 1 and not any(isinstance(n.view, Values) for n in job.plan.nodes)
-    if not is_single or scans[0].table.options.get("connector") == "kafka":
+    if not is_single or scans[0].table.options.get("connector") in KAFKA:
         return Ticks.WITH_CHANGES
     known = last_ends(Path(job.checkpoint))
     is_begun_apart = known is not None and are_ticks_apart(known)

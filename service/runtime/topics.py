@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from service.runtime.databases import told
 from service.runtime.dataflow import plan_sinks
-from service.runtime.sinks.kafka.options import CONNECTORS
+from service.runtime.kafka_fields import CONNECTORS
 from service.runtime.sinks.owner import Owner
 
 if TYPE_CHECKING:

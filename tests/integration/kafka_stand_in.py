@@ -1,7 +1,8 @@
 """Stands in for Spark's Kafka source, whose jar is not here: its options, columns and offsets.
 
 Records lie below the folder that `kafka.bootstrap.servers` names, one file a partition:
-`<topic>/<partition>.jsonl`, one record a line, `[offset, value or null]`. Offsets may have gaps, as
+`<topic>/<partition>.jsonl`, one record a line, `[offset, value or null]`, and behind them the
+key of a record that has one. Offsets may have gaps, as
 those of compacted topics have. A record is of as many seconds after 2023-11-14 22:13:20 UTC as its
 offset says, and has it as a header, twice, where that is even. Workers load this module by its
 name: keep it light.
@@ -98,11 +99,11 @@ class KafkaStandInReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         topic, number, start, end = partition.value
-        for offset, value in self._records(self._folder / topic / f"{number}.jsonl"):
+        for offset, *texts in self._records(self._folder / topic / f"{number}.jsonl"):
             if start <= offset < end:
-                held = None if value is None else value.encode()
+                held, key = (each and each.encode() for each in (*texts, None)[:2])
                 time = datetime.fromtimestamp(1_700_000_000 + offset, UTC)
-                row = (None, held, topic, int(number), offset, time, 0)
+                row = (key, held, topic, int(number), offset, time, 0)
                 yield (*row, self._headers(offset)) if self._has_headers else row
 
     @staticmethod
@@ -114,7 +115,7 @@ class KafkaStandInReader(DataSourceStreamReader):
         found: Offsets = {}
         for path in sorted(self._folder.glob("*/*.jsonl")):
             if self._is_subscribed(path.parent.name):
-                last = max((offset for offset, _ in self._records(path)), default=-1)
+                last = max((each[0] for each in self._records(path)), default=-1)
                 found.setdefault(path.parent.name, {})[path.stem] = last + 1
         return found
 
@@ -125,18 +126,22 @@ class KafkaStandInReader(DataSourceStreamReader):
         return topic in self._options["subscribe"].split(",")
 
     @staticmethod
-    def _records(path: Path) -> list[tuple[int, str | None]]:
-        return [(offset, value) for offset, value in map(json.loads, path.open("rb"))]
+    def _records(path: Path) -> list[list[Any]]:
+        return [*map(json.loads, path.open("rb"))]
 
 
 def write_records(broker: Path, topic: str, partition: int, records: Mapping[int, Any]) -> None:
-    """Put all records of a partition in place at once; values are bytes, or None."""
+    """Put all records of a partition in place at once: values, or pairs of key and value."""
     path = broker / topic / f"{partition}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_suffix(".new")
     lines = [
-        json.dumps([offset, None if value is None else value.decode()])
-        for offset, value in sorted(records.items())
+        json.dumps([offset, *(each and each.decode() for each in _parts(record))])
+        for offset, record in sorted(records.items())
     ]
     hidden.write_text("".join(f"{line}\n" for line in lines))
     hidden.rename(path)
+
+
+def _parts(record: Any) -> list[bytes | None]:
+    return [record[1], record[0]] if isinstance(record, tuple) else [record]

@@ -10,6 +10,7 @@ from pyspark.errors import StreamingQueryException
 
 from service.runtime import kafka_stream
 from service.runtime.dataflow_errors import UnsupportedConnector, code_in
+from service.sql import compile_script
 from tests.integration.kafka_stand_in import KafkaStandIn, write_records
 from tests.integration.materialized import (
     INPUT,
@@ -201,3 +202,49 @@ def test_a_server_without_the_jar_is_told_which_one_it_lacks(
         Pipeline(spark, redis_client, tmp_path, kafka_plan(options)).start()
 
     assert f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}" in caught.value.hint
+
+
+def test_rows_of_upsert_kafka_come_and_go_by_their_keys(
+    spark: SparkSession, redis_client: redis.Redis, tmp_path: Path, kafka: dict[str, str]
+) -> None:
+    """A key without a value takes a row away, although its columns may not be null."""
+    broker = kafka["properties__bootstrap__servers"]
+    document = compile_script(f"""
+        CREATE TABLE s (
+          k_id STRING NOT NULL, v INT NOT NULL, PRIMARY KEY (k_id) NOT ENFORCED
+        ) WITH (
+          'connector' = 'upsert-kafka', 'topic' = 't', 'properties.bootstrap.servers' = '{broker}',
+          'key.format' = 'json', 'value.format' = 'json',
+          'key.fields-prefix' = 'k_', 'value.fields-include' = 'EXCEPT_KEY'
+        );
+        CREATE TABLE counts (v INT, c BIGINT, PRIMARY KEY (v) NOT ENFORCED)
+          WITH ('connector' = 'redis');
+        CREATE TABLE kept (k_id STRING, v INT, PRIMARY KEY (k_id) NOT ENFORCED)
+          WITH ('connector' = 'redis');
+        CREATE TABLE seen (k_id STRING, v INT) WITH ('connector' = 'print');
+        EXECUTE STATEMENT SET BEGIN
+        INSERT INTO counts SELECT v, COUNT(*) FROM s GROUP BY v;
+        INSERT INTO kept SELECT k_id, v + 1 FROM s WHERE v > 5;
+        INSERT INTO seen SELECT * FROM s;
+        END;
+    """)[-1].document
+    assert document is not None
+    upserts: list[tuple[bytes | None, bytes | None]] = [
+        *((b'{"id":"a"}', b'{"v":5}'), (b'{"id":"b"}', b'{"v":6}'), (b'{"id":"c"}', b'{"v":6}')),
+        *((b'{"id":"a"}', b'{"v":6}'), (b'{"id":"b"}', None), (None, b'{"v":9}')),
+        *((b'{"id":"z"}', None), (b'{"id":"c"}', b'{"v":4}'), (b'{"id":"d"}', b'{"v":7}')),
+    ]
+    for at in (4, len(upserts)):
+        write_records(tmp_path / "broker", "t", 0, dict(enumerate(upserts[:at])))
+        with Pipeline(spark, redis_client, tmp_path, document, rows_per_epoch_max=2) as pipeline:
+            pipeline.wait_for_rows(at)
+
+    counts = {row["v"]: row["c"] for row in pipeline.table("counts").values()}
+    kept = {row["k_id"]: row["v"] for row in pipeline.table("kept").values()}
+    assert counts == {6: 1, 4: 1, 7: 1}
+    assert kept == {"a": 7, "d": 8}
+    assert [(kind, row["k_id"], row["v"]) for kind, row in pipeline.printed("seen")] == [
+        *(("+I", "a", 5), ("+I", "b", 6), ("+I", "c", 6), ("-U", "a", 5), ("+U", "a", 6)),
+        *(("-D", "b", 6), ("-U", "c", 6), ("+U", "c", 4), ("+I", "d", 7)),
+    ]
+    assert [each["reason"] for each in pipeline.dead_letters()] == ["no key"]

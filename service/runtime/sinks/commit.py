@@ -28,10 +28,10 @@ from operators.wire import (
     time_behind,
 )
 from service.runtime.errors import with_hint
+from service.runtime.kafka_fields import CONNECTORS as KAFKA
 from service.runtime.ledgers import ledger_of, transport_of
 from service.runtime.planned_offsets import place_in
 from service.runtime.sinks.filesystem import FileSink
-from service.runtime.sinks.kafka.options import CONNECTORS as KAFKA
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink, sinks_by_folder
 from service.runtime.sinks.written import EpochInput
 from service.runtime.slot_keys import (

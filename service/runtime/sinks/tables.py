@@ -17,10 +17,10 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from service.runtime.files import path_below
+from service.runtime.kafka_fields import CONNECTORS as KAFKA
 from service.runtime.ledgers import ledger_of
 from service.runtime.sinks.database.sink import DatabaseSink
 from service.runtime.sinks.filesystem import FileSink, Share
-from service.runtime.sinks.kafka.options import CONNECTORS as KAFKA
 from service.runtime.sinks.kafka.sink import KafkaSink
 from service.runtime.sinks.rows import last_of_each, take
 from service.runtime.slot_keys import print_name, stage_name, table_name

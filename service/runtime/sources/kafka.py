@@ -1,8 +1,7 @@
 """Records of Spark's Kafka source as changes: what runs in its `mapInArrow`.
 
 Spark plans the offsets, reads the topics and keeps its place in the checkpoint; it reads a Kafka
-partition's part of an epoch in one task. Here a record's value becomes a change, by the same
-decoder as a line of a file.
+partition's part of an epoch in one task. Here a record becomes a change (`record_decoder`).
 
 What is hard is a place in the epoch for each record that is the same whenever the epoch runs and
 that no two records share, since tasks know nothing of each other. It is
@@ -26,11 +25,11 @@ import pyarrow as pa
 
 from operators.wire import TICK, ControlRow, SourceNote, to_note
 from service.runtime.connections import redis_of
+from service.runtime.kafka_fields import KEY_FORMAT
 from service.runtime.slot_keys import places_key, slot_key
 from service.runtime.sources.base import Chunk, Rejected, WireBatches, redis_errors
-from service.runtime.sources.decoding import LineDecoder
-from service.runtime.sources.formats import CAPTURE_FORMATS
-from service.runtime.sources.kafka_options import topics_of, value_format
+from service.runtime.sources.kafka_options import topics_of
+from service.runtime.sources.record_decoder import record_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,12 +46,12 @@ _TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 """What Kafka calls the ids that Spark gives."""
 _PLACE_BITS = 16
 _OFFSET_BITS = 47
-_BLANK = b" \t\r\n"
 
 
 def record_columns(spec: SourceSpec) -> tuple[str, ...]:
     """What is read of the columns that Spark's Kafka source gives, for a table."""
-    return (*COLUMNS, *(_OTHERS[key] for key, _ in spec.metadata if key in _OTHERS))
+    key = ("key",) if KEY_FORMAT in spec.options else ()
+    return (*COLUMNS, *key, *(_OTHERS[each] for each, _ in spec.metadata if each in _OTHERS))
 
 
 def in_epoch(spec: SourceSpec, epoch: int) -> SourceSpec:
@@ -145,11 +144,7 @@ class _Records:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
-        form = value_format(spec.options)
-        self._decoder = LineDecoder(spec, form)
-        # Debezium's connectors send a key alone behind a delete, for compaction; Flink's other
-        # formats of this kind pass over it, too.
-        self._passes_tombstones = form in CAPTURE_FORMATS
+        self._decoder = record_decoder(spec)
         topics = topics_of(spec.options)
         self._numbering: Numbering = (
             _Planned(topics) if topics else _FirstSight(spec, places_key(spec.pipeline, spec.table))
@@ -162,19 +157,15 @@ class _Records:
         offsets = batch.column("offset").to_numpy().astype(np.int64)
         numbers = np.array([each.number for each in places])[place_of]
         order = _order(offsets * self._decoder.rows_max, numbers)
-        values, filled = _lines(batch.column("value"))
-        decoded = self._decoder.decode(b"\n".join(values))
-        rows = filled[decoded.lines]
-        without = () if self._passes_tombstones else np.setdiff1d(np.arange(batch.num_rows), filled)
-        refused = dict.fromkeys(without, "no value")
-        refused |= {filled[line]: reason for line, reason in decoded.rejected}
+        decoded = self._decoder.decode(batch)
+        rows = decoded.records
         for at, place in enumerate(places):
             mine = place_of == at
             place.rows += int(np.count_nonzero(mine[rows]))
             place.next_offset = max(place.next_offset, int(offsets[mine].max()) + 1)
         rejected = [
             Rejected(int(order[at]), _position(places[place_of[at]], int(offsets[at])), reason)
-            for at, reason in sorted(refused.items())
+            for at, reason in sorted(decoded.refused.items())
         ]
         own = order[rows] + (decoded.places << _PLACE_BITS)
         told = [_metadata(batch, key, rows) for key, _ in self._spec.metadata]
@@ -239,16 +230,6 @@ def _order(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         raise OverflowError("a Kafka offset of 2^46 or more")
     order: np.ndarray = (rows << _PLACE_BITS) | numbers
     return order
-
-
-def _lines(values: pa.Array) -> tuple[list[bytes], np.ndarray]:
-    """The values as lines, and which records they are of; those without a value are left out.
-
-    In JSON a line feed may stand only where a carriage return may, too; so one becomes the other.
-    """
-    found = [each and each.strip(_BLANK) for each in values.to_pylist()]
-    filled = [at for at, each in enumerate(found) if each]
-    return [found[at].replace(b"\n", b"\r") for at in filled], np.array(filled, np.int64)
 
 
 def _position(place: _Place, offset: int) -> str:

@@ -7,6 +7,10 @@
     debezium-json.schema-include   whether events have their schemas beside them; with
                                    `value.format` its name begins with `value.`
     changelog-mode                 the kinds that the table may carry, as for every source of ours
+    key.format, key.fields, ..     columns that are in records' keys (`kafka_fields`)
+
+Of `upsert-kafka` the key is the primary key, `key.format` and `value.format` are json, and a new
+pipeline reads from the start, as in Flink.
 
 Whatever else stands there is refused by name, and so is Flink's default for the start: it goes on
 from offsets that a consumer group has committed, which Spark neither reads nor commits.
@@ -24,6 +28,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 from service.runtime.dataflow_errors import InvalidTableOption, UnsupportedConnector
+from service.runtime.kafka_fields import KEY_OPTIONS, UPSERT, RecordFields
+from service.runtime.sinks.kafka import options as written
 from service.runtime.sources.formats import (
     CHANGE_FORMATS,
     DEBEZIUM,
@@ -35,16 +41,19 @@ from service.runtime.sources.formats import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from service.runtime.sources.spec import SourceSpec
+
 FORMATS = (*CHANGE_FORMATS, "json")
 _PROPERTY = "properties."
 _SERVERS = "properties.bootstrap.servers"
 _MODE = "scan.startup.mode"
 _TIMESTAMP = "scan.startup.timestamp-millis"
+_INCLUDE = "value.fields-include"
 _OFFSETS = "scan.startup.specific-offsets"
 _KNOWN = frozenset(
     {
         "connector", "topic", "topic-pattern", "format", "value.format", "changelog-mode",
-        _MODE, _TIMESTAMP, _OFFSETS,
+        _MODE, _TIMESTAMP, _OFFSETS, *KEY_OPTIONS,
     }
 )  # fmt: skip  # a list of names, several a line
 _SPARKS_OWN = frozenset(
@@ -74,13 +83,20 @@ def reader_options(options: Mapping[str, str], rows_per_epoch_max: int) -> dict[
         InvalidTableOption: an option is missing, unknown or out of range.
         UnsupportedConnector: the format, or the way to start, does not exist here.
     """
+    is_upsert = options.get("connector") == UPSERT
     form = value_format(options)
+    if is_upsert:
+        written.check_options(options)
+    else:
+        allowed_kinds(options)
     of_format = {_schema_include(options)} if form == DEBEZIUM else set()
     for name in sorted(options.keys() - of_format):
-        if not _is_known(name):
+        if not (_is_known(name) or (is_upsert and not name.startswith(_PROPERTY))):
             raise InvalidTableOption(f'option "{name}" of a Kafka table is not supported')
     is_in_payload(options.get(_schema_include(options)))
-    allowed_kinds(options)
+    written.check_key_format({"connector": "kafka", **options})
+    if options.get(_INCLUDE, "ALL") not in ("ALL", "EXCEPT_KEY"):
+        raise InvalidTableOption(f'option "{_INCLUDE}" must be ALL or EXCEPT_KEY')
     if not options.get(_SERVERS):
         raise InvalidTableOption(f'option "{_SERVERS}" is missing')
     consumer = {
@@ -91,7 +107,7 @@ def reader_options(options: Mapping[str, str], rows_per_epoch_max: int) -> dict[
     return {
         **consumer,
         **_subscription(options),
-        **_start(options),
+        **({"startingOffsets": "earliest"} if is_upsert else _start(options)),
         "maxOffsetsPerTrigger": str(rows_per_epoch_max),
         "failOnDataLoss": "true",
     }
@@ -104,6 +120,8 @@ def value_format(options: Mapping[str, str]) -> str:
         InvalidTableOption: there is none, or it is given twice.
         UnsupportedConnector: it is not one of ours.
     """
+    if options.get("connector") == UPSERT:
+        return written.value_format(options)
     given = [options[name] for name in ("format", "value.format") if name in options]
     if len(given) != 1:
         missing = "the table has no format"
@@ -125,10 +143,23 @@ def topics_of(options: Mapping[str, str]) -> list[str]:
 
 def task_options(options: Mapping[str, str]) -> dict[str, str]:
     """What a task that decodes records must know: how to read them, nothing of how to get them."""
-    kept = {each: options[each] for each in ("topic", "changelog-mode") if each in options}
+    is_upsert = options.get("connector") == UPSERT
+    wanted = ("topic", *KEY_OPTIONS, *(() if is_upsert else ("changelog-mode",)))
+    kept = {each: options[each] for each in wanted if each in options}
     if (included := options.get(_schema_include(options))) is not None:
         kept[SCHEMA_INCLUDE] = included
     return {**kept, "format": value_format(options)}
+
+
+def record_fields(spec: SourceSpec) -> RecordFields:
+    """Which columns of a table are in its records' keys, and which in their values.
+
+    Raises:
+        InvalidTableOption: Options contradict each other, or the table.
+    """
+    names = [name for name, _ in spec.physical]
+    primary_key = spec.primary_key if spec.connector == UPSERT else None
+    return RecordFields.of(spec.options, names, primary_key, table=spec.table)
 
 
 def _schema_include(options: Mapping[str, str]) -> str:

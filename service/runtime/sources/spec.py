@@ -27,6 +27,7 @@ class SourceSpec:
     physical: tuple[tuple[str, str], ...]
     """All columns of the table with their types: formats without names need their order."""
     options: dict[str, str] = field(default_factory=dict)
+    primary_key: tuple[str, ...] = ()
     metadata: tuple[tuple[str, str], ...] = ()
     """What a record tells of itself, given behind the columns: keys with their types."""
     files_root: str = ""
@@ -50,7 +51,7 @@ class SourceSpec:
     def from_json(cls, text: str) -> SourceSpec:
         """Read what `to_json` wrote."""
         values = orjson.loads(text)
-        for name in ("names", "types"):
+        for name in ("names", "types", "primary_key"):
             values[name] = tuple(values[name])
         for name in ("physical", "metadata"):
             values[name] = tuple((each, kind) for each, kind in values[name])

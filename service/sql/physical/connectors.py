@@ -48,6 +48,11 @@ def deletes_by_key(table: CatalogTable) -> bool:
     return table.options.get("key-only-deletes", "").lower() == "true"
 
 
+def scans_keys_of_deletes(table: CatalogTable) -> bool:
+    """Whether a source knows of a row that is gone nothing but its key."""
+    return table.options.get("connector") == "upsert-kafka" or deletes_by_key(table)
+
+
 def is_lookup(table: CatalogTable) -> bool:
     """Whether single keys can be looked up."""
     return table.options.get("lookup", "").lower() == "true"

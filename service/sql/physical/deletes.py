@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.sql.physical.connectors import deletes_by_key
+from service.sql.physical.connectors import scans_keys_of_deletes
 from service.sql.physical.keys import unfiltered_keys
 from service.sql.physical.nodes import (
     CalcSpec,
@@ -36,7 +36,7 @@ def with_deletes(node: Node, wanted: Deletes) -> Node | None:
     spec = node.spec
     match spec:
         case ScanSpec():
-            sent: Deletes = "KEY" if deletes_by_key(spec.table) else "FULL"
+            sent: Deletes = "KEY" if scans_keys_of_deletes(spec.table) else "FULL"
             return _deleting(node, (), sent if node.changes.has_deletes else "NONE")
         case NormalizeSpec():
             return _normalize_deletes(node, spec, wanted)

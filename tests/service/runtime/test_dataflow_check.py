@@ -81,7 +81,7 @@ def test_a_plan_that_runs_is_accepted(tmp_path: Path) -> None:
     [
         ({"connector": "kafka"}, InvalidTableOption, "no format"),
         ({"connector": "kafka", "format": "avro"}, UnsupportedConnector, "avro"),
-        ({"connector": "upsert-kafka"}, UnsupportedConnector, "keys are not read"),
+        ({"connector": "upsert-kafka"}, InvalidTableOption, "value.format"),
         ({"connector": "jdbc"}, UnsupportedConnector, "not a stream"),
         ({"connector": "nosuch"}, UnsupportedConnector, "nosuch"),
         ({"connector": "mysql-cdc"}, UnsupportedConnector, "mysql-cdc"),

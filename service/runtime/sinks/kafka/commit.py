@@ -19,9 +19,10 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from service.runtime.dataflow_errors import SinkRefused, SinkUnavailable
+from service.runtime.kafka_fields import CONNECTORS
 from service.runtime.sinks.items import removals_of, rows_of
 from service.runtime.sinks.kafka.fence import Held, adopt, advance, claim, writer_id
-from service.runtime.sinks.kafka.options import CONNECTORS, place_of
+from service.runtime.sinks.kafka.options import place_of
 from service.runtime.sinks.owner import Owner
 from service.runtime.slot_keys import KAFKA_NAME, slot_key
 

@@ -1,5 +1,7 @@
 """Flink's options of a Kafka table that is written, checked without a broker.
 
+Those of upsert-kafka are those of its tables that are read, too.
+
     topic                             one name
     properties.bootstrap.servers      and other `properties.*` (`properties`)
     upsert-kafka
@@ -22,9 +24,10 @@ import difflib
 import re
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from service.runtime.dataflow_errors import InvalidTableOption, UnsupportedConnector
+from service.runtime.kafka_fields import KEY_FORMAT, UPSERT
 from service.runtime.sinks.kafka.properties import (
     PREFIX,
     SERVERS,
@@ -36,8 +39,6 @@ from service.runtime.sinks.kafka.properties import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-UPSERT: Final = "upsert-kafka"
-CONNECTORS = frozenset({"kafka", UPSERT})
 _PACKAGE = "confluent-kafka"
 _PORT = 9092
 """Of a server that names none."""
@@ -129,18 +130,19 @@ def check_options(options: Mapping[str, str]) -> None:
     """
     connector = options["connector"]
     known = {**_KNOWN, **(_OF_UPSERT if connector == UPSERT else _OF_KAFKA)}
+    whose = "" if connector == UPSERT else "a sink of "
     for name, value in sorted(options.items()):
         if name.startswith(PREFIX):
             continue
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), 1, cutoff=0.75)
             raise InvalidTableOption(
-                f'option "{name}" is not honoured by a sink of connector "{connector}"',
+                f'option "{name}" is not honoured by {whose}connector "{connector}"',
                 hint=f'did you mean "{near[0]}"?' if near else "",
             )
         if known[name].fullmatch(value) is None:
             raise InvalidTableOption(
-                f'option "{name}" has a value that is not honoured by a sink of connector '
+                f'option "{name}" has a value that is not honoured by {whose}connector '
                 f'"{connector}"',
                 hint=listed(known[name]),
             )
@@ -167,19 +169,17 @@ def value_format(options: Mapping[str, str]) -> str:
     return _known_format(given[0], formats, options["connector"])
 
 
-def has_key_format(options: Mapping[str, str]) -> bool:
-    """Whether option `key.format` is given, which is json then.
+def check_key_format(options: Mapping[str, str]) -> None:
+    """See that option `key.format` is json where it is given, and given where it must be.
 
     Raises:
-        InvalidTableOption: It is not, and must be.
+        InvalidTableOption: It is not given, and must be.
         UnsupportedConnector: It is another one.
     """
-    if "key.format" in options:
-        _known_format(options["key.format"], ("json",), options["connector"])
-        return True
-    if options["connector"] == UPSERT:
+    if KEY_FORMAT in options:
+        _known_format(options[KEY_FORMAT], ("json",), options["connector"])
+    elif options["connector"] == UPSERT:
         raise InvalidTableOption('option "key.format" is missing', hint="json")
-    return False
 
 
 def check_hosts(place: Place, hosts: Sequence[str]) -> None:

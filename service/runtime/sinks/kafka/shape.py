@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from service.runtime.dataflow_errors import InvalidTableOption
-from service.runtime.sinks.kafka.options import UPSERT, has_key_format, value_format
+from service.runtime.kafka_fields import UPSERT, RecordFields
+from service.runtime.sinks.kafka.options import check_key_format, value_format
 from state.codec import RowCodec
 from state.types import parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
 
     from service.runtime.sinks.spec import SinkSpec
 
-_PREFIX = "key.fields-prefix"
 _BLOCK_ROWS = 8_192
 
 
@@ -55,26 +55,11 @@ class RecordShape:
                 f"kafka table {spec.table} has a primary key, which inserts cannot keep",
                 hint="connector upsert-kafka keeps it; else leave it out",
             )
-        key = _key(spec, has_key=has_key_format(options))
-        prefix = options.get(_PREFIX, "")
-        without_key = options.get("value.fields-include", "ALL") == "EXCEPT_KEY"
-        if prefix and not without_key:
-            raise InvalidTableOption(
-                f'option "{_PREFIX}" needs option "value.fields-include" = EXCEPT_KEY'
-            )
-        for at in key:
-            if not spec.names[at].startswith(prefix) or spec.names[at] == prefix:
-                raise InvalidTableOption(
-                    f'column "{spec.names[at]}" of the key does not begin with what option '
-                    f'"{_PREFIX}" says'
-                )
-        value = tuple(at for at in range(len(spec.names)) if not without_key or at not in key)
-        if not value:
-            raise InvalidTableOption(
-                f"sink {spec.table} has no column that is not of the key",
-                hint='leave out option "value.fields-include"',
-            )
-        return cls(spec, key, prefix, value, form == "changelog-json")
+        check_key_format(options)
+        is_upsert = spec.connector == UPSERT
+        primary_key = [spec.names[at] for at in spec.primary_key] if is_upsert else None
+        fields = RecordFields.of(options, spec.names, primary_key, table=spec.table)
+        return cls(spec, fields.key, fields.prefix, fields.value, form == "changelog-json")
 
     @property
     def is_upsert(self) -> bool:
@@ -111,30 +96,3 @@ def _lines(
         )
         blocks.append(pa.array(lines, pa.large_binary()))
     return pa.concat_arrays(blocks)
-
-
-def _key(spec: SinkSpec, *, has_key: bool) -> tuple[int, ...]:
-    if spec.connector == UPSERT:
-        if not spec.primary_key:
-            raise InvalidTableOption(
-                f"upsert-kafka table {spec.table} has no primary key",
-                hint="declare PRIMARY KEY .. NOT ENFORCED",
-            )
-        return spec.primary_key
-    listed = _fields(spec.options)
-    if bool(listed) != has_key:
-        given, missing = ("fields", "format") if listed else ("format", "fields")
-        raise InvalidTableOption(f'option "key.{given}" needs option "key.{missing}"')
-    strange = [each for each in listed if each not in spec.names]
-    if strange or len(set(listed)) != len(listed):
-        raise InvalidTableOption(
-            f'option "key.fields" names "{strange[0]}", which is not a column of {spec.table}'
-            if strange
-            else 'option "key.fields" names a column twice'
-        )
-    return tuple(spec.names.index(each) for each in listed)
-
-
-def _fields(options: Mapping[str, str]) -> list[str]:
-    text = options.get("key.fields", "")
-    return [each.strip() for each in text.split(";") if each.strip()]

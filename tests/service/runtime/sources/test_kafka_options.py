@@ -92,7 +92,7 @@ def test_a_start_by_offsets_names_them_for_the_one_topic() -> None:
         (table(debezium_json__schema_include="true"), InvalidTableOption, "schema-include"),
         (table(format="csv"), UnsupportedConnector, "csv"),
         (table(changelog_mode="I,Q"), InvalidTableOption, "changelog-mode"),
-        (table(key__format="json"), InvalidTableOption, '"key.format"'),
+        (table(key__json__encode="json"), InvalidTableOption, '"key.json.encode"'),
         (table(scan__parallelism="2"), InvalidTableOption, '"scan.parallelism"'),
         (table(sink__parallelism="2"), InvalidTableOption, '"sink.parallelism"'),
         (table(startingOffsets="latest"), InvalidTableOption, '"startingOffsets"'),
