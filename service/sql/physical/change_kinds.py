@@ -141,12 +141,9 @@ def _source_kinds(spec: ScanSpec) -> Changes:
 
 
 def _rank_kinds(node: Node, spec: RankSpec, options: Options) -> Changes:
-    is_insert_only = node.input.changes.is_insert_only
     if spec.kind == "limit":
-        return _INSERTS if is_insert_only else _ALL
-    if is_insert_only and first_rows_only(spec, options):
-        return _INSERTS
-    return _ALL
+        return _INSERTS if node.input.changes.is_insert_only else _ALL
+    return _INSERTS if first_rows_only(node, spec, options) else _ALL
 
 
 def _merged(given: list[Changes]) -> Changes:

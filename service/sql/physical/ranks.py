@@ -34,13 +34,13 @@ def keeps_last(spec: RankSpec) -> bool:
     return len(spec.order) == 1 and not spec.order[0].is_ascending
 
 
-def first_rows_only(spec: RankSpec, options: Options) -> bool:
-    """Whether a plan of Flink's takes it that a row that was sent is never taken back.
+def first_rows_only(node: Node, spec: RankSpec, options: Options) -> bool:
+    """Whether a row that was sent is never taken back: none that comes later stands before it.
 
-    That holds where time is what orders the rows. Flink 2.3 takes it to hold for any ascending
-    order, and any order by several columns; so do we, since a plan must say what Flink's says.
+    That holds where time alone orders the rows. Flink 2.3 takes it to hold for any ascending order,
+    and any order by several columns, and what reads such a plan keeps rows that were replaced.
     """
-    return keeps_one(spec) and not keeps_last(spec) and not options.mini_batch
+    return is_deduplicate(node, spec) and not keeps_last(spec) and not options.mini_batch
 
 
 def is_rowtime(node: Node, spec: RankSpec) -> bool:
