@@ -82,7 +82,6 @@ DIFFERENT = {
     "qualify qual expr": "as q9",
     "qualify qual distinct": "as q9",
     "ranks 019": "as q9",
-    "ranks 049": "as q9",
     "unique-groups over rank": "as q9",
     "groups group window": "the name of a constant beside GROUP BY TUMBLE(..)",
     "groups twice": "a column that is grouped by under two names is grouped by twice",
