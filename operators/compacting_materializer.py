@@ -164,6 +164,7 @@ class CompactingMaterializer(KeyedOperator):
         """Compact everything of the key that the epoch's watermark passes."""
         due = await self._buffer.read_range_until((self._next_ms,), inclusive_to=True)
         before = shown = await self._shown.value()
+        gone: Row | None = None
         place = applied = 0
         changed = False
         while place < len(due) and due[place][0][0] < self._next_ms:
@@ -179,12 +180,16 @@ class CompactingMaterializer(KeyedOperator):
             changed = changed or not self._same(shown, after)
             if not self._spec.net_changes:
                 self._emit(timer, shown, after)
+            if after is None:
+                gone = shown or gone
             shown = after
         if not place:
             return
         await self._buffer.clear_range_until((applied,), inclusive_to=True)
         if self._spec.net_changes:
-            self._emit(timer, before, shown)
+            # Of a row that expired the sink was not told: it may have one although none is known.
+            forgets = before is None and self._shown_rows.may_have_stamps
+            self._emit(timer, gone if forgets and shown is None else before, shown)
         if changed:
             await self._shown.update(shown)
 

@@ -354,7 +354,8 @@ class UpsertMaterializer:
         if self.spec.emit_expired and histories.vanished.size:
             output = output.after(self._expiry_of(histories))
         if self.spec.net_changes:
-            forgets = self.spec.ttl_ms > 0 and not self.spec.emit_expired
+            may_expire = self.spec.ttl_ms > 0 or self.spec.is_stamped
+            forgets = may_expire and not self.spec.emit_expired
             output = net_changes(output, self.spec.types, self.spec.key, forgets=forgets)
         remember = done.writer.remembering(transaction, self._memory)
         committed()

@@ -166,6 +166,26 @@ def test_net_changes_pass_over_what_was_shown_in_between() -> None:
         assert harness.stored_names() == set()
 
 
+def test_net_changes_take_back_what_expired_unseen() -> None:
+    """The sink was not told of the expiry, so it may still have a row of the key."""
+    domain = Domain.of(id=("BIGINT", (1,)), k=("INT", (1,)), stamp=("BIGINT NOT NULL", (1,)))
+
+    def built(*, net: bool, **ttl: Any) -> CompactingSpec:
+        return CompactingSpec.build(
+            inputs=(InputSpec(types=domain.types, names=domain.names, key=(1,)),),
+            output=RowSpec(types=domain.types[:2], names=domain.names[:2]),
+            **{"behavior": "ERROR", "stamp": 2, "net_changes": net} | ttl,
+        )
+
+    passing: Steps = [insert(7, 1, 3), delete(7, 1, 5), Watermark(9)]
+    for ttl_after in ({"ttl_ms": (10,)}, {}):
+        for net in (False, True):
+            harness = OperatorHarness.on_heap(built(net=net, ttl_ms=(10,)))
+            harness.run([Watermark(0), insert(6, 1, 1), Watermark(2), At(10)])
+            harness.restart(built(net=net, **ttl_after))
+            assert harness.run(passing)[-1:] == [delete(7, 1)]
+
+
 def test_a_spec_that_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidSpec, match="name columns"):
         spec(upsert_key=(3,))

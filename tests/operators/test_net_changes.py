@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -9,8 +11,10 @@ from operators.batch import ChangeBatch
 from operators.changelog import Change, RowKind
 from operators.net_changes import net_changes
 from operators.testing.harness import MaterializerHarness
+from operators.testing.operator_harness import Of, delete, insert
 from operators.testing.strategies import INTEGERS
 from operators.upsert_materializer import MaterializerSpec
+from tests.operators.stage import Epoch, Stage, changes_of
 
 
 def test_net_changes_come_in_the_order_of_the_last_emissions() -> None:
@@ -43,3 +47,16 @@ def test_a_row_that_came_and_went_takes_back_what_expired_unseen() -> None:
     emitted = harness.run_epoch([*enumerate(passing)])
 
     assert [each.change for each in emitted] == passing[1:]
+
+
+def test_what_expired_unseen_is_taken_back_by_a_run_without_a_ttl() -> None:
+    """Switching the TTL off brings back no row that the sink has and state forgot."""
+    spec = MaterializerSpec(INTEGERS.types, INTEGERS.names, (1,), None, ttl_ms=10, net_changes=True)
+    stage = Stage.on_heap(spec)
+    stage.run(Epoch((Of(0, insert(1, 1, "a")),), 0))
+    stage.run(Epoch((), 10))
+    stage.restart(replace(spec, ttl_ms=0))
+
+    passing = Epoch((Of(0, insert(2, 1, "b")), Of(0, delete(2, 1, "b"))), 20)
+
+    assert changes_of(stage, stage.run(passing)) == [delete(2, 1, "b")]

@@ -31,7 +31,7 @@ from service.sql.physical.nodes import (
     WatermarkSpec,
 )
 from service.sql.physical.over import sends_updates
-from service.sql.physical.ranks import first_rows_only
+from service.sql.physical.ranks import first_rows_only, stays_in_flink
 from service.sql.physical.window_specs import GroupWindowsSpec, WindowAggregateSpec, WindowTableSpec
 
 if TYPE_CHECKING:
@@ -50,13 +50,23 @@ _FORWARDING = (
 )
 
 
-def with_kinds(node: Node, options: Options) -> Node:
+def with_kinds(node: Node, options: Options, *, may_overwrite: bool = False) -> Node:
     """The node and all below it, with the kinds that each sends.
+
+    Args:
+        node: A sink, or what is below it.
+        options: What the session set.
+        may_overwrite: Whether a first row may be said to stay that another one replaces, as Flink
+            says, since whoever gets it keeps one row of each partition.
 
     Raises:
         PlanningError: A node cannot take what its input sends.
     """
-    made = node.over(*(with_kinds(each, options) for each in node.inputs))
+    made = node.over(
+        *(with_kinds(each, options, may_overwrite=may_overwrite) for each in node.inputs)
+    )
+    if may_overwrite and stays_in_flink(made, options):
+        return made.sending(_INSERTS)
     return made.sending(_kinds_of(made, options))
 
 
@@ -141,12 +151,9 @@ def _source_kinds(spec: ScanSpec) -> Changes:
 
 
 def _rank_kinds(node: Node, spec: RankSpec, options: Options) -> Changes:
-    is_insert_only = node.input.changes.is_insert_only
     if spec.kind == "limit":
-        return _INSERTS if is_insert_only else _ALL
-    if is_insert_only and first_rows_only(spec, options):
-        return _INSERTS
-    return _ALL
+        return _INSERTS if node.input.changes.is_insert_only else _ALL
+    return _INSERTS if first_rows_only(node, spec, options) else _ALL
 
 
 def _merged(given: list[Changes]) -> Changes:

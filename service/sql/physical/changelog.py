@@ -12,12 +12,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from service.plan.rex import InputRef
 from service.sql.errors import PlanningError
 from service.sql.physical.change_kinds import require_inserts, with_kinds
 from service.sql.physical.connectors import deletes_by_key, sink_mode
 from service.sql.physical.deletes import with_deletes
 from service.sql.physical.keys import upsert_keys
-from service.sql.physical.nodes import Deletes, Node, SinkSpec, Updates
+from service.sql.physical.nodes import (
+    CalcSpec,
+    Deletes,
+    ExchangeSpec,
+    Node,
+    RankSpec,
+    SinkSpec,
+    Updates,
+)
 from service.sql.physical.updates import after_only, before_and_after, with_updates
 
 if TYPE_CHECKING:
@@ -39,7 +48,7 @@ def infer_changes(sink: Node, options: Options) -> Node:
     Raises:
         PlanningError: A node or the sink cannot take what its input sends.
     """
-    known = with_kinds(sink, options)
+    known = with_kinds(sink, options, may_overwrite=_keeps_one_of_a_partition(sink))
     spec = sink.spec
     assert isinstance(spec, SinkSpec), "every plan ends in a sink"
     mode = sink_mode(spec.table)
@@ -60,6 +69,27 @@ def infer_changes(sink: Node, options: Options) -> Node:
         if final is not None:
             return known.over(final)
     raise PlanningError("Can't generate a valid execution plan for the given query")
+
+
+def _keeps_one_of_a_partition(sink: Node) -> bool:
+    """Whether the sink has one row, or none, of each partition of the rank that it is given."""
+    spec, node = sink.spec, sink.input
+    assert isinstance(spec, SinkSpec), "only sinks are asked"
+    columns = [*key_of(spec)]
+    while isinstance(node.spec, CalcSpec | ExchangeSpec):
+        if isinstance(node.spec, CalcSpec):
+            if node.spec.condition is not None:
+                # It may drop the row that replaces another one.
+                return False
+            kept = [node.spec.projection[at] for at in columns]
+            columns = [each.index for each in kept if isinstance(each, InputRef)]
+            if len(columns) < len(kept):
+                return False
+        node = node.input
+    if not isinstance(node.spec, RankSpec):
+        return False
+    is_by_key = sink_mode(spec.table) == "upsert" and {*columns} == {*node.spec.partition}
+    return is_by_key or spec.table.options.get("connector") == "blackhole"
 
 
 def key_of(spec: SinkSpec) -> frozenset[int]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from service.sql.physical.nodes import RankSpec
+
 if TYPE_CHECKING:
     from service.sql.options import Options
-    from service.sql.physical.nodes import Node, RankSpec
+    from service.sql.physical.nodes import Node
 
 
 def keeps_one(spec: RankSpec) -> bool:
@@ -34,13 +36,22 @@ def keeps_last(spec: RankSpec) -> bool:
     return len(spec.order) == 1 and not spec.order[0].is_ascending
 
 
-def first_rows_only(spec: RankSpec, options: Options) -> bool:
-    """Whether a plan of Flink's takes it that a row that was sent is never taken back.
+def first_rows_only(node: Node, spec: RankSpec, options: Options) -> bool:
+    """Whether a row that was sent is never taken back: none that comes later stands before it.
 
-    That holds where time is what orders the rows. Flink 2.3 takes it to hold for any ascending
-    order, and any order by several columns; so do we, since a plan must say what Flink's says.
+    That holds where time alone orders the rows. Flink 2.3 takes it to hold for any ascending order,
+    and any order by several columns, and what reads such a plan keeps rows that were replaced,
+    unless it is a sink that keeps one row of each partition.
     """
-    return keeps_one(spec) and not keeps_last(spec) and not options.mini_batch
+    return is_deduplicate(node, spec) and not keeps_last(spec) and not options.mini_batch
+
+
+def stays_in_flink(node: Node, options: Options) -> bool:
+    """Whether Flink 2.3 takes the node's rows for first rows that are never taken back."""
+    spec = node.spec
+    if not isinstance(spec, RankSpec) or options.mini_batch:
+        return False
+    return keeps_one(spec) and not keeps_last(spec) and node.input.changes.is_insert_only
 
 
 def is_rowtime(node: Node, spec: RankSpec) -> bool:

@@ -28,6 +28,7 @@ A: list[Step] = [("a", "+I", (1, "p", 10)), ("a", "+I", (2, "q", 5))]
 B: list[Step] = [("b", "+I", (1, 7))]
 U: list[Step] = [("u", "+I", (1, 0)), ("u", "+I", (2, 0)), ("u", "-D", (2, 0))]
 NULLS: list[Step] = [("a", "+I", (1, "p", 5)), *[("a", "+I", (at, "p", None)) for at in (2, 3)]]
+BETTER: list[Step] = [("a", "+I", (1, "p", 10)), ("a", "+I", (2, "p", 5)), ("b", "+I", (1, 7))]
 COUNTED: list[Step] = [("a", "+I", (at, k, 1)) for at, k in enumerate("pqppp")]
 
 CASES: dict[str, tuple[str, list[Step], list[int | None]]] = {
@@ -61,6 +62,24 @@ CASES: dict[str, tuple[str, list[Step], list[int | None]]] = {
         "SELECT MAX(c) FILTER (WHERE c < 4) FROM (SELECT k, COUNT(*) AS c FROM a GROUP BY k)",
         COUNTED,
         [1],
+    ),
+    "a first row that another one replaces": (
+        "SELECT MAX(x) FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) AS n FROM a) "
+        "WHERE n = 1",
+        BETTER,
+        [5],
+    ),
+    "a first row by several columns": (
+        "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY id DESC, x) AS n "
+        "FROM a) WHERE n = 1",
+        BETTER,
+        [2],
+    ),
+    "a first row that was joined": (
+        "SELECT f.x FROM (SELECT * FROM a QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) "
+        "= 1) AS f JOIN b ON f.id = b.id",
+        BETTER,
+        [],
     ),
     "a row that NULL pushes out": (
         "SELECT MIN(x) FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) AS n FROM a) "
