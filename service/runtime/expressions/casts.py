@@ -73,11 +73,27 @@ def _cast(site: Site, value: Value, *, trying: bool) -> Column:
     if source.root is target.root is not TypeRoot.CHAR and _same_values(source, target):
         return value.column
     cast_rules.check_conversion(site, source, target)
+    if source.root is target.root is TypeRoot.ARRAY:
+        return _elements(site, value, trying=trying)
     found = _converted(value.column, source, target)
     message = cast_rules.failure_of(source, target, trying=trying)
     if message is not None:
         found = sf.coalesce(found, sf.when(value.column.isNotNull(), failing(message, target)))
     return found
+
+
+def _elements(site: Site, value: Value, *, trying: bool) -> Column:
+    """The cast of an array: no array if an element is a text that cannot be parsed."""
+    source, target = value.type.children[0], site.type.children[0]
+    inner = replace(site, type=target)
+
+    def element(each: Column) -> Column:
+        return _cast(inner, Value(each, source), trying=trying).cast(inner_type(target))
+
+    if not trying or source.root not in (STRING_ROOTS | {TypeRoot.ARRAY}):
+        return sf.transform(value.column, element)
+    is_none = sf.exists(value.column, lambda each: each.isNotNull() & element(each).isNull())
+    return sf.when(~is_none, sf.transform(value.column, element))
 
 
 def _converted(x: Column, source: LogicalType, target: LogicalType) -> Column:
@@ -187,6 +203,16 @@ def _to_text(x: Column, source: LogicalType) -> Column:
     root = source.root
     if root in STRING_ROOTS:
         return x
+    if root is TypeRoot.ARRAY:
+        shown = sf.transform(x, lambda each: _shown(each, source.children[0]))
+        return sf.concat(sf.lit("["), sf.array_join(shown, ", "), sf.lit("]"))
+    if root is TypeRoot.ROW:
+        fields = [
+            _shown(x.getField(name), kind)
+            for name, kind in zip(source.field_names, source.children, strict=True)
+        ]
+        found = sf.concat(sf.lit("("), sf.concat_ws(", ", *fields), sf.lit(")"))
+        return sf.when(x.isNotNull(), found)
     if root is TypeRoot.BOOLEAN:
         return sf.upper(x.cast(_STRING))
     if root in BINARY_ROOTS:
@@ -196,6 +222,11 @@ def _to_text(x: Column, source: LogicalType) -> Column:
     if root is TypeRoot.TIME:
         return instants.formatted_clock(x, source.precision or 0)
     return x.cast(_STRING)
+
+
+def _shown(x: Column, source: LogicalType) -> Column:
+    """The text of an element or field."""
+    return sf.coalesce(_to_text(x, source), sf.lit("NULL"))
 
 
 def _with_length(text: Column, source: LogicalType, target: LogicalType) -> Column:
