@@ -76,7 +76,9 @@ def _sliced(elements: Column, start: Column, end: Column | None = None) -> Colum
         last = sf.when(end < 0, end + size + 1).otherwise(end)
         # An end of 0 is the first element, one before that is none.
         last = sf.least(sf.when(last == 0, sf.lit(1)).otherwise(last), size)
-    return sf.slice(elements, first, sf.greatest(last - first, sf.lit(-1)) + 1)
+    found = sf.slice(elements, first, sf.greatest(last - first, sf.lit(-1)) + 1)
+    # `least` and `greatest` pass over NULL.
+    return sf.when(start.isNotNull() & (last if end is None else end).isNotNull(), found)
 
 
 def added(*, is_first: bool) -> Callable[[Site], Column]:

@@ -65,12 +65,24 @@ def _same_values(source: LogicalType, target: LogicalType) -> bool:
     return bool(inner_type(source) == inner_type(target) and source.root is target.root)
 
 
+def _keeps_elements(source: LogicalType, target: LogicalType) -> bool:
+    """Whether texts that are elements of arrays are neither cut nor padded."""
+    if source.root is TypeRoot.ARRAY:
+        return _keeps_elements(source.children[0], target.children[0])
+    if source.root not in STRING_ROOTS | BINARY_ROOTS:
+        return True
+    is_varying = target.root in (TypeRoot.VARCHAR, TypeRoot.VARBINARY)
+    fits = (source.length or 0) <= (target.length or 0)
+    return (is_varying and fits) or (source.root, source.length) == (target.root, target.length)
+
+
 def _cast(site: Site, value: Value, *, trying: bool) -> Column:
     """The cast of a column that may be used more than once."""
     source, target = value.type, site.type
     if source.root is TypeRoot.NULL:
         return null_of(target)
-    if source.root is target.root is not TypeRoot.CHAR and _same_values(source, target):
+    is_same = source.root is target.root is not TypeRoot.CHAR and _same_values(source, target)
+    if is_same and _keeps_elements(source, target):
         return value.column
     cast_rules.check_conversion(site, source, target)
     if source.root is target.root is TypeRoot.ARRAY:

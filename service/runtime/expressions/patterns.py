@@ -112,7 +112,14 @@ def regexp_instr(site: Site) -> Column:
     """REGEXP_INSTR: where the first match begins, in UTF-16 units from 1; 0 if there is none."""
     pattern = site.text(1, "the pattern")
     _check(site, pattern)
-    return sf.regexp_instr(_subject(site), sf.lit(pattern))
+
+    def place(x: Column) -> Column:
+        # Spark counts characters.
+        before = sf.substring(x, sf.lit(1), sf.regexp_instr(x, sf.lit(pattern)) - 1)
+        units = (sf.length(sf.encode(before, "UTF-16BE")) / 2).cast("int")
+        return sf.when(sf.rlike(x, sf.lit(pattern)), units + 1).when(x.isNotNull(), sf.lit(0))
+
+    return bind(replace(site[0], column=_subject(site)), place)
 
 
 def regexp_count(site: Site) -> Column:
