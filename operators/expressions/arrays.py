@@ -155,9 +155,7 @@ def extreme(*, is_greatest: bool) -> Callable[[Site], Run]:
         best = None
         for each in elements:
             # One by one, since NaN is neither less nor greater: what stands first stays.
-            if each is not None and (
-                best is None or (each > best if is_greatest else each < best)
-            ):
+            if each is not None and (best is None or (each > best if is_greatest else each < best)):
                 best = each
         return best
 

@@ -191,6 +191,8 @@ _TIMES: Mapping[str, Builder] = {
     "PROCTIME": _INSTANT,
     "PROCTIME_MATERIALIZE": _INSTANT,
     "LOCALTIMESTAMP": temporal.current(TypeRoot.TIMESTAMP),
+    "CURRENT_TIME": temporal.current(TypeRoot.TIME),
+    "LOCALTIME": temporal.current(TypeRoot.TIME),
     "LOCAL_OF_INSTANT": zones.local_of_instant,
     "INSTANT_OF_LOCAL": zones.instant_of_local,
     "CLOCK_OF_INSTANT": zones.clock_of_instant,

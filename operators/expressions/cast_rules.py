@@ -70,7 +70,9 @@ def _is_converted(source: LogicalType, target: LogicalType) -> bool:
         element, other = source.children[0], target.children[0]
         # Flink fails at a NULL that becomes an element which is NOT NULL.
         fits = other.nullable or not element.nullable
-        return fits and (element == other.with_nullable(element.nullable) or _is_converted(element, other))
+        return fits and (
+            element == other.with_nullable(element.nullable) or _is_converted(element, other)
+        )
     if target.root in STRING_ROOTS and source.root in (TypeRoot.ARRAY, TypeRoot.ROW):
         return all(_is_shown(child, target) for child in source.children)
     return source.root in _SOURCES.get(target.root, ())

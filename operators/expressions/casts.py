@@ -267,7 +267,9 @@ def _to_text(source: LogicalType) -> Convert:
         return lambda x: f"[{', '.join(map(element, x))}]"
     if root is TypeRoot.ROW:
         fields = [_shown(child) for child in source.children]
-        return lambda x: f"({', '.join([show(each) for show, each in zip(fields, x, strict=True)])})"
+        return lambda x: (
+            f"({', '.join([show(each) for show, each in zip(fields, x, strict=True)])})"
+        )
     if root is TypeRoot.BOOLEAN:
         return lambda x: "TRUE" if x else "FALSE"
     if root in BINARY_ROOTS:

@@ -22,7 +22,8 @@ from operators.expressions.site import Site, Value, lifted
 from state.types import INTEGER_BITS, MAP_ROOTS, STRING_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
-    from operators.expressions.representation import Row, Run
+    from operators.expressions.representation import Run
+
 
 def as_element(site: Site, value: Value, logical: LogicalType) -> Run:
     """The operand as an element of this type."""

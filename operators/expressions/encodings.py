@@ -25,9 +25,7 @@ _BIG, _LITTLE = b"\xfe\xff", b"\xff\xfe"
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 """Half a character, for which Java has one replacement, and Python one for each byte."""
 _HEXADECIMAL = re.compile("[0-9A-Fa-f]*")
-_BASE64 = re.compile(
-    "((?:[A-Za-z0-9+/]{4})*)(?:([A-Za-z0-9+/]{2})(?:==)?|([A-Za-z0-9+/]{3})=?)?"
-)
+_BASE64 = re.compile("((?:[A-Za-z0-9+/]{4})*)(?:([A-Za-z0-9+/]{2})(?:==)?|([A-Za-z0-9+/]{3})=?)?")
 """What Java takes for it: the signs at the end may be missing."""
 _ADDRESS = re.compile("[0-9]+(?:[.][0-9]+){0,3}")
 _OCTET_MAX, _ADDRESS_MAX = 255, 0xFFFFFFFF

@@ -38,6 +38,7 @@ class Function:
 _LITERAL_PATTERN = "the pattern must be a literal"
 _WHOLE_CHARACTERS = "characters outside the basic plane count as one and stay whole"
 _ZONED = "written where table.local-time-zone is not UTC"
+_SECOND = "the time of the epoch, to the second; where table.local-time-zone is UTC"
 _EXACT = "not of FLOAT, DOUBLE, arrays, maps or rows"
 _EARLY = "before 1970 as in Flink, which rounds the day towards 1970"
 
@@ -146,6 +147,7 @@ def _times() -> list[Function]:
         *now(group, 0, 0, "CURRENT_DATE", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP"),
         *now(group, 0, 0, "NOW", "CURRENT_ROW_TIMESTAMP", "PROCTIME"),
         *now(group, 1, 1, "PROCTIME_MATERIALIZE"),
+        *_rows(group, 0, 0, "CURRENT_TIME", "LOCALTIME", note=_SECOND, is_pure=False),
         *_rows(group, 2, 2, "LOCAL_OF_INSTANT", "INSTANT_OF_LOCAL", note=_ZONED),
         *_rows(group, 2, 2, "CLOCK_OF_INSTANT", "CLOCK_OF_SECONDS", note=_ZONED),
         *_rows(group, 3, 3, "INSTANT_OF_CLOCK", note=_ZONED),
@@ -189,7 +191,9 @@ def _collections() -> list[Function]:
         *_rows(group, 2, 2, "ARRAY_APPEND", "ARRAY_PREPEND"),
         *_rows(group, 1, MANY, "ARRAY_CONCAT"),
         *_rows(group, 1, 1, "MAP_KEYS", "MAP_VALUES", "MAP_ENTRIES", note="by the order of keys"),
-        *_rows(group, 2, 2, "MAP_FROM_ARRAYS", note="a key that is NULL or there twice ends the query"),
+        *_rows(
+            group, 2, 2, "MAP_FROM_ARRAYS", note="a key that is NULL or there twice ends the query"
+        ),
         *_rows(group, 1, MANY, "MAP_UNION"),
         *_rows(group, 2, 2, "SPLIT", note="the separator is a literal"),
         *_rows(group, 2, 3, "ARRAY_JOIN", note="of texts"),
@@ -215,7 +219,5 @@ UNSUPPORTED_REASONS: Mapping[str, str] = {
     "RAND_INTEGER": "its value would differ when an epoch is run again",
     "UUID": "its value would differ when an epoch is run again",
     "SIMILAR TO": "SQL's regular expressions are not translated",
-    "CURRENT_TIME": "TIME is only carried through",
-    "LOCALTIME": "TIME is only carried through",
 }
 """Why some known functions are refused; others are just not known here."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from operators.expressions import text_grammars as grammars
 from operators.expressions.operand_rules import described_type
-from operators.expressions.site import Site
 from state.types import FLOAT_ROOTS, INTEGER_BITS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from operators.expressions.representation import Row, Run
+    from operators.expressions.site import Site
     from state.types import LogicalType
 
 _BASIC_MAX = "\uffff"

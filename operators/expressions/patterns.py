@@ -140,7 +140,7 @@ def _check_group(site: Site, java: JavaPattern, index: int) -> None:
 
 
 def regexp_extract_all(site: Site) -> Run:
-    """REGEXP_EXTRACT_ALL(x, pattern[, group]): of each match the group, without a number the first."""
+    """REGEXP_EXTRACT_ALL(x, pattern[, group]): of each match the group, which is 1 by default."""
     java = _translated(site)
     index = site.whole(2, "the number of the group") if len(site) > 2 else 1
     if not 0 <= index <= java.python.groups:
@@ -183,7 +183,7 @@ def str_to_map(site: Site) -> Run:
 
 
 def _split(pattern: re.Pattern[str], text: str, most: int | None = None) -> list[str]:
-    """Java's `String.split`: without parts at the end that are empty, unless `most` are asked for."""
+    """Java's `String.split`: no empty parts at the end, unless `most` are asked for."""
     parts: list[str] = []
     end = 0
     for found in _found(pattern, text):

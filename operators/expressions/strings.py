@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from operators.expressions import operand_rules
 from operators.expressions.casts import convert
-from operators.expressions.families import STRING
 from operators.expressions.errors import EvaluationFailed
+from operators.expressions.families import STRING
 from operators.expressions.integers import INTEGER
 from operators.expressions.site import Site, Value, lifted
 from operators.expressions.units import from_units, to_units

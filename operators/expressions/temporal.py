@@ -348,6 +348,8 @@ def current(logical_root: TypeRoot) -> Callable[[Site], Run]:
             return lambda _: now_ms() // MILLIS_PER_DAY
         if logical_root is TypeRoot.BIGINT:
             return lambda _: truncated(now_ms(), 1000)
+        if logical_root is TypeRoot.TIME:
+            return lambda _: now_ms() // 1000 * 1000 % MILLIS_PER_DAY
         return lambda _: now_ms() * 1000
 
     return build

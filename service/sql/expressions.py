@@ -363,7 +363,6 @@ class ExpressionBinder:
         self.require_types(operands, node)
         return call(name, operands, made, syntax=function.syntax)
 
-
     def _taken(
         self, function: ScalarFunction, operands: Sequence[Rex], node: exp.Expression
     ) -> list[Rex]:

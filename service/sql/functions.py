@@ -247,7 +247,12 @@ _SCALARS = [
     ScalarFunction("UNHEX", 1, 1, _always(_BYTES)),
     ScalarFunction("INET_ATON", 1, 1, _always(_BIGINT)),
     ScalarFunction("INET_NTOA", 1, 1, _always(_STRING)),
-    *(ScalarFunction(name, 1, 1, _always(_CERTAIN)) for name in ("IS_ALPHA", "IS_DIGIT", "IS_DECIMAL")),
+    *(
+        ScalarFunction(name, 1, 1, _always(_CERTAIN))
+        for name in (
+            "IS_ALPHA", "IS_DIGIT", "IS_DECIMAL",
+        )
+    ),
     ScalarFunction("TYPEOF", 1, 2, _always(_STRING)),
     ScalarFunction("LTRIM", 1, 2, _as(_STRING)),
     ScalarFunction("RTRIM", 1, 2, _as(_STRING)),

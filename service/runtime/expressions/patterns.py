@@ -96,7 +96,7 @@ def _first_match(x: Column, pattern: str, index: int) -> Column:
 
 
 def regexp_extract_all(site: Site) -> Column:
-    """REGEXP_EXTRACT_ALL(x, pattern[, group]): of each match the group, without a number the first."""
+    """REGEXP_EXTRACT_ALL(x, pattern[, group]): of each match the group, which is 1 by default."""
     pattern = site.text(1, "the pattern")
     index = site.whole(2, "the number of the group") if len(site) > 2 else 1
     subject = _subject(site)

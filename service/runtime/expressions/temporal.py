@@ -322,6 +322,8 @@ def current(logical_root: TypeRoot) -> Callable[[Site], Column]:
             return sf.timestamp_millis(now_ms).cast(instants.DATE)
         if logical_root is TypeRoot.BIGINT:
             return truncating_div(now_ms, 1000)
+        if logical_root is TypeRoot.TIME:
+            return sf.pmod(truncating_div(now_ms, 1000) * 1000, sf.lit(MILLIS_PER_DAY).cast(LONG))
         return instants.from_millis(now_ms, LogicalType(logical_root, precision=3))
 
     return build
