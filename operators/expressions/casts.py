@@ -180,12 +180,12 @@ def _to_integer(source: LogicalType, target: LogicalType) -> Convert:
         return wrap
     if source.root in FLOAT_ROOTS:
         wide = 64 if target.root is TypeRoot.BIGINT else 32
-        saturate = _saturated(wide)
+        saturate = saturated(wide)
         return saturate if INTEGER_BITS[target.root] == wide else lambda x: wrap(saturate(x))
     return lambda x: wrap(whole_part(x))
 
 
-def _saturated(bits: int) -> Callable[[float], int]:
+def saturated(bits: int) -> Callable[[float], int]:
     """Java's (int) or (long) of a number: the nearest bound where it is over, 0 for NaN."""
     least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 

@@ -22,6 +22,7 @@ DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
 DAY_FORMAT = "yyyy-MM-dd"
 MILLIS_MIN, MILLIS_MAX = -62_167_219_200_000, 253_402_300_799_999
 """What Flink takes for a TIMESTAMP_LTZ: the years 0 to 9999."""
+SECONDS_MIN, SECONDS_MAX = -62_167_219_200, 253_402_300_799
 FIELD_DEFAULTS = (1970, 1, 1, 0, 0, 0)
 """Of year, month, day, hour, minute and second, where a format lacks them."""
 FRACTION = 6

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from operators.expressions import date_formats, parsing
-from operators.expressions.casts import convert
+from operators.expressions.casts import convert, saturated
 from operators.expressions.errors import EvaluationFailed
 from operators.expressions.instants import MICROS_PER_DAY, date_of, day_number, month_length
 from operators.expressions.integers import BIGINT, WRAPPERS
 from operators.expressions.reform import reformed_date_of, reformed_day_number
 from operators.expressions.site import Site, lifted
-from state.types import INTEGER_BITS, STRING_ROOTS, TypeRoot
+from state.types import FLOAT_ROOTS, INTEGER_BITS, NUMBER_ROOTS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -202,7 +202,9 @@ def _loose_timestamp(text: str) -> int | None:
 def to_timestamp_ltz(site: Site) -> Run:
     """TO_TIMESTAMP_LTZ(number[, 0 | 3]): of seconds or milliseconds; NULL outside years 0..9999."""
     scale = date_formats.millis_per_unit(site)
-    number = site.of_type(0, INTEGER_BITS)
+    number = site.of_type(0, NUMBER_ROOTS)
+    if number.type.root in FLOAT_ROOTS:
+        return lifted(_instant_of_floating(scale), number)
 
     def instant(count: int) -> int | None:
         millis = count * scale
@@ -211,3 +213,17 @@ def to_timestamp_ltz(site: Site) -> Run:
         )
 
     return lifted(instant, convert(site, number, BIGINT))
+
+
+def _instant_of_floating(scale: int) -> Callable[[float], int | None]:
+    """Of a FLOAT or DOUBLE, which Flink counts in nanoseconds: those end in the year 2262."""
+    per_second = 1000.0 / scale
+
+    def instant(count: float) -> int | None:
+        seconds = count / per_second
+        if seconds < date_formats.SECONDS_MIN or seconds > date_formats.SECONDS_MAX:
+            return None
+        nanos = saturated(64)(count * scale * 1e6)
+        return nanos // 1_000_000 * 1000
+
+    return instant

@@ -141,7 +141,7 @@ def _times() -> list[Function]:
         *_rows(group, 2, 2, "DATE_FORMAT", note=literal),
         *_rows(group, 1, 1, "TO_DATE"),
         *_rows(group, 1, 2, "TO_TIMESTAMP", note=literal),
-        *_rows(group, 1, 2, "TO_TIMESTAMP_LTZ", note="of whole numbers"),
+        *_rows(group, 1, 2, "TO_TIMESTAMP_LTZ", note="of numbers"),
         *_rows(group, 0, 2, "UNIX_TIMESTAMP", note="from 1583 on", is_pure=False),
         *_rows(group, 1, 2, "FROM_UNIXTIME"),
         *now(group, 0, 0, "CURRENT_DATE", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP"),

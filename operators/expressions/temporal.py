@@ -282,6 +282,9 @@ def _shifted(site: Site, value: Value, interval: Value, *, sign: int) -> Run:
     if is_date(value):
         if monthly:
             return lifted(lambda days, n: add_months(days, sign * n), value, interval)
+        if site.type.root is TypeRoot.TIMESTAMP:
+            # From the first hour of the day.
+            return lifted(lambda d, n: d * MICROS_PER_DAY + sign * n * 1000, value, interval)
         if site.type.root is not TypeRoot.DATE:
             site.refuse_types()
         # Parts of a day are dropped.

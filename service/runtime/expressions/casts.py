@@ -138,11 +138,11 @@ def _to_integer(x: Column, source: LogicalType, target: LogicalType) -> Column:
         return wrapped(x.cast(LONG), target)
     if source.root in FLOAT_ROOTS:
         wide = target if target.root in _LIMITS else INTEGER
-        return wrapped(_saturated(x.cast(_DOUBLE), wide).cast(LONG), target)
+        return wrapped(saturated(x.cast(_DOUBLE), wide).cast(LONG), target)
     return wrapped(_decimal_to_long(x, source), target)
 
 
-def _saturated(x: Column, target: LogicalType) -> Column:
+def saturated(x: Column, target: LogicalType) -> Column:
     """Java's (int) or (long) of a double: the nearest bound where it is over, 0 for NaN."""
     least, most = (sf.lit(bound).cast(spark_type(target)) for bound in _LIMITS[target.root])
     beyond = sf.when(sf.isnan(x), sf.lit(0)).when(x > 0, most).when(x < 0, least)

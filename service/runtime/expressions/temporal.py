@@ -232,10 +232,14 @@ def _shifted(site: Site, value: Value, interval: Value, *, forward: bool) -> Col
     if is_date(value):
         if monthly:
             return sf.add_months(value.column, amount)
+        day = instants.days(value.column).cast(LONG)
+        if site.type.root is TypeRoot.TIMESTAMP:
+            # From the first hour of the day.
+            return instants.from_micros((day * MILLIS_PER_DAY + amount) * 1000, site.type)
         if site.type.root is not TypeRoot.DATE:
             site.refuse_types()
         # Parts of a day are dropped.
-        days = instants.days(value.column).cast(LONG) + truncating_div(amount, MILLIS_PER_DAY)
+        days = day + truncating_div(amount, MILLIS_PER_DAY)
         return instants.from_days(days)
     if not is_instant(value):
         site.refuse_types()
