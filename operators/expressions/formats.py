@@ -16,7 +16,7 @@ from operators.expressions.instants import MICROS_PER_DAY, date_of, day_number, 
 from operators.expressions.integers import BIGINT, WRAPPERS
 from operators.expressions.reform import reformed_date_of, reformed_day_number
 from operators.expressions.site import Site, lifted
-from state.types import FLOAT_ROOTS, INTEGER_BITS, NUMBER_ROOTS, STRING_ROOTS, TypeRoot
+from state.types import FLOAT_ROOTS, NUMBER_ROOTS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

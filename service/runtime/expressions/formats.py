@@ -17,7 +17,7 @@ from service.runtime.expressions import instants, parsing
 from service.runtime.expressions.casts import convert, saturated
 from service.runtime.expressions.integers import LONG, multiply, truncating_div
 from service.runtime.expressions.site import INLINE_WEIGHT_MAX, Column, Site, Value, bind, failing
-from state.types import FLOAT_ROOTS, INTEGER_BITS, NUMBER_ROOTS, STRING_ROOTS, LogicalType
+from state.types import FLOAT_ROOTS, NUMBER_ROOTS, STRING_ROOTS, LogicalType
 
 _LOOSE = rf"\A{date_formats.LOOSE_TIMESTAMP}\z"
 _LONG_MIN = -(1 << 63)
