@@ -182,6 +182,7 @@ _TIMES: Mapping[str, Builder] = {
     "TO_DATE": formats.to_date,
     "TO_TIMESTAMP": formats.to_timestamp,
     "TO_TIMESTAMP_LTZ": formats.to_timestamp_ltz,
+    "CONVERT_TZ": formats.convert_tz,
     "UNIX_TIMESTAMP": _unix_timestamp,
     "FROM_UNIXTIME": formats.from_unixtime,
     "CURRENT_DATE": temporal.current(TypeRoot.DATE),

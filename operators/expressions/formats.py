@@ -16,6 +16,7 @@ from operators.expressions.instants import MICROS_PER_DAY, date_of, day_number, 
 from operators.expressions.integers import BIGINT, WRAPPERS
 from operators.expressions.reform import reformed_date_of, reformed_day_number
 from operators.expressions.site import Site, lifted
+from operators.expressions.zones import legacy_offset, legacy_offset_of_local
 from state.types import FLOAT_ROOTS, NUMBER_ROOTS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
@@ -144,6 +145,23 @@ def _lenient_seconds(text: str, expression: re.Pattern[str], name: str) -> int:
     days = reformed_day_number(year, month, day)
     hour, minute, second = clock or (0, 0, 0)
     return days * 86_400 + hour * 3600 + minute * 60 + second
+
+
+def convert_tz(site: Site) -> Run:
+    """CONVERT_TZ(text, from zone, to zone): NULL of a text that UNIX_TIMESTAMP does not read."""
+    source, target = date_formats.converted_zones(site)
+    expression, name = _LENIENT[date_formats.DEFAULT_FORMAT], site.name
+    written = _formatter(date_formats.default_format(site), _OlderClock)
+    of_local, of_instant = legacy_offset_of_local(source), legacy_offset(target)
+
+    def converted(text: str) -> str | None:
+        local = _lenient_seconds(text, expression, name)
+        if local == _LONG_MIN:
+            return None
+        instant = local - of_local(local)
+        return written((instant + of_instant(instant)) * 1_000_000)
+
+    return lifted(converted, site.of_type(0, STRING_ROOTS))
 
 
 def to_date(site: Site) -> Run:

@@ -144,6 +144,7 @@ def _times() -> list[Function]:
         *_rows(group, 1, 2, "TO_TIMESTAMP_LTZ", note="of numbers"),
         *_rows(group, 0, 2, "UNIX_TIMESTAMP", note="from 1583 on", is_pure=False),
         *_rows(group, 1, 2, "FROM_UNIXTIME"),
+        *_rows(group, 3, 3, "CONVERT_TZ", note="zones are literals: regions, UTC, GMT+08:00"),
         *now(group, 0, 0, "CURRENT_DATE", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP"),
         *now(group, 0, 0, "NOW", "CURRENT_ROW_TIMESTAMP", "PROCTIME"),
         *now(group, 1, 1, "PROCTIME_MATERIALIZE"),

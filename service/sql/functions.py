@@ -277,6 +277,7 @@ _SCALARS = [
     ScalarFunction("SPLIT_INDEX", 3, 3, _always(_STRING)),
     ScalarFunction("DATE_FORMAT", 2, 2, _as(_STRING)),
     ScalarFunction("FROM_UNIXTIME", 1, 2, _as(_STRING)),
+    ScalarFunction("CONVERT_TZ", 3, 3, _always(_STRING)),
     ScalarFunction("UNIX_TIMESTAMP", 0, 2, _as(_BIGINT)),
     ScalarFunction("TO_TIMESTAMP", 1, 3, _always(_timestamp(3, TypeRoot.TIMESTAMP))),
     ScalarFunction("TO_TIMESTAMP_LTZ", 1, 3, _always(_timestamp(3, TypeRoot.TIMESTAMP_LTZ))),

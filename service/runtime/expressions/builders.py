@@ -216,13 +216,13 @@ _COLLECTIONS: Mapping[str, Builder] = {
     "SPLIT": collections.split,
     "ARRAY_JOIN": collections.array_join,
 }
-_JSON: Mapping[str, Builder] = dict.fromkeys(in_python.NAMES, in_python.not_alone)
+_IN_PYTHON: Mapping[str, Builder] = dict.fromkeys(in_python.NAMES, in_python.not_alone)
 BUILDERS: Mapping[str, Builder] = {
     **_CONDITIONS,
     **_NUMBERS,
     **_STRINGS,
     **_TIMES,
-    **_JSON,
+    **_IN_PYTHON,
     **_COLLECTIONS,
 }
 """By the planner's name, as in `FUNCTIONS`."""
