@@ -14,11 +14,11 @@ from operators.expressions.operand_rules import (
     EXACT_ROOTS,
     check_row,
     map_entries,
-    split_at,
     texts_to_join,
 )
 from operators.expressions.representation import to_inside, to_row
 from operators.expressions.site import Site, Value, lifted
+from operators.expressions.units import from_units, to_units
 from state.types import INTEGER_BITS, MAP_ROOTS, STRING_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
@@ -97,8 +97,14 @@ def cardinality(site: Site) -> Run:
 
 def split(site: Site) -> Run:
     """SPLIT(x, separator): the parts of a text; none of an empty one."""
-    between = split_at(site)
-    return lifted(lambda text: text.split(between) if text else [], site.of_type(0, STRING_ROOTS))
+    return lifted(_split, site.of_type(0, STRING_ROOTS), site.of_type(1, STRING_ROOTS))
+
+
+def _split(text: str, between: str) -> list[str]:
+    if not text:
+        return []
+    # Without a separator there is one between any two UTF-16 units.
+    return text.split(between) if between else list(map(from_units, to_units(text)))
 
 
 def array_join(site: Site) -> Run:

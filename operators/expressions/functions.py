@@ -111,7 +111,7 @@ def _strings() -> list[Function]:
         *_rows(group, 3, 4, "OVERLAY", note=_WHOLE_CHARACTERS),
         *_rows(group, 3, 3, "LPAD", "RPAD", note=_WHOLE_CHARACTERS),
         *_rows(group, 3, 3, "TRANSLATE3", note="TRANSLATE; literals only"),
-        *_rows(group, 3, 3, "SPLIT_INDEX", note="the separator is a literal"),
+        *_rows(group, 3, 3, "SPLIT_INDEX"),
         *_rows(group, 2, 3, "LIKE", "SIMILAR TO", "REGEXP_EXTRACT", note=_LITERAL_PATTERN),
         *_rows(group, 2, 2, "REGEXP", "REGEXP_COUNT", "REGEXP_SUBSTR", note=_LITERAL_PATTERN),
         *_rows(group, 3, 3, "REGEXP_REPLACE", note=_LITERAL_PATTERN),
@@ -196,7 +196,7 @@ def _collections() -> list[Function]:
             group, 2, 2, "MAP_FROM_ARRAYS", note="a key that is NULL or there twice ends the query"
         ),
         *_rows(group, 1, MANY, "MAP_UNION"),
-        *_rows(group, 2, 2, "SPLIT", note="the separator is a literal"),
+        *_rows(group, 2, 2, "SPLIT"),
         *_rows(group, 2, 3, "ARRAY_JOIN", note="of texts"),
     ]
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Operand)
 TRIM_SIDES: Final = ("BOTH", "LEADING", "TRAILING")
 DIGEST_BITS: Final = (224, 256, 384, 512)
+CHARACTER_MAX: Final = 255
+"""The greatest number of a character that SPLIT_INDEX takes."""
 CHARSETS: Final = ("UTF-8", "US-ASCII", "ISO-8859-1", "UTF-16BE", "UTF-16LE", "UTF-16")
 EXACT_ROOTS: Final = frozenset(
     {*INTEGER_BITS, *STRING_ROOTS, *BINARY_ROOTS, *TIMESTAMP_ROOTS}
@@ -139,18 +141,8 @@ def separator(site: CallSite[Operand]) -> str | None:
     """The second operand of SPLIT_INDEX: a text or a character's number; None: of no character."""
     found = site.constant(1, "the separator")
     if isinstance(found, int):
-        return chr(found) if 1 <= found <= 255 else None
-    if not isinstance(found, str) or not found:
-        site.refuse("an empty separator stands for any white space")
-    return found
-
-
-def split_at(site: CallSite[Operand]) -> str:
-    """The second operand of SPLIT; an empty one would take characters apart."""
-    found = site.text(1, "the separator")
-    if not found:
-        site.refuse("an empty separator")
-    return found
+        return chr(found) if 1 <= found <= CHARACTER_MAX else None
+    return site.text(1, "the separator")
 
 
 def texts_to_join(site: CallSite[T]) -> list[T]:

@@ -31,6 +31,8 @@ _WORDS = re.compile("[0-9A-Za-z]+")
 _TO_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 INT_LEAST = -(1 << 31)
+_BLANK = re.compile(r"[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]")
+"""White space in the eyes of Java."""
 _LOW_64 = 0xFFFFFFFFFFFFFFFF
 
 
@@ -265,17 +267,20 @@ def hexadecimal(site: Site) -> Run:
 
 def split_index(site: Site) -> Run:
     """SPLIT_INDEX(x, separator, n): part n from 0; NULL where there is none, and for ""."""
-    between = operand_rules.separator(site)
-    if between is None:
-        return lambda _: None
+    between = site.of_type(1, STRING_ROOTS | INTEGER_BITS.keys())
+    return lifted(_part, _text(site, 0), between, _int(site, 2))
 
-    def part(text: str, index: int) -> str | None:
-        if not text or index < 0:
+
+def _part(text: str, between: str | int, index: int) -> str | None:
+    if isinstance(between, int):
+        if not 1 <= between <= operand_rules.CHARACTER_MAX:
             return None
-        parts = text.split(between)
-        return parts[index] if index < len(parts) else None
-
-    return lifted(part, _text(site, 0), _int(site, 2))
+        between = chr(between)
+    if not text or index < 0:
+        return None
+    # Without a separator all white space is one, each character of it.
+    parts = text.split(between) if between else _BLANK.split(text)
+    return parts[index] if index < len(parts) else None
 
 
 def translate(site: Site) -> Run:

@@ -105,6 +105,7 @@ def legacy_offset_of_local(name: str) -> Callable[[int], int]:
 
 
 def legacy_offset(name: str) -> Callable[[int], int]:
+    """The function to the offset at an instant, in the eyes of `java.util.TimeZone`."""
     zone, early = time_zone(name), legacy_offset_s(name)
     if zone is None:
         return lambda second: 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECORDED = Path(__file__).parents[1] / "oracles" / "expressions"
-FILES = ("flink", "arrays", "edges-arrays", "edges-instants", "texts", "convert-tz")
+FILES = ("flink", "arrays", "edges-arrays", "edges-instants", "edges-splits", "texts", "convert-tz")
 CHUNK = 40
 """Expressions of one query."""
 REFUSED_MAX = 45

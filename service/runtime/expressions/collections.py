@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql.connect import functions as sf
 
 from operators.expressions.integers import INTEGER
-from operators.expressions.operand_rules import check_row, map_entries, split_at, texts_to_join
+from operators.expressions.operand_rules import check_row, map_entries, texts_to_join
 from service.runtime.expressions.casts import convert
 from service.runtime.expressions.site import Column, Site, bind, bind_all
 from service.runtime.expressions.spark_types import spark_type
@@ -59,7 +59,7 @@ def cardinality(site: Site) -> Column:
 
 def split(site: Site) -> Column:
     """SPLIT(x, separator): the parts of a text; none of an empty one."""
-    pattern = java_quote(split_at(site))
+    pattern = java_quote(site.text(1, "the separator"))
     none = sf.array().cast("array<string>")
     return bind(
         site.of_type(0, STRING_ROOTS),

@@ -16,7 +16,7 @@ from operators.expressions.beside_spark import evaluated, packed
 from operators.expressions.compiler import compile_inside
 from operators.expressions.json_functions import IS_JSON
 from operators.expressions.json_texts import JSON_TEXTS
-from operators.expressions.rex import Call, InputRef, walk
+from operators.expressions.rex import Call, InputRef, Literal, walk
 from operators.expressions.tree_walk import refuse
 from service.runtime.expressions.spark_types import spark_type
 from state.types import (
@@ -55,6 +55,9 @@ def is_in_python(rex: Rex) -> bool:
 
 
 def _needs_python(call: Call) -> bool:
+    if call.name in ("SPLIT", "SPLIT_INDEX") and len(call.operands) > 1:
+        between = call.operands[1]
+        return not (isinstance(between, Literal) and between.value not in (None, ""))
     return call.name in NAMES or (call.name == "INSTR" and len(call.operands) > 2)
 
 
