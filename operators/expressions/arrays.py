@@ -159,12 +159,12 @@ def extreme(*, is_greatest: bool) -> Callable[[Site], Run]:
                 best = each
         return best
 
-    return lambda site: taken(lifted(found, site[0]), ordered_element(site))
+    return lambda site: taken(lifted(found, site[0]), ordered_element(site, with_nan=True))
 
 
 def sort(site: Site) -> Run:
     """ARRAY_SORT(array[, ascending[, nulls first]]): without the last, NULLs are the least."""
-    exact_element(site)
+    ordered_element(site, with_nan=False)
     return lifted(_sorted, site[0], *sort_order(site))
 
 

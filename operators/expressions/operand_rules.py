@@ -166,10 +166,12 @@ def exact_element(site: CallSite[Operand]) -> LogicalType:
     return element
 
 
-def ordered_element(site: CallSite[Operand]) -> LogicalType:
-    """The same where NaN may be among them."""
+def ordered_element(site: CallSite[Operand], *, with_nan: bool) -> LogicalType:
+    """The same of elements in an order, which BOOLEAN has not in Flink; `with_nan`: FLOAT, too."""
     element = array_element(site)
-    return element if element.root in FLOAT_ROOTS else exact_element(site)
+    if element.root is TypeRoot.BOOLEAN:
+        site.refuse_types()
+    return element if with_nan and element.root in FLOAT_ROOTS else exact_element(site)
 
 
 def sort_order(site: CallSite[T]) -> list[T]:

@@ -129,7 +129,7 @@ def extreme(*, is_greatest: bool) -> Callable[[Site], Column]:
     operator = ">" if is_greatest else "<"
 
     def build(site: Site) -> Column:
-        element = ordered_element(site)
+        element = ordered_element(site, with_nan=True)
         if element.root not in FLOAT_ROOTS:
             return (sf.array_max if is_greatest else sf.array_min)(site[0].column)
 
@@ -146,7 +146,7 @@ def extreme(*, is_greatest: bool) -> Callable[[Site], Column]:
 
 def sort(site: Site) -> Column:
     """ARRAY_SORT(array[, ascending[, nulls first]]): without the last, NULLs are the least."""
-    exact_element(site)
+    ordered_element(site, with_nan=False)
     order = sort_order(site)
     if not order:
         return sf.sort_array(site[0].column)
