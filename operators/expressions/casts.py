@@ -154,7 +154,7 @@ def _each(source: LogicalType, target: LogicalType) -> Convert:
     steps = (to_inside(source), _strict_converter(source, target), to_row(target))
     known = [step for step in steps if step is not None]
 
-    def element(value: Any) -> Any:
+    def element(value: Any) -> Any:  # of every type that an element may have
         for step in known:
             value = None if value is None else step(value)
         return value
