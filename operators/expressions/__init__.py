@@ -25,9 +25,10 @@ and this is how it is computed in Python:
     comparison  search  conditionals            conditions
     integers  decimals  floats  numbers  casts  values
     strings  units  urls  parsing  java_digits  texts
+    encodings  kinds
     patterns  java_patterns                     patterns
     instants  reform  temporal  formats         times
-    collections                                 arrays, maps, rows
+    collections  arrays  maps                   arrays, maps, rows
 """
 
 from operators.expressions.compiler import compile_predicate, compile_rex

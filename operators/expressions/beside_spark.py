@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from operators.expressions.compiler import compile_rex
+from operators.expressions.compiler import compile_inside, compile_rex
 from operators.expressions.errors import EvaluationFailed
 from operators.expressions.representation import to_row
 from operators.expressions.rex import InputRef, walk
@@ -45,22 +45,36 @@ def evaluated(
         inputs: The columns that it reads.
         values: Of these, in a row, as a worker has them; timestamps are texts, in UTC.
     """
-    run, converts = _compiled(expression)
+    run, converts, given = _compiled(expression)
     row: list[Any] = [None] * (max(inputs, default=0) + 1)
     for index, value in zip(inputs, values, strict=False):
         convert = converts.get(index)
         row[index] = value if convert is None or value is None else convert(value)
     try:
-        return run(row), None
+        return given(run(row)), None
     except EvaluationFailed as problem:
         return None, str(problem)
 
 
 @lru_cache(maxsize=256)
-def _compiled(expression: bytes) -> tuple[Callable[[Row], Any], dict[int, Convert | None]]:
+def _compiled(
+    expression: bytes,
+) -> tuple[Callable[[Row], Any], dict[int, Convert | None], Convert]:
     rex = rex_from_json(orjson.loads(expression))
     read = {part.index: part.type for part in walk(rex) if isinstance(part, InputRef)}
-    return compile_rex(rex), {index: _from_worker(kind) for index, kind in read.items()}
+    converts = {index: _from_worker(kind) for index, kind in read.items()}
+    return compile_rex(rex), converts, _to_worker(compile_inside(rex).type)
+
+
+def _to_worker(logical: LogicalType) -> Convert:
+    """From a row's value to what a worker gives back: a map is a `dict`."""
+    if logical.root is TypeRoot.ARRAY:
+        element = _to_worker(logical.children[0])
+        return lambda value: None if value is None else [element(each) for each in value]
+    if logical.root is TypeRoot.MAP:
+        entry = _to_worker(logical.children[1])
+        return lambda value: None if value is None else {k: entry(each) for k, each in value}
+    return lambda value: value
 
 
 def _from_worker(logical: LogicalType) -> Convert | None:

@@ -14,6 +14,8 @@ r"""CAST and TRY_CAST: from which type to which there is a conversion, and what 
     ** those of the type, without zeros at the end but for the first: 12:00:00.0, 12:00:00.25.
 A text that cannot be parsed ends the query for CAST and gives NULL for TRY_CAST; what is NULL
 above is NULL for both. CHAR(n) is cut and padded with blanks, VARCHAR(n) cut.
+Of arrays each element is cast, and TRY_CAST gives no array where it cannot parse one; arrays and
+rows become texts such as [1, NULL] and (1, a).
 
 Source: Flink's `casting` rules (2.3), checked by running it.
 """
@@ -59,8 +61,26 @@ def check_conversion(site: CallSite[Operand], source: LogicalType, target: Logic
     Raises:
         UnsupportedExpression: There is none.
     """
-    if source.root not in _SOURCES.get(target.root, ()):
+    if not _is_converted(source, target):
         site.refuse(f"no conversion from {format_type(source)} to {format_type(target)}")
+
+
+def _is_converted(source: LogicalType, target: LogicalType) -> bool:
+    if source.root is target.root is TypeRoot.ARRAY:
+        element, other = source.children[0], target.children[0]
+        # Flink fails at a NULL that becomes an element which is NOT NULL.
+        fits = other.nullable or not element.nullable
+        return fits and (
+            element == other.with_nullable(element.nullable) or _is_converted(element, other)
+        )
+    if target.root in STRING_ROOTS and source.root in (TypeRoot.ARRAY, TypeRoot.ROW):
+        return all(_is_shown(child, target) for child in source.children)
+    return source.root in _SOURCES.get(target.root, ())
+
+
+def _is_shown(inner: LogicalType, target: LogicalType) -> bool:
+    """Whether it can stand in the text of an array or row."""
+    return inner.root not in BINARY_ROOTS and _is_converted(inner, target)
 
 
 def failure_of(source: LogicalType, target: LogicalType, *, trying: bool) -> str | None:

@@ -18,6 +18,7 @@ from operators.expressions.floats import (
     single,
 )
 from operators.expressions.integers import WRAPPERS
+from operators.expressions.representation import to_inside, to_row
 from operators.expressions.site import Site, Value, constant, lifted
 from operators.expressions.units import from_units, to_units
 from state.types import (
@@ -66,7 +67,9 @@ def convert(site: Site, value: Value, target: LogicalType) -> Value:
 def _same_values(source: LogicalType, target: LogicalType) -> bool:
     """Whether no value needs a change."""
     if source.root is not target.root:
-        return False
+        is_varying = target.root in (TypeRoot.VARCHAR, TypeRoot.VARBINARY)
+        fits = (source.length or 0) <= (target.length or 0)
+        return cast_rules.keeps_form(source, target) and is_varying and fits
     if source.root in TIMESTAMP_ROOTS or source.root is TypeRoot.TIME:
         return (source.precision or 0) <= (target.precision or 0)
     if source.root in STRING_ROOTS | BINARY_ROOTS:
@@ -86,11 +89,26 @@ def _cast(site: Site, value: Value, target: LogicalType, *, trying: bool) -> Val
     if _same_values(source, target) and not (fixed_width and source.length != target.length):
         return Value(value.run, target, column=value.column)
     cast_rules.check_conversion(site, source, target)
+    found = _strict_converter(source, target, trying=trying)
+    if source.root is target.root is TypeRoot.ARRAY and trying:
+        found = _attempt(found)
+    return Value(lifted(found, value), target)
+
+
+def _strict_converter(source: LogicalType, target: LogicalType, *, trying: bool = False) -> Convert:
     found = _converter(source, target)
     message = cast_rules.failure_of(source, target, trying=trying)
-    if message is not None:
-        found = _strict(found, message)
-    return Value(lifted(found, value), target)
+    return found if message is None else _strict(found, message)
+
+
+def _attempt(convert: Convert) -> Convert:
+    def attempted(value: object) -> Any:
+        try:
+            return convert(value)
+        except EvaluationFailed:
+            return None
+
+    return attempted
 
 
 def _strict(parse: Convert, message: str) -> Convert:
@@ -106,6 +124,8 @@ def _strict(parse: Convert, message: str) -> Convert:
 def _converter(source: LogicalType, target: LogicalType) -> Convert:
     """From a value of one type to one of the other, or to None."""
     root = target.root
+    if root is TypeRoot.ARRAY:
+        return _each(source.children[0], target.children[0])
     if root in STRING_ROOTS:
         return _with_length(_to_text(source), source, target)
     if source.root in STRING_ROOTS:
@@ -127,6 +147,27 @@ def _converter(source: LogicalType, target: LogicalType) -> Convert:
     return _binary(target)
 
 
+def _each(source: LogicalType, target: LogicalType) -> Convert:
+    """From elements, in the form that they have in rows, to others."""
+    if _same_values(source, target):
+        return _same
+    steps = (to_inside(source), _strict_converter(source, target), to_row(target))
+    known = [step for step in steps if step is not None]
+
+    def element(value: Any) -> Any:  # of every type that an element may have
+        for step in known:
+            value = None if value is None else step(value)
+        return value
+
+    return lambda elements: [element(each) for each in elements]
+
+
+def _shown(source: LogicalType) -> Convert:
+    """The text of an element or field, in the form that it has in rows."""
+    inside, text = to_inside(source) or _same, _to_text(source)
+    return lambda value: "NULL" if value is None else text(inside(value))
+
+
 def _is_not_zero(number: object) -> bool:
     return bool(number != 0)
 
@@ -139,12 +180,12 @@ def _to_integer(source: LogicalType, target: LogicalType) -> Convert:
         return wrap
     if source.root in FLOAT_ROOTS:
         wide = 64 if target.root is TypeRoot.BIGINT else 32
-        saturate = _saturated(wide)
+        saturate = saturated(wide)
         return saturate if INTEGER_BITS[target.root] == wide else lambda x: wrap(saturate(x))
     return lambda x: wrap(whole_part(x))
 
 
-def _saturated(bits: int) -> Callable[[float], int]:
+def saturated(bits: int) -> Callable[[float], int]:
     """Java's (int) or (long) of a number: the nearest bound where it is over, 0 for NaN."""
     least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
@@ -221,6 +262,14 @@ def _to_text(source: LogicalType) -> Convert:
     root = source.root
     if root in STRING_ROOTS:
         return _same
+    if root is TypeRoot.ARRAY:
+        element = _shown(source.children[0])
+        return lambda x: f"[{', '.join(map(element, x))}]"
+    if root is TypeRoot.ROW:
+        fields = [_shown(child) for child in source.children]
+        return lambda x: (
+            f"({', '.join([show(each) for show, each in zip(fields, x, strict=True)])})"
+        )
     if root is TypeRoot.BOOLEAN:
         return lambda x: "TRUE" if x else "FALSE"
     if root in BINARY_ROOTS:

@@ -10,30 +10,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from operators.expressions.casts import convert
-from operators.expressions.operand_rules import check_row, map_entries, split_at, texts_to_join
+from operators.expressions.operand_rules import (
+    EXACT_ROOTS,
+    check_row,
+    map_entries,
+    texts_to_join,
+)
 from operators.expressions.representation import to_inside, to_row
 from operators.expressions.site import Site, Value, lifted
+from operators.expressions.units import from_units, to_units
 from state.types import INTEGER_BITS, MAP_ROOTS, STRING_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
-    from operators.expressions.representation import Row, Run
-
-_EXACT_KEYS = frozenset({
-    *INTEGER_BITS, TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BOOLEAN, TypeRoot.DECIMAL,
-    TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ, TypeRoot.BINARY,
-    TypeRoot.VARBINARY,
-})  # fmt: skip  # a list of names, several a line
-"""Types whose values are equal in Python where they are in Flink."""
+    from operators.expressions.representation import Run
 
 
-def _element(site: Site, value: Value, logical: LogicalType) -> Run:
+def as_element(site: Site, value: Value, logical: LogicalType) -> Run:
     """The operand as an element of this type."""
     converted = convert(site, value, logical)
     outside = to_row(logical)
     return converted.run if outside is None else lifted(outside, converted)
 
 
-def _taken(run: Run, logical: LogicalType) -> Run:
+def taken(run: Run, logical: LogicalType) -> Run:
     """An element in the form that expressions compute with."""
     inside = to_inside(logical)
     return run if inside is None else lifted(inside, Value(run, logical))
@@ -42,7 +41,7 @@ def _taken(run: Run, logical: LogicalType) -> Run:
 def array(site: Site) -> Run:
     """ARRAY[...]."""
     element = site.type.children[0]
-    runs = [_element(site, value, element) for value in site.operands]
+    runs = [as_element(site, value, element) for value in site.operands]
     return lambda row: [run(row) for run in runs]
 
 
@@ -50,7 +49,7 @@ def map_of(site: Site) -> Run:
     """MAP[key, value, ...]; the keys must be different literals."""
     key_type, value_type = site.type.children
     pairs = [
-        (_element(site, key, key_type), _element(site, value, value_type))
+        (as_element(site, key, key_type), as_element(site, value, value_type))
         for key, value in map_entries(site)
     ]
     return lambda row: [(key(row), value(row)) for key, value in pairs]
@@ -60,7 +59,7 @@ def row_of(site: Site) -> Run:
     """ROW(...), with the declared names."""
     check_row(site)
     pairs = zip(site.operands, site.type.children, strict=True)
-    runs = [_element(site, value, kind) for value, kind in pairs]
+    runs = [as_element(site, value, kind) for value, kind in pairs]
     return lambda row: tuple([run(row) for run in runs])
 
 
@@ -69,13 +68,13 @@ def item(site: Site) -> Run:
     value, key = site.operands
     if value.type.root is TypeRoot.MAP:
         key_type, value_type = value.type.children
-        if key_type.root not in _EXACT_KEYS:
+        if key_type.root not in EXACT_ROOTS:
             site.refuse_types()
-        found = Value(_element(site, key, key_type), key_type)
-        return _taken(lifted(_value_of, value, found), value_type)
+        found = Value(as_element(site, key, key_type), key_type)
+        return taken(lifted(_value_of, value, found), value_type)
     if value.type.root is not TypeRoot.ARRAY or key.type.root not in INTEGER_BITS:
         site.refuse_types()
-    return _taken(lifted(_element_at, value, key), value.type.children[0])
+    return taken(lifted(_element_at, value, key), value.type.children[0])
 
 
 def _value_of(pairs: list[tuple[Any, Any]], key: object) -> Any:
@@ -96,26 +95,16 @@ def cardinality(site: Site) -> Run:
     return lifted(len, site[0])
 
 
-def array_contains(site: Site) -> Run:
-    """ARRAY_CONTAINS(array, x), x not NULL."""
-    if site[0].type.root is not TypeRoot.ARRAY:
-        site.refuse_types()
-    element = site[0].type.children[0]
-    if site[1].type.nullable or element.root not in _EXACT_KEYS:
-        site.refuse("the element looked for may be NULL, or is not exact")
-    sought, elements = _element(site, site[1], element), site[0].run
-
-    def run(row: Row) -> bool | None:
-        found = elements(row)
-        return None if found is None else sought(row) in found
-
-    return run
-
-
 def split(site: Site) -> Run:
     """SPLIT(x, separator): the parts of a text; none of an empty one."""
-    between = split_at(site)
-    return lifted(lambda text: text.split(between) if text else [], site.of_type(0, STRING_ROOTS))
+    return lifted(_split, site.of_type(0, STRING_ROOTS), site.of_type(1, STRING_ROOTS))
+
+
+def _split(text: str, between: str) -> list[str]:
+    if not text:
+        return []
+    # Without a separator there is one between any two UTF-16 units.
+    return text.split(between) if between else list(map(from_units, to_units(text)))
 
 
 def array_join(site: Site) -> Run:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from operators.time_zones import is_option
 from state.types import INTEGER_BITS, STRING_ROOTS, TIMESTAMP_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ DEFAULT_FORMAT = "yyyy-MM-dd HH:mm:ss"
 DAY_FORMAT = "yyyy-MM-dd"
 MILLIS_MIN, MILLIS_MAX = -62_167_219_200_000, 253_402_300_799_999
 """What Flink takes for a TIMESTAMP_LTZ: the years 0 to 9999."""
+SECONDS_MIN, SECONDS_MAX = -62_167_219_200, 253_402_300_799
 FIELD_DEFAULTS = (1970, 1, 1, 0, 0, 0)
 """Of year, month, day, hour, minute and second, where a format lacks them."""
 FRACTION = 6
@@ -100,6 +102,20 @@ def seconds_format(site: CallSite[Operand]) -> WrittenFormat:
     found = _written(site, _format_or_default(site), fraction=False)
     site.of_type(0, INTEGER_BITS)
     return found
+
+
+def default_format(site: CallSite[Operand]) -> WrittenFormat:
+    """The format of CONVERT_TZ."""
+    return _written(site, DEFAULT_FORMAT, fraction=False)
+
+
+def converted_zones(site: CallSite[Operand]) -> list[str]:
+    """The zones from which and to which CONVERT_TZ converts; Java takes unknown ones for GMT."""
+    names = [site.text(at, "a time zone") for at in (1, 2)]
+    for name in names:
+        if not is_option(name):
+            site.refuse("there is no time zone of this name")
+    return names
 
 
 def _written(site: CallSite[Operand], pattern: str, *, fraction: bool) -> WrittenFormat:

@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from operators.expressions import date_formats, parsing
-from operators.expressions.casts import convert
+from operators.expressions.casts import convert, saturated
 from operators.expressions.errors import EvaluationFailed
 from operators.expressions.instants import MICROS_PER_DAY, date_of, day_number, month_length
 from operators.expressions.integers import BIGINT, WRAPPERS
 from operators.expressions.reform import reformed_date_of, reformed_day_number
 from operators.expressions.site import Site, lifted
-from state.types import INTEGER_BITS, STRING_ROOTS, TypeRoot
+from operators.expressions.zones import legacy_offset, legacy_offset_of_local
+from state.types import FLOAT_ROOTS, NUMBER_ROOTS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -146,6 +147,23 @@ def _lenient_seconds(text: str, expression: re.Pattern[str], name: str) -> int:
     return days * 86_400 + hour * 3600 + minute * 60 + second
 
 
+def convert_tz(site: Site) -> Run:
+    """CONVERT_TZ(text, from zone, to zone): NULL of a text that UNIX_TIMESTAMP does not read."""
+    source, target = date_formats.converted_zones(site)
+    expression, name = _LENIENT[date_formats.DEFAULT_FORMAT], site.name
+    written = _formatter(date_formats.default_format(site), _OlderClock)
+    of_local, of_instant = legacy_offset_of_local(source), legacy_offset(target)
+
+    def converted(text: str) -> str | None:
+        local = _lenient_seconds(text, expression, name)
+        if local == _LONG_MIN:
+            return None
+        instant = local - of_local(local)
+        return written((instant + of_instant(instant)) * 1_000_000)
+
+    return lifted(converted, site.of_type(0, STRING_ROOTS))
+
+
 def to_date(site: Site) -> Run:
     """TO_DATE(text): `year[-month[-day]]`, NULL where it is none."""
     date_formats.check_to_date(site)
@@ -202,7 +220,9 @@ def _loose_timestamp(text: str) -> int | None:
 def to_timestamp_ltz(site: Site) -> Run:
     """TO_TIMESTAMP_LTZ(number[, 0 | 3]): of seconds or milliseconds; NULL outside years 0..9999."""
     scale = date_formats.millis_per_unit(site)
-    number = site.of_type(0, INTEGER_BITS)
+    number = site.of_type(0, NUMBER_ROOTS)
+    if number.type.root in FLOAT_ROOTS:
+        return lifted(_instant_of_floating(scale), number)
 
     def instant(count: int) -> int | None:
         millis = count * scale
@@ -211,3 +231,17 @@ def to_timestamp_ltz(site: Site) -> Run:
         )
 
     return lifted(instant, convert(site, number, BIGINT))
+
+
+def _instant_of_floating(scale: int) -> Callable[[float], int | None]:
+    """Of a FLOAT or DOUBLE, which Flink counts in nanoseconds: those end in the year 2262."""
+    per_second = 1000.0 / scale
+
+    def instant(count: float) -> int | None:
+        seconds = count / per_second
+        if seconds < date_formats.SECONDS_MIN or seconds > date_formats.SECONDS_MAX:
+            return None
+        nanos = saturated(64)(count * scale * 1e6)
+        return nanos // 1_000_000 * 1000
+
+    return instant

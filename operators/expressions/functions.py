@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from operators.expressions.operand_rules import DIGEST_BITS
+from operators.expressions.operand_rules import CHARSETS, DIGEST_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +38,8 @@ class Function:
 _LITERAL_PATTERN = "the pattern must be a literal"
 _WHOLE_CHARACTERS = "characters outside the basic plane count as one and stay whole"
 _ZONED = "written where table.local-time-zone is not UTC"
+_SECOND = "the time of the epoch, to the second; where table.local-time-zone is UTC"
+_EXACT = "not of FLOAT, DOUBLE, arrays, maps or rows"
 _EARLY = "before 1970 as in Flink, which rounds the day towards 1970"
 
 
@@ -103,15 +105,26 @@ def _strings() -> list[Function]:
         *_rows(group, 1, 2, "LTRIM", "RTRIM", "BTRIM"),
         *_rows(group, 2, 3, "SUBSTRING", "SUBSTR"),
         *_rows(group, 2, 2, "LEFT", "RIGHT", "REPEAT", "STARTSWITH", "ENDSWITH"),
-        *_rows(group, 2, 2, "POSITION", "INSTR"),
-        *_rows(group, 2, 3, "LOCATE", note="the start must be a literal from 1"),
+        *_rows(group, 2, 2, "POSITION"),
+        *_rows(group, 2, 4, "INSTR"),
+        *_rows(group, 2, 3, "LOCATE"),
         *_rows(group, 3, 4, "OVERLAY", note=_WHOLE_CHARACTERS),
         *_rows(group, 3, 3, "LPAD", "RPAD", note=_WHOLE_CHARACTERS),
         *_rows(group, 3, 3, "TRANSLATE3", note="TRANSLATE; literals only"),
-        *_rows(group, 3, 3, "SPLIT_INDEX", note="the separator is a literal"),
+        *_rows(group, 3, 3, "SPLIT_INDEX"),
         *_rows(group, 2, 3, "LIKE", "SIMILAR TO", "REGEXP_EXTRACT", note=_LITERAL_PATTERN),
         *_rows(group, 2, 2, "REGEXP", "REGEXP_COUNT", "REGEXP_SUBSTR", note=_LITERAL_PATTERN),
         *_rows(group, 3, 3, "REGEXP_REPLACE", note=_LITERAL_PATTERN),
+        *_rows(group, 2, 3, "REGEXP_EXTRACT_ALL", note=_LITERAL_PATTERN),
+        *_rows(group, 2, 2, "REGEXP_INSTR", note=f"{_LITERAL_PATTERN}; counts UTF-16 units"),
+        *_rows(group, 1, 3, "STR_TO_MAP", note="delimiters are patterns, literals"),
+        *_rows(group, 2, 2, "ENCODE", "DECODE", note=f"charsets, literals: {', '.join(CHARSETS)}"),
+        *_rows(group, 1, 1, "UNHEX", note="of an odd number of digits the first counts as 0"),
+        *_rows(group, 1, 1, "FROM_BASE64", note="a text that is none ends the query"),
+        *_rows(group, 1, 1, "INET_ATON", "INET_NTOA"),
+        *_rows(group, 1, 1, "IS_ALPHA", "IS_DIGIT", note="of the basic plane, by Unicode 14"),
+        *_rows(group, 1, 1, "IS_DECIMAL", note="a DECIMAL is none"),
+        *_rows(group, 1, 2, "TYPEOF"),
         *_rows(group, 1, 1, "HASH_CODE", "MD5", "SHA1", *(f"SHA{bits}" for bits in DIGEST_BITS)),
         *_rows(group, 1, 1, "URL_ENCODE"),
         *_rows(group, 1, 1, "URL_DECODE", note="NULL of what is not encoded"),
@@ -128,12 +141,14 @@ def _times() -> list[Function]:
         *_rows(group, 2, 2, "DATE_FORMAT", note=literal),
         *_rows(group, 1, 1, "TO_DATE"),
         *_rows(group, 1, 2, "TO_TIMESTAMP", note=literal),
-        *_rows(group, 1, 2, "TO_TIMESTAMP_LTZ", note="of whole numbers"),
+        *_rows(group, 1, 2, "TO_TIMESTAMP_LTZ", note="of numbers"),
         *_rows(group, 0, 2, "UNIX_TIMESTAMP", note="from 1583 on", is_pure=False),
         *_rows(group, 1, 2, "FROM_UNIXTIME"),
+        *_rows(group, 3, 3, "CONVERT_TZ", note="zones are literals: regions, UTC, GMT+08:00"),
         *now(group, 0, 0, "CURRENT_DATE", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP"),
         *now(group, 0, 0, "NOW", "CURRENT_ROW_TIMESTAMP", "PROCTIME"),
         *now(group, 1, 1, "PROCTIME_MATERIALIZE"),
+        *_rows(group, 0, 0, "CURRENT_TIME", "LOCALTIME", note=_SECOND, is_pure=False),
         *_rows(group, 2, 2, "LOCAL_OF_INSTANT", "INSTANT_OF_LOCAL", note=_ZONED),
         *_rows(group, 2, 2, "CLOCK_OF_INSTANT", "CLOCK_OF_SECONDS", note=_ZONED),
         *_rows(group, 3, 3, "INSTANT_OF_CLOCK", note=_ZONED),
@@ -164,9 +179,24 @@ def _collections() -> list[Function]:
         *_rows(group, 0, MANY, "ARRAY"),
         *_rows(group, 0, MANY, "MAP", note="the keys must be literals"),
         *_rows(group, 1, MANY, "ROW"),
-        *_rows(group, 2, 2, "ITEM", "ARRAY_CONTAINS"),
+        *_rows(group, 2, 2, "ITEM"),
+        *_rows(group, 2, 2, "ARRAY_CONTAINS", note=_EXACT),
         *_rows(group, 1, 1, "CARDINALITY"),
-        *_rows(group, 2, 2, "SPLIT", note="the separator is a literal"),
+        *_rows(group, 1, 1, "ELEMENT", note="of more than one it ends the query"),
+        *_rows(group, 2, 2, "ARRAY_POSITION", "ARRAY_REMOVE", note=_EXACT),
+        *_rows(group, 2, 2, "ARRAY_UNION", "ARRAY_INTERSECT", "ARRAY_EXCEPT", note=_EXACT),
+        *_rows(group, 1, 1, "ARRAY_DISTINCT", note=_EXACT),
+        *_rows(group, 1, 3, "ARRAY_SORT", note=_EXACT),
+        *_rows(group, 1, 1, "ARRAY_MAX", "ARRAY_MIN", "ARRAY_REVERSE"),
+        *_rows(group, 2, 3, "ARRAY_SLICE"),
+        *_rows(group, 2, 2, "ARRAY_APPEND", "ARRAY_PREPEND"),
+        *_rows(group, 1, MANY, "ARRAY_CONCAT"),
+        *_rows(group, 1, 1, "MAP_KEYS", "MAP_VALUES", "MAP_ENTRIES", note="by the order of keys"),
+        *_rows(
+            group, 2, 2, "MAP_FROM_ARRAYS", note="a key that is NULL or there twice ends the query"
+        ),
+        *_rows(group, 1, MANY, "MAP_UNION"),
+        *_rows(group, 2, 2, "SPLIT"),
         *_rows(group, 2, 3, "ARRAY_JOIN", note="of texts"),
     ]
 
@@ -190,7 +220,5 @@ UNSUPPORTED_REASONS: Mapping[str, str] = {
     "RAND_INTEGER": "its value would differ when an epoch is run again",
     "UUID": "its value would differ when an epoch is run again",
     "SIMILAR TO": "SQL's regular expressions are not translated",
-    "CURRENT_TIME": "TIME is only carried through",
-    "LOCALTIME": "TIME is only carried through",
 }
 """Why some known functions are refused; others are just not known here."""

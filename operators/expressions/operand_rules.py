@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from operators.expressions.call_site import Operand
-from state.types import BINARY_ROOTS, DECIMAL_PRECISION_MAX, STRING_ROOTS, TypeRoot
+from state.types import (
+    BINARY_ROOTS,
+    DECIMAL_PRECISION_MAX,
+    FLOAT_ROOTS,
+    INTEGER_BITS,
+    INTERVAL_ROOTS,
+    LENGTH_MAX,
+    STRING_ROOTS,
+    TIMESTAMP_ROOTS,
+    LogicalType,
+    TypeRoot,
+    format_type,
+)
 
 if TYPE_CHECKING:
     from operators.expressions.call_site import CallSite
@@ -13,6 +25,16 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Operand)
 TRIM_SIDES: Final = ("BOTH", "LEADING", "TRAILING")
 DIGEST_BITS: Final = (224, 256, 384, 512)
+CHARACTER_MAX: Final = 255
+"""The greatest number of a character that SPLIT_INDEX takes."""
+CHARSETS: Final = ("UTF-8", "US-ASCII", "ISO-8859-1", "UTF-16BE", "UTF-16LE", "UTF-16")
+EXACT_ROOTS: Final = frozenset(
+    {*INTEGER_BITS, *STRING_ROOTS, *BINARY_ROOTS, *TIMESTAMP_ROOTS}
+    | {TypeRoot.BOOLEAN, TypeRoot.DECIMAL, TypeRoot.DATE, TypeRoot.TIME}
+)
+"""Types whose values are equal, and ordered, in Python and Spark where they are in Flink."""
+MANY_ELEMENTS: Final = "ELEMENT of more than one element"
+NO_MAP: Final = "a map of as many values as keys has no key twice, and none that is NULL"
 
 
 def case_branches(site: CallSite[T]) -> tuple[list[tuple[T, T]], T]:
@@ -71,14 +93,6 @@ def trim_side(site: CallSite[Operand]) -> str:
     return where
 
 
-def start_position(site: CallSite[Operand]) -> int:
-    """The third operand of LOCATE, from 1."""
-    start = site.whole(2, "the position to start from")
-    if start < 1 or site[0].literal == "":
-        site.refuse("it starts before the first character, or looks for nothing")
-    return start
-
-
 def digest_bits(site: CallSite[Operand]) -> int:
     """The second operand of SHA2, one of `DIGEST_BITS`."""
     bits = site.whole(1, "the number of bits")
@@ -87,22 +101,48 @@ def digest_bits(site: CallSite[Operand]) -> int:
     return bits
 
 
+def charset(site: CallSite[Operand]) -> str:
+    """The second operand of ENCODE and DECODE, one of `CHARSETS`."""
+    found = site.text(1, "the charset").upper()
+    if found not in CHARSETS:
+        site.refuse(f"no charset {found}", hint=f"these are: {', '.join(CHARSETS)}")
+    return found
+
+
+def described_type(site: CallSite[Operand]) -> str:
+    """What TYPEOF says of its first operand."""
+    is_serializable = len(site) > 1 and site.constant(1, "whether it is serializable")
+    return format_type(site[0].type) if is_serializable else _summary(site, site[0].type)
+
+
+def _summary(site: CallSite[Operand], logical: LogicalType) -> str:
+    """The type as people write it."""
+    if logical.time_attribute is not None or logical.root in INTERVAL_ROOTS:
+        site.refuse_types()
+    inner = [_summary(site, child) for child in logical.children]
+    match logical.root:
+        case TypeRoot.VARCHAR if logical.length == LENGTH_MAX:
+            found = "STRING"
+        case TypeRoot.VARBINARY if logical.length == LENGTH_MAX:
+            found = "BYTES"
+        case TypeRoot.TIMESTAMP_LTZ:
+            found = f"TIMESTAMP_LTZ({logical.precision})"
+        case TypeRoot.ROW:
+            pairs = zip(logical.field_names, inner, strict=True)
+            found = f"ROW<{', '.join(f'`{name}` {kind}' for name, kind in pairs)}>"
+        case _ if inner:
+            found = f"{logical.root.name}<{', '.join(inner)}>"
+        case _:
+            return format_type(logical)
+    return found if logical.nullable else f"{found} NOT NULL"
+
+
 def separator(site: CallSite[Operand]) -> str | None:
     """The second operand of SPLIT_INDEX: a text or a character's number; None: of no character."""
     found = site.constant(1, "the separator")
     if isinstance(found, int):
-        return chr(found) if 1 <= found <= 255 else None
-    if not isinstance(found, str) or not found:
-        site.refuse("an empty separator stands for any white space")
-    return found
-
-
-def split_at(site: CallSite[Operand]) -> str:
-    """The second operand of SPLIT; an empty one would take characters apart."""
-    found = site.text(1, "the separator")
-    if not found:
-        site.refuse("an empty separator")
-    return found
+        return chr(found) if 1 <= found <= CHARACTER_MAX else None
+    return site.text(1, "the separator")
 
 
 def texts_to_join(site: CallSite[T]) -> list[T]:
@@ -111,6 +151,44 @@ def texts_to_join(site: CallSite[T]) -> list[T]:
     if site[0].type.root is not TypeRoot.ARRAY or children[0].root is not TypeRoot.VARCHAR:
         site.refuse_types()
     return [site[0], *(site.of_type(at, STRING_ROOTS) for at in range(1, len(site)))]
+
+
+def array_element(site: CallSite[Operand], at: int = 0) -> LogicalType:
+    """The type of the elements of an operand that must be an array."""
+    return site.of_type(at, (TypeRoot.ARRAY,)).type.children[0]
+
+
+def exact_element(site: CallSite[Operand]) -> LogicalType:
+    """The same of the first operand, whose elements are compared for being equal or by order."""
+    element = array_element(site)
+    if element.root not in EXACT_ROOTS:
+        site.refuse_types()
+    return element
+
+
+def ordered_element(site: CallSite[Operand], *, with_nan: bool) -> LogicalType:
+    """The same of elements in an order, which BOOLEAN has not in Flink; `with_nan`: FLOAT, too."""
+    element = array_element(site)
+    if element.root is TypeRoot.BOOLEAN:
+        site.refuse_types()
+    return element if with_nan and element.root in FLOAT_ROOTS else exact_element(site)
+
+
+def sort_order(site: CallSite[T]) -> list[T]:
+    """The operands of ARRAY_SORT behind the first: whether it ascends, and NULLs are first."""
+    return [site.of_type(at, (TypeRoot.BOOLEAN,)) for at in range(1, len(site))]
+
+
+def exact_key(site: CallSite[Operand], at: int = 0) -> None:
+    """Find out whether an operand is a map whose keys are compared."""
+    if site.of_type(at, (TypeRoot.MAP,)).type.children[0].root not in EXACT_ROOTS:
+        site.refuse_types()
+
+
+def check_keys(site: CallSite[Operand]) -> None:
+    """Find out whether two arrays can be the keys and values of a map."""
+    exact_element(site)
+    array_element(site, 1)
 
 
 def translation(site: CallSite[Operand]) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from operators.expressions.java_patterns import JavaPattern, PatternDiffers, tra
 from operators.expressions.like_patterns import ANY_TEXT, Wildcard, like_parts
 from operators.expressions.similar_patterns import similar_pattern
 from operators.expressions.site import Site, Value, lifted
-from operators.expressions.units import from_units, split_at
+from operators.expressions.units import from_units, split_at, to_units
 from state.types import STRING_ROOTS
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def _pattern(site: Site) -> re.Pattern[str]:
     return _translated(site).python
 
 
-def _translated(site: Site) -> JavaPattern:
+def _translated(site: Site, at: int = 1, what: str = "the pattern") -> JavaPattern:
     try:
-        return translated(site.text(1, "the pattern"))
+        return translated(site.text(at, what))
     except PatternDiffers as error:
         site.refuse(f"the pattern differs from Java's or is none: {error}")
 
@@ -125,14 +125,76 @@ def regexp_extract(site: Site) -> Run:
     index = site.whole(2, "the number of the group") if len(site) > 2 else 0
     if not 0 <= index <= pattern.groups:
         return lambda _: None
-    if index in java.unsure:
-        site.refuse("the group is repeated, or inside of (?!")
+    _check_group(site, java, index)
 
     def extracted(text: str) -> str | None:
         found = pattern.search(text)
         return None if found is None else found[index]
 
     return lifted(extracted, _subject(site))
+
+
+def _check_group(site: Site, java: JavaPattern, index: int) -> None:
+    if index in java.unsure:
+        site.refuse("the group is repeated, or inside of (?!")
+
+
+def regexp_extract_all(site: Site) -> Run:
+    """REGEXP_EXTRACT_ALL(x, pattern[, group]): of each match the group, which is 1 by default."""
+    java = _translated(site)
+    index = site.whole(2, "the number of the group") if len(site) > 2 else 1
+    if not 0 <= index <= java.python.groups:
+        return lambda _: None
+    _check_group(site, java, index)
+
+    def extracted(text: str) -> list[str | None]:
+        groups = [found[index] for found in _found(java.python, text)]
+        return [None if group is None else from_units(group) for group in groups]
+
+    return lifted(extracted, _subject(site))
+
+
+def regexp_instr(site: Site) -> Run:
+    """REGEXP_INSTR: where the first match begins, in UTF-16 units from 1; 0 if there is none."""
+    pattern = _pattern(site)
+
+    def place(text: str) -> int:
+        found = pattern.search(text)
+        return 0 if found is None else len(to_units(text[: found.start()])) + 1
+
+    return lifted(place, _subject(site))
+
+
+def str_to_map(site: Site) -> Run:
+    """STR_TO_MAP(x[, between pairs[, between key and value]]): of a key, the last value."""
+    signs = [translated(sign).python for sign in ",="]
+    for at in range(1, len(site)):
+        signs[at - 1] = _translated(site, at, "a delimiter").python
+    between_pairs, within_pair = signs
+
+    def read(text: str) -> list[tuple[str, str | None]]:
+        if not text:
+            return []
+        pairs = [_split(within_pair, pair, 2) for pair in _split(between_pairs, text)]
+        named = {pair[0]: pair[1] if len(pair) > 1 else None for pair in pairs}
+        return list(named.items())
+
+    return lifted(read, _subject(site))
+
+
+def _split(pattern: re.Pattern[str], text: str, most: int | None = None) -> list[str]:
+    """Java's `String.split`: no empty parts at the end, unless `most` are asked for."""
+    parts: list[str] = []
+    end = 0
+    for found in _found(pattern, text):
+        text = found.string
+        if found.end() and (most is None or len(parts) < most - 1):
+            parts.append(from_units(text[end : found.start()]))
+            end = found.end()
+    parts.append(from_units(text[end:]))
+    while most is None and parts and not parts[-1]:
+        parts.pop()
+    return parts
 
 
 def regexp_count(site: Site) -> Run:

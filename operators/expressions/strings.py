@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from operators.expressions import operand_rules
 from operators.expressions.casts import convert
+from operators.expressions.errors import EvaluationFailed
 from operators.expressions.families import STRING
 from operators.expressions.integers import INTEGER
 from operators.expressions.site import Site, Value, lifted
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 _WORDS = re.compile("[0-9A-Za-z]+")
 _TO_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+INT_LEAST = -(1 << 31)
+_BLANK = re.compile(r"[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]")
+"""White space in the eyes of Java."""
 _LOW_64 = 0xFFFFFFFFFFFFFFFF
 
 
@@ -49,6 +53,20 @@ def of_text(function: Callable[[str], Any]) -> Callable[[Site], Run]:
 def of_texts(function: Callable[..., Any]) -> Callable[[Site], Run]:
     """The builder of a function of strings."""
     return lambda site: lifted(function, *(_text(site, at) for at in range(len(site))))
+
+
+def of_texts_or_bytes(
+    of_texts: Callable[[str, str], bool], of_bytes: Callable[[bytes, bytes], bool]
+) -> Callable[[Site], Run]:
+    """The builder of a function of two strings, or of two sequences of bytes."""
+
+    def build(site: Site) -> Run:
+        is_text = site[0].type.root in STRING_ROOTS
+        roots = STRING_ROOTS if is_text else BINARY_ROOTS
+        operands = [site.of_type(at, roots) for at in range(2)]
+        return lifted(of_texts if is_text else of_bytes, *operands)
+
+    return build
 
 
 def concat(site: Site) -> Run:
@@ -123,14 +141,37 @@ def position(site: Site) -> Run:
     """POSITION(part IN x) and LOCATE(part, x[, from]): from 1, or 0; "" is found at 1."""
     part, text = _text(site, 0), _text(site, 1)
     if len(site) > 2:
-        start = operand_rules.start_position(site) - 1
-        return lifted(lambda part, text: text.find(part, start) + 1 if part else 1, part, text)
+        return lifted(_locate, part, text, _int(site, 2))
     return lifted(lambda part, text: text.find(part) + 1, part, text)
 
 
+def _locate(part: str, text: str, start: int) -> int:
+    if not part or start == INT_LEAST:
+        # One before the least INT is the greatest, behind all text.
+        return 0 if part else 1
+    return text.find(part, max(start, 1) - 1) + 1
+
+
 def instr(site: Site) -> Run:
-    """INSTR(x, part): from 1, or 0."""
-    return lifted(lambda text, part: text.find(part) + 1, _text(site, 0), _text(site, 1))
+    """INSTR(x, part[, from[, which]]): from 1, or 0; from the end if `from` is negative."""
+    numbers = [_int(site, at) for at in range(2, len(site))]
+    return lifted(_instr, _text(site, 0), _text(site, 1), *numbers)
+
+
+def _instr(text: str, part: str, start: int = 1, which: int = 1) -> int:
+    if which <= 0 or start == INT_LEAST:
+        raise EvaluationFailed("INSTR of no occurrence, or from before all numbers")
+    if start < 0:
+        found = _instr(text[::-1], part[::-1], -start, which)
+        return len(text) + 2 - found - len(part) if found else 0
+    if not part or not start:
+        return 1 if start else 0
+    for _ in range(which):
+        found = text.find(part, start - 1) + 1
+        if not found:
+            return 0
+        start = found + 1
+    return found
 
 
 def overlay(site: Site) -> Run:
@@ -195,14 +236,19 @@ def character(site: Site) -> Run:
     return lifted(lambda n: chr(n & 0xFF) if n >= 0 else "", number)
 
 
-def digest(algorithm: str) -> Callable[[str], str]:
-    """The function to a digest of the text's UTF-8, in hexadecimal."""
-    return lambda text: hashlib.new(algorithm, text.encode(), usedforsecurity=False).hexdigest()
+def digest(algorithm: str) -> Callable[[Site], Run]:
+    """The builder of a digest of bytes, or of a text's UTF-8, in hexadecimal."""
+
+    def digested(data: bytes | str) -> str:
+        data = data.encode() if isinstance(data, str) else data
+        return hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
+
+    return lambda site: lifted(digested, site.of_type(0, STRING_ROOTS | BINARY_ROOTS))
 
 
 def sha2(site: Site) -> Run:
     """SHA2(x, bits)."""
-    return lifted(digest(f"sha{operand_rules.digest_bits(site)}"), _text(site, 0))
+    return digest(f"sha{operand_rules.digest_bits(site)}")(site)
 
 
 def to_base64(site: Site) -> Run:
@@ -221,17 +267,20 @@ def hexadecimal(site: Site) -> Run:
 
 def split_index(site: Site) -> Run:
     """SPLIT_INDEX(x, separator, n): part n from 0; NULL where there is none, and for ""."""
-    between = operand_rules.separator(site)
-    if between is None:
-        return lambda _: None
+    between = site.of_type(1, STRING_ROOTS | INTEGER_BITS.keys())
+    return lifted(_part, _text(site, 0), between, _int(site, 2))
 
-    def part(text: str, index: int) -> str | None:
-        if not text or index < 0:
+
+def _part(text: str, between: str | int, index: int) -> str | None:
+    if isinstance(between, int):
+        if not 1 <= between <= operand_rules.CHARACTER_MAX:
             return None
-        parts = text.split(between)
-        return parts[index] if index < len(parts) else None
-
-    return lifted(part, _text(site, 0), _int(site, 2))
+        between = chr(between)
+    if not text or index < 0:
+        return None
+    # Without a separator all white space is one, each character of it.
+    parts = text.split(between) if between else _BLANK.split(text)
+    return parts[index] if index < len(parts) else None
 
 
 def translate(site: Site) -> Run:

@@ -282,6 +282,9 @@ def _shifted(site: Site, value: Value, interval: Value, *, sign: int) -> Run:
     if is_date(value):
         if monthly:
             return lifted(lambda days, n: add_months(days, sign * n), value, interval)
+        if site.type.root is TypeRoot.TIMESTAMP:
+            # From the first hour of the day.
+            return lifted(lambda d, n: d * MICROS_PER_DAY + sign * n * 1000, value, interval)
         if site.type.root is not TypeRoot.DATE:
             site.refuse_types()
         # Parts of a day are dropped.
@@ -348,6 +351,8 @@ def current(logical_root: TypeRoot) -> Callable[[Site], Run]:
             return lambda _: now_ms() // MILLIS_PER_DAY
         if logical_root is TypeRoot.BIGINT:
             return lambda _: truncated(now_ms(), 1000)
+        if logical_root is TypeRoot.TIME:
+            return lambda _: now_ms() // 1000 * 1000 % MILLIS_PER_DAY
         return lambda _: now_ms() * 1000
 
     return build

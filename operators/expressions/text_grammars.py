@@ -16,6 +16,10 @@ FLOATING: Final = (
     rf"{_TRIM}([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))"
     rf"[fFdD]?{_TRIM}"
 )
+HEXADECIMAL: Final = (
+    rf"{_TRIM}[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?{_TRIM}"
+)
+"""Java reads numbers such as 0x1p3, which casts do not."""
 SHORT_DECIMAL: Final = (
     rf"{_BLANK}([+-]?)([0-9]*)\.?([0-9]*)"
     r"(?:[eE]([+-]?[0-9]*)[\x00-\x2f\x3a-\x7f]?|[\x00-\x2d\x2f\x3a-\x44\x46-\x64\x66-\x7f])?"

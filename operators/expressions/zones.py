@@ -84,7 +84,28 @@ def _offset_of_local(zone: dt.tzinfo, second: int) -> int:
     return _seconds(point.replace(tzinfo=zone, fold=0).utcoffset())
 
 
-def _legacy_offset(name: str) -> Callable[[int], int]:
+def legacy_offset_of_local(name: str) -> Callable[[int], int]:
+    """The function to the offset at a local time, in the eyes of `java.util.TimeZone`.
+
+    Of a local time that the clocks skip it is the offset before, of one that is there twice the
+    one behind: both are the smaller.
+    """
+    zone, early = time_zone(name), legacy_offset_s(name)
+    if zone is None:
+        return lambda second: 0
+    first = LEGACY_FIRST_S + _offset_at(zone, LEGACY_FIRST_S)
+
+    def offset(second: int) -> int:
+        if second < first:
+            return early
+        point = (_EPOCH + min(_LAST_S, second) * _SECOND).replace(tzinfo=zone)
+        return min(_seconds(point.replace(fold=fold).utcoffset()) for fold in (0, 1))
+
+    return offset
+
+
+def legacy_offset(name: str) -> Callable[[int], int]:
+    """The function to the offset at an instant, in the eyes of `java.util.TimeZone`."""
     zone, early = time_zone(name), legacy_offset_s(name)
     if zone is None:
         return lambda second: 0
@@ -109,19 +130,19 @@ def instant_of_local(site: Site) -> Run:
 
 def clock_of_instant(site: Site) -> Run:
     """CLOCK_OF_INSTANT(instant, zone)."""
-    offset = _legacy_offset(zone_name(site))
+    offset = legacy_offset(zone_name(site))
     return lifted(lambda us: us + offset(us // 1_000_000) * 1_000_000, site[0])
 
 
 def instant_of_clock(site: Site) -> Run:
     """INSTANT_OF_CLOCK(local, instant, zone)."""
-    offset = _legacy_offset(zone_name(site))
+    offset = legacy_offset(zone_name(site))
     return lifted(lambda local, us: local - offset(us // 1_000_000) * 1_000_000, site[0], site[1])
 
 
 def clock_of_seconds(site: Site) -> Run:
     """CLOCK_OF_SECONDS(seconds, zone), as a BIGINT; Java's milliseconds wrap."""
-    offset = _legacy_offset(zone_name(site))
+    offset = legacy_offset(zone_name(site))
     number = convert(site, site.of_type(0, INTEGER_BITS), BIGINT)
 
     def clock(second: int) -> int:

@@ -27,7 +27,11 @@ _CARRYING: Final = frozenset(
         "ARRAY", "ARRAY_CONTAINS", "BETWEEN", "CARDINALITY", "CASE", "COALESCE",
         "CURRENT_WATERMARK", "ELEMENT", "GREATEST", "IF", "IFNULL", "IN", "IS DISTINCT FROM",
         "IS NOT DISTINCT FROM", "IS NOT NULL", "IS NULL", "ITEM", "LEAST", "MAP", "NULLIF",
-        "PROCTIME", "PROCTIME_MATERIALIZE", "REINTERPRET", "ROW", "SEARCH", *_COMPARING,
+        "PROCTIME", "PROCTIME_MATERIALIZE", "REINTERPRET", "ROW", "SEARCH", "TYPEOF", *_COMPARING,
+        "ARRAY_APPEND", "ARRAY_CONCAT", "ARRAY_DISTINCT", "ARRAY_EXCEPT", "ARRAY_INTERSECT",
+        "ARRAY_MAX", "ARRAY_MIN", "ARRAY_POSITION", "ARRAY_PREPEND", "ARRAY_REMOVE",
+        "ARRAY_REVERSE", "ARRAY_SLICE", "ARRAY_SORT", "ARRAY_UNION", "MAP_ENTRIES",
+        "MAP_FROM_ARRAYS", "MAP_KEYS", "MAP_UNION", "MAP_VALUES",
     }
 )  # fmt: skip  # a list of names, several a line
 """What hands instants on, or compares them with others: no zone is needed."""

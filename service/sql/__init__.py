@@ -11,7 +11,7 @@ types, literals, functions          what expressions are made of; type_names
 expressions, conditions, scope      names and expressions bound to typed ones
 deviations                          STDDEV and VAR of sums and counts
 constant_folding                    what reads no column, computed
-collections                         ARRAY[..], MAP[..], ROW(..), elements
+collections, collection_functions   ARRAY[..], MAP[..], ROW(..), elements; functions of these
 coercion, rex                       casts that nobody wrote; expressions made and rewritten
 binder/                             queries to the algebra: FROM, WHERE, GROUP BY, OVER, hints
 algebra, window_relations, terms    relational operators, and what they are described with

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from service.plan.rex import Literal, Rex
 from service.sql import types
+from service.sql.constant_folding import folded
 from service.sql.rex import cast, is_null, type_of
 from state.types import (
     FLOAT_ROOTS,
@@ -117,6 +118,19 @@ def _differs_from_a_cast(text: Rex, other: Rex) -> bool:
     if root in (TypeRoot.DECIMAL, TypeRoot.BOOLEAN):
         return True
     return root in TIMES and not isinstance(text, Literal)
+
+
+def as_argument(value: Rex, target: LogicalType) -> Rex | None:
+    """An argument of a function that takes this type; None if it is not brought to it.
+
+    Constants are brought to it at once, and texts stay as long as they are.
+    """
+    given = type_of(value)
+    if types.can_store(given, target):
+        return value
+    if given.children or not types.can_cast_implicitly(given, target):
+        return None
+    return folded(cast(value, types.regular(target).with_nullable(given.nullable)))
 
 
 def as_branch(branch: Rex, made: LogicalType) -> Rex:

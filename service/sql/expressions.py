@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from service.plan.rex import Literal, Rex, SymbolLiteral
 from service.sql import literals, types
-from service.sql.coercion import TIMES, as_branch
+from service.sql.coercion import TIMES, as_argument, as_branch
 from service.sql.collections import array_of, item, map_of, row_of
 from service.sql.conditions import CONDITIONS
 from service.sql.deadline import check_time
@@ -36,6 +36,7 @@ from state.types import (
     LogicalType,
     TypeParseError,
     TypeRoot,
+    format_type,
     parse_type,
 )
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from service.sql.errors import Position
+    from service.sql.functions import ScalarFunction
     from service.sql.rex import Expression
     from service.sql.scope import Scope
     from service.sql.source_text import Fragment
@@ -348,6 +350,8 @@ class ExpressionBinder:
                 f"{name} does not take {len(nodes)} arguments", self.position(node)
             )
         operands = [self.rex(each) for each in nodes]
+        if function.taken is not None:
+            operands = self._taken(function, operands, node)
         made = function.result([type_of(each) for each in operands])
         if name in _ROUNDING and made.root is TypeRoot.DECIMAL:
             made = types.rounded_decimal(made, literals.rounding_digits(operands[1:]))
@@ -358,6 +362,25 @@ class ExpressionBinder:
             operands = [cast(each, kind) if is_null(each) else each for each, kind in typed]
         self.require_types(operands, node)
         return call(name, operands, made, syntax=function.syntax)
+
+    def _taken(
+        self, function: ScalarFunction, operands: Sequence[Rex], node: exp.Expression
+    ) -> list[Rex]:
+        """The operands in the types that a function takes."""
+        self.require_types(operands, node)
+        given = [type_of(each) for each in operands]
+        wanted = None if function.taken is None else function.taken(given)
+        if wanted is not None:
+            made = [as_argument(*pair) for pair in zip(operands, wanted, strict=True)]
+            fitting = [each for each in made if each is not None]
+            if len(fitting) == len(made):
+                return fitting
+        shown = ", ".join(map(format_type, given))
+        raise UnsupportedSql(
+            f"{function.name} of {shown} is not supported",
+            self.position(node),
+            hint="a CAST may bring one to the type of the other",
+        )
 
 
 _WRITTEN = {

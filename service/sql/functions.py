@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from service.sql import collection_functions as of
 from service.sql import types
 from state.types import LENGTH_MAX, STRING_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from service.sql.collection_functions import Taken
     from service.sql.terms import WindowKind
 
 
@@ -28,6 +30,8 @@ class ScalarFunction:
     arguments_max: int
     result: Callable[[Sequence[LogicalType]], LogicalType]
     syntax: str = "FUNCTION"
+    taken: Taken | None = None
+    """The types that its arguments are brought to; None: they stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,11 @@ def _split(arguments: Sequence[LogicalType]) -> LogicalType:
     return LogicalType(TypeRoot.ARRAY, nullable=nullable, children=(types.STRING,))
 
 
+def _is_found(arguments: Sequence[LogicalType]) -> LogicalType:
+    """BOOLEAN, NULL only if the first argument is."""
+    return types.BOOLEAN.with_nullable(arguments[0].nullable)
+
+
 def _overlaid(arguments: Sequence[LogicalType]) -> LogicalType:
     """VARCHAR of both texts' lengths."""
     lengths = [each.length or 0 for each in arguments[:2] if each.root in STRING_ROOTS]
@@ -123,8 +132,45 @@ def _timestamp(precision: int, root: TypeRoot) -> LogicalType:
     return LogicalType(root, precision=precision)
 
 
+def _of_arrays() -> list[ScalarFunction]:
+    same, one, two = of.arrays_alike, of.array_and(), of.array_and_element
+    bounds, orders = of.array_and(_INT, _INT), of.array_and(types.BOOLEAN, types.BOOLEAN)
+    return [
+        ScalarFunction("ELEMENT", 1, 1, of.element, taken=one),
+        ScalarFunction("ARRAY_CONTAINS", 2, 2, _is_found, taken=two),
+        ScalarFunction("ARRAY_POSITION", 2, 2, _as(_INT), taken=two),
+        ScalarFunction("ARRAY_REMOVE", 2, 2, of.itself, taken=two),
+        ScalarFunction("ARRAY_APPEND", 2, 2, of.with_element, taken=two),
+        ScalarFunction("ARRAY_PREPEND", 2, 2, of.with_element, taken=two),
+        ScalarFunction("ARRAY_DISTINCT", 1, 1, _first, taken=one),
+        ScalarFunction("ARRAY_REVERSE", 1, 1, _first, taken=one),
+        ScalarFunction("ARRAY_SLICE", 2, 3, _first, taken=bounds),
+        ScalarFunction("ARRAY_SORT", 1, 3, _first, taken=orders),
+        ScalarFunction("ARRAY_MAX", 1, 1, of.element, taken=one),
+        ScalarFunction("ARRAY_MIN", 1, 1, of.element, taken=one),
+        ScalarFunction("ARRAY_CONCAT", 1, _MANY, of.alike, taken=same),
+        ScalarFunction("ARRAY_UNION", 2, 2, of.alike, taken=same),
+        ScalarFunction("ARRAY_INTERSECT", 2, 2, of.alike, taken=same),
+        ScalarFunction("ARRAY_EXCEPT", 2, 2, of.alike, taken=same),
+    ]
+
+
+def _of_maps() -> list[ScalarFunction]:
+    return [
+        ScalarFunction("MAP_KEYS", 1, 1, of.of_keys, taken=of.one_map),
+        ScalarFunction("MAP_VALUES", 1, 1, of.of_values, taken=of.one_map),
+        ScalarFunction("MAP_ENTRIES", 1, 1, of.of_entries, taken=of.one_map),
+        ScalarFunction("MAP_FROM_ARRAYS", 2, 2, of.map_of_arrays, taken=of.arrays),
+        ScalarFunction("MAP_UNION", 1, _MANY, of.alike, taken=of.maps_alike),
+    ]
+
+
 _STRING, _INT, _BIGINT = types.STRING, types.INT, types.BIGINT
 _NOW = LogicalType(TypeRoot.TIMESTAMP_LTZ, nullable=False, precision=3)
+_BYTES = LogicalType(TypeRoot.VARBINARY, length=LENGTH_MAX)
+_STRINGS = LogicalType(TypeRoot.ARRAY, children=(_STRING,))
+_TEXT_MAP = LogicalType(TypeRoot.MAP, children=(_STRING, _STRING))
+_CERTAIN = types.BOOLEAN.with_nullable(False)
 _MANY = 255
 _SCALARS = [
     *(
@@ -136,7 +182,7 @@ _SCALARS = [
     *(
         ScalarFunction(name, 1, 1, _as(_STRING))
         for name in (
-            "LTRIM", "RTRIM", "REVERSE", "MD5", "SHA1", "SHA256", "TO_BASE64", "FROM_BASE64",
+            "REVERSE", "TO_BASE64", "FROM_BASE64",
             "HEX", "CHR", "BIN", "JSON", "JSON_STRING", "JSON_QUOTE",
             "JSON_UNQUOTE",
         )
@@ -163,13 +209,14 @@ _SCALARS = [
     *(
         ScalarFunction(name, 2, 2, _as(types.BOOLEAN))
         for name in (
-            "REGEXP", "STARTSWITH", "ENDSWITH", "ARRAY_CONTAINS",
+            "REGEXP", "STARTSWITH", "ENDSWITH",
         )
     ),
     *(
         ScalarFunction(name, 1, 1, _as(LogicalType(TypeRoot.CHAR, length=length)))
         for name, length in (
-            ("SHA224", 56), ("SHA384", 96), ("SHA512", 128),
+            ("MD5", 32), ("SHA1", 40), ("SHA224", 56), ("SHA256", 64), ("SHA384", 96),
+            ("SHA512", 128),
         )
     ),
     *(
@@ -192,6 +239,23 @@ _SCALARS = [
     ScalarFunction("ELT", 2, _MANY, _chosen),
     ScalarFunction("REGEXP_COUNT", 2, 2, _always(_INT)),
     ScalarFunction("REGEXP_SUBSTR", 2, 2, _always(_STRING)),
+    ScalarFunction("REGEXP_INSTR", 2, 2, _as(_INT)),
+    ScalarFunction("REGEXP_EXTRACT_ALL", 2, 3, _always(_STRINGS)),
+    ScalarFunction("STR_TO_MAP", 1, 3, _always(_TEXT_MAP)),
+    ScalarFunction("ENCODE", 2, 2, _as(_BYTES)),
+    ScalarFunction("DECODE", 2, 2, _as(_STRING)),
+    ScalarFunction("UNHEX", 1, 1, _always(_BYTES)),
+    ScalarFunction("INET_ATON", 1, 1, _always(_BIGINT)),
+    ScalarFunction("INET_NTOA", 1, 1, _always(_STRING)),
+    *(
+        ScalarFunction(name, 1, 1, _always(_CERTAIN))
+        for name in (
+            "IS_ALPHA", "IS_DIGIT", "IS_DECIMAL",
+        )
+    ),
+    ScalarFunction("TYPEOF", 1, 2, _always(_STRING)),
+    ScalarFunction("LTRIM", 1, 2, _as(_STRING)),
+    ScalarFunction("RTRIM", 1, 2, _as(_STRING)),
     ScalarFunction("BTRIM", 1, 2, _varying),
     ScalarFunction("URL_ENCODE", 1, 1, _always(_STRING)),
     ScalarFunction("URL_DECODE", 1, 1, _always(_STRING)),
@@ -213,11 +277,12 @@ _SCALARS = [
     ScalarFunction("SPLIT_INDEX", 3, 3, _always(_STRING)),
     ScalarFunction("DATE_FORMAT", 2, 2, _as(_STRING)),
     ScalarFunction("FROM_UNIXTIME", 1, 2, _as(_STRING)),
+    ScalarFunction("CONVERT_TZ", 3, 3, _always(_STRING)),
     ScalarFunction("UNIX_TIMESTAMP", 0, 2, _as(_BIGINT)),
     ScalarFunction("TO_TIMESTAMP", 1, 3, _always(_timestamp(3, TypeRoot.TIMESTAMP))),
     ScalarFunction("TO_TIMESTAMP_LTZ", 1, 3, _always(_timestamp(3, TypeRoot.TIMESTAMP_LTZ))),
     ScalarFunction("TO_DATE", 1, 2, _always(types.DATE)),
-    ScalarFunction("INSTR", 2, 2, _as(_INT)),
+    ScalarFunction("INSTR", 2, 4, _as(_INT)),
     ScalarFunction("LOCATE", 2, 3, _as(_INT)),
     ScalarFunction("ABS", 1, 1, _first),
     ScalarFunction("SIGN", 1, 1, _first),
@@ -235,6 +300,8 @@ _SCALARS = [
     ScalarFunction("PROCTIME", 0, 0, _always(types.PROCTIME)),
     ScalarFunction("CARDINALITY", 1, 1, _as(_INT)),
     ScalarFunction("CURRENT_WATERMARK", 1, 1, _nullable_first),
+    *_of_arrays(),
+    *_of_maps(),
 ]  # fmt: skip  # a list of names, several a line
 EXTRACTED = {
     **{name: name for name in ("YEAR", "QUARTER", "MONTH", "WEEK", "HOUR", "MINUTE", "SECOND")},

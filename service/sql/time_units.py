@@ -18,7 +18,7 @@ from service.sql import literals, types
 from service.sql.coercion import TIMES
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.rex import call, cast, literal, type_of
-from state.types import INTEGER_BITS, TypeRoot
+from state.types import INTEGER_BITS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
     from service.sql.errors import Position
@@ -69,7 +69,7 @@ def timestamp_sum(unit: str, amount: Rex, time: Rex, position: Position) -> Rex:
 
     Raises:
         ValidationError: There is no such unit, or the last operand is no time.
-        UnsupportedSql: The amount is no whole number, or the unit too small for a DATE.
+        UnsupportedSql: The amount is no whole number, or of milliseconds.
     """
     name = _unit(unit, position)
     given = types.regular(type_of(time))
@@ -78,8 +78,10 @@ def timestamp_sum(unit: str, amount: Rex, time: Rex, position: Position) -> Rex:
     counted = type_of(amount)
     if counted.root not in INTEGER_BITS:
         raise UnsupportedSql("TIMESTAMPADD of anything but whole units", position)
-    if name == "MILLISECOND" or (given.root is TypeRoot.DATE) > (name in _OF_DATES):
+    if name == "MILLISECOND":
         raise UnsupportedSql(f"TIMESTAMPADD of {name} to {given.root.name}", position)
+    if given.root is TypeRoot.DATE and name not in _OF_DATES:
+        given = LogicalType(TypeRoot.TIMESTAMP, nullable=given.nullable, precision=6)
     if isinstance(amount, Literal) and amount.value is not None:
         added: Rex = literals.interval(str(amount.value), name, position)
         return call("+", [time, added], given, syntax="SPECIAL")

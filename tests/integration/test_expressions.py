@@ -230,6 +230,7 @@ def test_the_current_time_is_one_for_all_rows_and_in_milliseconds(spark: SparkSe
         call("LOCALTIMESTAMP", "TIMESTAMP(3) NOT NULL"),
         call("CURRENT_DATE", "DATE NOT NULL"),
         call("UNIX_TIMESTAMP", "BIGINT NOT NULL"),
+        *(call(name, "TIME(0) NOT NULL") for name in ("CURRENT_TIME", "LOCALTIME")),
     ]
     columns = [to_column(parse_rex(rex, ""), [sf.lit(None)]) for rex in rexes]
     before = datetime.datetime.now(datetime.UTC)
@@ -243,7 +244,9 @@ def test_the_current_time_is_one_for_all_rows_and_in_milliseconds(spark: SparkSe
     assert now.microsecond % 1000 == 0
     assert abs(now - before) < datetime.timedelta(minutes=5)
     local = now.replace(tzinfo=None)
-    assert others == [now, now, now, local, now.date(), int(now.timestamp())]
+    seconds = int(now.timestamp())
+    clock = seconds % 86_400 * 1000
+    assert others == [now, now, now, local, now.date(), seconds, clock, clock]
 
 
 def test_a_column_in_a_function_over_an_array_is_that_of_the_input(spark: SparkSession) -> None:

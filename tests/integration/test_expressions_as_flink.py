@@ -19,7 +19,8 @@ from state.types import TypeRoot, parse_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RECORDED = Path(__file__).parents[1] / "oracles" / "expressions" / "flink.jsonl"
+RECORDED = Path(__file__).parents[1] / "oracles" / "expressions"
+FILES = ("flink", "arrays", "edges-arrays", "edges-instants", "edges-splits", "texts", "convert-tz")
 CHUNK = 40
 """Expressions of one query."""
 REFUSED_MAX = 45
@@ -28,29 +29,30 @@ RELATIVE_ERROR = 1e-14
 """Java does not promise the last bit of exp, log, pow and the trigonometric functions."""
 
 
-def _read() -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    first, *rest = [orjson.loads(line) for line in RECORDED.read_bytes().splitlines()]
+def _read(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    lines = (RECORDED / f"{name}.jsonl").read_bytes().splitlines()
+    first, *rest = [orjson.loads(line) for line in lines]
     return first, rest
 
 
-TABLE, CASES = _read()
+RECORDINGS = {name: _read(name) for name in FILES}
 
 
-@pytest.fixture(scope="module")
-def frame(spark: SparkSession) -> DataFrame:
+def _frame(spark: SparkSession, name: str) -> DataFrame:
     """The recorded input table, with its own column types."""
-    names = [column["name"] for column in TABLE["columns"]]
-    codec = RowCodec([parse_type(column["type"]) for column in TABLE["columns"]], names)
-    rows = [codec.encode(codec.decode_json(row)) for row in TABLE["rows"]]
+    table = RECORDINGS[name][0]
+    names = [column["name"] for column in table["columns"]]
+    codec = RowCodec([parse_type(column["type"]) for column in table["columns"]], names)
+    rows = [codec.encode(codec.decode_json(row)) for row in table["rows"]]
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     return spark.createDataFrame(
         pa.table(dict(zip(names, codec.decode_columns(rows), strict=True)))
     )
 
 
-def _supported() -> list[dict[str, Any]]:
+def _supported(name: str) -> list[dict[str, Any]]:
     supported = []
-    for case in CASES:
+    for case in RECORDINGS[name][1]:
         try:
             check(parse_rex(case["rex"], ""))
         except UnsupportedExpression:
@@ -60,13 +62,16 @@ def _supported() -> list[dict[str, Any]]:
 
 
 def test_few_of_the_recorded_expressions_are_refused() -> None:
-    refused = {case["sql"] for case in CASES} - {case["sql"] for case in _supported()}
+    cases = RECORDINGS["flink"][1]
+    refused = {case["sql"] for case in cases} - {case["sql"] for case in _supported("flink")}
 
     assert len(refused) <= REFUSED_MAX, sorted(refused)
 
 
-def test_values_are_those_of_flink(frame: DataFrame) -> None:
-    cases = [case for case in _supported() if "values" in case]
+@pytest.mark.parametrize("name", FILES)
+def test_values_are_those_of_flink(spark: SparkSession, name: str) -> None:
+    frame = _frame(spark, name)
+    cases = [case for case in _supported(name) if "values" in case]
     differences = []
     for start in range(0, len(cases), CHUNK):
         chunk = cases[start : start + CHUNK]
@@ -82,13 +87,17 @@ def test_values_are_those_of_flink(frame: DataFrame) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in _supported() if case.get("fails")], ids=lambda case: str(case["sql"])
+    ("name", "case"),
+    [(name, case) for name in FILES for case in _supported(name) if case.get("fails")],
+    ids=lambda each: each if isinstance(each, str) else str(each["sql"]),
 )
-def test_what_fails_in_flink_fails_here(frame: DataFrame, case: dict[str, Any]) -> None:
+def test_what_fails_in_flink_fails_here(
+    spark: SparkSession, name: str, case: dict[str, Any]
+) -> None:
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException):
-        frame.select(_column(case)).toArrow()
+        _frame(spark, name).select(_column(case)).toArrow()
 
 
 def _column(case: dict[str, Any]) -> Any:

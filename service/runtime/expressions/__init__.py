@@ -17,8 +17,8 @@ functions, what these demand of their operands, and the errors. Here is what bec
     integers  decimals  numbers  casts        values
     strings  patterns  parsing                texts
     instants  temporal  formats               times
-    collections                               arrays, maps, rows
-    in_python                                 what Python evaluates, for JSON functions
+    collections  arrays  maps                 arrays, maps, rows
+    in_python                                 what Python evaluates: JSON, encodings and some more
 """
 
 from __future__ import annotations

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.connect import functions as sf
 
-from operators.expressions.operand_rules import DIGEST_BITS
+from operators.expressions.operand_rules import DIGEST_BITS, described_type
 from service.runtime.expressions import (
+    arrays,
     casts,
     collections,
     comparison,
@@ -17,6 +19,7 @@ from service.runtime.expressions import (
     formats,
     hashes,
     in_python,
+    maps,
     numbers,
     patterns,
     strings,
@@ -144,13 +147,16 @@ _STRINGS: Mapping[str, Builder] = {
     "REGEXP_REPLACE": patterns.regexp_replace,
     "REGEXP_EXTRACT": patterns.regexp_extract,
     "REGEXP_COUNT": patterns.regexp_count,
+    "REGEXP_EXTRACT_ALL": patterns.regexp_extract_all,
+    "REGEXP_INSTR": patterns.regexp_instr,
+    "TYPEOF": lambda site: sf.lit(described_type(site)),
     "REGEXP_SUBSTR": patterns.regexp_substr,
     "ASCII": strings.ascii_code,
     "CHR": strings.character,
     "HASH_CODE": hashes.hash_code,
-    "MD5": strings.of_text(sf.md5),
-    "SHA1": strings.of_text(sf.sha1),
-    **{f"SHA{bits}": strings.digest(bits) for bits in DIGEST_BITS},
+    "MD5": strings.digest(sf.md5),
+    "SHA1": strings.digest(sf.sha1),
+    **{f"SHA{bits}": strings.digest(partial(sf.sha2, numBits=bits)) for bits in DIGEST_BITS},
     "SHA2": strings.sha2,
     "URL_ENCODE": strings.of_text(sf.url_encode),
     "URL_DECODE": strings.of_text(sf.try_url_decode),
@@ -172,6 +178,8 @@ _TIMES: Mapping[str, Builder] = {
     "PROCTIME": _INSTANT,
     "PROCTIME_MATERIALIZE": _INSTANT,
     "LOCALTIMESTAMP": temporal.current(TypeRoot.TIMESTAMP),
+    "CURRENT_TIME": temporal.current(TypeRoot.TIME),
+    "LOCALTIME": temporal.current(TypeRoot.TIME),
     "LOCAL_OF_INSTANT": zones.local_of_instant,
     "INSTANT_OF_LOCAL": zones.instant_of_local,
     "CLOCK_OF_INSTANT": zones.clock_of_instant,
@@ -184,17 +192,37 @@ _COLLECTIONS: Mapping[str, Builder] = {
     "ROW": collections.row_of,
     "ITEM": collections.item,
     "CARDINALITY": collections.cardinality,
-    "ARRAY_CONTAINS": collections.array_contains,
+    "ELEMENT": arrays.element,
+    "ARRAY_CONTAINS": arrays.array_contains,
+    "ARRAY_POSITION": arrays.position,
+    "ARRAY_REMOVE": arrays.remove,
+    "ARRAY_DISTINCT": arrays.distinct,
+    "ARRAY_REVERSE": arrays.reverse,
+    "ARRAY_SLICE": arrays.slice_of,
+    "ARRAY_APPEND": arrays.added(is_first=False),
+    "ARRAY_PREPEND": arrays.added(is_first=True),
+    "ARRAY_CONCAT": arrays.concat,
+    "ARRAY_UNION": arrays.union,
+    "ARRAY_INTERSECT": arrays.intersect,
+    "ARRAY_EXCEPT": arrays.except_of,
+    "ARRAY_MAX": arrays.extreme(is_greatest=True),
+    "ARRAY_MIN": arrays.extreme(is_greatest=False),
+    "ARRAY_SORT": arrays.sort,
+    "MAP_KEYS": maps.keys,
+    "MAP_VALUES": maps.values,
+    "MAP_ENTRIES": maps.entries,
+    "MAP_FROM_ARRAYS": maps.from_arrays,
+    "MAP_UNION": maps.union,
     "SPLIT": collections.split,
     "ARRAY_JOIN": collections.array_join,
 }
-_JSON: Mapping[str, Builder] = dict.fromkeys(in_python.NAMES, in_python.not_alone)
+_IN_PYTHON: Mapping[str, Builder] = dict.fromkeys(in_python.NAMES, in_python.not_alone)
 BUILDERS: Mapping[str, Builder] = {
     **_CONDITIONS,
     **_NUMBERS,
     **_STRINGS,
     **_TIMES,
-    **_JSON,
+    **_IN_PYTHON,
     **_COLLECTIONS,
 }
 """By the planner's name, as in `FUNCTIONS`."""

@@ -65,19 +65,47 @@ def _same_values(source: LogicalType, target: LogicalType) -> bool:
     return bool(inner_type(source) == inner_type(target) and source.root is target.root)
 
 
+def _keeps_elements(source: LogicalType, target: LogicalType) -> bool:
+    """Whether texts that are elements of arrays are neither cut nor padded."""
+    if source.root is TypeRoot.ARRAY:
+        return _keeps_elements(source.children[0], target.children[0])
+    if source.root not in STRING_ROOTS | BINARY_ROOTS:
+        return True
+    is_varying = target.root in (TypeRoot.VARCHAR, TypeRoot.VARBINARY)
+    fits = (source.length or 0) <= (target.length or 0)
+    return (is_varying and fits) or (source.root, source.length) == (target.root, target.length)
+
+
 def _cast(site: Site, value: Value, *, trying: bool) -> Column:
     """The cast of a column that may be used more than once."""
     source, target = value.type, site.type
     if source.root is TypeRoot.NULL:
         return null_of(target)
-    if source.root is target.root is not TypeRoot.CHAR and _same_values(source, target):
+    is_same = source.root is target.root is not TypeRoot.CHAR and _same_values(source, target)
+    if is_same and _keeps_elements(source, target):
         return value.column
     cast_rules.check_conversion(site, source, target)
+    if source.root is target.root is TypeRoot.ARRAY:
+        return _elements(site, value, trying=trying)
     found = _converted(value.column, source, target)
     message = cast_rules.failure_of(source, target, trying=trying)
     if message is not None:
         found = sf.coalesce(found, sf.when(value.column.isNotNull(), failing(message, target)))
     return found
+
+
+def _elements(site: Site, value: Value, *, trying: bool) -> Column:
+    """The cast of an array: no array if an element is a text that cannot be parsed."""
+    source, target = value.type.children[0], site.type.children[0]
+    inner = replace(site, type=target)
+
+    def element(each: Column) -> Column:
+        return _cast(inner, Value(each, source), trying=trying).cast(inner_type(target))
+
+    if not trying or source.root not in (STRING_ROOTS | {TypeRoot.ARRAY}):
+        return sf.transform(value.column, element)
+    is_none = sf.exists(value.column, lambda each: each.isNotNull() & element(each).isNull())
+    return sf.when(~is_none, sf.transform(value.column, element))
 
 
 def _converted(x: Column, source: LogicalType, target: LogicalType) -> Column:
@@ -110,11 +138,11 @@ def _to_integer(x: Column, source: LogicalType, target: LogicalType) -> Column:
         return wrapped(x.cast(LONG), target)
     if source.root in FLOAT_ROOTS:
         wide = target if target.root in _LIMITS else INTEGER
-        return wrapped(_saturated(x.cast(_DOUBLE), wide).cast(LONG), target)
+        return wrapped(saturated(x.cast(_DOUBLE), wide).cast(LONG), target)
     return wrapped(_decimal_to_long(x, source), target)
 
 
-def _saturated(x: Column, target: LogicalType) -> Column:
+def saturated(x: Column, target: LogicalType) -> Column:
     """Java's (int) or (long) of a double: the nearest bound where it is over, 0 for NaN."""
     least, most = (sf.lit(bound).cast(spark_type(target)) for bound in _LIMITS[target.root])
     beyond = sf.when(sf.isnan(x), sf.lit(0)).when(x > 0, most).when(x < 0, least)
@@ -187,6 +215,16 @@ def _to_text(x: Column, source: LogicalType) -> Column:
     root = source.root
     if root in STRING_ROOTS:
         return x
+    if root is TypeRoot.ARRAY:
+        shown = sf.transform(x, lambda each: _shown(each, source.children[0]))
+        return sf.concat(sf.lit("["), sf.array_join(shown, ", "), sf.lit("]"))
+    if root is TypeRoot.ROW:
+        fields = [
+            _shown(x.getField(name), kind)
+            for name, kind in zip(source.field_names, source.children, strict=True)
+        ]
+        found = sf.concat(sf.lit("("), sf.concat_ws(", ", *fields), sf.lit(")"))
+        return sf.when(x.isNotNull(), found)
     if root is TypeRoot.BOOLEAN:
         return sf.upper(x.cast(_STRING))
     if root in BINARY_ROOTS:
@@ -196,6 +234,11 @@ def _to_text(x: Column, source: LogicalType) -> Column:
     if root is TypeRoot.TIME:
         return instants.formatted_clock(x, source.precision or 0)
     return x.cast(_STRING)
+
+
+def _shown(x: Column, source: LogicalType) -> Column:
+    """The text of an element or field."""
+    return sf.coalesce(_to_text(x, source), sf.lit("NULL"))
 
 
 def _with_length(text: Column, source: LogicalType, target: LogicalType) -> Column:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from pyspark.sql.connect import functions as sf
 
 from operators.expressions.integers import INTEGER
-from operators.expressions.operand_rules import check_row, map_entries, split_at, texts_to_join
+from operators.expressions.operand_rules import check_row, map_entries, texts_to_join
 from service.runtime.expressions.casts import convert
 from service.runtime.expressions.site import Column, Site, bind, bind_all
 from service.runtime.expressions.spark_types import spark_type
 from service.runtime.expressions.strings import java_quote
-from state.types import FLOAT_ROOTS, INTEGER_BITS, STRING_ROOTS, TypeRoot
+from state.types import INTEGER_BITS, STRING_ROOTS, TypeRoot
 
 
 def array(site: Site) -> Column:
@@ -57,19 +57,9 @@ def cardinality(site: Site) -> Column:
     return sf.cardinality(site[0].column)
 
 
-def array_contains(site: Site) -> Column:
-    """ARRAY_CONTAINS(array, x), x not NULL."""
-    element = site[0].type.children[0]
-    if site[1].type.nullable or element.root in FLOAT_ROOTS:
-        site.refuse("the element looked for may be NULL, or is not exact")
-    found = sf.array_contains(site[0].column, convert(site, site[1], element))
-    # Spark has NULL where an element is NULL and none matches.
-    return sf.when(site[0].column.isNotNull(), sf.coalesce(found, sf.lit(False)))
-
-
 def split(site: Site) -> Column:
     """SPLIT(x, separator): the parts of a text; none of an empty one."""
-    pattern = java_quote(split_at(site))
+    pattern = java_quote(site.text(1, "the separator"))
     none = sf.array().cast("array<string>")
     return bind(
         site.of_type(0, STRING_ROOTS),

@@ -14,10 +14,10 @@ from operators.expressions import date_formats
 from operators.expressions.families import STRING
 from operators.expressions.integers import BIGINT
 from service.runtime.expressions import instants, parsing
-from service.runtime.expressions.casts import convert
-from service.runtime.expressions.integers import LONG, multiply
-from service.runtime.expressions.site import Column, Site, Value, bind, failing
-from state.types import INTEGER_BITS, STRING_ROOTS, LogicalType
+from service.runtime.expressions.casts import convert, saturated
+from service.runtime.expressions.integers import LONG, multiply, truncating_div
+from service.runtime.expressions.site import INLINE_WEIGHT_MAX, Column, Site, Value, bind, failing
+from state.types import FLOAT_ROOTS, NUMBER_ROOTS, STRING_ROOTS, LogicalType
 
 _LOOSE = rf"\A{date_formats.LOOSE_TIMESTAMP}\z"
 _LONG_MIN = -(1 << 63)
@@ -136,10 +136,27 @@ def _loose_timestamp(text: Column, logical: LogicalType) -> Column:
 def to_timestamp_ltz(site: Site) -> Column:
     """TO_TIMESTAMP_LTZ(number[, 0 | 3]): of seconds or milliseconds; NULL outside years 0..9999."""
     scale = date_formats.millis_per_unit(site)
-    value = site.of_type(0, INTEGER_BITS)
+    value = site.of_type(0, NUMBER_ROOTS)
+    if value.type.root in FLOAT_ROOTS:
+        wide = replace(value, column=value.column.cast(spark.DoubleType()))
+        return bind(wide, lambda x: _instant_of_floating(site, x, scale))
     low, high = -(-date_formats.MILLIS_MIN // scale), date_formats.MILLIS_MAX // scale
     number = replace(value, column=convert(site, value, BIGINT))
     return bind(
         number,
         lambda x: sf.when(x.between(low, high), instants.from_millis(x * scale, site.type)),
     )
+
+
+def _instant_of_floating(site: Site, count: Column, scale: int) -> Column:
+    """Of a FLOAT or DOUBLE, which Flink counts in nanoseconds: those end in the year 2262."""
+    seconds = count / sf.lit(1000.0 / scale)
+    is_known = seconds.between(date_formats.SECONDS_MIN, date_formats.SECONDS_MAX)
+
+    def instant(nanos: Column) -> Column:
+        is_part = (nanos < 0) & (sf.pmod(nanos, sf.lit(1_000_000).cast(LONG)) != 0)
+        millis = truncating_div(nanos, 1_000_000) - is_part.cast(LONG)
+        return instants.from_millis(millis, site.type)
+
+    nanos = Value(saturated(count * scale * 1e6, BIGINT), BIGINT, INLINE_WEIGHT_MAX + 1)
+    return sf.when(is_known | sf.isnan(count), bind(nanos, instant))

@@ -1,6 +1,7 @@
 """Expressions with functions that no column of Spark gives exactly: a call of Python for each row.
 
-An expression may read columns of all types, and give texts, numbers, BOOLEAN and DATE.
+An expression may read columns of all types, and give texts, bytes, numbers, BOOLEAN and DATE, and
+arrays and maps of these.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from operators.expressions.beside_spark import evaluated, packed
 from operators.expressions.compiler import compile_inside
 from operators.expressions.json_functions import IS_JSON
 from operators.expressions.json_texts import JSON_TEXTS
-from operators.expressions.rex import Call, InputRef, walk
+from operators.expressions.rex import Call, InputRef, Literal, walk
 from operators.expressions.tree_walk import refuse
 from service.runtime.expressions.spark_types import spark_type
 from state.types import (
+    BINARY_ROOTS,
     FLOAT_ROOTS,
     MAP_ROOTS,
     NUMBER_ROOTS,
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
 NAMES = frozenset(
     {"JSON_VALUE", "JSON_QUERY", "JSON_EXISTS", *IS_JSON}
     | {*JSON_TEXTS, "JSON_STRING", "JSON_QUOTE", "JSON_UNQUOTE"}
+    | {"ENCODE", "DECODE", "UNHEX", "FROM_BASE64", "STR_TO_MAP", "INET_ATON", "INET_NTOA"}
+    | {"IS_ALPHA", "IS_DIGIT", "IS_DECIMAL", "CONVERT_TZ"}
 )
-_GIVEN = frozenset({TypeRoot.BOOLEAN, TypeRoot.DATE, *NUMBER_ROOTS, *STRING_ROOTS})
+_GIVEN = frozenset({TypeRoot.BOOLEAN, TypeRoot.DATE, *NUMBER_ROOTS, *STRING_ROOTS, *BINARY_ROOTS})
 _KEYS = (_GIVEN - FLOAT_ROOTS) | TIMESTAMP_ROOTS
 """Keys of maps that stay different in a `dict`, which a map is in a worker."""
 _VALUE, _FAILURE = "value", "failure"
@@ -47,7 +51,14 @@ _VALUE, _FAILURE = "value", "failure"
 
 def is_in_python(rex: Rex) -> bool:
     """Whether Python evaluates an expression of a Calc node."""
-    return any(isinstance(part, Call) and part.name in NAMES for part in walk(rex))
+    return any(isinstance(part, Call) and _needs_python(part) for part in walk(rex))
+
+
+def _needs_python(call: Call) -> bool:
+    if call.name in ("SPLIT", "SPLIT_INDEX") and len(call.operands) > 1:
+        between = call.operands[1]
+        return not (isinstance(between, Literal) and between.value not in (None, ""))
+    return call.name in NAMES or (call.name == "INSTR" and len(call.operands) > 2)
 
 
 def not_alone(site: Site) -> NoReturn:
@@ -63,8 +74,8 @@ def in_python(rex: Rex, column: Callable[[int], Column]) -> Column:
     """
     logical = compile_inside(rex).type
     read = {part.index: part.type for part in walk(rex) if isinstance(part, InputRef)}
-    if logical.root not in _GIVEN:
-        refuse("an expression", rex, f"{format_type(logical)} made beside a JSON function")
+    if not _is_given(logical):
+        refuse("an expression", rex, f"{format_type(logical)} made in Python")
     for each in read.values():
         _check_carried(rex, each)
     inputs = tuple(sorted(read))
@@ -82,9 +93,19 @@ def in_python(rex: Rex, column: Callable[[int], Column]) -> Column:
     return sf.when(found.getField(_FAILURE).isNotNull(), failing).otherwise(found.getField(_VALUE))
 
 
+def _is_given(logical: LogicalType) -> bool:
+    """Whether a worker gives values of this type back."""
+    if logical.root is TypeRoot.MAP:
+        is_key = logical.children[0].root in _GIVEN - FLOAT_ROOTS
+        return is_key and _is_given(logical.children[1])
+    if logical.root is TypeRoot.ARRAY:
+        return _is_given(logical.children[0])
+    return logical.root in _GIVEN
+
+
 def _check_carried(rex: Rex, logical: LogicalType) -> None:
     if logical.root in MAP_ROOTS and logical.children[0].root not in _KEYS:
-        refuse("an expression", rex, f"{format_type(logical)} read beside a JSON function")
+        refuse("an expression", rex, f"{format_type(logical)} read in Python")
     for each in logical.children:
         _check_carried(rex, each)
 

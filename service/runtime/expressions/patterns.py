@@ -17,7 +17,7 @@ from pyspark.sql.connect import functions as sf
 
 from operators.expressions.like_patterns import ANY_TEXT, Wildcard, like_parts
 from operators.expressions.similar_patterns import similar_pattern
-from service.runtime.expressions.site import Column, Site, bind
+from service.runtime.expressions.site import Column, Site, bind, null_of
 from service.runtime.expressions.strings import java_quote
 from state.types import STRING_ROOTS
 
@@ -93,6 +93,33 @@ def regexp_extract(site: Site) -> Column:
 def _first_match(x: Column, pattern: str, index: int) -> Column:
     """A group of the first match, which may be empty, or NULL."""
     return sf.when(sf.rlike(x, sf.lit(pattern)), sf.regexp_extract(x, pattern, index))
+
+
+def regexp_extract_all(site: Site) -> Column:
+    """REGEXP_EXTRACT_ALL(x, pattern[, group]): of each match the group, which is 1 by default."""
+    pattern = site.text(1, "the pattern")
+    index = site.whole(2, "the number of the group") if len(site) > 2 else 1
+    subject = _subject(site)
+    if not 0 <= index <= _check(site, pattern):
+        return null_of(site.type)
+    if index and _may_be_absent(pattern, index):
+        # Where the group takes no part in a match Flink has NULL and Spark "".
+        site.refuse("the group does not take part in every match")
+    return sf.regexp_extract_all(subject, sf.lit(pattern), sf.lit(index))
+
+
+def regexp_instr(site: Site) -> Column:
+    """REGEXP_INSTR: where the first match begins, in UTF-16 units from 1; 0 if there is none."""
+    pattern = site.text(1, "the pattern")
+    _check(site, pattern)
+
+    def place(x: Column) -> Column:
+        # Spark counts characters.
+        before = sf.substring(x, sf.lit(1), sf.regexp_instr(x, sf.lit(pattern)) - 1)
+        units = (sf.length(sf.encode(before, "UTF-16BE")) / 2).cast("int")
+        return sf.when(sf.rlike(x, sf.lit(pattern)), units + 1).when(x.isNotNull(), sf.lit(0))
+
+    return bind(replace(site[0], column=_subject(site)), place)
 
 
 def regexp_count(site: Site) -> Column:

@@ -20,6 +20,7 @@ from pyspark.sql.connect import functions as sf
 from operators.expressions import operand_rules
 from operators.expressions.families import STRING
 from operators.expressions.integers import INTEGER
+from operators.expressions.strings import INT_LEAST
 from service.runtime.expressions.casts import convert
 from service.runtime.expressions.integers import LONG
 from service.runtime.expressions.site import Column, Site, Value, bind, bind_all
@@ -123,19 +124,21 @@ def right(site: Site) -> Column:
 def position(site: Site) -> Column:
     """POSITION(part IN x) and LOCATE(part, x[, from]): from 1, or 0; "" is found at 1."""
     if len(site) > 2:
-        start = operand_rules.start_position(site)
-        part = replace(site[0], column=_text(site, 0))
-        return bind_all(
-            (part, replace(site[1], column=_text(site, 1))),
-            lambda part, text: sf.when((part == "") & text.isNotNull(), sf.lit(1)).otherwise(
-                sf.position(part, text, sf.lit(start))
-            ),
-        )
+        texts = [replace(site[at], column=_text(site, at)) for at in range(2)]
+        return bind_all((*texts, _int(site, 2)), _located)
     return sf.position(_text(site, 0), _text(site, 1))
 
 
+def _located(part: Column, text: Column, start: Column) -> Column:
+    found = sf.position(part, text, sf.greatest(start, sf.lit(1)))
+    known = part.isNotNull() & text.isNotNull() & start.isNotNull()
+    # One before the least INT is the greatest, behind all text.
+    least = sf.when(part == "", sf.lit(1)).when(start == INT_LEAST, sf.lit(0))
+    return sf.when(known, least.otherwise(found))
+
+
 def instr(site: Site) -> Column:
-    """INSTR(x, part): from 1, or 0."""
+    """INSTR(x, part): from 1, or 0; with more operands it is evaluated in Python."""
     return sf.position(_text(site, 1), _text(site, 0))
 
 
@@ -232,14 +235,15 @@ def character(site: Site) -> Column:
     return sf.chr(site.of_type(0, INTEGER_BITS).column.cast(LONG))
 
 
-def digest(bits: int) -> Callable[[Site], Column]:
-    """The builder of SHA224 to SHA512."""
-    return lambda site: sf.sha2(_text(site, 0), bits)
+def digest(function: Callable[[Column], Column]) -> Callable[[Site], Column]:
+    """The builder of a digest of bytes, or of a text's UTF-8."""
+    return lambda site: function(site.of_type(0, STRING_ROOTS | BINARY_ROOTS).column)
 
 
 def sha2(site: Site) -> Column:
     """SHA2(x, bits)."""
-    return sf.sha2(_text(site, 0), operand_rules.digest_bits(site))
+    bits = operand_rules.digest_bits(site)
+    return digest(lambda data: sf.sha2(data, bits))(site)
 
 
 def to_base64(site: Site) -> Column:
@@ -280,14 +284,19 @@ def java_quote(text: str) -> str:
     return r"\Q" + text.replace(r"\E", r"\E\\E\Q") + r"\E"
 
 
+def _texts_or_bytes(site: Site) -> list[Column]:
+    roots = STRING_ROOTS if site[0].type.root in STRING_ROOTS else BINARY_ROOTS
+    return [site.of_type(at, roots).column for at in range(2)]
+
+
 def starts_with(site: Site) -> Column:
-    """STARTSWITH."""
-    return sf.startswith(_text(site, 0), _text(site, 1))
+    """STARTSWITH of texts or bytes."""
+    return sf.startswith(*_texts_or_bytes(site))
 
 
 def ends_with(site: Site) -> Column:
-    """ENDSWITH."""
-    return sf.endswith(_text(site, 0), _text(site, 1))
+    """ENDSWITH of texts or bytes."""
+    return sf.endswith(*_texts_or_bytes(site))
 
 
 def translate(site: Site) -> Column:

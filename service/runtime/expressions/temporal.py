@@ -232,10 +232,14 @@ def _shifted(site: Site, value: Value, interval: Value, *, forward: bool) -> Col
     if is_date(value):
         if monthly:
             return sf.add_months(value.column, amount)
+        day = instants.days(value.column).cast(LONG)
+        if site.type.root is TypeRoot.TIMESTAMP:
+            # From the first hour of the day.
+            return instants.from_micros((day * MILLIS_PER_DAY + amount) * 1000, site.type)
         if site.type.root is not TypeRoot.DATE:
             site.refuse_types()
         # Parts of a day are dropped.
-        days = instants.days(value.column).cast(LONG) + truncating_div(amount, MILLIS_PER_DAY)
+        days = day + truncating_div(amount, MILLIS_PER_DAY)
         return instants.from_days(days)
     if not is_instant(value):
         site.refuse_types()
@@ -322,6 +326,8 @@ def current(logical_root: TypeRoot) -> Callable[[Site], Column]:
             return sf.timestamp_millis(now_ms).cast(instants.DATE)
         if logical_root is TypeRoot.BIGINT:
             return truncating_div(now_ms, 1000)
+        if logical_root is TypeRoot.TIME:
+            return sf.pmod(truncating_div(now_ms, 1000) * 1000, sf.lit(MILLIS_PER_DAY).cast(LONG))
         return instants.from_millis(now_ms, LogicalType(logical_root, precision=3))
 
     return build

@@ -35,6 +35,7 @@ from state.types import LogicalType, TypeRoot, parse_type
 
 RECORDED = Path(__file__).parents[2] / "oracles" / "expressions"
 RANDOM = ("random-numbers", "random-times", "random-texts")
+FUNCTIONS = ("arrays", "edges-arrays", "edges-instants", "edges-splits", "texts", "convert-tz")
 ZONES = ("zone-berlin", "zone-lord-howe", "zone-new-york", "zone-st-johns")
 FILES = (
     "flink",
@@ -43,6 +44,7 @@ FILES = (
     "edges-times",
     "edges-clock",
     "hash-codes",
+    *FUNCTIONS,
     *RANDOM,
     *ZONES,
 )
@@ -96,6 +98,8 @@ def inside(value: Any, kind: LogicalType) -> Any:
             return float(value)
         case TypeRoot.BINARY | TypeRoot.VARBINARY:
             return base64.b64decode(value)
+        case TypeRoot.ARRAY | TypeRoot.MAP | TypeRoot.ROW:
+            return in_row(value, kind)
         case _:
             return value
 
@@ -109,10 +113,12 @@ def in_row(value: Any, kind: LogicalType) -> Any:
             return [in_row(each, kind.children[0]) for each in value]
         case TypeRoot.MAP | TypeRoot.MULTISET:
             of_key, of_value = (*kind.children, LogicalType(TypeRoot.INTEGER))[:2]
-            return [(in_row(key, of_key), in_row(each, of_value)) for key, each in value.items()]
+            whole = of_key.root is TypeRoot.INTEGER
+            pairs = [(int(key) if whole else key, each) for key, each in value.items()]
+            return [(in_row(key, of_key), in_row(each, of_value)) for key, each in pairs]
         case TypeRoot.ROW:
-            pairs = zip(kind.field_names, kind.children, strict=True)
-            return tuple(in_row(value[name], each) for name, each in pairs)
+            fields = zip(kind.field_names, kind.children, strict=True)
+            return tuple(in_row(value[name], each) for name, each in fields)
     found, convert = inside(value, kind), to_row(kind)
     return found if found is None or convert is None else convert(found)
 
@@ -141,10 +147,17 @@ def is_refused(case: dict[str, Any]) -> bool:
     return False
 
 
-def same(found: Any, expected: Any, *, loose: bool) -> bool:
+def same(found: Any, expected: Any, *, loose: bool, is_map: bool = False) -> bool:
     """Equal to the bit and in type; NaN is itself, -0.0 is not 0.0."""
     if type(found) is not type(expected):
         return False
+    if isinstance(found, list | tuple):
+        # A map has no order.
+        both = [sorted(each, key=repr) if is_map else each for each in (found, expected)]
+        pairs = zip(*both, strict=False)
+        return len(found) == len(expected) and all(
+            same(*pair, loose=loose, is_map=False) for pair in pairs
+        )
     if isinstance(found, Decimal):
         return str(found) == str(expected)
     if not isinstance(found, float):
@@ -164,7 +177,7 @@ def differences(recording: Recording, case: dict[str, Any]) -> list[str]:
     for number in range(len(recording.rows)):
         expected = inside(case["values"][number], value.type)
         result = value.run(recording.row(number, case))
-        if not same(result, expected, loose=loose):
+        if not same(result, expected, loose=loose, is_map=value.type.root is TypeRoot.MAP):
             found.append(f"{case['sql']} of row {number}: found {result!r}, Flink {expected!r}")
     return found
 
@@ -172,31 +185,15 @@ def differences(recording: Recording, case: dict[str, Any]) -> list[str]:
 REFUSED = {
     "flink": {"CAST(ts AS TIME)"},
     "edges-numbers": {
-        "CAST(ARRAY[i, 1] AS STRING)",
-        "CAST(ROW(i, d) AS STRING)",
-        "ELEMENT(ARRAY[i])",
         "ROUND(d, i)",
         "ROUND(h, -1)",
-        "TO_TIMESTAMP_LTZ(d, 3)",
-        "TYPEOF(i)",
     },
     "edges-texts": {
         "DATE_FORMAT(s, 'yyyy')",
-        "FROM_BASE64(TO_BASE64(s))",
-        "INSTR(s, '2', 1, 2)",
-        "INSTR(s, 'x', -1)",
-        "IS_ALPHA(s)",
-        "IS_DECIMAL(s)",
-        "IS_DIGIT(s)",
-        "LOCATE('', s, 3)",
-        "LOCATE('2', s, k)",
         "PARSE_URL(s, 'HOST')",
         "PRINTF('%s', s)",
         "REGEXP(s, '[')",
-        "REGEXP_INSTR(s, 'b')",
         "REGEXP_REPLACE(s, '[', '-')",
-        "SPLIT_INDEX(s, '', 0)",
-        "SPLIT_INDEX(s, v, 0)",
         "TO_DATE(s, 'dd/MM/yyyy')",
         "TO_DATE(s, 'yyyy-MM-dd')",
         "TO_DATE(s, 'yyyyMMdd')",
@@ -221,16 +218,10 @@ REFUSED = {
         "EXTRACT(SECOND FROM dt)",
         "HOUR(tm)",
         "TIMESTAMP '2020-01-01 00:00:00.123456789'",
-        "TIMESTAMPADD(HOUR, 3, dt)",
-        "TIMESTAMPADD(HOUR, k, dt)",
-        "TIMESTAMPADD(MINUTE, 3, dt)",
-        "TIMESTAMPADD(MINUTE, k, dt)",
-        "TIMESTAMPADD(SECOND, 3, dt)",
-        "TIMESTAMPADD(SECOND, k, dt)",
         "tm + INTERVAL '1' HOUR",
     },
     "edges-clock": {"tm = '13:14:15'", "tm = s"},
-    **dict.fromkeys(("hash-codes", *RANDOM, *ZONES), frozenset[str]()),
+    **dict.fromkeys(("hash-codes", *FUNCTIONS, *RANDOM, *ZONES), frozenset[str]()),
 }
 """All recorded expressions that are refused. It may only become shorter."""
 
@@ -259,11 +250,17 @@ def test_the_counts_that_documents_name() -> None:
 
     assert counts == {
         "flink": 471,
-        "edges-numbers": 252,
+        "edges-numbers": 266,
         "edges-texts": 178,
         "edges-times": 357,
         "edges-clock": 24,
         "hash-codes": 10,
+        "arrays": 241,
+        "edges-arrays": 26,
+        "edges-instants": 5,
+        "edges-splits": 9,
+        "texts": 125,
+        "convert-tz": 20,
         "random-numbers": 106,
         "random-times": 49,
         "random-texts": 44,
@@ -273,11 +270,11 @@ def test_the_counts_that_documents_name() -> None:
     assert f"{sum(counts.values()):,} recorded expressions" in told
     assert {name: len(cases) for name, cases in REFUSED.items()} == {
         "flink": 1,
-        "edges-numbers": 7,
-        "edges-texts": 21,
-        "edges-times": 24,
+        "edges-numbers": 2,
+        "edges-texts": 10,
+        "edges-times": 18,
         "edges-clock": 2,
-        **dict.fromkeys(("hash-codes", *RANDOM, *ZONES), 0),
+        **dict.fromkeys(("hash-codes", *FUNCTIONS, *RANDOM, *ZONES), 0),
     }
 
 
@@ -351,6 +348,8 @@ def test_results_are_values_of_their_type_as_rows_have_them(name: str) -> None:
                 continue
             again = codec.decode(codec.encode([result]))[0]
             assert type(again) is type(result), case["sql"]
+            if kind.root is TypeRoot.MAP and result is not None:
+                again, result = sorted(again), sorted(result)
             assert str(again) == str(result), case["sql"]
 
 

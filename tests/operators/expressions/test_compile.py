@@ -257,6 +257,67 @@ def test_the_time_of_the_epoch_is_asked_at_each_row() -> None:
     assert found == [dt.datetime(1970, 1, 1, 0, 0, s, 500_000, tzinfo=dt.UTC) for s in (1, 2)]
 
 
+@pytest.mark.parametrize("name", ["CURRENT_TIME", "LOCALTIME"])
+def test_the_time_of_the_day_is_that_of_the_epoch_to_the_second(name: str) -> None:
+    run = compile_rex(
+        parse_rex(call(name, "TIME(0) NOT NULL"), PATH), now_ms=lambda: 86_400_000 + 3_723_999
+    )
+
+    assert run(()) == dt.time(1, 2, 3)
+
+
+ELEMENTS = ("DOUBLE", "ARRAY<INT>", "MAP<STRING, INT>", "ROW<x INT>")
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize(
+    "name",
+    ["ARRAY_DISTINCT", "ARRAY_UNION", "ARRAY_INTERSECT", "ARRAY_EXCEPT", "ARRAY_SORT"],
+)
+def test_elements_that_are_not_equal_alike_are_not_compared(name: str, element: str) -> None:
+    array = ref(0, f"ARRAY<{element}>")
+    operands = [array] if name in ("ARRAY_DISTINCT", "ARRAY_SORT") else [array, array]
+
+    with pytest.raises(UnsupportedExpression, match=name):
+        compile_rex(parse_rex(call(name, f"ARRAY<{element}>", *operands), PATH))
+
+
+@pytest.mark.parametrize("name", ["ARRAY_MAX", "ARRAY_MIN", "ARRAY_SORT"])
+def test_truth_has_no_order(name: str) -> None:
+    kind = "ARRAY<BOOLEAN>" if name == "ARRAY_SORT" else "BOOLEAN"
+
+    with pytest.raises(UnsupportedExpression, match=name):
+        compile_rex(parse_rex(call(name, kind, ref(0, "ARRAY<BOOLEAN>")), PATH))
+
+
+MAP = ref(0, "MAP<STRING, INT>")
+
+
+@pytest.mark.parametrize(
+    ("rex", "expected"),
+    [
+        (call("MAP_KEYS", "ARRAY<STRING>", MAP), ["", "a", "b"]),
+        (call("MAP_VALUES", "ARRAY<INT>", MAP), [3, 2, 1]),
+        (
+            call("MAP_ENTRIES", "ARRAY<ROW<`key` STRING, `value` INT>>", MAP),
+            [("", 3), ("a", 2), ("b", 1)],
+        ),
+    ],
+)
+def test_what_is_in_a_map_comes_in_the_order_of_its_keys(rex: Any, expected: list[Any]) -> None:
+    assert value(rex, [("b", 1), ("", 3), ("a", 2)]) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "values"), [(["a", None], [1, 2]), (["a", "a"], [1, 2]), (["a"], [1, 2])]
+)
+def test_a_map_has_no_key_twice_and_none_that_is_null(names: list[Any], values: list[Any]) -> None:
+    rex = call("MAP_FROM_ARRAYS", "MAP<STRING, INT>", ref(0, "ARRAY<STRING>"), ref(1, "ARRAY<INT>"))
+
+    with pytest.raises(EvaluationFailed, match="a map of as many values as keys"):
+        value(rex, names, values)
+
+
 def test_a_year_that_rows_cannot_hold_ends_the_query() -> None:
     years = lit("12", "INTERVAL YEAR(2) NOT NULL")
 

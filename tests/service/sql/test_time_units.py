@@ -66,6 +66,16 @@ def _shown(rex: dict[str, Any]) -> str:
         ),
         ("CAST(CAST(NULL AS STRING) AS DATE)", "DATE", "None:DATE"),
         ("TIMESTAMPADD(MONTH, -1, da)", "DATE", "+($2, -1:INTERVAL MONTH NOT NULL):DATE"),
+        (
+            "TIMESTAMPADD(HOUR, 1, da)",
+            "TIMESTAMP(6)",
+            "+($2, 3600000:INTERVAL HOUR NOT NULL):TIMESTAMP(6)",
+        ),
+        (
+            "TIMESTAMPADD(SECOND, x, da)",
+            "TIMESTAMP(6)",
+            "+($2, *(1000:INTERVAL SECOND(6) NOT NULL, $4):INTERVAL SECOND(6)):TIMESTAMP(6)",
+        ),
         ("TRY_CAST(s AS INT)", "INT", "TRY_CAST($5):INT"),
         ("TRY_CAST(x AS INT)", "INT", "$4"),
     ],
@@ -94,7 +104,9 @@ def test_what_means_nothing(expression: str, reason: str) -> None:
     assert caught.value.position is not None
 
 
-@pytest.mark.parametrize("expression", ["TIMESTAMPADD(DAY, 1.5, ts)", "TIMESTAMPADD(HOUR, 1, da)"])
+@pytest.mark.parametrize(
+    "expression", ["TIMESTAMPADD(DAY, 1.5, ts)", "TIMESTAMPADD(MILLISECOND, 1, ts)"]
+)
 def test_what_is_refused_by_name(expression: str) -> None:
     with pytest.raises(UnsupportedSql, match=r"line 2, column \d+: TIMESTAMPADD of "):
         selected(expression, "INT")
