@@ -29,6 +29,13 @@ class HashScan(NamedTuple):
     name: bytes
 
 
+class HashKeys(NamedTuple):
+    """The fields of a hash without their values, in no order: `list[bytes]`. Bounded, as above."""
+
+    key_group: int
+    name: bytes
+
+
 class HashLength(NamedTuple):
     """The number of fields: `int`."""
 
@@ -122,6 +129,7 @@ class StreamLength(NamedTuple):
 Read = (
     HashGet
     | HashScan
+    | HashKeys
     | HashLength
     | SortedTop
     | SortedRange

@@ -13,6 +13,7 @@ from state.backends.interface import (
     HashAdd,
     HashDelete,
     HashGet,
+    HashKeys,
     HashLength,
     HashPut,
     HashReplace,
@@ -237,6 +238,8 @@ class Space:
                 return _values(self._of(name, dict), fields)
             case HashScan(_, name):
                 return dict(self._of(name, dict))
+            case HashKeys(_, name):
+                return list(self._of(name, dict))
             case HashLength(_, name):
                 return len(self._of(name, dict))
             case SortedTop(_, name, limit, score_max):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from state.backends.interface import (
     HashGet,
+    HashKeys,
     HashLength,
     HashScan,
     LexCount,
@@ -33,6 +34,8 @@ def command_of(read: Read, prefix: bytes) -> Command | None:
             return ("HMGET", key, *fields) if fields else None
         case HashScan():
             return ("HGETALL", key)
+        case HashKeys():
+            return ("HKEYS", key)
         case HashLength():
             return ("HLEN", key)
         case SortedTop(_, _, limit, score_max):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from state.backends.interface import Drop, HashGet, HashLength, HashPut, HashScan
+from state.backends.interface import Drop, HashGet, HashKeys, HashLength, HashPut
 from state.multiset.spread import STATE
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ class IndexWalk:
             elif not count or count + keys <= self._keys_max:
                 self._walked.append(key_group)
                 count += keys
-        return [HashScan(each, STATE) for each in self._walked]
+        return [HashKeys(each, STATE) for each in self._walked]
 
-    def keys(self, replies: Sequence[dict[bytes, bytes]]) -> Iterator[tuple[int, list[bytes]]]:
+    def keys(self, replies: Sequence[list[bytes]]) -> Iterator[tuple[int, list[bytes]]]:
         """The keys that were walked, by key group, given the replies to `scans`."""
         for key_group, held in zip(self._walked, replies, strict=True):
             yield key_group, sorted(held)

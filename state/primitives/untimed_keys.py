@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from state.backends.interface import Drop, HashGet, HashLength, HashPut, HashScan
+from state.backends.interface import Drop, HashGet, HashKeys, HashLength, HashPut
 from state.primitives.expiry import SWEPT, swept_name
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Keys:
         group.is_walked = True
         self.key_group = group.key_group
         self.keys: set[bytes] = set()
-        self.reads = [HashScan(group.key_group, each) for each in group.states]
+        self.reads = [HashKeys(group.key_group, each) for each in group.states]
 
     def take(self, replies: Sequence[Any]) -> None:
         """Know the keys."""

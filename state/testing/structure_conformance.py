@@ -14,6 +14,7 @@ from state.backends.interface import (
     HashAdd,
     HashDelete,
     HashGet,
+    HashKeys,
     HashLength,
     HashPut,
     HashReplace,
@@ -133,7 +134,8 @@ class StructureConformance(LexConformance):
             HashDelete(H, [b"a", b"never"]),
         ]
 
-        assert stand.after(writes, HashScan(0, H), HashLength(0, H)) == [{b"b": b"2"}, 1]
+        reads = (HashScan(0, H), HashKeys(0, H), HashLength(0, H))
+        assert stand.after(writes, *reads) == [{b"b": b"2"}, [b"b"], 1]
 
     def test_a_number_in_a_field_is_added_to(self, stand: Stand) -> None:
         writes: list[Write] = [HashAdd(H, b"n", 5), HashAdd(H, b"n", -7), HashAdd(H, b"big", 2**50)]
