@@ -1,8 +1,8 @@
-"""CREATE TABLE: columns, computed and metadata columns, WATERMARK, PRIMARY KEY and options."""
+"""CREATE TABLE: columns, computed and metadata ones, WATERMARK, PRIMARY KEY, options, LIKE."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.sql import types
@@ -13,6 +13,8 @@ from service.sql.expressions import ExpressionBinder
 from service.sql.rex import type_of
 from service.sql.scope import Scope, Source
 from service.sql.sql_text import to_sql
+from service.sql.table_draft import TableDraft
+from service.sql.table_like import merged, read_like
 from service.sql.terms import Row
 from state.types import TIMESTAMP_ROOTS, LogicalType, TypeParseError, parse_type
 
@@ -20,22 +22,11 @@ if TYPE_CHECKING:
     from service.plan.rex import Rex
     from service.sql.catalogue import Catalogue
     from service.sql.cursor import Cursor
+    from service.sql.errors import Position
     from service.sql.source_text import Fragment
     from service.sql.statements import CreateTable
 
 _TYPE_ENDS = ((",",), ("METADATA",), ("COMMENT",), ("PRIMARY", "KEY"), ("CONSTRAINT",))
-
-
-@dataclass(slots=True)
-class _Draft:
-    """What has been read of a table so far."""
-
-    columns: list[Column] = field(default_factory=list)
-    names: set[str] = field(default_factory=set)
-    computed: dict[str, Fragment] = field(default_factory=dict)
-    key: tuple[str, ...] = ()
-    key_name: str = ""
-    watermark: tuple[str, Fragment] | None = None
 
 
 def create_table(statement: CreateTable, catalogue: Catalogue) -> CatalogTable:
@@ -44,27 +35,29 @@ def create_table(statement: CreateTable, catalogue: Catalogue) -> CatalogTable:
     Raises:
         SqlSyntaxError: The statement is malformed.
         ValidationError: A column, type or expression in it means nothing.
-        UnsupportedSql: It is CREATE TABLE .. LIKE or .. AS.
+        UnsupportedSql: It is CREATE TABLE .. AS.
     """
     cursor = statement.body
-    draft = _Draft()
-    if cursor.looking_at("LIKE") or cursor.looking_at("AS"):
-        raise UnsupportedSql(f"CREATE TABLE .. {cursor.word} is not supported", cursor.position())
-    cursor.expect("(")
-    while True:
-        _entry(cursor, draft)
-        if len(draft.columns) > COLUMNS_MAX:
-            raise ValidationError(f"a table has at most {COLUMNS_MAX} columns", cursor.position())
-        if not cursor.take(","):
-            break
-    cursor.expect(")")
+    draft = TableDraft()
+    begin = replace(cursor)
+    has_list = cursor.take("(")
+    if has_list:
+        _entries(cursor, draft)
     comment = cursor.text() if cursor.take("COMMENT") else ""
     if cursor.looking_at("DISTRIBUTED"):
         raise UnsupportedSql("DISTRIBUTED is not supported", cursor.position())
-    partitions = cursor.name_list() if cursor.take("PARTITIONED", "BY") else ()
-    options = _options(cursor) if cursor.take("WITH") else {}
-    if cursor.looking_at("LIKE") or cursor.looking_at("AS"):
-        raise UnsupportedSql(f"CREATE TABLE .. {cursor.word} is not supported", cursor.position())
+    if cursor.take("PARTITIONED", "BY"):
+        draft.partitions = cursor.name_list()
+    if cursor.take("WITH"):
+        draft.options = _options(cursor)
+    if cursor.looking_at("AS"):
+        raise UnsupportedSql("CREATE TABLE .. AS is not supported", cursor.position())
+    like = read_like(cursor, catalogue)
+    if like is not None:
+        draft = merged(draft, like)
+        _check_count(draft, like.position)
+    elif not has_list:
+        raise begin.fail("(")
     if not cursor.is_done:
         raise cursor.fail("the end of the statement")
     columns = _resolved(draft, statement)
@@ -76,14 +69,28 @@ def create_table(statement: CreateTable, catalogue: Catalogue) -> CatalogTable:
         draft.key,
         draft.key_name,
         _watermark(columns, draft, statement),
-        options,
+        draft.options,
         is_temporary=statement.is_temporary,
         comment=comment,
-        partition_keys=partitions,
+        partition_keys=draft.partitions,
     )
 
 
-def _entry(cursor: Cursor, draft: _Draft) -> None:
+def _entries(cursor: Cursor, draft: TableDraft) -> None:
+    while True:
+        _entry(cursor, draft)
+        _check_count(draft, cursor.position())
+        if not cursor.take(","):
+            break
+    cursor.expect(")")
+
+
+def _check_count(draft: TableDraft, position: Position) -> None:
+    if len(draft.columns) > COLUMNS_MAX:
+        raise ValidationError(f"a table has at most {COLUMNS_MAX} columns", position)
+
+
+def _entry(cursor: Cursor, draft: TableDraft) -> None:
     """One entry between the brackets."""
     if cursor.looking_at("WATERMARK", "FOR"):
         cursor.expect("WATERMARK", "FOR")
@@ -99,7 +106,7 @@ def _entry(cursor: Cursor, draft: _Draft) -> None:
         _column(cursor, draft)
 
 
-def _column(cursor: Cursor, draft: _Draft) -> None:
+def _column(cursor: Cursor, draft: TableDraft) -> None:
     name = cursor.name()
     if name in draft.names:
         raise ValidationError(f"column {name!r} is declared twice", cursor.position())
@@ -148,7 +155,7 @@ def _options(cursor: Cursor) -> dict[str, str]:
     return found
 
 
-def _resolved(draft: _Draft, statement: CreateTable) -> tuple[Column, ...]:
+def _resolved(draft: TableDraft, statement: CreateTable) -> tuple[Column, ...]:
     """The columns, computed ones bound, key columns NOT NULL."""
     plain = [column for column in draft.columns if column.kind != "COMPUTED"]
     row = Row(tuple(column.name for column in plain), tuple(column.type for column in plain))
@@ -172,7 +179,7 @@ def bind_fragment(fragment: Fragment, scope: Scope) -> tuple[Rex, str]:
 
 
 def _watermark(
-    columns: tuple[Column, ...], draft: _Draft, statement: CreateTable
+    columns: tuple[Column, ...], draft: TableDraft, statement: CreateTable
 ) -> Watermark | None:
     if draft.watermark is None:
         return None
@@ -196,7 +203,7 @@ def _watermark(
     return Watermark(name, bound, text)
 
 
-def _check_key(columns: tuple[Column, ...], draft: _Draft, statement: CreateTable) -> None:
+def _check_key(columns: tuple[Column, ...], draft: TableDraft, statement: CreateTable) -> None:
     if not draft.key:
         return
     physical = [column.name for column in columns if column.kind == "PHYSICAL"]

@@ -1,8 +1,9 @@
 """A session that outlives its request: what was declared, as text, and the options that are set.
 
 Declarations are kept as the statements that made them, not as what they were bound to: they are
-read again in the order in which they were made. A view is not bound again until it is used, since
-what it is made of may have been dropped, as in Flink.
+read again in the order in which they were made. One that says LIKE is kept as what came of it. A
+view is not bound again until it is used, since what it is made of may have been dropped, as in
+Flink.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from service.sql.catalogue import CatalogTable, View
 from service.sql.physical.schema_json import table_to_json
 from service.sql.script import parse_with_text
 from service.sql.session import PlannedStatement, Session
+from service.sql.show import create_table_text
 from service.sql.statements import CreateTable, CreateView, Drop, Statement
 
 if TYPE_CHECKING:
@@ -76,7 +78,13 @@ class NamedSession:
             for names in before.keys() - objects.keys():
                 del self._texts[names]
             for names in objects.keys() - before.keys():
-                self._texts[names] = text.text
+                made = objects[names]
+                copies = isinstance(statement, CreateTable) and statement.may_copy
+                if copies and isinstance(made, CatalogTable):
+                    # The table that it is like may go, or change.
+                    self._texts[names] = create_table_text(made, is_masked=False)
+                else:
+                    self._texts[names] = text.text
         return planned
 
     def saved(self) -> SavedSession:

@@ -172,8 +172,8 @@ def _show_create(statement: Show, catalogue: Catalogue) -> Listing:
     return text_listing("result", [made])
 
 
-def create_table_text(table: CatalogTable) -> str:
-    """The statement that declares a table, as Flink writes it; secrets are masked."""
+def create_table_text(table: CatalogTable, *, is_masked: bool = True) -> str:
+    """The statement that declares a table, as Flink writes it; secrets are masked, or kept."""
     entries = [_declared(column) for column in table.columns]
     if table.watermark is not None:
         mark = table.watermark
@@ -190,7 +190,7 @@ def create_table_text(table: CatalogTable) -> str:
         text += f"\nPARTITIONED BY ({', '.join(map(_name, table.partition_keys))})"
     if table.options:
         shown = [
-            f"'{_quoted(key)}' = '{_quoted(masked(key, value))}'"
+            f"'{_quoted(key)}' = '{_quoted(masked(key, value) if is_masked else value)}'"
             for key, value in table.options.items()
         ]
         text += "\nWITH (\n  " + ",\n  ".join(shown) + "\n)"

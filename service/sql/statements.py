@@ -65,6 +65,11 @@ class CreateTable(Placed):
     is_temporary: bool
     if_absent: bool
 
+    @property
+    def may_copy(self) -> bool:
+        """Whether it may say LIKE, so that it means what it does beside other tables only."""
+        return any(str(token.text).upper() == "LIKE" for token in self.body.tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class CreateView(Placed):
