@@ -239,13 +239,27 @@ class _FastReader:
             return None
 
     def _columns(self, table: pa.Table) -> ShapedRows | None:
-        found = self._shape.rows([each.combine_chunks() for each in table.columns])
+        read = [each.combine_chunks() for each in table.columns]
+        # A line with a number that is none is bad even where it gives no row: in the row before
+        # an insert, say, whose values nobody looks at.
+        if not all(map(_has_only_numbers, read)):
+            return None
+        found = self._shape.rows(read)
         if found is None:
             return None
         columns = [_checked(t, a) for t, a in zip(self._types, found.columns, strict=True)]
         if any(each is None for each in columns):
             return None
         return dataclasses.replace(found, columns=columns)
+
+
+def _has_only_numbers(column: pa.Array) -> bool:
+    """Whether no double in a column, or within its structs, is NaN or infinite."""
+    if pa.types.is_struct(column.type):
+        return all(map(_has_only_numbers, column.flatten()))
+    if not pa.types.is_floating(column.type):
+        return True
+    return bool(pc.all(pc.is_finite(column), min_count=0).as_py())
 
 
 def _read_as(logical: LogicalType) -> pa.DataType:

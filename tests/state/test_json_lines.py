@@ -142,6 +142,8 @@ INT = parse_type("INT")
 @example((INT, "maxwell", [b'{"type":"update","data":{"a":1},"old":{"a":null}}']))
 @example((INT, "maxwell", [b'{"type":"update","\\u006fld":{"a":null},"data":{"a":1}}']))
 @example((parse_type("DOUBLE"), "plain", [b'{"a":-0}', b'{"a":-0.0}']))
+@example((parse_type("DOUBLE"), "ogg", [b'{"op_type":"I","before":{"a":NaN},"after":{"a":1}}']))
+@example((parse_type("FLOAT"), "maxwell", [b'{"type":"delete","data":{"a":1},"old":{"a":1e400}}']))
 @settings(deadline=None)
 def test_the_fast_way_agrees_with_the_exact_way(
     block: tuple[LogicalType, str, list[bytes]],
