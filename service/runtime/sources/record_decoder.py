@@ -69,18 +69,29 @@ class ValueDecoder(RecordDecoder):
         self.rows_max = self._lines.rows_max
         # Debezium's connectors send a key alone behind a delete, for compaction; Flink's other
         # formats of this kind pass over it, too.
-        self._passes_tombstones = form in CAPTURE_FORMATS or spec.connector == UPSERT
+        self._passes_empty = form in CAPTURE_FORMATS
+        # What a key without a value means, whoever looks at keys says; a blank value is none.
+        self._passes_null = spec.connector == UPSERT
 
     def decode(self, batch: pa.RecordBatch) -> DecodedRecords:
         """See `RecordDecoder`."""
         values, filled = as_lines(batch.column("value"))
         found = self._lines.decode(b"\n".join(values))
-        empty = () if self._passes_tombstones else np.setdiff1d(np.arange(batch.num_rows), filled)
-        refused = dict.fromkeys(map(int, empty), "no value")
+        refused = dict.fromkeys(map(int, self._without(batch.column("value"), filled)), "no value")
         refused |= {int(filled[line]): reason for line, reason in found.rejected}
         return DecodedRecords(
             found.columns, found.kinds, filled[found.lines], found.places, refused
         )
+
+    def _without(self, values: pa.Array, filled: np.ndarray) -> np.ndarray:
+        """The records that are refused as they have no value."""
+        if self._passes_empty:
+            return np.zeros(0, np.int64)
+        is_asked = np.ones(len(values), np.bool_)
+        is_asked[filled] = False
+        if self._passes_null:
+            is_asked &= values.is_valid().to_numpy(zero_copy_only=False)
+        return np.flatnonzero(is_asked)
 
 
 class KeyedDecoder(RecordDecoder):

@@ -83,6 +83,8 @@ def test_a_value_is_what_its_key_has_and_none_takes_it_away() -> None:
             (None, b'{"id":1,"v":"d"}'),
             (None, None),
             (b'{"id":4}', b"{"),
+            (b'{"id":5}', b""),
+            (b'{"id":5}', b" \n"),
         ],
     )
 
@@ -93,6 +95,8 @@ def test_a_value_is_what_its_key_has_and_none_takes_it_away() -> None:
         4: "no key",
         5: "no key",
         6: "not valid JSON",
+        7: "no value",
+        8: "no value",
     }
 
 
