@@ -77,7 +77,7 @@ class RecordFields:
                     f'"{_PREFIX}" says'
                 )
         value = tuple(at for at in range(len(names)) if not without_key or at not in key)
-        if not value:
+        if key and not value:
             raise InvalidTableOption(
                 f"table {table} has no column that is not of the key",
                 hint='leave out option "value.fields-include"',

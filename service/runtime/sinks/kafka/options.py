@@ -219,7 +219,7 @@ def check_client() -> None:
 def _known_format(name: str, formats: tuple[str, ...], connector: str) -> str:
     if name not in formats:
         raise UnsupportedConnector(
-            f'format "{name}" is not supported for a sink of connector "{connector}"',
+            f'format "{name}" is not supported for connector "{connector}"',
             hint=f"one of {', '.join(formats)}" if len(formats) > 1 else formats[0],
         )
     return name

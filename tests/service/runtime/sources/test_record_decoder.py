@@ -160,7 +160,7 @@ def test_a_row_has_its_columns_from_the_key_if_the_value_has_not(
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({**UPSERT, "key.format": "raw"}, UnsupportedConnector, "raw"),
+        ({**UPSERT, "key.format": "raw"}, UnsupportedConnector, 'for connector "upsert-kafka"'),
         ({**UPSERT, "value.format": "debezium-json"}, UnsupportedConnector, "debezium"),
         ({**UPSERT, "key.fields": "id"}, InvalidTableOption, '"key.fields" is not honoured'),
         ({**UPSERT, "scan.startup.mode": "latest-offset"}, InvalidTableOption, "scan.startup.mode"),
@@ -169,7 +169,7 @@ def test_a_row_has_its_columns_from_the_key_if_the_value_has_not(
         ({**KEYED, "key.fields": "id;w"}, InvalidTableOption, '"w", which is not a column of t'),
         ({**KEYED, "key.fields": "id;id"}, InvalidTableOption, "names a column twice"),
         ({**KEYED, "key.fields": ""}, InvalidTableOption, 'needs option "key.fields"'),
-        ({**KEYED, "key.format": "csv"}, UnsupportedConnector, "csv"),
+        ({**KEYED, "key.format": "csv"}, UnsupportedConnector, '"csv" is .* for connector "kafka"'),
         ({**KEYED, "value.fields-include": "NONE"}, InvalidTableOption, "ALL or EXCEPT_KEY"),
         ({**KEYED, "key.fields": "id;v", "value.fields-include": "EXCEPT_KEY"},
          InvalidTableOption, "no column that is not of the key"),
@@ -185,6 +185,17 @@ def test_what_cannot_be_is_refused_by_name(
 def test_a_table_without_a_primary_key_is_refused() -> None:
     with pytest.raises(InvalidTableOption, match="no primary key"):
         record_fields(replace(spec(UPSERT), primary_key=()))
+
+
+def test_a_table_of_metadata_alone_has_a_row_for_each_record() -> None:
+    options = {**KEYED, "format": "json"}
+    del options["key.format"], options["key.fields"]
+    table = replace(spec(options), names=(), types=(), physical=())
+
+    rows, refused = decode(table, [(None, b'{"id":1}'), (None, b"{"), (b"k", b"{}")])
+
+    assert rows == [(0, 0), (2, 0)]
+    assert refused == {1: "not valid JSON"}
 
 
 def test_a_table_that_is_also_written_is_read_from_the_start() -> None:
