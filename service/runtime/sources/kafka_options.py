@@ -22,6 +22,7 @@ Source: Flink `KafkaConnectorOptions`; Spark `KafkaSourceProvider`.
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,11 @@ def reader_options(options: Mapping[str, str], rows_per_epoch_max: int) -> dict[
     of_format = {_schema_include(options)} if form == DEBEZIUM else set()
     for name in sorted(options.keys() - of_format):
         if not (_is_known(name) or (is_upsert and not name.startswith(_PROPERTY))):
-            raise InvalidTableOption(f'option "{name}" of a Kafka table is not supported')
+            near = difflib.get_close_matches(name, sorted(_KNOWN), 1, cutoff=0.75)
+            raise InvalidTableOption(
+                f'option "{name}" of a Kafka table is not supported',
+                hint=f'did you mean "{near[0]}"?' if near else "",
+            )
     is_in_payload(options.get(_schema_include(options)))
     written.check_key_format({"connector": "kafka", **options})
     if options.get(_INCLUDE, "ALL") not in ("ALL", "EXCEPT_KEY"):

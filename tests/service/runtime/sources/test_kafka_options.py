@@ -124,6 +124,13 @@ def test_what_cannot_be_is_refused_by_name(
         reader_options(options, 1)
 
 
+def test_a_misspelt_option_is_told_with_the_one_it_may_be() -> None:
+    with pytest.raises(InvalidTableOption) as caught:
+        reader_options(table(scan__startup__mod="latest-offset"), 1)
+
+    assert caught.value.hint == 'did you mean "scan.startup.mode"?'
+
+
 def test_no_error_shows_what_is_in_an_option_of_the_consumer() -> None:
     secret = {"properties.sasl.jaas.config": "hunter2"}
 
