@@ -172,7 +172,13 @@ def _strategies(node: Node, spec: RankSpec) -> list[tuple[ChosenStrategy, tuple[
 
 
 def _join_updates(node: Node, wanted: Updates) -> Node | None:
-    """A side may send +U alone only if its key contains what is joined on."""
+    """A side may send +U alone only if its key contains what is joined on.
+
+    Nor may it where a condition reads other columns: +U may meet less than the row before it met,
+    and what that row was joined with would stay. Flink 2.3 plans it (FLINK-38579).
+    """
+    if wanted == "AFTER" and _compares_values(node):
+        return None
     needed: list[Updates] = []
     for side, columns in zip(node.inputs, joined_on(node), strict=True):
         if wanted != "AFTER":
@@ -183,6 +189,20 @@ def _join_updates(node: Node, wanted: Updates) -> Node | None:
             return None
         needed.append(after_only(side.changes))
     return _asking(node, needed, wanted)
+
+
+def _compares_values(node: Node) -> bool:
+    """Whether a join's rows meet by more than the columns that it is joined on."""
+    spec = node.spec
+    assert isinstance(spec, JoinSpec | MultiJoinSpec), "only joins are asked"
+    conditions = spec.conditions if isinstance(spec, MultiJoinSpec) else conjuncts(spec.keys.rest)
+    known, begin = set[int](), 0
+    for side, columns in zip(node.inputs, joined_on(node), strict=True):
+        known |= {begin + each for each in columns}
+        begin += len(side.row.names)
+    return not inputs_of_all(conditions) <= known and any(
+        side.changes.has_updates for side in node.inputs
+    )
 
 
 def _temporal_updates(node: Node, wanted: Updates) -> Node | None:

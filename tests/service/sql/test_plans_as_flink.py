@@ -83,6 +83,17 @@ DIFFERENT = {
     "qualify qual distinct": "as q9",
     "ranks 019": "as q9",
     "unique-groups over rank": "as q9",
+    "quantified above all": "rows that a condition of a join lets go: Flink keeps them",
+    **dict.fromkeys(
+        [
+            *("quantified above all not null", "quantified above all not null right"),
+            *("quantified above all not null left", "quantified at least all"),
+            *("quantified below all", "quantified at most all", "quantified equal all not null"),
+            *("quantified not any", "quantified or", "quantified having all"),
+            *("quantified double", "repeated above"),
+        ],
+        "as the one before",
+    ),
     "groups group window": "the name of a constant beside GROUP BY TUMBLE(..)",
     "groups twice": "a column that is grouped by under two names is grouped by twice",
     "groups split grouped": "a split DISTINCT of what is grouped by is spread, too",
