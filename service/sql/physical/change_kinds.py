@@ -62,9 +62,9 @@ def with_kinds(node: Node, options: Options, *, may_overwrite: bool = False) -> 
     Raises:
         PlanningError: A node cannot take what its input sends.
     """
-    made = node.over(
-        *(with_kinds(each, options, may_overwrite=may_overwrite) for each in node.inputs)
-    )
+    # What is below a rank is given to the rank, which keeps all that it is not told to forget.
+    below = may_overwrite and not isinstance(node.spec, RankSpec)
+    made = node.over(*(with_kinds(each, options, may_overwrite=below) for each in node.inputs))
     if may_overwrite and stays_in_flink(made, options):
         return made.sending(_INSERTS)
     return made.sending(_kinds_of(made, options))

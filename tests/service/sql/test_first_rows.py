@@ -51,6 +51,18 @@ def test_a_row_whose_replacement_is_filtered_out_goes() -> None:
     assert run(sink("k STRING, x INT", "k"), query, (0,)) == (False, {("q", 7)})
 
 
+def test_a_first_row_that_another_rank_reads_goes() -> None:
+    inner = FIRST.replace("ORDER BY x", "ORDER BY x DESC, id")
+    query = (
+        "SELECT k, x FROM (SELECT k, x, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) AS m "
+        f"FROM ({inner}) WHERE n = 1) WHERE m = 1"
+    )
+
+    found = run(sink("k STRING, x INT", "k"), query, (0,))
+
+    assert found == (False, {("p", 10), ("q", 7)})
+
+
 def run(table: str, query: str, key: tuple[int, ...]) -> tuple[bool, set[Any]]:
     """Whether all edges carry inserts only, as in Flink, and the sink's table."""
     [planned] = compile_script(f"{SOURCE}{table}INSERT INTO o {query}")
