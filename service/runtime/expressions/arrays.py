@@ -76,6 +76,8 @@ def _sliced(elements: Column, start: Column, end: Column | None = None) -> Colum
         last = sf.when(end < 0, end + size + 1).otherwise(end)
         # An end of 0 is the first element, one before that is none.
         last = sf.least(sf.when(last == 0, sf.lit(1)).otherwise(last), size)
+        # So that no difference of the two is below all numbers.
+        last = sf.greatest(last, sf.lit(0))
     found = sf.slice(elements, first, sf.greatest(last - first, sf.lit(-1)) + 1)
     # `least` and `greatest` pass over NULL.
     return sf.when(start.isNotNull() & (last if end is None else end).isNotNull(), found)

@@ -55,7 +55,9 @@ def from_arrays(site: Site) -> Column:
             | (size != sf.cardinality(sf.array_distinct(names)))
             | sf.exists(names, lambda name: name.isNull())
         )
-        return sf.when(is_none, failing(NO_MAP, site.type)).otherwise(
+        # Of NULL there is no map, and no failure.
+        known = names.isNotNull() & found.isNotNull()
+        return sf.when(known & is_none, failing(NO_MAP, site.type)).otherwise(
             sf.map_from_arrays(names, found)
         )
 

@@ -255,7 +255,7 @@ def test_the_counts_that_documents_name() -> None:
         "edges-times": 357,
         "edges-clock": 24,
         "hash-codes": 10,
-        "arrays": 241,
+        "arrays": 245,
         "edges-arrays": 26,
         "edges-instants": 5,
         "edges-splits": 9,
