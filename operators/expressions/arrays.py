@@ -135,17 +135,23 @@ def union(site: Site) -> Run:
 def intersect(site: Site) -> Run:
     """ARRAY_INTERSECT: the elements of the first that are in the second, each once."""
     exact_element(site)
-    return lifted(
-        lambda left, right: _once([each for each in left if each in right]), *_alike(site)
-    )
+    return lifted(_intersected, *_alike(site))
+
+
+def _intersected(left: list[Any], right: list[Any]) -> list[Any]:
+    others = set(right)
+    return _once([each for each in left if each in others])
 
 
 def except_of(site: Site) -> Run:
     """ARRAY_EXCEPT: the elements of the first that are not in the second, each once."""
     exact_element(site)
-    return lifted(
-        lambda left, right: _once([each for each in left if each not in right]), *_alike(site)
-    )
+    return lifted(_excepted, *_alike(site))
+
+
+def _excepted(left: list[Any], right: list[Any]) -> list[Any]:
+    others = set(right)
+    return _once([each for each in left if each not in others])
 
 
 def extreme(*, is_greatest: bool) -> Callable[[Site], Run]:

@@ -28,7 +28,7 @@ _HEXADECIMAL = re.compile("[0-9A-Fa-f]*")
 _BASE64 = re.compile("((?:[A-Za-z0-9+/]{4})*)(?:([A-Za-z0-9+/]{2})(?:==)?|([A-Za-z0-9+/]{3})=?)?")
 """What Java takes for it: the signs at the end may be missing."""
 _ADDRESS = re.compile("[0-9]+(?:[.][0-9]+){0,3}")
-_OCTET_MAX, _ADDRESS_MAX = 255, 0xFFFFFFFF
+_OCTET_MAX, _OCTET_DIGITS, _ADDRESS_MAX = 255, 3, 0xFFFFFFFF
 _ENCODERS: Final[dict[str, Callable[[str], bytes]]] = {
     "UTF-8": str.encode,
     "US-ASCII": lambda text: text.encode("ascii", errors="replace"),
@@ -105,7 +105,11 @@ def inet_aton(text: str) -> int | None:
     """INET_ATON: up to four numbers of 8 bits; what is left out is before the last."""
     if not _ADDRESS.fullmatch(text):
         return None
-    *first, last = [int(part) for part in text.split(".")]
+    # Python makes no number of thousands of digits, zeros or not.
+    parts = [part.lstrip("0") or "0" for part in text.split(".")]
+    if max(map(len, parts)) > _OCTET_DIGITS:
+        return None
+    *first, last = map(int, parts)
     if max(*first, last, 0) > _OCTET_MAX:
         return None
     return last + sum(part << (24 - 8 * at) for at, part in enumerate(first))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _BASIC_MAX = "\uffff"
 _FLOATING = re.compile(grammars.FLOATING)
 _HEXADECIMAL = re.compile(grammars.HEXADECIMAL)
-_LONG_LEAST, _LONG_MOST = -(1 << 63), (1 << 63) - 1
+_LONG_LEAST, _LONG_MOST, _LONG_DIGITS = -(1 << 63), (1 << 63) - 1, 19
 
 
 def is_alpha(text: str) -> bool:
@@ -41,8 +41,12 @@ def is_decimal(text: str) -> bool:
     """Whether Java reads it as a number, whole or not."""
     if _FLOATING.fullmatch(text) or _HEXADECIMAL.fullmatch(text):
         return True
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    return is_digit(digits) and _LONG_LEAST <= int(text) <= _LONG_MOST
+    sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
+    if not is_digit(digits):
+        return False
+    # Python makes no number of thousands of digits, zeros or not.
+    leading, last = digits[:-_LONG_DIGITS], digits[-_LONG_DIGITS:]
+    return not any(map(int, leading)) and _LONG_LEAST <= int(sign + last) <= _LONG_MOST
 
 
 def kind(

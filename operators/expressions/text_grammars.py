@@ -13,7 +13,7 @@ _BLANK = r"[ \n\t]*"
 _TRIM = r"[\x00-\x20]*"
 WHOLE: Final = r"([+-]?)([0-9]*)(?:\.[0-9]*)?"
 FLOATING: Final = (
-    rf"{_TRIM}([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))"
+    rf"{_TRIM}([+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))"
     rf"[fFdD]?{_TRIM}"
 )
 HEXADECIMAL: Final = (
@@ -27,7 +27,7 @@ SHORT_DECIMAL: Final = (
 )
 """A DECIMAL as Flink's short way reads it; `ENDS_IN_SIGN` says what is none even so."""
 ENDS_IN_SIGN: Final = rf"{_BLANK}([+-]|.*[eE][+-])?"
-LONG_DECIMAL: Final = rf"{_BLANK}([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?){_BLANK}"
+LONG_DECIMAL: Final = rf"{_BLANK}([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?){_BLANK}"
 SHORT_DECIMAL_MAX: Final = 18
 """Digits, and bytes of text, up to which Flink reads a DECIMAL by its own short way."""
 DATE: Final = (

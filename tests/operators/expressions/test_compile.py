@@ -393,6 +393,38 @@ def test_nested_values_and_rewritten_calls(rex: dict[str, Any], expected: Any) -
     assert found == expected
 
 
+LONG = 200_000
+INTS = ref(0, "ARRAY<INT>")
+LENGTHY = [
+    # Python makes no numbers of so many digits
+    (call("INET_ATON", "BIGINT", ref(0, "STRING")), "9" * LONG, None),
+    (call("INET_ATON", "BIGINT", ref(0, "STRING")), "0" * LONG + "1.2", 16_777_218),
+    (call("IS_DECIMAL", "BOOLEAN NOT NULL", ref(0, "STRING")), "\u0663" * LONG, False),
+    (call("IS_DECIMAL", "BOOLEAN NOT NULL", ref(0, "STRING")), "-" + "\u0660" * LONG, True),
+    # what takes time by the square of the length does not end here
+    (call("IS_DECIMAL", "BOOLEAN NOT NULL", ref(0, "STRING")), "1" * LONG + "x", False),
+    (call("CARDINALITY", "INT", call("ARRAY_INTERSECT", "ARRAY<INT>", INTS, INTS)),
+     [*range(LONG), None], LONG + 1),
+    (call("CARDINALITY", "INT", call("ARRAY_EXCEPT", "ARRAY<INT>", INTS, INTS)),
+     [*range(LONG), None], 0),
+]  # fmt: skip  # a table: a case a line
+
+
+@pytest.mark.parametrize(("rex", "given", "expected"), LENGTHY)
+def test_long_texts_and_arrays(rex: dict[str, Any], given: Any, expected: Any) -> None:
+    assert value(rex, given) == expected
+
+
+@pytest.mark.parametrize(("digits", "expected"), [
+    ("9223372036854775807", True), ("-9223372036854775808", True), ("-9223372036854775809", False),
+    ("+09223372036854775808", False), ("0" * 30 + "7", True), ("+", False), ("1" + "0" * 19, False),
+])  # fmt: skip  # a table: a case a line
+def test_digits_of_any_script_are_a_decimal_as_far_as_a_bigint(digits: str, expected: bool) -> None:
+    arabic = digits.translate({ord("0") + at: 0x660 + at for at in range(10)})
+
+    assert value(call("IS_DECIMAL", "BOOLEAN NOT NULL", ref(0, "STRING")), arabic) is expected
+
+
 # In a spec
 
 
