@@ -252,6 +252,9 @@ def written(rex: Any) -> Any:
         ("OVERLAY('abc' PLACING 'x' FROM 2)", "VARCHAR(4) NOT NULL", "axc"),
         ("REGEXP_COUNT('abab', 'b')", "INT", 2),
         ("ELT(i, s, 'other')", "STRING", "abc"),
+        ("REGEXP_INSTR('ab', 'b')", "INT", 2),
+        ("RTRIM('a,b', 'b')", "VARCHAR(3) NOT NULL", "a,"),
+        ("LTRIM(CAST(s AS CHAR(3)))", "VARCHAR(3)", "abc"),
     ],
 )
 def test_a_function_of_constants_has_flinks_type(
