@@ -106,9 +106,18 @@ def _common(arguments: Sequence[LogicalType]) -> LogicalType:
     return found.with_nullable(types.any_nullable(arguments))
 
 
+def _shared(arguments: Sequence[LogicalType]) -> LogicalType:
+    """What holds all arguments, arrays and maps with NULL in one of them, too; else the first."""
+    found = types.common_type(list(arguments))
+    if found is None:
+        alike = of.arrays_alike(arguments) or of.maps_alike(arguments) or arguments
+        found = alike[0]
+    return found
+
+
 def _coalesce(arguments: Sequence[LogicalType]) -> LogicalType:
     """NULL only if every argument may be."""
-    found = types.common_type(list(arguments)) or arguments[0]
+    found = _shared(arguments)
     return found.with_nullable(all(each.nullable for each in arguments))
 
 

@@ -254,6 +254,7 @@ def written(rex: Any) -> Any:
         ("ELT(i, s, 'other')", "STRING", "abc"),
         ("REGEXP_INSTR('ab', 'b')", "INT", 2),
         ("RTRIM('a,b', 'b')", "VARCHAR(3) NOT NULL", "a,"),
+        ("COALESCE(ARRAY[1], ARRAY[i])", "ARRAY<INT> NOT NULL", [1]),
         ("LTRIM(CAST(s AS CHAR(3)))", "VARCHAR(3)", "abc"),
     ],
 )
