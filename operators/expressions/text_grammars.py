@@ -27,7 +27,9 @@ SHORT_DECIMAL: Final = (
 )
 """A DECIMAL as Flink's short way reads it; `ENDS_IN_SIGN` says what is none even so."""
 ENDS_IN_SIGN: Final = rf"{_BLANK}([+-]|.*[eE][+-])?"
-LONG_DECIMAL: Final = rf"{_BLANK}([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?){_BLANK}"
+LONG_DECIMAL: Final = (
+    rf"{_BLANK}([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?){_BLANK}"
+)
 SHORT_DECIMAL_MAX: Final = 18
 """Digits, and bytes of text, up to which Flink reads a DECIMAL by its own short way."""
 DATE: Final = (

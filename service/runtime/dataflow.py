@@ -45,7 +45,8 @@ from service.runtime.operators import OperatorInfo, stateful_nodes
 from service.runtime.place_bits import place_bits
 from service.runtime.spark_configuration import SPEC_OPTION
 from service.runtime.specs import identity_nodes, is_run
-from state.types import LogicalTypeError, arrow_type
+from state.key_groups import key_group
+from state.types import LogicalTypeError, UnsupportedType, arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -169,12 +170,13 @@ def _check_zone(plan: CompiledPlan) -> None:
 
 
 def _check_operators(plan: CompiledPlan, operators: Sequence[OperatorInfo]) -> None:
-    """See that what operators emit can cross from one stage to the next, and goes where it may."""
+    """See that operators have keys, and what they emit crosses to where it goes."""
     ways = Counter(edge.source for edge in plan.edges)
     for each in operators:
         if isinstance(each.spec, LookupJoinSpec):
             _check_one_way(plan, plan.node(each.node_id), ways)
         if isinstance(each.spec, OperatorSpec):
+            _check_keys(plan.node(each.node_id), each.spec)
             for kind in each.spec.output.types:
                 try:
                     arrow_type(kind)
@@ -182,6 +184,16 @@ def _check_operators(plan: CompiledPlan, operators: Sequence[OperatorInfo]) -> N
                     place = plan.node(each.node_id)
                     path = f"{place.path}/outputType"
                     raise UnsupportedNode(str(error), node_id=place.id, path=path) from error
+
+
+def _check_keys(node: ExecNode, spec: OperatorSpec) -> None:
+    """See that Spark and we can tell where a key belongs, which none can of a map."""
+    for given in spec.inputs:
+        types = given.key_row.types
+        try:
+            key_group(types, [None] * len(types), 1)
+        except UnsupportedType as error:
+            raise UnsupportedNode(str(error), node_id=node.id, path=node.path) from error
 
 
 def _check_one_way(plan: CompiledPlan, node: ExecNode, ways: Mapping[int, int]) -> None:

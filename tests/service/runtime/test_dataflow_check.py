@@ -404,6 +404,23 @@ def test_a_zone_that_there_is_not_is_refused(tmp_path: Path, zone: str) -> None:
         check(tmp_path, document)
 
 
+@pytest.mark.parametrize(
+    "query",
+    ["x FROM m GROUP BY x", "DISTINCT x FROM m", "l.x FROM m AS l JOIN m AS r ON l.x = r.x"],
+)
+def test_a_key_that_is_a_map_is_refused(tmp_path: Path, query: str) -> None:
+    source = "'connector' = 'ingress', 'format' = 'changelog-json', 'changelog-mode' = 'I'"
+    (planned,) = compile_script(
+        f"CREATE TABLE m (x MAP<STRING, INT>) WITH ({source});"
+        "CREATE TABLE snk (x MAP<STRING, INT>) WITH ('connector' = 'filesystem', "
+        "'format' = 'changelog-json', 'path' = 'out');"
+        f"COMPILE PLAN 'p' FOR INSERT INTO snk SELECT {query};"
+    )
+
+    with pytest.raises(UnsupportedNode, match="maps cannot be part of a key"):
+        check(tmp_path, planned.document)
+
+
 def test_a_condition_inside_an_operator_is_of_the_zone_too() -> None:
     source = "'connector' = 'ingress', 'format' = 'changelog-json', 'changelog-mode' = 'I'"
     (planned,) = compile_script(
