@@ -124,7 +124,7 @@ class ColumnarAggregate:
             for call, mine in zip(self._calls, known[1:], strict=True):
                 begins = zip(call.loaded(mine), call.nothing(), strict=True)
                 parts.append(tuple(_spread(each, held, nothing) for each, nothing in begins))
-        except (ValueError, TypeError, AttributeError, IndexError, OverflowError):
+        except (ValueError, TypeError, AttributeError, IndexError, OverflowError):  # of any bytes
             # The other path says what is wrong with them.
             return None
         return held, rows, parts

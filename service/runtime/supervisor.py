@@ -84,7 +84,7 @@ class Supervisor:
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)  # all end, however each does
 
     def wake(self, name: str) -> None:
         """Bring a pipeline to what the registry says now; nothing once this is closed."""

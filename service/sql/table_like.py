@@ -30,6 +30,7 @@ _STRATEGIES = ("INCLUDING", "EXCLUDING", "OVERWRITING")
 _OVERWRITABLE = ("GENERATED", "METADATA", "OPTIONS", "WATERMARKS")
 _FEATURES = (*_OVERWRITABLE, "CONSTRAINTS", "DISTRIBUTION", "PARTITIONS")
 _DEFAULT = {**dict.fromkeys(_FEATURES, "INCLUDING"), "OPTIONS": "OVERWRITING"}
+_OUT = "EXCLUDING"
 _FEATURE_OF = {"COMPUTED": "GENERATED", "METADATA": "METADATA"}
 """What decides on a column, by its kind."""
 
@@ -109,27 +110,23 @@ def merged(own: TableDraft, like: Like) -> TableDraft:
     base = like.base
     kept = [each for each in base.columns if like.how.get(_FEATURE_OF.get(each.kind, "")) != _OUT]
     made = TableDraft(
-        list(kept),
-        {each.name for each in kept},
-        {each.name: _copy(each.expression_sql, like) for each in kept if each.kind == "COMPUTED"},
+        computed={
+            each.name: _copy(each.expression_sql, like) for each in kept if each.kind == "COMPUTED"
+        },
         watermark=_watermark(own, like),
         partitions=_partitions(own, like),
         options=_options(own, like),
     )
     made.key, made.key_name = _key(own, like)
+    columns = {each.name: each for each in kept}
     for column in own.columns:
-        if column.name in made.names:
-            at = [each.name for each in made.columns].index(column.name)
-            _require_overwriting(made.columns[at], column, like)
-            made.columns[at] = column
-        else:
-            made.columns.append(column)
-            made.names.add(column.name)
+        if column.name in columns:
+            _require_overwriting(columns[column.name], column, like)
+        columns[column.name] = column
+    made.columns = [*columns.values()]
+    made.names = {*columns}
     made.computed |= own.computed
     return made
-
-
-_OUT = "EXCLUDING"
 
 
 def _copy(text: str, like: Like) -> Fragment:
@@ -142,17 +139,16 @@ def _require_overwriting(found: Column, column: Column, like: Like) -> None:
     in_base = f"A column named '{column.name}' already exists in the base table."
     if not feature:
         raise ValidationError(in_base, like.position)
-    kind = "compute" if feature == "GENERATED" else "metadata"
+    kind, column_kind = ("computed", "compute") if feature == "GENERATED" else ("metadata",) * 2
     if found.kind == "PHYSICAL":
         raise ValidationError(
             f"A column named '{column.name}' already exists in the table. Duplicate columns exist "
-            f"in the {kind} column and regular column.",
+            f"in the {column_kind} column and regular column.",
             like.position,
         )
     if found.kind != column.kind:
-        kinds = "computed" if feature == "GENERATED" else "metadata"
         raise ValidationError(
-            f"{in_base} {kinds.capitalize()} columns can only overwrite other {kinds} columns.",
+            f"{in_base} {kind.capitalize()} columns can only overwrite other {kind} columns.",
             like.position,
         )
     if like.how[feature] != "OVERWRITING":

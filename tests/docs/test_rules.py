@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 SILENCERS = re.compile(
     r"#\s*(?:ruff:\s*)?(?:noqa|type:\s*ignore|fmt:\s*(?:off|skip)|pragma:)"
     r"|^\s*except(?: (?:Base)?Exception\b|:)|\bwith (?:.*, )?(?:contextlib\.)?suppress\("
+    r"|^\s*except \(.*\b(?:(?:Base)?Exception|AttributeError)\b.*\):|return_exceptions=True"
     r"|ignore_errors=True|filterwarnings\(|simplefilter\(\"ignore|(?:\btyping\.|(?<![.\w]))cast\(\""
 )
 UNTYPED = re.compile(r":\s*Any\b")

@@ -61,7 +61,7 @@ def _lines(path: Path) -> list[bytes]:
 def _time(line: bytes) -> int:
     try:
         return int(orjson.loads(line).get("t", 0))
-    except (orjson.JSONDecodeError, AttributeError):
+    except (orjson.JSONDecodeError, AttributeError):  # no JSON, or none with members
         return 0
 
 

@@ -88,11 +88,12 @@ def reader_options(options: Mapping[str, str], rows_per_epoch_max: int) -> dict[
     form = value_format(options)
     if is_upsert:
         written.check_options(options)
+        given = {name for name in options if name.startswith(_PROPERTY)}
     else:
         allowed_kinds(options)
-    of_format = {_schema_include(options)} if form == DEBEZIUM else set()
-    for name in sorted(options.keys() - of_format):
-        if not (_is_known(name) or (is_upsert and not name.startswith(_PROPERTY))):
+        given = options.keys() - ({_schema_include(options)} if form == DEBEZIUM else set())
+    for name in sorted(given):
+        if not _is_known(name):
             near = difflib.get_close_matches(name, sorted(_KNOWN), 1, cutoff=0.75)
             raise InvalidTableOption(
                 f'option "{name}" of a Kafka table is not supported',

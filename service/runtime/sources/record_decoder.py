@@ -139,14 +139,12 @@ class KeyedDecoder(RecordDecoder):
             self._column(name, read, found.columns, value_of[rows], key_of[records[rows]])
             for name in self._names
         ]
-        asked = np.concatenate((records, np.array(sorted(read.refused), np.int64)))
-        without = np.setdiff1d(asked, filled)
-        refused = read.refused | dict.fromkeys(map(int, without), "no key")
-        refused |= {
-            int(filled[line]): f"key: {reason}"
-            for line, reason in found.rejected
-            if filled[line] in asked
-        }
+        # Of a record that is passed over nobody asks what its key is.
+        asked = {*records.tolist(), *read.refused}
+        refused = read.refused | dict.fromkeys(asked.difference(filled.tolist()), "no key")
+        for line, reason in found.rejected:
+            if (at := int(filled[line])) in asked:
+                refused[at] = f"key: {reason}"
         return DecodedRecords(columns, kinds[rows], records[rows], places[rows], refused)
 
     def _gone(self, values: pa.Array) -> np.ndarray:

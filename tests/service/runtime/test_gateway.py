@@ -59,7 +59,7 @@ def test_calls_that_stand_in_line_behind_an_attempt_that_fails_fail_with_it() ->
     async def calls() -> list[object]:
         gateway = SparkGateway(SparkSettings(remote=remote), sessions)
         together = [gateway.call(str) for _ in range(4)]
-        return list(await asyncio.gather(*together, return_exceptions=True))
+        return list(await asyncio.gather(*together, return_exceptions=True))  # the test looks
 
     found = asyncio.run(calls())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,10 @@ from service.sql import SqlError
 from service.sql.catalogue import CatalogTable
 from service.sql.named_session import NamedSession
 from service.sql.script import parse_with_text
+from service.sql.session import Session
 from service.sql.show import create_table_text
+from service.sql.statements import CreateTable, SetOption
+from tests.service.sql.recorded_plans import recorded_plans
 
 FILE = Path(__file__).parent / "recorded/table-like/declared.jsonl"
 RECORDED = [orjson.loads(line) for line in FILE.read_bytes().splitlines()]
@@ -120,3 +125,27 @@ def test_what_is_wrong_is_told_with_its_place(clause: str, column: int) -> None:
 
     assert caught.value.position is not None
     assert caught.value.position.column == column
+
+
+def test_what_a_session_keeps_of_any_table_means_the_same() -> None:
+    """Of all tables of the recorded plans: what came of LIKE is read again, and so is their own."""
+    seen: set[str] = set()
+    for case in recorded_plans():
+        session = Session()
+        for statement, _ in parse_with_text(case.sql):
+            if isinstance(statement, CreateTable | SetOption):
+                with suppress(SqlError):  # some were recorded since Flink refuses them, too
+                    session.run(statement)
+        for table in session.catalogue.objects.values():
+            assert isinstance(table, CatalogTable)
+            text = create_table_text(table, is_masked=False)
+            if text not in seen:
+                seen.add(text)
+                again = NamedSession()
+                again.options.update(session.catalogue.options)
+                run(again, f"{text};CREATE TABLE t__ LIKE {table.identifier}")
+                kept = NamedSession(again.saved())
+                for name in (table.names[-1], "t__"):
+                    found = replace(declared(kept, name), names=table.names, comment=table.comment)
+                    assert replace(found, is_temporary=table.is_temporary) == table, text
+    assert len(seen) > 500
