@@ -3,6 +3,7 @@
     declarations, SET     change the session
     SHOW, DESCRIBE        read it
     EXPLAIN               plans or reads a plan, and stores nothing
+    CREATE TABLE .. AS    declares a table and starts a pipeline that fills it, or does neither
     COMPILE PLAN          writes a plan's file
     INSERT, EXECUTE ..    start a pipeline, as `POST /v1/pipelines` does
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from service.runtime.records import PipelineOptions
     from service.runtime.sql_sessions import SqlSessions
     from service.sql.named_session import NamedSession
+    from service.sql.session import PlannedStatement
     from service.sql.show import Listing
     from service.sql.source_text import Fragment
     from service.sql.statements import Statement
@@ -147,15 +149,32 @@ class StatementRunner:
                 more = {
                     "pipeline": await self._start(await self._planned(statement, text), is_new=True)
                 }
+            case CreateTable():
+                more = await self._create(statement, text)
             case _:
                 await self._planning.run(self._declare, statement, text)
         return _result(statement, listing, **more)
 
-    def _declare(self, statement: Statement, text: Fragment) -> None:
+    async def _create(self, statement: CreateTable, text: Fragment) -> dict[str, Any]:
+        """CREATE TABLE; with AS, the table is there only if a pipeline fills it."""
+        objects = self._session.session.catalogue.objects
+        known = set(objects)
+        planned = await self._planning.run(self._declare, statement, text)
+        if planned is None:
+            return {}
+        try:
+            return {"pipeline": await self._start(planned.document, is_new=True)}
+        except BaseException:  # a request that is cancelled leaves no table either
+            self._session.forget(objects.keys() - known)
+            raise
+
+    def _declare(self, statement: Statement, text: Fragment) -> PlannedStatement | None:
         if self._sessions is not None:
             self._sessions.check_size(self._session.saved(), text.text)
-        self._session.run(statement, text)
-        self._took_effect |= self._sessions is not None
+        planned = self._session.run(statement, text)
+        # The table of CREATE TABLE .. AS stays once its pipeline is there.
+        self._took_effect |= self._sessions is not None and planned is None
+        return planned
 
     async def _compile(self, statement: CompilePlan, text: Fragment) -> dict[str, Any]:
         """COMPILE PLAN, and COMPILE AND EXECUTE PLAN, which runs a plan that is there already."""

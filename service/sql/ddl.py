@@ -1,8 +1,8 @@
-"""CREATE TABLE: columns, computed and metadata ones, WATERMARK, PRIMARY KEY, options, LIKE."""
+"""CREATE TABLE: columns, computed and metadata ones, WATERMARK, PRIMARY KEY, options, LIKE, AS."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from service.sql import types
@@ -13,10 +13,11 @@ from service.sql.expressions import ExpressionBinder
 from service.sql.rex import type_of
 from service.sql.scope import Scope, Source
 from service.sql.sql_text import to_sql
+from service.sql.table_as import insert_of, joined, ordered, read_as
 from service.sql.table_draft import TableDraft
 from service.sql.table_like import merged, read_like
 from service.sql.terms import Row
-from state.types import TIMESTAMP_ROOTS, LogicalType, TypeParseError, parse_type
+from state.types import TIMESTAMP_ROOTS, TypeParseError, parse_type
 
 if TYPE_CHECKING:
     from service.plan.rex import Rex
@@ -24,23 +25,33 @@ if TYPE_CHECKING:
     from service.sql.cursor import Cursor
     from service.sql.errors import Position
     from service.sql.source_text import Fragment
-    from service.sql.statements import CreateTable
+    from service.sql.statements import CreateTable, Insert
 
 _TYPE_ENDS = ((",",), ("METADATA",), ("COMMENT",), ("PRIMARY", "KEY"), ("CONSTRAINT",))
 
 
-def create_table(statement: CreateTable, catalogue: Catalogue) -> CatalogTable:
+@dataclass(frozen=True, slots=True)
+class DeclaredTable:
+    """What CREATE TABLE says."""
+
+    table: CatalogTable
+    insert: Insert | None
+    """Of CREATE TABLE .. AS: what fills it."""
+
+
+def create_table(statement: CreateTable, catalogue: Catalogue) -> DeclaredTable:
     """The table that a statement declares.
 
     Raises:
         SqlSyntaxError: The statement is malformed.
         ValidationError: A column, type or expression in it means nothing.
-        UnsupportedSql: It is CREATE TABLE .. AS.
+        UnsupportedSql: It is DISTRIBUTED, or its query is not supported.
     """
     cursor = statement.body
     draft = TableDraft()
     begin = replace(cursor)
-    has_list = cursor.take("(")
+    listed = _names_alone(cursor)
+    has_list = not listed and cursor.take("(")
     if has_list:
         _entries(cursor, draft)
     comment = cursor.text() if cursor.take("COMMENT") else ""
@@ -50,10 +61,14 @@ def create_table(statement: CreateTable, catalogue: Catalogue) -> CatalogTable:
         draft.partitions = cursor.name_list()
     if cursor.take("WITH"):
         draft.options = _options(cursor)
-    if cursor.looking_at("AS"):
-        raise UnsupportedSql("CREATE TABLE .. AS is not supported", cursor.position())
+    query = read_as(cursor, catalogue, statement)
     like = read_like(cursor, catalogue)
-    if like is not None:
+    if query is not None:
+        draft = ordered(draft, listed, query) if listed else joined(draft, query)
+        _check_count(draft, query.position)
+    elif listed:
+        raise cursor.fail("AS")
+    elif like is not None:
         draft = merged(draft, like)
         _check_count(draft, like.position)
     elif not has_list:
@@ -62,8 +77,9 @@ def create_table(statement: CreateTable, catalogue: Catalogue) -> CatalogTable:
         raise cursor.fail("the end of the statement")
     columns = _resolved(draft, statement)
     _check_key(columns, draft, statement)
+    _check_partitions(draft, statement)
     _check_metadata(columns, statement)
-    return CatalogTable(
+    table = CatalogTable(
         catalogue.qualify(statement.names),
         columns,
         draft.key,
@@ -74,6 +90,17 @@ def create_table(statement: CreateTable, catalogue: Catalogue) -> CatalogTable:
         comment=comment,
         partition_keys=draft.partitions,
     )
+    return DeclaredTable(table, None if query is None else insert_of(table, query))
+
+
+def _names_alone(cursor: Cursor) -> tuple[str, ...]:
+    """A list of names without types, if that is next: it orders the columns of a query."""
+    ahead = replace(cursor)
+    if ahead.take("(") and not ahead.looking_at("PRIMARY", "KEY"):
+        ahead.name()
+        if ahead.looking_at(",") or ahead.looking_at(")"):
+            return cursor.name_list()
+    return ()
 
 
 def _entries(cursor: Cursor, draft: TableDraft) -> None:
@@ -219,6 +246,18 @@ def _check_key(columns: tuple[Column, ...], draft: TableDraft, statement: Create
     draft.key_name = draft.key_name or "PK_" + "_".join(draft.key)
 
 
+def _check_partitions(draft: TableDraft, statement: CreateTable) -> None:
+    for name in draft.partitions:
+        if name not in draft.names:
+            known = ", ".join(f"'{column.name}'" for column in draft.columns)
+            raise ValidationError(
+                f"Partition column '{name}' not defined in the table schema. Available columns: "
+                f"[{known}]",
+                statement.position,
+                hint=nearest(name, [*draft.names]),
+            )
+
+
 def _check_metadata(columns: tuple[Column, ...], statement: CreateTable) -> None:
     seen: dict[str, str] = {}
     for column in columns:
@@ -232,8 +271,3 @@ def _check_metadata(columns: tuple[Column, ...], statement: CreateTable) -> None
                 "metadata column and use the computed column syntax to specify the others.",
                 statement.position,
             )
-
-
-def rowtime_type(logical: LogicalType) -> LogicalType:
-    """The type of a table's event time column, as a schema shows it."""
-    return replace(logical, time_attribute="ROWTIME")

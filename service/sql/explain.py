@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from service.plan.trees import draw_trees
-from service.sql.errors import placed
+from service.sql.errors import UnsupportedSql, placed
 from service.sql.logical_text import logical_tree
 from service.sql.physical.descriptions import describe_physical
-from service.sql.statements import Query
+from service.sql.statements import CreateTable, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,13 +38,30 @@ MINI_BATCH_ADVICE = (
 
 
 def explain_statement(
-    session: Session, subjects: Sequence[Insert | Query], details: frozenset[ExplainDetail]
+    session: Session,
+    subjects: Sequence[Insert | Query | CreateTable],
+    details: frozenset[ExplainDetail],
 ) -> str:
-    """The text of EXPLAIN of INSERT statements, or of a query.
+    """The text of EXPLAIN of INSERT statements, of a query, or of CREATE TABLE .. AS.
 
     Raises:
         SqlError: A statement is wrong, or has no plan.
     """
+    inserts: list[Insert | Query] = []
+    for each in subjects:
+        if isinstance(each, CreateTable):
+            session, insert = session.with_table(each)
+            if insert is None:
+                raise UnsupportedSql("CREATE TABLE without AS has no plan", each.position)
+            inserts.append(insert)
+        else:
+            inserts.append(each)
+    return _explained(session, inserts, details)
+
+
+def _explained(
+    session: Session, subjects: Sequence[Insert | Query], details: frozenset[ExplainDetail]
+) -> str:
     planned = session.plan(subjects)
     nodes, edges = planned.document["nodes"], planned.document["edges"]
     is_query = isinstance(subjects[0], Query)

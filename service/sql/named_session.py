@@ -1,9 +1,9 @@
 """A session that outlives its request: what was declared, as text, and the options that are set.
 
 Declarations are kept as the statements that made them, not as what they were bound to: they are
-read again in the order in which they were made. One that says LIKE is kept as what came of it. A
-view is not bound again until it is used, since what it is made of may have been dropped, as in
-Flink.
+read again in the order in which they were made. One that says LIKE or AS is kept as what came of
+it. A view is not bound again until it is used, since what it is made of may have been dropped, as
+in Flink.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.sql.show import create_table_text
 from service.sql.statements import CreateTable, CreateView, Drop, Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from service.sql.source_text import Fragment
 
@@ -79,13 +79,20 @@ class NamedSession:
                 del self._texts[names]
             for names in objects.keys() - before.keys():
                 made = objects[names]
-                copies = isinstance(statement, CreateTable) and statement.may_copy
+                copies = isinstance(statement, CreateTable) and (
+                    statement.may_copy or planned is not None
+                )
                 if copies and isinstance(made, CatalogTable):
-                    # The table that it is like may go, or change.
+                    # The table that it is like, or those of its query, may go, or change.
                     self._texts[names] = create_table_text(made, is_masked=False)
                 else:
                     self._texts[names] = text.text
         return planned
+
+    def forget(self, names: Iterable[Names]) -> None:
+        """Take back that these were declared."""
+        for each in [*names]:
+            del self.session.catalogue.objects[each], self._texts[each]
 
     def saved(self) -> SavedSession:
         """What is to be kept."""

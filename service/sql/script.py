@@ -118,16 +118,23 @@ def _statement(cursor: Cursor) -> Statement:
         raise UnsupportedSql(
             f"statements that begin with {word or 'a text'} are not supported",
             position,
-            hint=_QUERIES.get(word)
-            or ("" if word in _OTHERS else nearest(word, (*_READERS, *_QUERIES)))
+            hint=_INSTEAD.get(word)
+            or ("" if word in _OTHERS else nearest(word, (*_READERS, *_INSTEAD)))
             or f"one of {', '.join(sorted(_READERS))}",
         )
     if read is not _run:
         cursor.expect(word)
     statement = read(cursor, position)
-    if not isinstance(statement, CreateTable) and not cursor.is_done:
+    if not _has_body(statement) and not cursor.is_done:
         raise cursor.fail("the end of the statement")
     return statement
+
+
+def _has_body(statement: Statement) -> bool:
+    """Whether the end of a statement is read only when it is run."""
+    if isinstance(statement, Explain):
+        return any(isinstance(each, CreateTable) for each in statement.subjects)
+    return isinstance(statement, CreateTable)
 
 
 def _set(cursor: Cursor, position: Position) -> Statement:
@@ -142,7 +149,9 @@ def _reset(cursor: Cursor, position: Position) -> Statement:
     return ResetOption(None if cursor.is_done else cursor.text(), position=position)
 
 
-def _create(cursor: Cursor, position: Position) -> Statement:
+def _create(cursor: Cursor, position: Position) -> CreateTable | CreateView:
+    if cursor.looking_at("OR", "REPLACE"):
+        raise UnsupportedSql("CREATE OR REPLACE is not supported", position, hint=_REPLACED)
     is_temporary = cursor.take("TEMPORARY")
     if cursor.take("TABLE"):
         if_absent = cursor.take("IF", "NOT", "EXISTS")
@@ -231,6 +240,12 @@ def _explain(cursor: Cursor, position: Position) -> Statement:
     if any(cursor.looking_at(word) for word in _QUERY_WORDS):
         found_at = cursor.position()
         return Explain(chosen, (Query(cursor.rest(), position=found_at),), None, position=position)
+    found_at = cursor.position()
+    if cursor.take("CREATE"):
+        created = _create(cursor, found_at)
+        if not isinstance(created, CreateTable):
+            raise UnsupportedSql("EXPLAIN of CREATE VIEW is not supported", found_at)
+        return Explain(chosen, (created,), None, position=position)
     cursor.take("EXECUTE")
     return Explain(chosen, _inserts(cursor), None, position=position)
 
@@ -278,10 +293,15 @@ def _conflict(cursor: Cursor) -> ConflictBehavior | None:
     raise cursor.fail("DEDUPLICATE, ERROR or NOTHING")
 
 
-_QUERIES = dict.fromkeys(
-    ("SELECT", "WITH", "VALUES"), "write INSERT INTO and a table before it: a query needs a sink"
-)
-"""Of what is no statement here, though a query may begin so."""
+_REPLACED = "DROP TABLE IF EXISTS and CREATE TABLE: rows that are there are not replaced"
+_INSTEAD = {
+    **dict.fromkeys(
+        ("SELECT", "WITH", "VALUES"),
+        "write INSERT INTO and a table before it: a query needs a sink",
+    ),
+    "REPLACE": _REPLACED,
+}
+"""What to write instead of what is no statement here."""
 _OTHERS = frozenset(
     ("ALTER", "ANALYZE", "CALL", "DELETE", "LOAD", "MERGE", "TRUNCATE", "UNLOAD", "UPDATE", "USE")
 )

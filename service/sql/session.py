@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 class PlannedStatement:
     """A statement that asks for a plan, and the plan."""
 
-    statement: CompilePlan | ExecuteInserts
+    statement: CompilePlan | CreateTable | ExecuteInserts
     document: dict[str, Any]
     """Flink's compiled plan; `service.plan.load_plan` reads it."""
     modes: Mapping[int, tuple[str, ...]]
@@ -107,8 +107,12 @@ class Session:
                 else:
                     self.catalogue.options.pop(key, None)
             case CreateTable():
-                table = create_table(statement, self.catalogue)
-                self.catalogue.add(table, statement.position, if_absent=statement.if_absent)
+                session, insert = self.with_table(statement)
+                # A table that is made of a query is there only if its INSERT has a plan.
+                planned = None if insert is None else session.plan((insert,))
+                self.catalogue.objects.update(session.catalogue.objects)
+                if planned is not None:
+                    return PlannedStatement(statement, planned.document, planned.modes)
             case CreateView():
                 self._create_view(statement)
             case Drop():
@@ -131,6 +135,18 @@ class Session:
         is_unsaid = said.get(ZONE_OPTION, UNSAID) == UNSAID
         zone = {ZONE_OPTION: self.zone} if self.zone is not None and is_unsaid else {}
         return Options({**said, **zone})
+
+    def with_table(self, statement: CreateTable) -> tuple[Session, Insert | None]:
+        """A session that has one table more, and what fills it if it is made of a query.
+
+        Raises:
+            SqlError: The statement is wrong, or there is such a table and it does not allow that.
+        """
+        made = create_table(statement, self.catalogue)
+        objects, options = dict(self.catalogue.objects), self.catalogue.options
+        session = Session(Catalogue(objects, options), self.zone)
+        session.catalogue.add(made.table, statement.position, if_absent=statement.if_absent)
+        return session, made.insert
 
     def plan(self, inserts: Sequence[Insert | Query]) -> PlannedNodes:
         """The plan of INSERT statements that run together; of a query: with a sink that is none.

@@ -155,10 +155,10 @@ class Describe(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Explain(Placed):
-    """EXPLAIN [details] [PLAN FOR] inserts or query, or EXPLAIN [details] PLAN [FOR] 'uri'."""
+    """EXPLAIN [details] [PLAN FOR] inserts, query or CREATE TABLE .. AS; or of a plan's 'uri'."""
 
     details: frozenset[ExplainDetail]
-    subjects: tuple[Insert, ...] | tuple[Query]
+    subjects: tuple[Insert, ...] | tuple[Query] | tuple[CreateTable]
     """Empty where a plan is explained."""
     uri: str | None
 

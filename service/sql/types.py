@@ -6,6 +6,7 @@ Source: Flink `FlinkTypeFactory`, `FlinkTypeSystem` and `LogicalTypeMerging` (2.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from state.types import (
@@ -69,6 +70,11 @@ def regular(logical: LogicalType) -> LogicalType:
     if logical.time_attribute is None:
         return logical
     return LogicalType(logical.root, logical.nullable, precision=logical.precision)
+
+
+def rowtime_type(logical: LogicalType) -> LogicalType:
+    """The type of a table's event time column, as a schema shows it."""
+    return replace(logical, time_attribute="ROWTIME")
 
 
 def any_nullable(types: Sequence[LogicalType]) -> bool:

@@ -12,7 +12,6 @@ from service.sql.algebra import Join, Project, Relation, Scan, Values, VersionJo
 from service.sql.binder.lateral import join_lateral, lateral_query
 from service.sql.binder.merging import Bound, merge
 from service.sql.binder.unnest import bind_unnest, join_unnest, unnest_of
-from service.sql.ddl import rowtime_type
 from service.sql.dialect import hint_of, position_of
 from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.expressions import ExpressionBinder
@@ -22,6 +21,7 @@ from service.sql.rex import cast, ref, substitute, type_of
 from service.sql.scope import Scope, Source
 from service.sql.sql_text import to_sql
 from service.sql.terms import JoinKind, Row, WindowSpec
+from service.sql.types import rowtime_type
 from service.sql.window_relations import WindowTable
 
 if TYPE_CHECKING:

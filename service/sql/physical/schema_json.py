@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from service.sql.ddl import rowtime_type
 from service.sql.to_json import rex_to_json, row_to_json, type_to_json
+from service.sql.types import rowtime_type
 
 if TYPE_CHECKING:
     from service.sql.catalogue import CatalogTable, Column, Watermark

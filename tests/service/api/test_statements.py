@@ -84,6 +84,41 @@ def test_an_insert_starts_a_pipeline_and_says_where_it_is(app: AppClient) -> Non
     assert plan_of(app, "insert-into_t") == compiled
 
 
+CREATE_AS = "CREATE TABLE u (PRIMARY KEY (id) NOT ENFORCED) WITH ({}) AS SELECT id, v FROM s"
+
+
+def test_a_table_of_a_query_starts_the_pipeline_that_fills_it(app: AppClient) -> None:
+    created = CREATE_AS.format("'connector' = 'redis'")
+    result = run(app, f"{TABLES} {created}", session="mine")[-1]
+
+    assert result["statement"] == "CREATE TABLE"
+    assert result["pipeline"] == {"name": "insert-into_u", "href": f"{PATH}/insert-into_u"}
+    until(lambda: app.json(result["pipeline"]["href"])["status"]["state"] == "RUNNING")
+    assert rows(app, "DROP TABLE s; DESCRIBE u", session="mine") == [
+        ["id", "INT", False, "PRI(id)", None, None],
+        ["v", "STRING", True, None, None, None],
+    ]
+    compiled = app.post("/v1/plans/compile", {"sql": f"{TABLES} {created}"}).json()
+    assert plan_of(app, "insert-into_u") == compiled
+
+
+@pytest.mark.parametrize(
+    ("options", "slug"),
+    [
+        ("'connector' = 'nowhere'", "sql-invalid"),
+        ("'connector' = 'print', 'a' = 'b'", "table-option-invalid"),
+    ],
+)
+def test_a_table_of_a_query_whose_pipeline_is_refused_is_not_there(
+    app: AppClient, options: str, slug: str
+) -> None:
+    sql = f"{TABLES} {CREATE_AS.format(options)}"
+    problem = failed(app, sql, 422, slug, session="mine")
+
+    assert problem["statement"] == 3
+    assert rows(app, "SHOW TABLES", session="mine") == [["s"], ["t"]]
+
+
 def test_a_hint_counts_for_the_pipeline_that_its_statement_starts(app: AppClient) -> None:
     """Although the session describes the tables otherwise, whatever a restored plan takes."""
     own = TABLES.replace("changelog-json'", "changelog-json', 'changelog-mode' = 'I,UA,D'")

@@ -113,7 +113,6 @@ def test_an_option_that_both_have_is_told_without_its_value() -> None:
         ("LIKE b (EXCLUDING METADATA OVERWRITING CONSTRAINTS)", 43),
         ("LIKE e (EXCLUDING METADATA)", 21),
         ("LIKE b extra", 23),
-        ("AS SELECT 1", 16),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(clause: str, column: int) -> None:
