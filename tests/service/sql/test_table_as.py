@@ -96,6 +96,12 @@ def test_a_table_is_what_flink_makes_of_it(case: dict[str, Any]) -> None:
     assert same == (case["sql"] not in DIFFERENT), error or found
 
 
+def explain(session: NamedSession, sql: str) -> str:
+    (statement, _) = next(parse_with_text(f"EXPLAIN {sql}"))
+    assert isinstance(statement, Explain)
+    return explain_statement(session.session, statement.subjects, statement.details)
+
+
 EXPLAINED = [each for each in RECORDED if each["sink"] and each["sql"] not in DIFFERENT]
 
 
@@ -103,10 +109,8 @@ EXPLAINED = [each for each in RECORDED if each["sink"] and each["sql"] not in DI
 def test_its_explanation_has_flinks_sink_and_declares_nothing(case: dict[str, Any]) -> None:
     session = NamedSession()
     run(session, TABLES)
-    (statement, _) = next(parse_with_text(f"EXPLAIN {case['sql']}"))
-    assert isinstance(statement, Explain)
 
-    text = explain_statement(session.session, statement.subjects, statement.details)
+    text = explain(session, case["sql"])
 
     executed = text.partition("== Optimized Execution Plan ==\n")[2]
     assert executed.partition("\n")[0] == case["sink"]
@@ -136,8 +140,8 @@ def test_it_is_filled_as_by_an_insert(columns: str, insert: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        ("EXPLAIN CREATE TABLE u (a INT)", "CREATE TABLE without AS has no plan"),
-        ("EXPLAIN CREATE VIEW u AS SELECT 1", "EXPLAIN of CREATE VIEW is not supported"),
+        ("CREATE TABLE u (a INT)", "CREATE TABLE without AS has no plan"),
+        ("CREATE VIEW u AS SELECT 1", "EXPLAIN of CREATE VIEW is not supported"),
         (f"CREATE TABLE t (k, id) {W}", "AS was expected, not the end"),
         (f"CREATE TABLE t (k, id) {W} LIKE b", "AS was expected, not the end"),
     ],
@@ -147,10 +151,7 @@ def test_what_has_no_query_is_refused(sql: str, reason: str) -> None:
     run(session, TABLES)
 
     with pytest.raises(SqlError, match=reason):
-        for statement, text in parse_with_text(sql):
-            if isinstance(statement, Explain):
-                explain_statement(session.session, statement.subjects, statement.details)
-            session.run(statement, text)
+        explain(session, sql)
 
 
 def test_there_is_no_table_if_its_query_has_no_plan() -> None:
