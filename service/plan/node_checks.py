@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from service.plan.correlate import check_correlate, made_types
 from service.plan.deadline import check_time
 from service.plan.errors import InvalidExpression, InvalidProperty, InvalidStateMetadata, PlanError
-from service.plan.metadata import readable_metadata
+from service.plan.metadata import readable_metadata, writable_metadata
 from service.plan.node_shapes import check_columns, same_kind
 from service.plan.nodes import Calc, Correlate, Exchange, Sink, TableScan, WatermarkAssigner
 from service.plan.rex import FieldAccess, InputRef, walk
@@ -70,8 +70,9 @@ def _check_view(node: ExecNode, inputs: Sequence[ExecNode]) -> Iterator[PlanErro
             yield from _check_keys(keys, node)
         case TableScan() as scan:
             yield from _check_scan(node, scan)
-        case Sink(table=table):
+        case Sink(table=table) as sink:
             yield from _check_connector(table.options, table.identifier, table.path)
+            yield from _check_written(node, sink)
         case _:
             yield from check_columns(node, inputs)
 
@@ -172,6 +173,20 @@ def _check_metadata(node: ExecNode, scan: TableScan) -> Iterator[PlanError]:
             yield InvalidProperty(
                 f"metadata {key!r} is {format_type(wanted)}, and the scan gives "
                 f"{format_type(kind)}: a cast has to stand above the scan",
+                path=f"{node.path}/outputType",
+            )
+
+
+def _check_written(node: ExecNode, sink: Sink) -> Iterator[PlanError]:
+    """Metadata comes in the types of its keys."""
+    known = writable_metadata(sink.table.options.get("connector", ""))
+    count = len(sink.metadata_keys)
+    for key, kind in zip(sink.metadata_keys, node.output_type.children[-count:], strict=False):
+        wanted = known.get(key)
+        if wanted is not None and _plain(kind) != _plain(wanted):
+            yield InvalidProperty(
+                f"metadata {key!r} is {format_type(wanted)}, and the sink is given "
+                f"{format_type(kind)}: a cast has to stand below the sink",
                 path=f"{node.path}/outputType",
             )
 

@@ -21,6 +21,7 @@ from service.plan.errors import (
     PlanError,
     UnknownNodeType,
 )
+from service.plan.metadata import written_columns
 from service.plan.node_shapes import check_shape
 from service.plan.node_types import NODE_TYPES
 from service.plan.nodes import (
@@ -314,7 +315,15 @@ def _read_sink(
 ) -> Sink:
     spec = node.object("dynamicTableSink")
     table = parse_table(spec, catalog)
-    persisted = [column.name for column in table.schema.persisted]
+    abilities = _read_abilities(spec, SINK_ABILITIES)
+    metadata_keys = tuple(
+        str(key)
+        for each in abilities
+        if each.type == "WritingMetadata"
+        for key in JsonObject(each.value, each.path, node.node_id).list("metadataKeys")
+    )
+    columns = written_columns(table, metadata_keys)
+    persisted = [column.name for column in columns]
     if len(persisted) != len(output.children):
         raise node.fail(
             "outputType",
@@ -331,7 +340,9 @@ def _read_sink(
         raise node.fail("inputUpsertKey", f"the input has no column {max(upsert_key)}")
     return Sink(
         table=table,
-        abilities=_read_abilities(spec, SINK_ABILITIES),
+        abilities=abilities,
+        metadata_keys=metadata_keys,
+        columns=columns,
         primary_key=tuple(persisted.index(name) for name in key),
         input_changelog_mode=_read_mode(node, "inputChangelogMode"),
         require_upsert_materialize=node.flag("requireUpsertMaterialize"),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from service.plan.node_types import NodeType
     from service.plan.rex import Call, Rex
     from service.plan.rex import Literal as RexLiteral
-    from service.plan.tables import Table
+    from service.plan.tables import Column, Table
     from state.types import LogicalType
 
 MaterializeStrategy = Literal["LEGACY", "VALUE", "MAP", "ADAPTIVE"]
@@ -127,6 +127,10 @@ class Sink:
 
     table: Table
     abilities: tuple[Ability, ...]
+    metadata_keys: tuple[str, ...]
+    """What WritingMetadata takes behind the physical columns."""
+    columns: tuple[Column, ...]
+    """Of the sink's input, with the types that it takes."""
     primary_key: tuple[int, ...]
     """Columns of the sink's input; empty if the table has no key."""
     input_changelog_mode: ChangelogMode

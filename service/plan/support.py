@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.plan.correlate import not_run
-from service.plan.metadata import why_not_read
+from service.plan.metadata import why_not_read, why_not_written
 from service.plan.nodes import Correlate, Sink, TableScan
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ RUN_WITHOUT_VIEW: frozenset[str] = frozenset(
 )  # fmt: skip  # a list of names, several a line
 """Nodes without a typed view that are run: by operators that `service.runtime.specs` builds, or
 because they ask for nothing here."""
-SINK_ABILITIES = frozenset({"TargetColumnWriting"})
-"""It names the columns that the statement named; all are written."""
+SINK_ABILITIES = frozenset({"TargetColumnWriting", "WritingMetadata"})
+"""The first names the columns that the statement named; all are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,17 @@ def _not_read(scan: TableScan) -> Iterator[str]:
 
 def _of_sink(node: ExecNode, sink: Sink) -> Iterator[Unsupported]:
     for ability in sink.abilities:
+        reason = ""
         if ability.type not in SINK_ABILITIES:
             reason = f"the ability {ability.type} of a sink is not supported"
+        elif ability.type == "WritingMetadata":
+            reason = next(_not_written(sink), "")
+        if reason:
             yield Unsupported(node.id, node.type_text, ability.path, reason)
+
+
+def _not_written(sink: Sink) -> Iterator[str]:
+    connector = sink.table.options.get("connector", "")
+    for key in sink.metadata_keys:
+        if why := why_not_written(connector, key):
+            yield f"metadata {key!r} of table {sink.table.name} is not written: {why}"

@@ -177,11 +177,12 @@ def sink_spec(
         node=node.id,
         table=name,
         connector=connector,
-        names=tuple(each.name for each in table.schema.persisted),
+        names=tuple(each.name for each in sink.columns),
         types=tuple(_text(each) for each in node.output_type.children),
         primary_key=sink.primary_key,
         mode="retract",
         options=dict(table.options),
+        metadata=sink.metadata_keys,
     )
     changes = UPSERT if sink.require_upsert_materialize else sink.input_changelog_mode
     with _at(table):
@@ -189,8 +190,7 @@ def sink_spec(
         _check_sink(spec, files_root, changes)
         if connector == "jdbc":
             _check_database(spec, files_root, database_hosts)
-        _check_csv_types(spec.options, table.schema.persisted)
-        _check_written(table.schema.persisted, connector)
+        _check_csv_types(spec.options, sink.columns)
         if connector in KAFKA:
             _check_topic(spec, database_hosts)
     _check_table(table, allow_testing=False)
@@ -302,17 +302,6 @@ _TAKES_UPDATES = {
     "jdbc": "declare PRIMARY KEY .. NOT ENFORCED",
     "kafka": "use format changelog-json, or connector upsert-kafka",
 }
-
-
-def _check_written(columns: Sequence[Column], connector: str) -> None:
-    """See that no column is to be a record's time or headers: it would land in its value."""
-    for each in columns:
-        if each.kind == "METADATA":
-            raise UnsupportedConnector(
-                f'metadata column "{each.name}" is not written by a {connector} sink',
-                hint="declare it VIRTUAL, or leave METADATA out to have it in the value",
-                path=each.path,
-            )
 
 
 def _check_topic(spec: SinkSpec, hosts: Sequence[str]) -> None:

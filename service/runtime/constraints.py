@@ -37,7 +37,7 @@ def constrained(frame: DataFrame, node: ExecNode, sink: Sink) -> DataFrame:
     mode = enumerated(node, LENGTH_OPTION)
     if mode == "IGNORE":
         return frame
-    for at, column in enumerate(sink.table.schema.persisted):
+    for at, column in enumerate(sink.columns):
         kind = column.type
         if kind is not None and kind.root in _LENGTHS and kind.length not in (None, LENGTH_MAX):
             fitted = _fitted(F.col(field_name(at)), column, sink, mode)
@@ -48,7 +48,7 @@ def constrained(frame: DataFrame, node: ExecNode, sink: Sink) -> DataFrame:
 def _not_null(frame: DataFrame, node: ExecNode, sink: Sink) -> DataFrame:
     columns = [
         (F.col(field_name(at)), column.name)
-        for at, column in enumerate(sink.table.schema.persisted)
+        for at, column in enumerate(sink.columns)
         if column.type is not None and not column.type.nullable
     ]
     if not columns:

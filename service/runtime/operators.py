@@ -133,7 +133,7 @@ def _materializer(node: ExecNode, sink: Sink, options: RunOptions | None) -> Mat
     return MaterializerSpec(
         # A time attribute says how a column came about, not what its values are.
         types=tuple(replace(each, time_attribute=None) for each in row.children),
-        names=tuple(each.name for each in sink.table.schema.persisted),
+        names=tuple(each.name for each in sink.columns),
         key=sink.primary_key,
         upsert_key=sink.input_upsert_key or None,
         strategy=Strategy(strategy),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from service.plan.metadata import readable_metadata
+from service.plan.metadata import readable_metadata, writable_metadata
 from service.sql.errors import ValidationError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from service.plan.rex import Rex
     from service.sql.errors import Position
@@ -91,20 +91,31 @@ class CatalogTable:
         Metadata comes in the order of the connector's keys and with their types; a column of a key
         that the connector does not have is none.
         """
-        physical = [column for column in self.columns if column.kind == "PHYSICAL"]
-        known = readable_metadata(self.options.get("connector", ""))
-        by_key = {each.read_key: each for each in self.columns if each.kind == "METADATA"}
-        told = [
-            replace(by_key[key], type=kind, metadata_key=key)
-            for key, kind in known.items()
-            if key in by_key
-        ]
-        return (*physical, *told)
+        declared = [column for column in self.columns if column.kind == "METADATA"]
+        return self._with_metadata(declared, readable_metadata(self.options.get("connector", "")))
 
     @property
     def persisted(self) -> tuple[Column, ...]:
-        """The columns that a sink takes."""
+        """The columns that a statement may write, in their order."""
         return tuple(column for column in self.columns if column.is_persisted)
+
+    @property
+    def written(self) -> tuple[Column, ...]:
+        """The columns that a sink takes: physical ones, then metadata, as its keys say."""
+        told = [column for column in self.persisted if column.kind == "METADATA"]
+        return self._with_metadata(told, writable_metadata(self.options.get("connector", "")))
+
+    def _with_metadata(
+        self, declared: Sequence[Column], known: Mapping[str, LogicalType]
+    ) -> tuple[Column, ...]:
+        physical = (column for column in self.columns if column.kind == "PHYSICAL")
+        by_key = {each.read_key: each for each in declared}
+        told = (
+            replace(by_key[key], type=kind, metadata_key=key)
+            for key, kind in known.items()
+            if key in by_key
+        )
+        return (*physical, *told)
 
 
 @dataclass(frozen=True, slots=True)

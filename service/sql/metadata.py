@@ -7,8 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.plan.metadata import readable_metadata, why_not_read
-from service.sql.errors import UnsupportedSql, ValidationError
+from service.plan.metadata import (
+    readable_metadata,
+    why_not_read,
+    why_not_written,
+    writable_metadata,
+)
+from service.sql.errors import ValidationError
+from service.sql.type_names import summary
 from state.types import (
     BINARY_ROOTS,
     INTEGER_BITS,
@@ -17,17 +23,14 @@ from state.types import (
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
     TypeRoot,
-    format_type,
 )
 
 if TYPE_CHECKING:
-    from service.sql.catalogue import CatalogTable
+    from service.sql.catalogue import CatalogTable, Column
     from service.sql.errors import Position
     from state.types import LogicalType
 
 _DAYS = frozenset({TypeRoot.DATE, TypeRoot.TIME})
-_WRITTEN_BY = ("kafka", "upsert-kafka")
-"""Connectors whose sinks have metadata in Flink."""
 
 
 def check_read(table: CatalogTable, position: Position) -> None:
@@ -56,13 +59,7 @@ def check_read(table: CatalogTable, position: Position) -> None:
                 hint=why_not_read(connector, key),
             )
         if not _is_castable(known[key], column.type):
-            raise ValidationError(
-                f"Invalid data type for metadata column '{column.name}' with metadata key '{key}' "
-                f"of table '{table.summary}'. The column cannot be declared as "
-                f"'{format_type(column.type)}' because the type must be castable from metadata "
-                f"type '{format_type(known[key])}'.",
-                position,
-            )
+            raise _wrong_type(table, column, "from", known[key], position)
 
 
 def read_metadata(table: CatalogTable) -> tuple[str, ...]:
@@ -72,28 +69,44 @@ def read_metadata(table: CatalogTable) -> tuple[str, ...]:
 
 
 def check_written(table: CatalogTable, position: Position) -> None:
-    """See that no metadata column is to be written: it would be one of the record's value.
+    """See that the sink of a table takes the metadata that is declared, unless it is VIRTUAL.
 
     Raises:
-        ValidationError: One is, and the connector has none that are written.
-        UnsupportedSql: One is, and in Flink the connector has.
+        ValidationError: It has no such key, or one of a type that the column is not cast to.
     """
-    written = [each for each in table.columns if each.kind == "METADATA" and each.is_persisted]
-    if not written:
-        return
-    hint = "a column that is only read can be declared VIRTUAL"
     connector = table.options.get("connector", "")
-    if connector in _WRITTEN_BY:
-        raise UnsupportedSql(
-            f"metadata column '{written[0].name}' of table '{table.summary}' is not written by a "
-            f"{connector} sink",
-            position,
-            hint=hint,
-        )
-    raise ValidationError(
-        f"Table '{table.summary}' declares persistable metadata columns",
+    known = writable_metadata(connector)
+    for column in table.persisted:
+        if column.kind != "METADATA":
+            continue
+        key = column.read_key
+        hint = f"{why_not_written(connector, key)}; a column that is only read can be VIRTUAL"
+        if not known:
+            raise ValidationError(
+                f"Table '{table.summary}' declares persistable metadata columns",
+                position,
+                hint=hint,
+            )
+        if key not in known:
+            raise ValidationError(
+                f"Invalid metadata key '{key}' in column '{column.name}' of table "
+                f"'{table.summary}'",
+                position,
+                hint=hint,
+            )
+        if not _is_castable(column.type, known[key]):
+            raise _wrong_type(table, column, "to", known[key], position)
+
+
+def _wrong_type(
+    table: CatalogTable, column: Column, direction: str, wanted: LogicalType, position: Position
+) -> ValidationError:
+    return ValidationError(
+        f"Invalid data type for metadata column '{column.name}' with metadata key "
+        f"'{column.read_key}' of table '{table.summary}'. The column cannot be declared as "
+        f"'{summary(column.type)}' because the type must be castable {direction} metadata "
+        f"type '{summary(wanted)}'.",
         position,
-        hint=f"its connector writes none; {hint}",
     )
 
 
@@ -111,6 +124,8 @@ def _is_castable(source: LogicalType, target: LogicalType) -> bool:
         return into in NUMBER_ROOTS | {TypeRoot.BOOLEAN}
     if source.root in TIMESTAMP_ROOTS:
         return into in TIMESTAMP_ROOTS | _DAYS
+    if source.root in _DAYS and into in TIMESTAMP_ROOTS:
+        return True
     if source.root in MAP_ROOTS:
         pairs = zip(source.children, target.children, strict=False)
         return into is source.root and all(_is_castable(*pair) for pair in pairs)

@@ -25,6 +25,8 @@ def summary(logical: LogicalType) -> str:
     if logical.root is TypeRoot.VARCHAR and logical.length == LENGTH_MAX:
         return "STRING" if logical.nullable else "STRING NOT NULL"
     shown = format_type(logical)
+    if logical.root is TypeRoot.TIMESTAMP_LTZ:
+        shown = shown.replace("TIMESTAMP", "TIMESTAMP_LTZ").replace(" WITH LOCAL TIME ZONE", "")
     return f"{shown} *{logical.time_attribute}*" if logical.time_attribute else shown
 
 

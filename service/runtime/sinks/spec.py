@@ -28,6 +28,8 @@ class SinkSpec:
     missing; retract: all kinds."""
     options: dict[str, str] = field(default_factory=dict, repr=False)
     """Those of the table; a database's password is among them."""
+    metadata: tuple[str, ...] = ()
+    """Keys of the last columns, which a record says beside its key and value."""
     operator: str = field(default="", repr=False)
     """The stateful operator that the rows go through first, an `OperatorTask` as JSON; if any."""
 
@@ -73,7 +75,7 @@ class WriterSpec:
         """Read what `to_json` wrote."""
         values = orjson.loads(text)
         for sink in values["sinks"]:
-            for name in ("names", "types", "primary_key"):
+            for name in ("names", "types", "primary_key", "metadata"):
                 sink[name] = tuple(sink[name])
         values["sinks"] = tuple(SinkSpec(**each) for each in values["sinks"])
         values["operators"] = tuple(values["operators"])

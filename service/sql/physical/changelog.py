@@ -94,7 +94,7 @@ def _keeps_one_of_a_partition(sink: Node) -> bool:
 
 def key_of(spec: SinkSpec) -> frozenset[int]:
     """The columns of a sink's input that are its primary key."""
-    names = [column.name for column in spec.table.persisted]
+    names = [column.name for column in spec.table.written]
     return frozenset(names.index(name) for name in spec.table.primary_key)
 
 

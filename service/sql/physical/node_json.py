@@ -26,7 +26,11 @@ from service.sql.physical.join_json import (
 )
 from service.sql.physical.keys import smallest, upsert_keys
 from service.sql.physical.ranks import is_deduplicate, is_rowtime, keeps_last
-from service.sql.physical.schema_json import abilities_to_json, table_to_json
+from service.sql.physical.schema_json import (
+    abilities_to_json,
+    sink_abilities_to_json,
+    table_to_json,
+)
 from service.sql.physical.window_json import (
     group_windows_json,
     window_aggregate_json,
@@ -187,7 +191,10 @@ def _strategy(spec: nodes.RankSpec) -> dict[str, Any]:
 
 
 def _sink(node: Node, spec: nodes.SinkSpec, options: Options) -> tuple[str, dict[str, Any]]:
-    sink: dict[str, Any] = {"table": table_to_json(spec.table, options.catalog_objects)}
+    sink: dict[str, Any] = {
+        "table": table_to_json(spec.table, options.catalog_objects),
+        **sink_abilities_to_json(spec.table),
+    }
     if spec.target_columns is not None:
         sink["targetColumns"] = [[column] for column in spec.target_columns]
     made: dict[str, Any] = {

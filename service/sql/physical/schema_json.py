@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from service.sql.terms import Row
 from service.sql.to_json import rex_to_json, row_to_json, type_to_json
 from service.sql.types import rowtime_type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from service.sql.catalogue import CatalogTable, Column, Watermark
-    from service.sql.terms import Row
 
 
 def table_to_json(table: CatalogTable, catalog_objects: str) -> dict[str, Any]:
@@ -35,15 +37,24 @@ def table_to_json(table: CatalogTable, catalog_objects: str) -> dict[str, Any]:
 
 def abilities_to_json(table: CatalogTable, row: Row) -> dict[str, Any]:
     """What the source of a table takes over: to read the metadata that is declared, if any is."""
-    keys = [column.metadata_key for column in table.scanned if column.kind == "METADATA"]
+    return _metadata_ability(table.scanned, row, "ReadingMetadata", "producedType")
+
+
+def sink_abilities_to_json(table: CatalogTable) -> dict[str, Any]:
+    """What the sink of a table takes over: to write the metadata that is declared, if any is."""
+    columns = table.written
+    row = Row(tuple(each.name for each in columns), tuple(each.type for each in columns))
+    return _metadata_ability(columns, row, "WritingMetadata", "consumedType")
+
+
+def _metadata_ability(
+    columns: Sequence[Column], row: Row, name: str, row_name: str
+) -> dict[str, Any]:
+    keys = [column.metadata_key for column in columns if column.kind == "METADATA"]
     if not keys:
         return {}
-    ability = {
-        "type": "ReadingMetadata",
-        "metadataKeys": keys,
-        "producedType": row_to_json(row, nullable=False),
-    }
-    return {"abilities": [ability]}
+    row_type = row_to_json(row, nullable=False)
+    return {"abilities": [{"type": name, "metadataKeys": keys, row_name: row_type}]}
 
 
 def _schema(table: CatalogTable) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def bind_sink(
         if not types.can_cast_implicitly(given, target.type):
             reason = f"Incompatible types for sink column '{target.name}' at position {index + 1}."
             raise _mismatch(query, table, reason, position)
-    return Sink(_cast(query, targets), table, conflict, chosen)
+    return Sink(_with_metadata(_cast(query, targets), table), table, conflict, chosen)
 
 
 def _placed(
@@ -105,6 +105,21 @@ def _cast(query: Relation, targets: Sequence[Column]) -> Relation:
         is_stored = given.time_attribute != "ROWTIME" and types.regular(given) == wanted
         outputs.append(column if is_stored else cast(column, wanted))
     return _timed(Project(query, tuple(outputs), tuple(target.name for target in targets)))
+
+
+def _with_metadata(query: Relation, table: CatalogTable) -> Relation:
+    """The query with the columns that the sink takes: metadata last, in the types of its keys."""
+    written = table.written
+    if all(column.kind == "PHYSICAL" for column in written):
+        return query
+    names = [column.name for column in table.persisted]
+    outputs = []
+    for target in written:
+        at = names.index(target.name)
+        column = ref(at, query.row.types[at])
+        is_same = target.kind == "PHYSICAL" or column.type == target.type
+        outputs.append(column if is_same else cast(column, target.type))
+    return Project(query, tuple(outputs), tuple(each.metadata_key or each.name for each in written))
 
 
 def _timed(query: Relation) -> Relation:
@@ -236,7 +251,7 @@ def _undecided(
     spec: SinkSpec, keys: Keys, position: Position, *, is_known: bool
 ) -> ValidationError:
     found = smallest(keys)
-    names = [column.name for column in spec.table.persisted]
+    names = [column.name for column in spec.table.written]
     unknown = "" if is_known else "none"
     shown = unknown if found is None else f"[{', '.join(names[index] for index in found)}]"
     return ValidationError(

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from service.plan import explain, load_plan
-from service.sql import SqlError, UnsupportedSql, ValidationError, compile_script
+from service.plan import explain, load_plan, unsupported
+from service.plan.errors import PlanError
+from service.plan.nodes import Sink
+from service.sql import SqlError, ValidationError, compile_script
 
 FILES = "'connector' = 'filesystem', 'path' = 'in', 'format' = 'json'"
 SINK = "CREATE TABLE o (x STRING) WITH ('connector' = 'blackhole');"
@@ -173,13 +175,49 @@ def test_a_column_that_would_be_written_is_refused_at_the_statement(connector: s
         compile_script(f"{table} INSERT INTO t VALUES (1, 'a')")
 
 
-@pytest.mark.parametrize("connector", ["kafka", "upsert-kafka"])
-def test_a_column_that_flink_would_write_is_refused_by_name(connector: str) -> None:
-    column = "at TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'"
-    table = f"CREATE TABLE t (id INT, {column}) WITH ('connector' = '{connector}');"
+def test_what_a_kafka_sink_writes_is_in_the_plan() -> None:
+    """Plans of it are in `recorded/written-metadata.jsonl`; here is that they are read again."""
+    column = "tm TIMESTAMP(3) METADATA FROM 'timestamp'"
+    given = "'connector' = 'upsert-kafka'"
+    table = f"CREATE TABLE t (h INT METADATA VIRTUAL, {column}, id INT PRIMARY KEY NOT ENFORCED) WITH ({given});"
+    (planned,) = compile_script(
+        f"{table} INSERT INTO t SELECT TIMESTAMP '2026-01-01 00:00:00', 1 "
+        "ON CONFLICT DO DEDUPLICATE"
+    )
+    plan = load_plan(planned.document)
 
-    with pytest.raises(UnsupportedSql, match=r"metadata column 'at' of table '.*t' is not written"):
-        compile_script(f"{table} INSERT INTO t SELECT 1, CAST(NULL AS TIMESTAMP_LTZ(3))")
+    sink = plan.nodes[-1].view
+    assert isinstance(sink, Sink)
+    assert [each.name for each in sink.columns] == ["id", "tm"]
+    assert (sink.metadata_keys, sink.primary_key) == (("timestamp",), (0,))
+    assert list(unsupported(plan)) == []
+
+
+def plan_of_a_written_time(key: str, kind: str) -> dict[str, Any]:
+    """A plan that writes another key, or a time of another type."""
+    table = (
+        "CREATE TABLE t (id INT, tm TIMESTAMP_LTZ(3) METADATA FROM 'timestamp') "
+        "WITH ('connector' = 'kafka');"
+    )
+    (planned,) = compile_script(f"{table} INSERT INTO t SELECT 1, CAST(NULL AS TIMESTAMP_LTZ(3))")
+    sink: dict[str, Any] = planned.document["nodes"][-1]
+    written = sink["dynamicTableSink"]
+    written["abilities"][0]["metadataKeys"] = [key]
+    written["table"]["resolvedTable"]["schema"]["columns"][1]["metadataKey"] = key
+    sink["outputType"] = f"ROW<`id` INT NOT NULL, `timestamp` {kind}>"
+    return planned.document
+
+
+def test_a_plan_that_writes_another_key_is_refused_by_name() -> None:
+    (found,) = unsupported(load_plan(plan_of_a_written_time("offset", "BIGINT")))
+
+    assert found.path == "/nodes/2/dynamicTableSink/abilities/0"
+    assert found.reason.endswith('a sink of connector "kafka" takes headers, timestamp')
+
+
+def test_a_plan_without_the_cast_is_invalid() -> None:
+    with pytest.raises(PlanError, match="a cast has to stand below the sink"):
+        load_plan(plan_of_a_written_time("timestamp", "TIMESTAMP(3)"))
 
 
 def test_a_virtual_column_is_none_of_a_sink() -> None:

@@ -108,6 +108,8 @@ DIFFERENT = {
     "repeated exists otherwise written": "EXISTS of other columns is joined once more",
     "metadata no cast": "Flink's message has the two types the other way round",
     "metadata of datagen": "Flink's message has the source's class in the place of the table",
+    "written-metadata bigint": "told as of any type that is not cast",
+    "written-metadata key in metadata": "as of any column that is not physical",
     "metadata where": "Flink's source of files takes the filter over, too",
     "quantified column named d": "Flink takes a column d of the input for its count",
 }

@@ -23,6 +23,7 @@ from service.runtime.kafka_fields import CONNECTORS
 from service.runtime.sinks.items import removals_of, rows_of
 from service.runtime.sinks.kafka.fence import Held, adopt, advance, claim, writer_id
 from service.runtime.sinks.kafka.options import place_of
+from service.runtime.sinks.kafka.told import told_by
 from service.runtime.sinks.owner import Owner
 from service.runtime.slot_keys import KAFKA_NAME, slot_key
 
@@ -262,16 +263,18 @@ def _send(session: TopicSession, spec: WriterSpec, parts: Sequence[Mapping[str, 
     """Take away what is gone, then bring what is: a key that moved between tasks stays."""
     for part in parts:
         for item in removals_of(spec, part):
-            for key in item.column(0).to_pylist():
-                session.send(key, None, None)
+            keys, *told = item.columns
+            for key, beside in zip(keys.to_pylist(), told_by(part["told"], told), strict=False):
+                session.send(key, None, None, **beside)
     count = 0
     for part in parts:
         for item in rows_of(spec, part):
-            keys, values = item.columns
+            keys, values, *told = item.columns
             partition = None
             if keys.null_count:
                 # Without a key a task's records stay together, and in their order.
                 count = count or session.partitions()
                 partition = part["partition"] % count
-            for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True):
-                session.send(key, value, partition)
+            rows = zip(keys.to_pylist(), values.to_pylist(), strict=True)
+            for (key, value), beside in zip(rows, told_by(part["told"], told), strict=False):
+                session.send(key, value, partition, **beside)

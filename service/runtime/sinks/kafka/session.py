@@ -193,22 +193,36 @@ class TopicSession:
                     self._abort()
                 raise
 
-    def send(self, key: bytes | None, value: bytes | None, partition: int | None) -> None:
+    def send(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        *,
+        timestamp_ms: int | None = None,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
         """Send a record, in a transaction.
 
         Args:
             key: None: it has none.
             value: None: the key is gone.
             partition: None: the key decides.
+            timestamp_ms: None: when it is sent.
+            headers: In their order.
 
         Raises:
             SinkUnavailable: The client is full, and no broker has taken a record within the wait.
         """
-        at = {} if partition is None else {"partition": partition}
+        given = {} if partition is None else {"partition": partition}
+        if timestamp_ms is not None:
+            given["timestamp"] = timestamp_ms
         quiet_s = 0.0
         while True:
             try:
-                self._producer.produce(self._place.topic, value=value, key=key, **at)
+                self._producer.produce(
+                    self._place.topic, value=value, key=key, headers=[*headers], **given
+                )
             except BufferError:
                 before = len(self._producer)
                 self._producer.poll(_POLL_S)

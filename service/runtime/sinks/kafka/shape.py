@@ -1,5 +1,7 @@
 """Which columns of a table are a record's key, which its value, and the bytes that they become.
 
+Metadata columns are neither: a record says them beside both.
+
 The same rows always give the same bytes: objects of JSON with their fields in the order of the
 columns, of a key in that of the primary key or of `key.fields`.
 """
@@ -58,7 +60,8 @@ class RecordShape:
         check_key_format(options)
         is_upsert = spec.connector == UPSERT
         primary_key = [spec.names[at] for at in spec.primary_key] if is_upsert else None
-        fields = RecordFields.of(options, spec.names, primary_key, table=spec.table)
+        names = spec.names[: len(spec.names) - len(spec.metadata)]
+        fields = RecordFields.of(options, names, primary_key, table=spec.table)
         return cls(spec, fields.key, fields.prefix, fields.value, form == "changelog-json")
 
     @property

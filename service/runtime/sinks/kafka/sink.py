@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.runtime.sinks.items import stage_rows
 from service.runtime.sinks.kafka.shape import RecordShape
+from service.runtime.sinks.kafka.told import told_columns
 from service.runtime.sinks.rows import net_of_keys, take
 
 if TYPE_CHECKING:
@@ -42,11 +43,17 @@ class KafkaSink:
         gone: list[pa.Array] = []
         if self._shape.is_upsert:
             removed, there = net_of_keys(self._spec, columns, kinds)
-            gone = [self._shape.keys(take(columns, removed))]
+            taken = take(columns, removed)
+            gone = [self._shape.keys(taken), *told_columns(self._spec, taken)]
             columns, kinds = take(columns, there), kinds[there]
-        rows = [self._shape.keys(columns), self._shape.values(columns, kinds)]
+        rows = [
+            self._shape.keys(columns),
+            self._shape.values(columns, kinds),
+            *told_columns(self._spec, columns),
+        ]
         place = (epoch, partition, attempt)
         return {
             **stage_rows(self._writer, self._spec, place, gone, rows),
             "partition": partition,
+            "told": self._spec.metadata,
         }

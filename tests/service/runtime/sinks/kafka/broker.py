@@ -46,7 +46,9 @@ class Record:
 
     key: bytes | None
     value: bytes | None
-    state: str
+    time_ms: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    state: str = "open"
     """open, committed or aborted."""
 
 
@@ -303,7 +305,7 @@ class Broker:
             error = self._refusal(name, batch)
             if error:
                 return error, -1
-            made = [Record(key, value, "open") for key, value in batch.records]
+            made = [Record(*each) for each in batch.records]
             log += made
             self.ids[str(name)].records += made
         return 0, offset

@@ -58,6 +58,7 @@ class KafkaPipeline(Pipeline):
         *,
         key: Sequence[str] = (),
         mode: Mode = "append",
+        metadata: Sequence[str] = (),
         **more: str,
     ) -> None:
         """Add a sink with these columns."""
@@ -71,6 +72,7 @@ class KafkaPipeline(Pipeline):
             primary_key=tuple(names.index(each) for each in key),
             mode="upsert" if given["connector"] == "upsert-kafka" else mode,
             options={**options_of(broker.servers, topic), **given, **more},
+            metadata=tuple(metadata),
         )
         self.sinks += (spec,)
 

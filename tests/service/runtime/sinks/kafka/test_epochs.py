@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from tests.service.runtime.sinks.kafka.broker import Broker
 
 GROUP = "tailrace:p:out"
+KEYS = "key.fields"
+MS = timedelta(milliseconds=1)
 
 
 def held(broker: Broker) -> str:
@@ -291,6 +294,59 @@ def test_inserts_keep_their_order_and_go_without_a_key(
     assert values == [b'{"k":"a","v":%d}' % n for n in range(5)] + [b'{"k":"b","v":1}']
     assert [len(each) for each in broker.logs["out"]] == [5, 1, 0]
     assert {key for key, _ in broker.read("out")} == {None}
+
+
+TOLD = {
+    "headers": "MAP<VARCHAR(2147483647), VARBINARY(2147483647)>",
+    "at": "TIMESTAMP(3) WITH LOCAL TIME ZONE",
+}
+AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+
+
+def test_metadata_is_told_beside_the_value(broker: Broker, pipeline: KafkaPipeline) -> None:
+    pipeline.topic(
+        broker,
+        "out",
+        COLUMNS | TOLD,
+        APPEND,
+        metadata=("headers", "timestamp"),
+        **{KEYS: "k", "key.format": "json"},
+    )
+    pipeline.start()
+    pipeline.write(1, [("+I", "a", 1, [("x", b"1"), ("y", None)], AT), ("+I", "a", 2, None, None)])
+
+    first, second = (each for log in broker.logs["out"] for each in log)
+    assert (first.key, first.value) == (b'{"k":"a"}', b'{"k":"a","v":1}')
+    assert (first.time_ms, first.headers) == (1_767_323_045_678, ((b"x", b"1"),))
+    assert second.value == b'{"k":"a","v":2}'
+    assert second.time_ms > first.time_ms
+    assert second.headers == ()
+
+
+def test_a_row_that_is_gone_tells_its_metadata(broker: Broker, pipeline: KafkaPipeline) -> None:
+    at = {"at": TOLD["at"]}
+    pipeline.topic(broker, "out", COLUMNS | at, UPSERT, key=["k"], metadata=("timestamp",))
+    pipeline.start()
+    pipeline.write(1, [("+I", "a", 1, AT), ("+I", "b", 1, AT)])
+    pipeline.write(2, [("-D", "a", 1, AT), ("+U", "b", 2, None)])
+
+    told = {(each.value, each.time_ms) for log in broker.logs["out"] for each in log}
+    assert (None, 1_767_323_045_678) in told
+    assert (b'{"k":"a","v":1}', 1_767_323_045_678) in told
+    assert (b'{"k":"b","v":2}', 1_767_323_045_678) not in told
+
+
+@pytest.mark.parametrize("time_ms", [0, -1])
+def test_a_time_that_no_record_can_have_is_refused(
+    broker: Broker, pipeline: KafkaPipeline, time_ms: int
+) -> None:
+    at = {"at": TOLD["at"]}
+    pipeline.topic(broker, "out", COLUMNS | at, APPEND, metadata=("timestamp",))
+    pipeline.start()
+
+    with pytest.raises(SinkRefused, match="must be after 1970-01-01"):
+        pipeline.write(1, [("+I", "a", 1, datetime(1970, 1, 1, tzinfo=UTC) + time_ms * MS)])
+    assert broker.read("out") == []
 
 
 def test_an_update_at_a_sink_of_inserts_is_refused(broker: Broker, pipeline: KafkaPipeline) -> None:

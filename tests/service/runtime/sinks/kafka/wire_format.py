@@ -76,8 +76,8 @@ class Batch:
 
     producer: int
     epoch: int
-    records: tuple[tuple[bytes | None, bytes | None], ...]
-    """Keys and values."""
+    records: tuple[tuple[bytes | None, bytes | None, int, Any], ...]
+    """Keys, values, times in ms and headers."""
     size: int
 
 
@@ -98,16 +98,19 @@ def _batch(body: bytes) -> Batch:
     _leader, magic, _crc, attributes = (reader.take(each) for each in "ibIh")
     assert magic == 2, magic
     assert attributes & 7 == 0, "compressed"
-    _last, _first, _newest = (reader.take(each) for each in "iqq")
+    _last, first_ms, _newest = (reader.take(each) for each in "iqq")
     producer, epoch, _sequence, count = (reader.take(each) for each in "qhii")
     records = []
     for _ in range(count):
         reader.varint()
         reader.take("b")
-        reader.varint()
+        time_ms = first_ms + reader.varint()
         reader.varint()
         key = reader.raw(reader.varint())
         value = reader.raw(reader.varint())
-        assert reader.varint() == 0, "headers"
-        records.append((key, value))
+        headers = tuple(
+            (reader.raw(reader.varint()), reader.raw(reader.varint()))
+            for _ in range(reader.varint())
+        )
+        records.append((key, value, time_ms, headers))
     return Batch(producer, epoch, tuple(records), len(body))
