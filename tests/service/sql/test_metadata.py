@@ -177,9 +177,10 @@ def test_a_column_that_would_be_written_is_refused_at_the_statement(connector: s
 
 def test_what_a_kafka_sink_writes_is_in_the_plan() -> None:
     """Plans of it are in `recorded/written-metadata.jsonl`; here is that they are read again."""
-    column = "tm TIMESTAMP(3) METADATA FROM 'timestamp'"
-    given = "'connector' = 'upsert-kafka'"
-    table = f"CREATE TABLE t (h INT METADATA VIRTUAL, {column}, id INT PRIMARY KEY NOT ENFORCED) WITH ({given});"
+    table = (
+        "CREATE TABLE t (h INT METADATA VIRTUAL, tm TIMESTAMP(3) METADATA FROM 'timestamp', "
+        "id INT PRIMARY KEY NOT ENFORCED) WITH ('connector' = 'upsert-kafka');"
+    )
     (planned,) = compile_script(
         f"{table} INSERT INTO t SELECT TIMESTAMP '2026-01-01 00:00:00', 1 "
         "ON CONFLICT DO DEDUPLICATE"
