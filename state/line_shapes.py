@@ -6,9 +6,12 @@
     OGG         {"op_type": "U", "before": {...}, "after": {...}}    the same
     Maxwell     {"type": "update", "data": {...}, "old": {...}}    the row, and what it was where
                                                                    that differs
+    Canal       {"type": "UPDATE", "data": [{...}, ...], "old": [{...}, ...]}    likewise, of all
+                                                                   rows that a statement changed
 
 Each shape is written down twice: for one parsed line, and for the columns that Arrow reads of a
-block of lines. The second may give up; the first then says what is wrong with which line.
+block of lines. The second may give up; the first then says what is wrong with which line. Canal's
+is written down once: it has numbers as texts, which Arrow does not read.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +28,7 @@ import pyarrow.compute as pc
 from state.values import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -73,7 +76,7 @@ class LineShape(ABC):
 
     @abstractmethod
     def changes(self, document: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
-        """Kind and row of each change of a parsed line, one at least.
+        """Kind and row of each change of a parsed line; none where it is of no concern.
 
         Raises:
             BadLine: it is no change.
@@ -303,6 +306,75 @@ class MaxwellLines(_ImageLines):
         return [(_UPDATE_BEFORE, {**data, **_object_in(document, "old")}), (_UPDATE_AFTER, data)]
 
 
+class CanalLines(LineShape):
+    """Changes as Canal writes them: INSERT, UPDATE and DELETE, of all rows in `data`.
+
+    An UPDATE has in `old`, for each row, what it was before in the columns that it changed. CREATE
+    tells of a table's definition, and is passed over.
+
+    Source: Canal's flat messages; Flink `CanalJsonDeserializationSchema`, which takes a column for
+    changed wherever below `old` its name stands.
+    """
+
+    rows_max = 4_096
+    """As many as an event of MySQL's binary log has, and more; it has at most 8 KiB by default."""
+    _KINDS: ClassVar = {"INSERT": _INSERT, "UPDATE": _UPDATE_AFTER, "DELETE": _DELETE}
+
+    def __init__(
+        self, *, with_before: bool = True, included: Mapping[str, re.Pattern[str]] | None = None
+    ) -> None:
+        """Say how the lines are to be read.
+
+        Args:
+            with_before: Whether an update gives its -U; else nobody asks what the row was.
+            included: What members `database` and `table` must match; others are passed over.
+        """
+        self._with_before = with_before
+        self._included = included or {}
+
+    def is_columnar(self, block: bytes) -> bool:
+        """See `LineShape`."""
+        return False
+
+    def fields(self, row: Sequence[pa.Field]) -> list[pa.Field]:
+        """See `LineShape`."""
+        return []
+
+    def rows(self, columns: Sequence[pa.Array]) -> ShapedRows | None:
+        """See `LineShape`."""
+        return None
+
+    def changes(self, document: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+        """See `LineShape`."""
+        for member, pattern in self._included.items():
+            name = document.get(member)
+            if not isinstance(name, str):
+                raise BadLine(f'"{member}" must be a string, found {kind_of(name)}')
+            if pattern.fullmatch(name) is None:
+                return []
+        word = document.get("type")
+        if word == "CREATE":
+            return []
+        kind = self._KINDS.get(word) if isinstance(word, str) else None
+        if kind is None:
+            raise BadLine(f'"type" must be one of {" ".join(self._KINDS)} CREATE')
+        data = _objects_in(document, "data")
+        if kind != _UPDATE_AFTER or not self._with_before:
+            return self._checked([(kind, row) for row in data])
+        old = _objects_in(document, "old")
+        if len(old) < len(data):
+            raise BadLine(f'"old" has {len(old)} rows, and "data" {len(data)}')
+        found = []
+        for row, was in zip(data, old, strict=False):
+            found += [(_UPDATE_BEFORE, {**row, **was}), (_UPDATE_AFTER, row)]
+        return self._checked(found)
+
+    def _checked(self, found: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
+        if len(found) > self.rows_max:
+            raise BadLine(f"{len(found)} changes in one line; {self.rows_max} are allowed")
+        return found
+
+
 PLAIN: LineShape = _Plain()
 CHANGES: LineShape = _Changes()
 
@@ -311,4 +383,11 @@ def _object_in(document: dict[str, Any], name: str, advice: str = "") -> dict[st
     found = document.get(name)
     if not isinstance(found, dict):
         raise BadLine(f'"{name}" must be an object, found {kind_of(found)}{advice}')
+    return found
+
+
+def _objects_in(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    found = document.get(name)
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise BadLine(f'"{name}" must be an array of objects')
     return found

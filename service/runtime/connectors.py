@@ -47,6 +47,7 @@ from service.runtime.sinks.kafka import options as kafka_sink
 from service.runtime.sinks.kafka.shape import RecordShape
 from service.runtime.sinks.spec import Mode, SinkSpec
 from service.runtime.sinks.tables import CONNECTORS as SINKS
+from service.runtime.sources.capture import check_capture
 from service.runtime.sources.datagen import field_rules, rows_total
 from service.runtime.sources.formats import (
     SINK_FORMATS,
@@ -258,10 +259,11 @@ def _check_source(spec: SourceSpec) -> None:
             if given and given != TESTING:
                 raise InvalidTableOption(f'option "{min(TESTING - given)}" is missing')
             allowed_kinds(spec.options)
+            check_capture(form, spec.options)
             path_below(spec.files_root, _fixed_part(_required(spec.options, "path")))
             _duration(spec.options, "source.monitor-interval")
         case "ingress":
-            ingress_format(spec.options)
+            check_capture(ingress_format(spec.options), spec.options)
             allowed_kinds(spec.options)
         case "kafka" | "upsert-kafka":
             reader_options(spec.options, spec.rows_per_epoch_max)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from service.plan.properties import pointer_token
 from service.runtime.dataflow_errors import InvalidTableOption
-from service.runtime.sources.formats import CAPTURE_FORMATS, DEBEZIUM, SCHEMA_INCLUDE
+from service.runtime.sources.formats import CAPTURE_FORMATS, CAPTURE_OPTIONS
 from service.runtime.sources.spec import EPOCHS, TIME_FIELD
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ _FORMATS: Mapping[str, Mapping[str, Values]] = {
             # As those of json.
             f"{form}.ignore-parse-errors": _FALSE,
             f"{form}.timestamp-format.standard": frozenset({"sql"}),
-            **({SCHEMA_INCLUDE: frozenset({"true", "false"})} if form == DEBEZIUM else {}),
+            # Checked where they are read.
+            **dict.fromkeys(CAPTURE_OPTIONS.get(form, ())),
         }
         for form in CAPTURE_FORMATS
     },

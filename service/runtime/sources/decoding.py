@@ -13,16 +13,24 @@ import numpy as np
 import pyarrow as pa
 
 from operators.changelog import RowKind
+from service.runtime.sources.capture import canal_includes, is_in_payload
 from service.runtime.sources.formats import (
+    CANAL,
     DEBEZIUM,
     MAXWELL,
     OGG,
     SCHEMA_INCLUDE,
     allowed_kinds,
-    is_in_payload,
 )
 from state import json_lines
-from state.line_shapes import CHANGES, PLAIN, DebeziumLines, MaxwellLines, OggLines
+from state.line_shapes import (
+    CHANGES,
+    PLAIN,
+    CanalLines,
+    DebeziumLines,
+    MaxwellLines,
+    OggLines,
+)
 from state.types import parse_type
 
 if TYPE_CHECKING:
@@ -39,13 +47,15 @@ class DecodedLines:
     columns: Sequence[pa.Array]
     kinds: np.ndarray
     lines: np.ndarray
-    """The line of each row; where one has two, they stand together."""
+    """The line of each row, growing."""
     rejected: Sequence[tuple[int, str]]
 
     @property
     def places(self) -> np.ndarray:
-        """Of each row its place in its line: 0, or 1 where it is the second."""
-        return np.concatenate(([0], self.lines[1:] == self.lines[:-1]))[: self.lines.size]
+        """Of each row its place in its line, from 0."""
+        at = np.arange(self.lines.size)
+        is_first = np.diff(self.lines, prepend=-1) != 0
+        return at - np.maximum.accumulate(np.where(is_first, at, 0))
 
 
 class LineDecoder:
@@ -86,6 +96,8 @@ def _shape(form: str, spec: SourceSpec, allowed: frozenset[RowKind]) -> LineShap
         return DebeziumLines(with_before=with_before, in_payload=in_payload)
     if form == MAXWELL:
         return MaxwellLines(with_before=with_before)
+    if form == CANAL:
+        return CanalLines(with_before=with_before, included=canal_includes(spec.options))
     if form == OGG:
         return OggLines(with_before=with_before)
     return CHANGES if form == "changelog-json" else PLAIN

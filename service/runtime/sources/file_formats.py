@@ -143,6 +143,6 @@ class LineFormat(FileFormat):
             Rejected(origin + int(starts[line]), f"{cut.path}:{at + int(starts[line])}", reason)
             for line, reason in decoded.rejected
         ]
-        # A line with two rows is longer than one byte.
+        # A line has more bytes than rows.
         order = origin + starts[decoded.lines] + decoded.places
         return Chunk(decoded.columns, decoded.kinds, order, rejected)

@@ -3,6 +3,7 @@
 changelog-json   {"op": "+I", "data": {column: value, ...}} a line; option `changelog-mode`
 debezium-json    an event of Debezium's a line (`state.line_shapes`); option `changelog-mode`
 maxwell-json     a change as Maxwell writes it a line; likewise
+canal-json       changes as Canal writes them, all rows of a statement in a line; likewise
 ogg-json         a change as Oracle GoldenGate writes it a line; likewise
 json             {column: value, ...} a line, inserts only
 csv              one line a row, inserts only (`csv_lines`)
@@ -18,15 +19,26 @@ from operators.changelog import RowKind
 from service.runtime.dataflow_errors import InvalidTableOption, UnsupportedConnector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 DEBEZIUM = "debezium-json"
 SCHEMA_INCLUDE = "debezium-json.schema-include"
 """Whether an event is the `payload` of its line, beside its schema."""
 MAXWELL = "maxwell-json"
 OGG = "ogg-json"
-CAPTURE_FORMATS = (DEBEZIUM, MAXWELL, OGG)
+CANAL = "canal-json"
+CANAL_INCLUDES: Mapping[str, str] = {
+    f"{CANAL}.database.include": "database",
+    f"{CANAL}.table.include": "table",
+}
+"""Options that name what is read, as a regular expression, and what it is compared with."""
+CAPTURE_FORMATS = (CANAL, DEBEZIUM, MAXWELL, OGG)
 """What tools of change data capture write: an update is one line; only sources have them."""
+CAPTURE_OPTIONS: Mapping[str, Sequence[str]] = {
+    DEBEZIUM: (SCHEMA_INCLUDE,),
+    CANAL: tuple(CANAL_INCLUDES),
+}
+"""By format: the options that say how its lines are read."""
 CHANGE_FORMATS = ("changelog-json", *CAPTURE_FORMATS)
 """Those whose lines say what kind of change they are."""
 SINK_FORMATS = frozenset({"changelog-json", "csv", "json", "parquet"})
@@ -87,18 +99,6 @@ def ingress_format(options: Mapping[str, str]) -> str:
             hint=f"one of {_listed(CHANGE_FORMATS)}",
         )
     return name
-
-
-def is_in_payload(included: str | None) -> bool:
-    """What option `debezium-json.schema-include` says, if it is given.
-
-    Raises:
-        InvalidTableOption: it says neither true nor false.
-    """
-    text = (included or "false").strip().lower()
-    if text not in ("true", "false"):
-        raise InvalidTableOption(f'option "{SCHEMA_INCLUDE}" must be true or false')
-    return text == "true"
 
 
 def _listed(names: Iterable[str]) -> str:

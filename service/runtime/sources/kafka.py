@@ -227,7 +227,7 @@ def _metadata(batch: pa.RecordBatch, key: str, rows: np.ndarray) -> pa.Array:
 def _order(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """The place in the epoch of each record, or of its first row: by how many may come before."""
     if int(rows.max()) >> _OFFSET_BITS:
-        raise OverflowError("a Kafka offset of 2^46 or more")
+        raise OverflowError("a Kafka offset that leaves no room for its records' changes")
     order: np.ndarray = (rows << _PLACE_BITS) | numbers
     return order
 

@@ -3,9 +3,10 @@
     topic | topic-pattern          names parted by `;`, or a Java regular expression on whole names
     properties.bootstrap.servers   and other `properties.*`, handed to the Kafka consumer
     scan.startup.mode              earliest-offset, latest-offset, timestamp, specific-offsets
-    format | value.format          changelog-json, debezium-json, maxwell-json, ogg-json, json
+    format | value.format          changelog-json, json, or one of change data capture (`formats`)
     debezium-json.schema-include   whether events have their schemas beside them; with
                                    `value.format` its name begins with `value.`
+    canal-json.database.include    and `.table.include`: what is read, likewise
     changelog-mode                 the kinds that the table may carry, as for every source of ours
     key.format, key.fields, ..     columns that are in records' keys (`kafka_fields`)
 
@@ -31,12 +32,11 @@ import orjson
 from service.runtime.dataflow_errors import InvalidTableOption, UnsupportedConnector
 from service.runtime.kafka_fields import KEY_OPTIONS, UPSERT, RecordFields
 from service.runtime.sinks.kafka import options as written
+from service.runtime.sources.capture import check_capture
 from service.runtime.sources.formats import (
+    CAPTURE_OPTIONS,
     CHANGE_FORMATS,
-    DEBEZIUM,
-    SCHEMA_INCLUDE,
     allowed_kinds,
-    is_in_payload,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def reader_options(options: Mapping[str, str], rows_per_epoch_max: int) -> dict[
         given = {name for name in options if name.startswith(_PROPERTY)}
     else:
         allowed_kinds(options)
-        given = options.keys() - ({_schema_include(options)} if form == DEBEZIUM else set())
+        given = options.keys() - _capture_names(options).keys()
     for name in sorted(given):
         if not _is_known(name):
             near = difflib.get_close_matches(name, sorted(_KNOWN), 1, cutoff=0.75)
@@ -99,7 +99,7 @@ def reader_options(options: Mapping[str, str], rows_per_epoch_max: int) -> dict[
                 f'option "{name}" of a Kafka table is not supported',
                 hint=f'did you mean "{near[0]}"?' if near else "",
             )
-    is_in_payload(options.get(_schema_include(options)))
+    check_capture(form, task_options(options))
     written.check_key_format({"connector": "kafka", **options})
     if options.get(_INCLUDE, "ALL") not in ("ALL", "EXCEPT_KEY"):
         raise InvalidTableOption(f'option "{_INCLUDE}" must be ALL or EXCEPT_KEY')
@@ -152,8 +152,7 @@ def task_options(options: Mapping[str, str]) -> dict[str, str]:
     is_upsert = options.get("connector") == UPSERT
     wanted = ("topic", *KEY_OPTIONS, *(() if is_upsert else ("changelog-mode",)))
     kept = {each: options[each] for each in wanted if each in options}
-    if (included := options.get(_schema_include(options))) is not None:
-        kept[SCHEMA_INCLUDE] = included
+    kept |= {ours: options[name] for name, ours in _capture_names(options).items()}
     return {**kept, "format": value_format(options)}
 
 
@@ -168,9 +167,11 @@ def record_fields(spec: SourceSpec) -> RecordFields:
     return RecordFields.of(spec.options, names, primary_key, table=spec.table)
 
 
-def _schema_include(options: Mapping[str, str]) -> str:
-    """The option's name: options of a format are prefixed as the format's own option is."""
-    return SCHEMA_INCLUDE if "format" in options else f"value.{SCHEMA_INCLUDE}"
+def _capture_names(options: Mapping[str, str]) -> dict[str, str]:
+    """The given options of the format, and their own names: they are prefixed as the format is."""
+    prefix = "" if "format" in options else "value."
+    names = CAPTURE_OPTIONS.get(value_format(options), ())
+    return {prefix + name: name for name in names if prefix + name in options}
 
 
 def _is_known(name: str) -> bool:

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
+from operators.changelog import RowKind
 from service.runtime.dataflow_errors import DataflowError, InvalidTableOption
 from service.runtime.sources import file_formats
-from service.runtime.sources.formats import SINK_FORMATS, format_of
+from service.runtime.sources.capture import canal_includes, check_capture
+from service.runtime.sources.formats import CANAL_INCLUDES, SINK_FORMATS, format_of
 from service.runtime.sources.kafka_options import reader_options, task_options
 from service.runtime.table_options import check_options
+from state.json_lines import LineDecoder
+from state.line_shapes import CanalLines
+from state.types import parse_type
 from tests.service.runtime.sources.readers import make_reader, read_all
 from tests.service.runtime.sources.test_kafka_options import TABLE
 from tests.service.runtime.sources.test_kafka_records import changes, decode, spec
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import redis
 
 EVENTS = "debezium-json"
-OGG, MAXWELL = "ogg-json", "maxwell-json"
-FORMATS = (EVENTS, OGG, MAXWELL)
+OGG, MAXWELL, CANAL = "ogg-json", "maxwell-json", "canal-json"
+FORMATS = (EVENTS, OGG, MAXWELL, CANAL)
 
 
 def row(number: int, text: str | None) -> dict[str, Any]:
@@ -41,6 +45,12 @@ def updates(number: int, form: str = EVENTS) -> list[bytes]:
         old = {"k": "a"}
         changes = [("insert", first, {}), ("update", second, {"old": old}), ("delete", second, {})]
         return [orjson.dumps({"type": word, "data": data, **more}) for word, data, more in changes]
+    if form == CANAL:
+        changes = [("INSERT", first, {}), ("UPDATE", second, {"k": "a"}), ("DELETE", second, {})]
+        return [
+            orjson.dumps({"type": word, "data": [data], "old": [old], "table": "t1"})
+            for word, data, old in changes
+        ]
     events = [event("c", None, first), event("u", first, second), event("d", second)]
     words = zip((b"c", b"u", b"d"), (b"I", b"U", b"D"), strict=True)
     swaps = [(b'"op":"%s"' % ours, b'"op_type":"%s"' % its) for ours, its in words]
@@ -89,7 +99,7 @@ def test_entries_of_ingress_are_cut_by_lines(redis_client: redis.Redis) -> None:
 def test_records_of_kafka_have_two_places_each_and_tombstones_are_passed_over(form: str) -> None:
     table = spec(options={"topic": "a;b", "format": form})
     records = [
-        (value, topic, 0, 2**46 - 4 + at)
+        (value, topic, 0, (2**35 if form == CANAL else 2**46) - 4 + at)
         for at, value in enumerate([*updates(1, form), None])
         for topic in "ab"
     ]
@@ -104,11 +114,95 @@ def test_records_of_kafka_have_two_places_each_and_tombstones_are_passed_over(fo
     ]
 
 
-def test_a_record_beyond_the_last_place_ends_the_epoch() -> None:
-    table = spec(options={"topic": "a", "format": EVENTS})
+@pytest.mark.parametrize(("form", "first"), [(EVENTS, 2**46), (CANAL, 2**35)])
+def test_a_record_beyond_the_last_place_ends_the_epoch(form: str, first: int) -> None:
+    table = spec(options={"topic": "a", "format": form})
 
     with pytest.raises(OverflowError):
-        decode(table, [[(updates(1)[0], "a", 0, 2**46)]])
+        decode(table, [[(updates(1, form)[0], "a", 0, first)]])
+
+
+MANY = [row(number, "a") for number in range(700)]
+MANY_INSERTS = {"type": "INSERT", "data": MANY}
+MANY_UPDATES = {"type": "UPDATE", "data": MANY, "old": [{"k": "b"}] * len(MANY)}
+
+
+def test_all_rows_of_a_line_stay_together(redis_client: redis.Redis, tmp_path: Path) -> None:
+    """In files, at ingress and in records of Kafka."""
+    lines = [orjson.dumps(each) for each in (MANY_INSERTS, MANY_UPDATES, MANY_INSERTS)]
+    wanted = [
+        *((0, each["id"], "a") for each in MANY),
+        *((kind, each["id"], text) for each in MANY for kind, text in ((1, "b"), (2, "a"))),
+        *((0, each["id"], "a") for each in MANY),
+    ]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_bytes(b"\n".join(lines))
+    redis_client.xadd("tailrace:{p}:ingress:t", {"n": len(lines), "d": b"\n".join(lines)})
+    readers = [
+        make_reader(redis_client, tmp_path, options={"path": "in", "format": CANAL}),
+        make_reader(redis_client, connector="ingress", options={"format": CANAL}),
+    ]
+
+    for reader in readers:
+        (epoch,) = read_all(reader)
+        in_order = [each for _, each in sorted(zip(epoch.orders, epoch.rows, strict=True))]
+        assert in_order == epoch.rows == wanted
+        assert len(set(epoch.orders)) == len(epoch.orders)
+    table = spec(options={"topic": "a", "format": CANAL})
+    found = changes(decode(table, [[(line, "a", 0, at) for at, line in enumerate(lines)]]))
+    assert [found[order] for order in sorted(found)] == wanted
+
+
+@pytest.mark.parametrize("prefix", ["", "value."])
+def test_tables_and_databases_of_canal_may_be_chosen(prefix: str) -> None:
+    given = {name: text for name, text in TABLE.items() if name != "format"}
+    given |= {f"{prefix}format": CANAL, f"{prefix}canal-json.table.include": "t[12]"}
+    values = [*updates(1, CANAL)[:1], updates(2, CANAL)[0].replace(b'"t1"', b'"t12"')]
+
+    reader_options(given, 1)
+    rows = decode(
+        spec(options=task_options(given)), [[(v, "orders", 0, n) for n, v in enumerate(values)]]
+    )
+
+    assert list(changes(rows).values()) == [(0, 1, "a")]
+
+
+@pytest.mark.parametrize("pattern", ["(", "\\p{Lu}"])
+def test_a_choice_that_python_may_read_otherwise_is_refused(pattern: str) -> None:
+    for name in CANAL_INCLUDES:
+        with pytest.raises(InvalidTableOption, match=name):
+            check_capture(CANAL, {name: pattern})
+        with pytest.raises(InvalidTableOption, match=name):
+            reader_options({**TABLE, "format": CANAL, name: pattern}, 1)
+
+
+RECORDED = [
+    orjson.loads(line)
+    for line in (Path(__file__).parent / "recorded/canal.jsonl").read_bytes().splitlines()
+]
+OLD_ANYWHERE = "Flink takes a column for changed if its name stands anywhere below old"
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=range(len(RECORDED)))
+def test_lines_of_canal_are_read_as_flink_reads_them(case: dict[str, Any]) -> None:
+    """Flink 2.3's results of the same lines; where it fails, the line is refused."""
+    types = [parse_type(each) for each in ("INT", "STRING", "DECIMAL(5, 2)")]
+    decoder = LineDecoder(
+        types, ["id", "v", "w"], CanalLines(included=canal_includes(case["options"]))
+    )
+
+    found = decoder.decode("\n".join(case["lines"]).encode())
+
+    columns = [each.to_pylist() for each in found.columns]
+    shown = [
+        [RowKind(kind).name, *(None if each is None else str(each) for each in values)]
+        for kind, *values in zip(found.kinds.tolist(), *columns, strict=True)
+    ]
+    if case["rows"] is None:
+        assert (shown, len(found.rejected)) == ([], 1)
+    else:
+        assert (shown == case["rows"]) == (case.get("differs") != OLD_ANYWHERE)
+        assert found.rejected == []
 
 
 @pytest.mark.parametrize("prefix", ["", "value."])
