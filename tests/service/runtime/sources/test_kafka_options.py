@@ -88,7 +88,7 @@ def test_a_start_by_offsets_names_them_for_the_one_topic() -> None:
         (table(properties__bootstrap__servers=None), InvalidTableOption, "bootstrap.servers"),
         (table(format=None), InvalidTableOption, "no format"),
         (table(value__format="json"), InvalidTableOption, "say the same"),
-        (table(format="avro"), UnsupportedConnector, "canal-json"),
+        (table(format="avro"), UnsupportedConnector, "avro"),
         (table(debezium_json__schema_include="true"), InvalidTableOption, "schema-include"),
         (table(format="csv"), UnsupportedConnector, "csv"),
         (table(changelog_mode="I,Q"), InvalidTableOption, "changelog-mode"),
