@@ -347,7 +347,10 @@ class CanalLines(LineShape):
     def changes(self, document: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
         """See `LineShape`."""
         for member, pattern in self._included.items():
-            name = document.get(member)
+            if member not in document:
+                raise BadLine(f'"{member}" is missing')
+            # As Flink names it.
+            name = "null" if document[member] is None else document[member]
             if not isinstance(name, str):
                 raise BadLine(f'"{member}" must be a string, found {kind_of(name)}')
             if pattern.fullmatch(name) is None:

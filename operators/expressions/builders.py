@@ -171,6 +171,7 @@ _STRINGS: Mapping[str, Builder] = {
     "SHA1": strings.digest("sha1"),
     **{f"SHA{bits}": strings.digest(f"sha{bits}") for bits in DIGEST_BITS},
     "SHA2": strings.sha2,
+    "PARSE_URL": strings.of_texts(urls.part_of),
     "URL_ENCODE": strings.of_text(urls.encoded),
     "URL_DECODE": strings.of_text(urls.decoded),
     "TO_BASE64": strings.to_base64,

@@ -127,6 +127,7 @@ def _strings() -> list[Function]:
         *_rows(group, 1, 2, "TYPEOF"),
         *_rows(group, 1, 1, "HASH_CODE", "MD5", "SHA1", *(f"SHA{bits}" for bits in DIGEST_BITS)),
         *_rows(group, 1, 1, "URL_ENCODE"),
+        *_rows(group, 2, 3, "PARSE_URL", note="of file, ftp, http, https and mailto; else NULL"),
         *_rows(group, 1, 1, "URL_DECODE", note="NULL of what is not encoded"),
         *_rows(group, 2, 2, "SHA2", note="the number of bits is a literal"),
     ]

@@ -266,6 +266,7 @@ _SCALARS = [
     ScalarFunction("LTRIM", 1, 2, _varying),
     ScalarFunction("RTRIM", 1, 2, _varying),
     ScalarFunction("BTRIM", 1, 2, _varying),
+    ScalarFunction("PARSE_URL", 2, 3, _always(_STRING)),
     ScalarFunction("URL_ENCODE", 1, 1, _always(_STRING)),
     ScalarFunction("URL_DECODE", 1, 1, _always(_STRING)),
     ScalarFunction("POSITION", 2, 2, _as(_INT)),

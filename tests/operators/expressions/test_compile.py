@@ -65,7 +65,7 @@ DIVISION = call("/", "INT", lit(1, "INT NOT NULL"), ref(1, "INT"))
     ("rex", "function", "path", "words"),
     [
         # unknown functions are named with their place, also deep inside
-        (call("UPPER", "STRING", call("PARSE_URL", "STRING", S, S)), "PARSE_URL", "/operands/0",
+        (call("UPPER", "STRING", call("PRINTF", "STRING", S, S)), "PRINTF", "/operands/0",
          "not known here"),
         # what would change on replay, or needs what is not there
         (call("RAND", "DOUBLE NOT NULL"), "RAND", "", "run again"),
