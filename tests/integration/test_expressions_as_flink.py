@@ -100,6 +100,26 @@ def test_what_fails_in_flink_fails_here(
         _frame(spark, name).select(_column(case)).toArrow()
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_addresses_are_taken_apart_as_by_flink(spark: SparkSession, count: int) -> None:
+    lines = (RECORDED / "urls.jsonl").read_bytes().splitlines()
+    cases = [case for case in map(orjson.loads, lines) if len(case.get("operands", ())) == count]
+    given = [(number, *case["operands"]) for number, case in enumerate(cases)]
+    names = [f"c{at}" for at in range(count)]
+    schema = ", ".join(["id INT", *(f"{name} STRING" for name in names)])
+    operands = [
+        {"kind": "INPUT_REF", "inputIndex": at, "type": "VARCHAR(2147483647)"}
+        for at in range(count)
+    ]
+    rex = {"kind": "CALL", "internalName": "$PARSE_URL$1", "operands": operands}
+    call = parse_rex({**rex, "type": "VARCHAR(2147483647)"}, "")
+
+    frame = spark.createDataFrame(given, schema)
+    found = frame.select("id", to_column(call, [F.col(name) for name in names]).alias("v"))
+
+    assert [row["v"] for row in found.orderBy("id").collect()] == [each["value"] for each in cases]
+
+
 def _column(case: dict[str, Any]) -> Any:
     return to_column(parse_rex(case["rex"], ""), [F.col(name) for name in case["input"]])
 
