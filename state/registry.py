@@ -8,7 +8,8 @@ elements without a stamp counts from then.
 
     tailrace:{pipeline}:registry    hash, in the pipeline's own slot
         <node>/<state>              {"version": 1, "kind": "map", "codecs": [...], "ttl": {...},
-                                     "enabled_ms": null, "is_stamped": true}
+                                     "enabled_ms": null, "is_stamped": true}; and
+                                     "is_silent": false where every run with a TTL emitted expiry
         extension_ms                by how much all lives were extended
 
 Source: Flink's state meta info in savepoints; TtlAwareSerializer, which lets TTL be switched.
@@ -71,6 +72,8 @@ class RegisteredState:
     """When TTL was switched on for a state that had none, in the time that the TTL counts."""
     is_stamped: bool = False
     """Whether it ever had a TTL, so that there may be stamps."""
+    is_silent: bool = False
+    """Whether a run ever had a TTL and emitted nothing of what expired."""
 
     @property
     def field(self) -> bytes:
@@ -79,6 +82,7 @@ class RegisteredState:
 
     def to_json(self) -> bytes:
         """As it is stored."""
+        told = {"is_silent": False} if self.is_stamped and not self.is_silent else {}
         return orjson.dumps(
             {
                 "version": VERSION,
@@ -92,6 +96,7 @@ class RegisteredState:
                 },
                 "enabled_ms": self.enabled_ms,
                 "is_stamped": self.is_stamped,
+                **told,
             }
         )
 
@@ -123,7 +128,12 @@ def register_states(
     if changed:
         ledger.register(changed)
     return [
-        replace(each, enabled_ms=state.enabled_ms, is_stamped=state.is_stamped)
+        replace(
+            each,
+            enabled_ms=state.enabled_ms,
+            is_stamped=state.is_stamped,
+            is_silent=state.is_silent,
+        )
         for each, state in zip(descriptors, now, strict=True)
     ]
 
@@ -167,7 +177,13 @@ def as_registered(node: str, descriptor: StateDescriptor) -> RegisteredState:
     """What is remembered of a state that is used for the first time."""
     ttl = replace(descriptor.ttl, cleanup=DISABLED.cleanup)
     return RegisteredState(
-        node, descriptor.name, descriptor.kind, descriptor.codecs, ttl, None, ttl.is_enabled
+        node,
+        descriptor.name,
+        descriptor.kind,
+        descriptor.codecs,
+        ttl,
+        is_stamped=ttl.is_enabled,
+        is_silent=descriptor.expires_silently,
     )
 
 
@@ -197,7 +213,8 @@ def _next(
             f"TTL counts by {state.ttl.time.value}",
             hint="let its TTL count by what it counted by before, or give the state another name",
         )
-    return with_ttl(before, state.ttl, clock)
+    was_told = replace(before, is_silent=before.is_silent or state.is_silent)
+    return with_ttl(was_told, state.ttl, clock)
 
 
 def with_ttl(state: RegisteredState, ttl: TtlConfig, clock: TtlClock) -> RegisteredState:
@@ -247,6 +264,8 @@ def read_registered(field: bytes, text: bytes) -> RegisteredState:
             ),
             held["enabled_ms"],
             held["is_stamped"],
+            # Earlier versions did not remember whether expiry was emitted.
+            held.get("is_silent", held["is_stamped"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StateCorrupt("the registry of states cannot be read") from error
