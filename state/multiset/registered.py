@@ -27,6 +27,8 @@ class HistoryDescriptor(StateDescriptor):
     """Columns that say which entry a change is about; none: the whole row."""
     emits_expired: bool = False
     """Expiry emits what it means for the sink."""
+    is_whole: bool = False
+    """The rows of a key expire together: LEGACY."""
 
     @property
     def codecs(self) -> tuple[str, ...]:
