@@ -92,6 +92,8 @@ class MaterializerSpec:
     """When TTL was switched on for state that was there already: `state.registry` knows."""
     is_stamped: bool = False
     """Whether some run had a TTL: `state.registry` knows this, too."""
+    is_silent: bool = False
+    """Whether some run had one and emitted nothing of what expired: `state.registry` knows."""
     due_keys_max: int = 1000
     """Keys of one key group that an epoch cleans beside those that it touches."""
     emit_expired: bool = False
@@ -147,6 +149,8 @@ class MaterializerSpec:
             key=self.key,
             match=self.upsert_key or (),
             ttl=TtlConfig(self.ttl_ms) if self.ttl_ms else DISABLED,
+            emits_expired=self.emit_expired,
+            is_whole=self.ttl_ms > 0 and self.strategy is Strategy.LEGACY,
         )
 
     @property
@@ -170,6 +174,7 @@ class MaterializerSpec:
                 "ttl_extension_ms": self.ttl_extension_ms,
                 "ttl_enabled_ms": self.ttl_enabled_ms,
                 "is_stamped": self.is_stamped,
+                "is_silent": self.is_silent,
                 "due_keys_max": self.due_keys_max,
                 "emit_expired": self.emit_expired,
                 "net_changes": self.net_changes,
@@ -195,6 +200,7 @@ class MaterializerSpec:
             ttl_extension_ms=fields["ttl_extension_ms"],
             ttl_enabled_ms=fields["ttl_enabled_ms"],
             is_stamped=fields["is_stamped"],
+            is_silent=fields["is_silent"],
             due_keys_max=fields["due_keys_max"],
             emit_expired=fields["emit_expired"],
             net_changes=fields["net_changes"],
@@ -241,6 +247,7 @@ class UpsertMaterializer:
     def __init__(self, spec: MaterializerSpec) -> None:
         self.spec = spec
         self._policy = spec.policy
+        self._forgets = spec.is_silent or spec.descriptor.expires_silently
         self._input = spec.input
         self._memory = HistoryMemory()
         """Spread histories as this process wrote them last: a cache."""
@@ -354,9 +361,7 @@ class UpsertMaterializer:
         if self.spec.emit_expired and histories.vanished.size:
             output = output.after(self._expiry_of(histories))
         if self.spec.net_changes:
-            may_expire = self.spec.ttl_ms > 0 or self.spec.is_stamped
-            forgets = may_expire and not self.spec.emit_expired
-            output = net_changes(output, self.spec.types, self.spec.key, forgets=forgets)
+            output = net_changes(output, self.spec.types, self.spec.key, forgets=self._forgets)
         remember = done.writer.remembering(transaction, self._memory)
         committed()
         remember()

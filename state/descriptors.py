@@ -196,6 +196,8 @@ class StateDescriptor:
     """From `state.registry`: when TTL was switched on for a state that had elements already."""
     is_stamped: bool = False
     """From `state.registry`: whether some run had a TTL, so that there may be stamps."""
+    is_silent: bool = False
+    """From `state.registry`: whether in some run elements expired and nobody was told."""
     thresholds: Thresholds | None = None
     """When a collection changes its layout; None takes the session's."""
 
@@ -217,6 +219,11 @@ class StateDescriptor:
     def may_have_stamps(self) -> bool:
         """Whether stored elements can carry stamps."""
         return self.is_stamped or self.ttl.is_enabled
+
+    @property
+    def expires_silently(self) -> bool:
+        """Whether elements expire and nobody is told."""
+        return self.ttl.is_enabled
 
     def fingerprint(self) -> dict[str, Any]:
         """Kind and codecs, as JSON values: what stored bytes depend on."""

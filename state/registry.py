@@ -8,7 +8,9 @@ elements without a stamp counts from then.
 
     tailrace:{pipeline}:registry    hash, in the pipeline's own slot
         <node>/<state>              {"version": 1, "kind": "map", "codecs": [...], "ttl": {...},
-                                     "enabled_ms": null, "is_stamped": true}
+                                     "enabled_ms": null, "is_stamped": true}; and
+                                     "is_silent": false where every run with a TTL emitted expiry,
+                                     "is_whole": true where the last one was LEGACY's
         extension_ms                by how much all lives were extended
 
 Source: Flink's state meta info in savepoints; TtlAwareSerializer, which lets TTL be switched.
@@ -23,6 +25,7 @@ import orjson
 
 from state.descriptors import TimersDescriptor
 from state.errors import CodecMismatch, FormatVersionMismatch, InvalidTtl, StateCorrupt
+from state.multiset.registered import HistoryDescriptor
 from state.ttl import DISABLED, TimeCharacteristic, TtlConfig, UpdateType, Visibility
 
 if TYPE_CHECKING:
@@ -71,6 +74,11 @@ class RegisteredState:
     """When TTL was switched on for a state that had none, in the time that the TTL counts."""
     is_stamped: bool = False
     """Whether it ever had a TTL, so that there may be stamps."""
+    is_silent: bool = False
+    """Whether a run ever had a TTL and emitted nothing of what expired."""
+    is_whole: bool = False
+    """Whether the rows of a key expired together in the last run: keys are in the index of expiry
+    by their last write, however old their rows are."""
 
     @property
     def field(self) -> bytes:
@@ -79,6 +87,8 @@ class RegisteredState:
 
     def to_json(self) -> bytes:
         """As it is stored."""
+        told = {"is_silent": False} if self.is_stamped and not self.is_silent else {}
+        whole = {"is_whole": True} if self.is_whole else {}
         return orjson.dumps(
             {
                 "version": VERSION,
@@ -92,6 +102,8 @@ class RegisteredState:
                 },
                 "enabled_ms": self.enabled_ms,
                 "is_stamped": self.is_stamped,
+                **told,
+                **whole,
             }
         )
 
@@ -123,7 +135,12 @@ def register_states(
     if changed:
         ledger.register(changed)
     return [
-        replace(each, enabled_ms=state.enabled_ms, is_stamped=state.is_stamped)
+        replace(
+            each,
+            enabled_ms=state.enabled_ms,
+            is_stamped=state.is_stamped,
+            is_silent=state.is_silent,
+        )
         for each, state in zip(descriptors, now, strict=True)
     ]
 
@@ -167,7 +184,14 @@ def as_registered(node: str, descriptor: StateDescriptor) -> RegisteredState:
     """What is remembered of a state that is used for the first time."""
     ttl = replace(descriptor.ttl, cleanup=DISABLED.cleanup)
     return RegisteredState(
-        node, descriptor.name, descriptor.kind, descriptor.codecs, ttl, None, ttl.is_enabled
+        node,
+        descriptor.name,
+        descriptor.kind,
+        descriptor.codecs,
+        ttl,
+        is_stamped=ttl.is_enabled,
+        is_silent=descriptor.expires_silently,
+        is_whole=isinstance(descriptor, HistoryDescriptor) and descriptor.is_whole,
     )
 
 
@@ -197,7 +221,13 @@ def _next(
             f"TTL counts by {state.ttl.time.value}",
             hint="let its TTL count by what it counted by before, or give the state another name",
         )
-    return with_ttl(before, state.ttl, clock)
+    is_silent = before.is_silent or state.is_silent
+    after = with_ttl(before, state.ttl, clock)
+    after = replace(after, is_silent=is_silent, is_whole=state.is_whole)
+    if before.is_whole and not after.is_whole and state.ttl.is_enabled:
+        # Each key is to be looked at once, as if its rows had no TTL so far.
+        return replace(after, enabled_ms=clock.stamp(state.ttl))
+    return after
 
 
 def with_ttl(state: RegisteredState, ttl: TtlConfig, clock: TtlClock) -> RegisteredState:
@@ -247,6 +277,9 @@ def read_registered(field: bytes, text: bytes) -> RegisteredState:
             ),
             held["enabled_ms"],
             held["is_stamped"],
+            # Earlier versions did not remember whether expiry was emitted.
+            held.get("is_silent", held["is_stamped"]),
+            held.get("is_whole", False),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StateCorrupt("the registry of states cannot be read") from error

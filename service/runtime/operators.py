@@ -57,7 +57,12 @@ class OperatorInfo:
         if isinstance(self.spec, MaterializerSpec):
             spec = self.spec
             for each in states:
-                spec = replace(spec, ttl_enabled_ms=each.enabled_ms, is_stamped=each.is_stamped)
+                spec = replace(
+                    spec,
+                    ttl_enabled_ms=each.enabled_ms,
+                    is_stamped=each.is_stamped,
+                    is_silent=each.is_silent,
+                )
             return replace(self, spec=spec)
         return replace(self, spec=self.spec.with_past(states))
 

@@ -25,9 +25,18 @@ class HistoryDescriptor(StateDescriptor):
     """Columns of the key."""
     match: Sequence[int]
     """Columns that say which entry a change is about; none: the whole row."""
+    emits_expired: bool = False
+    """Expiry emits what it means for the sink."""
+    is_whole: bool = False
+    """The rows of a key expire together: LEGACY."""
 
     @property
     def codecs(self) -> tuple[str, ...]:
         """Names of the codecs that stored bytes depend on."""
         columns = (",".join(map(str, each)) for each in (self.key, self.match))
         return (self.row, *columns)
+
+    @property
+    def expires_silently(self) -> bool:
+        """Whether elements expire and nobody is told."""
+        return self.ttl.is_enabled and not self.emits_expired

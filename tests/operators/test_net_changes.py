@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from operators.batch import ChangeBatch
 from operators.changelog import Change, RowKind
@@ -15,6 +16,8 @@ from operators.testing.operator_harness import Of, delete, insert
 from operators.testing.strategies import INTEGERS
 from operators.upsert_materializer import MaterializerSpec
 from tests.operators.stage import Epoch, Stage, changes_of
+
+PASSING = Epoch((Of(0, insert(2, 1, "b")), Of(0, delete(2, 1, "b"))), 20)
 
 
 def test_net_changes_come_in_the_order_of_the_last_emissions() -> None:
@@ -57,6 +60,26 @@ def test_what_expired_unseen_is_taken_back_by_a_run_without_a_ttl() -> None:
     stage.run(Epoch((), 10))
     stage.restart(replace(spec, ttl_ms=0))
 
-    passing = Epoch((Of(0, insert(2, 1, "b")), Of(0, delete(2, 1, "b"))), 20)
+    assert changes_of(stage, stage.run(PASSING)) == [delete(2, 1, "b")]
 
-    assert changes_of(stage, stage.run(passing)) == [delete(2, 1, "b")]
+
+@pytest.mark.parametrize("ttl_ms", [10, 0])
+def test_what_expired_unseen_is_taken_back_by_a_run_that_emits_expiry(ttl_ms: int) -> None:
+    spec = MaterializerSpec(INTEGERS.types, INTEGERS.names, (1,), None, ttl_ms=10, net_changes=True)
+    stage = Stage.on_heap(spec)
+    stage.run(Epoch((Of(0, insert(1, 1, "a")),), 0))
+    stage.run(Epoch((), 10))
+    stage.restart(replace(spec, ttl_ms=ttl_ms, emit_expired=True))
+
+    assert changes_of(stage, stage.run(PASSING)) == [delete(2, 1, "b")]
+
+
+@pytest.mark.parametrize("emits", [True, False])
+def test_nothing_is_taken_back_of_a_sink_that_was_told_of_every_expiry(emits: bool) -> None:
+    """The run before had no TTL, or emitted what expired."""
+    spec = MaterializerSpec(INTEGERS.types, INTEGERS.names, (1,), None, net_changes=True)
+    stage = Stage.on_heap(replace(spec, emit_expired=True, ttl_ms=10) if emits else spec)
+    stage.run(Epoch((Of(0, insert(1, 9, "a")),), 0))
+    stage.restart(replace(spec, emit_expired=True, ttl_ms=30))
+
+    assert changes_of(stage, stage.run(PASSING)) == []

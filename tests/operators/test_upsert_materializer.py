@@ -11,6 +11,7 @@ import pytest
 from operators.changelog import Change, RowKind
 from operators.errors import InvalidSpec
 from operators.testing.harness import MaterializerHarness, Step
+from operators.testing.operator_harness import Of
 from operators.testing.recorded import expect, first_difference
 from operators.testing.strategies import INTEGERS
 from operators.upsert_materializer import MaterializerSpec
@@ -18,6 +19,7 @@ from state.backends.interface import HashGet, StreamScan
 from state.multiset import probing, text
 from state.multiset.history import Expired, HistoryPage
 from state.multiset.strategy import Strategy
+from tests.operators.stage import Epoch, Stage, changes_of
 
 ADD, RETRACT = RowKind.INSERT, RowKind.DELETE
 SPEC = MaterializerSpec(INTEGERS.types, INTEGERS.names, key=(1,), upsert_key=None)
@@ -371,6 +373,23 @@ class TestTtl:
         harness.now_ms = 1699
         harness.run_epoch([])
         assert harness.stored_keys() == []
+
+    @pytest.mark.parametrize("strategy", [Strategy.VALUE, Strategy.MAP, Strategy.ADAPTIVE])
+    def test_what_lived_by_the_last_write_of_its_key_expires_when_it_no_more_does(
+        self, strategy: Strategy
+    ):
+        """1 was written at 1000; only LEGACY lets it live 20 ms from the retraction at 1019."""
+        legacy = replace(SPEC, strategy=Strategy.LEGACY, ttl_ms=20, emit_expired=True)
+        stage = Stage.on_heap(legacy)
+        for time_ms, changes in [(1000, adds(1)), (1015, adds(2)), (1019, retracts(2))]:
+            stage.run(Epoch(tuple(Of(0, each) for each in changes), time_ms))
+        stage.restart(replace(legacy, strategy=strategy))
+
+        emitted = {}
+        for time_ms in (1019, 1020):
+            emitted[time_ms] = changes_of(stage, stage.run(Epoch((), time_ms)))
+
+        assert emitted == {1019: [], 1020: retracts(1)}
 
     def test_expiry_is_emitted_before_the_changes_of_its_epoch(self):
         harness = MaterializerHarness.on_heap(replace(SPEC, ttl_ms=100, emit_expired=True))

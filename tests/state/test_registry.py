@@ -11,6 +11,7 @@ import pytest
 from state.backends.interface import HashScan
 from state.descriptors import JSON, ListDescriptor, MapDescriptor, TimersDescriptor, ValueDescriptor
 from state.errors import CodecMismatch, FormatVersionMismatch, InvalidTtl, StateCorrupt
+from state.multiset.registered import HistoryDescriptor
 from state.registry import extend_ttl, extension_ms, register_states, registered_states
 from state.testing.stand import NODE
 from state.ttl import DISABLED, Cleanup, TimeCharacteristic, TtlClock, TtlConfig, UpdateType
@@ -113,6 +114,25 @@ def test_a_state_that_was_born_with_ttl_has_no_such_time(stand: Stand) -> None:
     for ms in (0, 10):
         (state,) = register_states(stand.ledger, NODE, [MAP], TtlClock(ms))
         assert (state.enabled_ms, state.is_stamped) == (None, True)
+
+
+def test_a_run_that_told_nobody_of_expiry_is_remembered(stand: Stand) -> None:
+    """So is it of a state that an earlier version registered, which did not say."""
+
+    def run(ttl: TtlConfig, *, emits: bool, whole: bool = False) -> bool:
+        history = HistoryDescriptor(
+            name="h", row="INT", key=(0,), match=(), ttl=ttl, emits_expired=emits, is_whole=whole
+        )
+        (state,) = register_states(stand.ledger, NODE, [history], TtlClock(0))
+        return state.is_silent
+
+    assert not run(DISABLED, emits=False)
+    assert not run(TtlConfig(100), emits=True, whole=True)
+    field = f"{NODE}/h".encode()
+    told = orjson.loads(stand.slot(HashScan(0, b"registry"))[field])
+    assert (told.pop("is_silent"), told.pop("is_whole")) == (False, True)
+    stand.ledger.register({field: orjson.dumps(told)})
+    assert run(DISABLED, emits=True)
 
 
 def test_the_time_is_that_which_the_ttl_counts(stand: Stand) -> None:
