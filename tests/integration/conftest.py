@@ -12,6 +12,7 @@ import pytest
 from service.runtime.launcher import EmbeddedSpark
 from service.runtime.spark_configuration import SESSION_CONFIGURATION
 from tests.conftest import free_port
+from tests.installed import importing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,12 +56,20 @@ def _turn(item: pytest.Item) -> int:
 
 
 @pytest.fixture(scope="session")
-def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedSpark]:
-    """The server that all integration tests share; a test that kills one starts its own."""
+def spark_server(
+    tmp_path_factory: pytest.TempPathFactory, custom_window: Path
+) -> Iterator[EmbeddedSpark]:
+    """The server that all integration tests share; a test that kills one starts its own.
+
+    Its workers find the function that `test_functions` calls.
+    """
     folder = tmp_path_factory.mktemp("spark")
     server = EmbeddedSpark(folder, free_port(), CORES, memory_mb=2048)
     try:
-        yield server.start().wait(SESSION_START_S)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", importing(custom_window))
+            server.start()
+        yield server.wait(SESSION_START_S)
     finally:
         server.stop()
 
