@@ -32,7 +32,7 @@ checks:
 	@.venv/bin/lint-imports --no-cache
 	@.venv/bin/codespell service operators state tests benchmarks docs scripts README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md
 
-# Side by side: tests on Spark wait for much of their time, and types are checked by one process.
+# Side by side: tests on Spark wait for a quarter of their time, and types are checked by one process.
 # Each shows what it printed when it has ended.
 test: setup ## all that CI runs: checks, units, laws, oracles, real Redis, real Spark Connect, faults
 	@$(MAKE) --no-print-directory --jobs --output-sync=target checks units integration
