@@ -32,10 +32,10 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 
 LONGEST_FIRST = (
-    *("test_kill", "test_plan_oracles", "test_dataflow", "test_lifecycle", "test_chain"),
-    *("test_demo", "test_pages", "test_expressions", "test_savepoints"),
+    *("test_kill", "test_plan_oracles", "test_chain", "test_lifecycle", "test_demo"),
+    *("test_pages", "test_expressions", "test_dataflow", "test_quiet_epochs"),
 )
-"""Files that take 50 to 200 s, in the order in which processes take them up: one of the long ones
+"""Files that take 20 to 200 s, in the order in which processes take them up: one of the long ones
 that comes last is waited for by a process that has nothing to do any more."""
 
 
