@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -30,3 +31,8 @@ def install(package: Path, folder: Path) -> Path:
     )
     assert run.returncode == 0, run.stderr[-2_000:]
     return target
+
+
+def importing(target: Path) -> str:
+    """PYTHONPATH for processes that find what was installed there before all that we find."""
+    return os.pathsep.join([str(target), *filter(None, [os.environ.get("PYTHONPATH")])])

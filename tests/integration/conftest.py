@@ -12,6 +12,7 @@ import pytest
 from service.runtime.launcher import EmbeddedSpark
 from service.runtime.spark_configuration import SESSION_CONFIGURATION
 from tests.conftest import free_port
+from tests.installed import importing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +32,10 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 
 LONGEST_FIRST = (
-    *("test_kill", "test_plan_oracles", "test_dataflow", "test_lifecycle", "test_chain"),
-    *("test_demo", "test_pages", "test_expressions", "test_savepoints"),
+    *("test_kill", "test_plan_oracles", "test_chain", "test_lifecycle", "test_demo"),
+    *("test_pages", "test_expressions", "test_dataflow", "test_quiet_epochs"),
 )
-"""Files that take 50 to 200 s, in the order in which processes take them up: one of the long ones
+"""Files that take 20 to 200 s, in the order in which processes take them up: one of the long ones
 that comes last is waited for by a process that has nothing to do any more."""
 
 
@@ -55,12 +56,20 @@ def _turn(item: pytest.Item) -> int:
 
 
 @pytest.fixture(scope="session")
-def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedSpark]:
-    """The server that all integration tests share; a test that kills one starts its own."""
+def spark_server(
+    tmp_path_factory: pytest.TempPathFactory, custom_window: Path
+) -> Iterator[EmbeddedSpark]:
+    """The server that all integration tests share; a test that kills one starts its own.
+
+    Its workers find the function that `test_functions` calls.
+    """
     folder = tmp_path_factory.mktemp("spark")
     server = EmbeddedSpark(folder, free_port(), CORES, memory_mb=2048)
     try:
-        yield server.start().wait(SESSION_START_S)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", importing(custom_window))
+            server.start()
+        yield server.wait(SESSION_START_S)
     finally:
         server.stop()
 

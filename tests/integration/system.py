@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,8 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
+import redis
 
+from service.runtime.gateway import SparkGateway
 from service.runtime.launcher import EmbeddedRedis, EmbeddedSpark
+from service.runtime.registry import Registry
+from service.settings import SparkSettings
 from tests.conftest import free_port
 
 if TYPE_CHECKING:
@@ -22,16 +27,32 @@ if TYPE_CHECKING:
 ASK_AGAIN_S = 0.2
 
 
-class System:
-    """Everything on free loopback ports below one folder; ends with the `with` block."""
+async def end_session(server: EmbeddedSpark, client: redis.Redis) -> None:
+    """Leave no query behind on a server that other tests use."""
+    if server.running:
+        gateway = SparkGateway(SparkSettings(remote=server.remote), Registry(client, 10))
+        await gateway.call(lambda spark: spark.stop())
+        await gateway.close()
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+
+class System:
+    """Everything on free loopback ports below one folder; ends with the `with` block.
+
+    Args:
+        folder: Where.
+        spark: The server that other tests use, too, for a test that does it no harm: one of its
+            own takes half a minute of processor time until it is warm. None: its own.
+        settings: Of the service, as variables of its environment.
+    """
+
+    def __init__(self, folder: Path, spark: EmbeddedSpark | None = None, **settings: str) -> None:
         self.folder = folder
         self.files = folder / "files"
         self.files.mkdir(parents=True)
         self.settings = settings
         self.redis = EmbeddedRedis(folder / "redis", free_port())
-        self.spark = EmbeddedSpark(folder / "spark", free_port(), cores=2, memory_mb=1536)
+        self._shares_spark = spark is not None
+        self.spark = spark or EmbeddedSpark(folder / "spark", free_port(), cores=2, memory_mb=1536)
         self.port = free_port()
         self.service: subprocess.Popen[bytes] | None = None
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
@@ -39,7 +60,8 @@ class System:
     def __enter__(self) -> Self:
         try:
             self.redis.start()
-            self.spark.start()
+            if not self._shares_spark:
+                self.spark.start()
             self.redis.wait()
             self.spark.wait(90)
             self.start_service()
@@ -60,8 +82,14 @@ class System:
             except subprocess.TimeoutExpired:
                 self.service.kill()
                 self.service.wait(timeout=10)
-        self.spark.stop()
-        self.redis.stop()
+        try:
+            if self._shares_spark:
+                with redis.Redis.from_url(self.redis.url) as client:
+                    asyncio.run(end_session(self.spark, client))
+            else:
+                self.spark.stop()
+        finally:
+            self.redis.stop()
 
     def start_service(self) -> None:
         """Start the service's process and wait until it is ready."""

@@ -3,7 +3,6 @@ over HTTP, run by workers of Spark on Redis, looked into, stopped and gone on wi
 
 from __future__ import annotations
 
-import os
 import random
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from tests.installed import importing
 from tests.integration.system import System
 from tests.oracles import RECORDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from service.runtime.launcher import EmbeddedSpark
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -34,13 +36,15 @@ Row = tuple[str | None, int | None, int]
 
 
 @pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory, custom_window: Path) -> Iterator[System]:
-    paths = os.pathsep.join([str(custom_window), *filter(None, [os.environ.get("PYTHONPATH")])])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", paths)
-        folder = tmp_path_factory.mktemp("functions")
-        with System(folder, TAILRACE_EXECUTION__TICK_INTERVAL_MS="200") as running:
-            yield running
+def system(
+    tmp_path_factory: pytest.TempPathFactory, spark_server: EmbeddedSpark, custom_window: Path
+) -> Iterator[System]:
+    settings = {
+        "TAILRACE_EXECUTION__TICK_INTERVAL_MS": "200",
+        "PYTHONPATH": importing(custom_window),
+    }
+    with System(tmp_path_factory.mktemp("functions"), spark_server, **settings) as running:
+        yield running
 
 
 def test_a_function_of_users_on_spark(system: System) -> None:

@@ -21,6 +21,7 @@ from service.runtime.status import RestartLimits
 from service.runtime.supervisor import Supervisor, SystemClock
 from service.settings import ExecutionSettings, SparkSettings
 from tests.conftest import free_port
+from tests.integration.system import end_session
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -186,17 +187,9 @@ def serve(
                 await scenario(service)
         finally:
             await service.close()
-            await _end_session(server, client)
+            await end_session(server, client)
 
     asyncio.run(run())
-
-
-async def _end_session(server: EmbeddedSpark, client: redis.Redis) -> None:
-    """Leave no query behind on a server that other tests use."""
-    if server.running:
-        gateway = SparkGateway(SparkSettings(remote=server.remote), Registry(client, 10))
-        await gateway.call(lambda spark: spark.stop())
-        await gateway.close()
 
 
 def test_query_is_stopped_and_goes_on_from_its_checkpoint(

@@ -23,6 +23,8 @@ from tests.integration.system import System
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from service.runtime.launcher import EmbeddedSpark
+
 pytestmark = pytest.mark.timeout(900)
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -47,9 +49,9 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 @pytest.mark.parametrize("page", ["guide.md", "flip-292.md"])
-def test_the_page_is_what_happens(page: str, tmp_path: Path) -> None:
+def test_the_page_is_what_happens(page: str, tmp_path: Path, spark_server: EmbeddedSpark) -> None:
     commands, *rest = blocks((DOCS / page).read_text())
-    with System(tmp_path / "system") as system:
+    with System(tmp_path / "system", spark_server) as system:
         command = commands
         for block in rest:
             match block.kind:

@@ -16,6 +16,8 @@ from tests.integration.system import System
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from service.runtime.launcher import EmbeddedSpark
+
 pytestmark = pytest.mark.timeout(900)
 
 CHANGES = 300
@@ -59,8 +61,10 @@ class Input:
         return {key: history[-1] for key, history in self._histories.items() if history}
 
 
-def test_a_restored_pipeline_goes_on_to_the_exact_table(tmp_path: Path) -> None:
-    with System(tmp_path / "system") as system:
+def test_a_restored_pipeline_goes_on_to_the_exact_table(
+    tmp_path: Path, spark_server: EmbeddedSpark
+) -> None:
+    with System(tmp_path / "system", spark_server) as system:
         given = Input()
         system.post("/v1/pipelines", {"name": "orders", "plan": PLAN, "start": True})
         _send(system, "orders", given)

@@ -7,6 +7,7 @@ Half of the addresses name what exists, since an unknown pipeline ends most rout
 from __future__ import annotations
 
 import threading
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -88,13 +89,6 @@ KEYED = {
     "state": "groupAggregateState",
 }
 """The same where the operator keeps no histories."""
-PLANS: list[Any] = [
-    flights_plan(),
-    flights_plan(source=INGRESS),
-    flights_plan(sink={"connector": "print"}),
-    *(mutated(place, value) for kind in kinds() for place, value in islice(mutations(kind, 4), 24)),
-]
-"""Some that run, and many with one property that is left out, null or of another type."""
 TABLES = """
 CREATE TABLE s (id INT NOT NULL, v STRING, PRIMARY KEY (id) NOT ENFORCED)
   WITH ('connector' = 'ingress', 'format' = 'changelog-json');
@@ -146,6 +140,17 @@ schemathesis.openapi.media_type("application/x-ndjson", _LINES.map(b"\n".join))
 @schemathesis.serializer("application/x-ndjson")
 def _as_it_is(context: Any, value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+
+
+@cache
+def plans() -> list[Any]:
+    """Some that run, and many with one property that is left out, null or of another type."""
+    return [
+        flights_plan(),
+        flights_plan(source=INGRESS),
+        flights_plan(sink={"connector": "print"}),
+        *(mutated(where, to) for kind in kinds() for where, to in islice(mutations(kind, 4), 24)),
+    ]
 
 
 class Server:
@@ -208,6 +213,7 @@ def address(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory)
             yield url
 
 
+@cache
 def operations() -> list[Any]:
     """All operations of the document, which needs no server."""
     schema = schemathesis.openapi.from_dict(openapi_document())
@@ -230,7 +236,7 @@ def _with_known(case: Any, draw: Any) -> None:
 def _with_known_body(body: dict[str, Any], draw: Any) -> None:
     """Put what means something in the place of half of the generated members of a body."""
     if "plan" in body and draw(st.booleans()):
-        body["plan"] = draw(st.sampled_from(PLANS))
+        body["plan"] = draw(st.sampled_from(plans()))
         body.pop("plan_uri", None)
     if "sql" in body and draw(st.booleans()):
         body["sql"] = draw(st.sampled_from(SCRIPTS))
@@ -238,7 +244,8 @@ def _with_known_body(body: dict[str, Any], draw: Any) -> None:
         body["states"] = draw(_TTLS)
     for name in ("before", "after"):
         if name in body and draw(st.booleans()):
-            ways = [{"plan": draw(st.sampled_from(PLANS))}, {"pipeline": "p"}, {"sql": SCRIPTS[0]}]
+            plan = draw(st.sampled_from(plans()))
+            ways = [{"plan": plan}, {"pipeline": "p"}, {"sql": SCRIPTS[0]}]
             body[name] = draw(st.sampled_from(ways))
 
 
