@@ -86,13 +86,16 @@ class AgingTopN(RetractTopN):
                 await self._take_back(change, row, end, counts)
             else:
                 await self._add(change, row, end, counts)
+            if self.end.is_kept and not counts.keys:
+                await held.write()
+                if await self.rows.is_empty():
+                    await self.end.clear()
         await held.write()
         if counts.keys or not await self.rows.is_empty():
             # None at all is a number, too: rows may be left that have no rank.
             await self._counted.update(counts.stored())
         else:
             await self._counted.clear()
-            await self.end.clear()
 
     async def _gather(self) -> None:
         """Give the rows that `ArrivalTopN` kept one sort key: with a TTL they live together."""

@@ -59,11 +59,10 @@ class AgingNewest(AgingTopN):
                 self._come(change, row, live, end)
             elif not self._go(change, row, live, end):
                 change.orphan()
+            if not live.rows:
+                await self.end.clear()
         await self.rows.put(key, reversed(live.rows))
-        if live.rows:
-            await self.end.live_on()
-        else:
-            await self.end.clear()
+        await self.end.live_on()
 
     def _come(self, change: InputChange, row: Row, live: _Newest, end: int | None) -> None:
         if end is None or end > 0:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class RankEnd:
     """The last rank that is shown: a number, a column, or none.
 
-    The column of a partition's first row counts, as in Flink, until the state expires. Null counts
-    as 0: nothing is shown.
+    The column of a partition's first row counts, as in Flink, until the state expires or the last
+    row is taken back: then the next one is a first one. Null counts as 0: nothing is shown.
     """
 
     def __init__(self, spec: RankSpec) -> None:
@@ -40,6 +40,11 @@ class RankEnd:
                 name="rank_end", codec=JSON, ttl=spec.ttl_of(0), **spec.past_of("rank_end")
             )
         self.descriptors: tuple[StateDescriptor, ...] = (self._stored,) if self._stored else ()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is one of each partition, and stored."""
+        return self._stored is not None
 
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handle."""

@@ -14,7 +14,7 @@ from state.codec import RowCodec
 from state.primitives.sorted import SortedMapHandle
 from tests.operators.columnar_paths import stored_of
 from tests.operators.laws import emits_the_same_any_way
-from tests.operators.rank.ranks import changes, rank_spec
+from tests.operators.rank.ranks import ASCENDING, changes, rank_spec
 from tests.operators.rank.test_laws import anything
 
 if TYPE_CHECKING:
@@ -47,6 +47,27 @@ def test_an_expired_sort_key_behind_the_range_counts_one_less_when_a_row_of_it_i
         # At 12 the rows by 9 and 8 have expired. Of 8 one is counted on where 1 is the last rank.
         assert harness.run([At(12), *changes("-D 3 x 8; -D 1 x 9")]) == []
         assert harness.run(changes("+I 8 x 5; +I 9 x 2")) == changes(shown)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({"order": ASCENDING}, ""),
+        ({"order": ()}, ""),
+        ({"order": (), "newest_first": True}, "-D 1 x 5; +I 1 x 6"),
+    ],
+)
+def test_the_row_after_the_last_one_says_anew_where_the_ranks_end(
+    fields: dict[str, Any], shown: str, size: int
+) -> None:
+    """In one epoch or several, and as without a TTL."""
+    given_ = changes("+I 2 x 5; -D 2 x 5; +I 1 x 5; +I 1 x 6")
+    for ttl_ms in (10, 0):
+        spec = rank_spec(ttl_ms=(ttl_ms,), end=None, end_column=0, **fields)
+        harness = OperatorHarness.on_heap(spec)
+        emitted = [each for at in range(0, 4, size) for each in harness.run(given_[at : at + size])]
+        assert emitted == changes(f"+I 2 x 5; -D 2 x 5; +I 1 x 5; {shown}")
 
 
 def test_with_ranks_an_expired_row_counts_and_is_not_shifted() -> None:
