@@ -47,11 +47,12 @@ from service.plan.type_json import parse_type_json
 from state.types import LogicalType, TypeRoot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from service.plan.node_types import NodeType
     from service.plan.nodes import NodeView
     from service.plan.rex import Rex
+    from service.plan.tables import Table
 
 _VERSION = re.compile(r"[0-9]{1,9}", re.ASCII)
 _STRATEGIES: tuple[MaterializeStrategy, ...] = get_args(MaterializeStrategy)
@@ -329,6 +330,7 @@ def _read_sink(
             "outputType",
             f"the input has {len(output.children)} columns, "
             f"but table {table.identifier} takes {len(persisted)}",
+            hint=_untold(table, metadata_keys),
         )
     key = table.schema.primary_key
     if not set(key) <= set(persisted):
@@ -350,6 +352,14 @@ def _read_sink(
         input_upsert_key=upsert_key,
         conflict_behavior=_read_conflict(node),
     )
+
+
+def _untold(table: Table, metadata_keys: Sequence[str]) -> str:
+    """Which metadata column lacks its ability, if one does: plans made here once did not say it."""
+    for each in table.schema.persisted:
+        if each.kind == "METADATA" and each.metadata_key not in metadata_keys:
+            return f"metadata column {each.name!r} is written where WritingMetadata has its key"
+    return ""
 
 
 def _read_mode(node: JsonObject, key: str) -> ChangelogMode:

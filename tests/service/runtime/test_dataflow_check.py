@@ -9,6 +9,7 @@ import pytest
 
 from operators.errors import InvalidSpec
 from service.plan import load_plan
+from service.plan.errors import InvalidProperty
 from service.runtime.dataflow import check_plan, stateful_nodes
 from service.runtime.dataflow_errors import (
     DataflowError,
@@ -177,9 +178,10 @@ def test_a_column_that_is_to_be_a_records_time_does_not_land_in_its_value(tmp_pa
         table["schema"]["columns"][0],
         {"name": "v", "kind": "METADATA", "metadataKey": "timestamp", "dataType": "INT"},
     ]
-    with pytest.raises(UnsupportedConnector, match='metadata column "v"') as caught:
+    with pytest.raises(InvalidProperty, match="takes 1") as caught:
         check(tmp_path, document)
-    assert caught.value.path.endswith("/schema/columns/1")
+    assert caught.value.path == "/nodes/1/outputType"
+    assert caught.value.hint == "metadata column 'v' is written where WritingMetadata has its key"
 
 
 def test_a_metadata_column_of_a_source_is_not_read_out_of_its_value(tmp_path: Path) -> None:
@@ -231,16 +233,16 @@ def test_metadata_that_is_not_read_is_refused_by_its_key(
 @pytest.mark.parametrize(
     "sink", [SINK, {"connector": "redis"}, {"connector": "print"}, {"connector": "blackhole"}]
 )
-def test_a_metadata_column_is_written_by_no_sink(tmp_path: Path, sink: dict[str, str]) -> None:
+def test_metadata_is_written_by_no_sink_but_kafkas(tmp_path: Path, sink: dict[str, str]) -> None:
     document = plan_of(SOURCE, sink)
-    columns = document["nodes"][1]["dynamicTableSink"]["table"]["resolvedTable"]["schema"][
-        "columns"
-    ]
+    spec = document["nodes"][1]["dynamicTableSink"]
+    columns = spec["table"]["resolvedTable"]["schema"]["columns"]
     columns[1] |= {"kind": "METADATA", "isVirtual": False}
+    spec["abilities"] = [{"type": "WritingMetadata", "metadataKeys": ["v"]}]
 
-    with pytest.raises(UnsupportedConnector, match='metadata column "v" is not written') as caught:
+    with pytest.raises(UnsupportedNode, match="metadata 'v' of table snk is not written") as caught:
         check(tmp_path, document)
-    assert caught.value.path.endswith("/schema/columns/1")
+    assert caught.value.path == "/nodes/1/dynamicTableSink/abilities/0"
 
 
 def test_an_insert_only_plan_may_go_to_an_append_sink(tmp_path: Path) -> None:
