@@ -13,7 +13,7 @@ from service.sql.expressions import ExpressionBinder
 from service.sql.rex import type_of
 from service.sql.scope import Scope, Source
 from service.sql.sql_text import to_sql
-from service.sql.table_as import insert_of, joined, ordered, read_as
+from service.sql.table_as import check_declarable, insert_of, joined, ordered, read_as
 from service.sql.table_draft import TableDraft
 from service.sql.table_like import merged, read_like
 from service.sql.terms import Row
@@ -66,6 +66,7 @@ def create_table(statement: CreateTable, catalogue: Catalogue) -> DeclaredTable:
     if query is not None:
         draft = ordered(draft, listed, query) if listed else joined(draft, query)
         _check_count(draft, query.position)
+        check_declarable(draft, query)
     elif listed:
         raise cursor.fail("AS")
     elif like is not None:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from service.sql import types
 from service.sql.binder.query import QueryBinder
 from service.sql.catalogue import Column
-from service.sql.errors import ValidationError, nearest
+from service.sql.errors import UnsupportedSql, ValidationError, nearest
 from service.sql.statements import Insert
 from service.sql.type_names import summary
+from state.types import TypeParseError, format_type, parse_type
 
 if TYPE_CHECKING:
     from service.sql.catalogue import CatalogTable, Catalogue
@@ -106,6 +107,24 @@ def joined(own: TableDraft, query: TableQuery) -> TableDraft:
             first[column.name] = column
     columns = {**first, **given}
     return replace(own, columns=[*columns.values()], names={*columns})
+
+
+def check_declarable(draft: TableDraft, query: TableQuery) -> None:
+    """See that the table can be declared as a text, too: that is how a session keeps it.
+
+    Raises:
+        UnsupportedSql: A column has the type of '', of which none can be declared.
+    """
+    for column in draft.columns:
+        text = format_type(column.type)
+        try:
+            parse_type(text, is_sql=True)
+        except TypeParseError:
+            raise UnsupportedSql(
+                f"column '{column.name}' of type {text} cannot be declared",
+                query.position,
+                hint="a CAST to STRING gives '' another type",
+            ) from None
 
 
 def insert_of(table: CatalogTable, query: TableQuery) -> Insert:

@@ -172,3 +172,16 @@ def test_a_session_keeps_what_came_of_it() -> None:
     again = NamedSession(session.saved())
 
     assert declared(again) == declared(session)
+
+
+@pytest.mark.parametrize("empty", ["''", "ARRAY['']", "ROW(1, '')"])
+def test_a_column_that_no_session_could_keep_is_refused(empty: str) -> None:
+    """Of CHAR(0) none can be declared; the session could not be read again."""
+    session = NamedSession()
+    run(session, TABLES)
+
+    with pytest.raises(SqlError, match="column 'a' of type .* cannot be declared"):
+        run(session, f"CREATE TABLE t {FILES} AS SELECT id, {empty} AS a FROM b")
+
+    run(session, f"CREATE TABLE t (a STRING) {W} AS SELECT id, '' AS a FROM b")
+    assert declared(NamedSession(session.saved())) == declared(session)
