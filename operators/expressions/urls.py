@@ -19,7 +19,8 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _BLANKS = "".join(map(chr, range(0x21)))
 _PROTOCOLS = ("file", "ftp", "http", "https", "mailto")
 """Those that Java reads, but for `jar`, `jmod` and `jrt`, which are for programs of its own."""
-_PORT = re.compile("[+-]?[0-9]+")
+_PORT = re.compile("([+-]?)0*([0-9]{1,10})")
+"""Its zeros in front are many or none: Python does not read numbers of many thousand digits."""
 _PORT_MAX = 2**31 - 1
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _ZEROS = re.compile("(?<![0-9a-f])0+(?=[0-9a-f])", re.IGNORECASE)
@@ -110,8 +111,10 @@ def _host(text: str) -> str | None:
         host, _, port = text.partition(":")
     if _CONTROLS.search(host):
         return None
-    if port and (_PORT.fullmatch(port) is None or not -1 <= int(port) <= _PORT_MAX):
-        return None
+    if port:
+        number = _PORT.fullmatch(port)
+        if number is None or not -1 <= int(number[1] + number[2]) <= _PORT_MAX:
+            return None
     return host
 
 

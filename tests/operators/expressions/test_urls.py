@@ -30,3 +30,8 @@ def test_an_address_has_javas_parts(case: dict[str, Any]) -> None:
     found = {part: part_of(case["url"], part) for part in PARTS}
 
     assert found == (case["parts"] or dict.fromkeys(PARTS))
+
+
+@pytest.mark.parametrize(("port", "host"), [("0" * 5000 + "80", "h"), ("9" * 5000, None)])
+def test_a_port_may_have_any_number_of_digits(port: str, host: str | None) -> None:
+    assert part_of(f"http://h:{port}/", "HOST") == host
