@@ -79,9 +79,11 @@ class LineDecoder:
         refused = self._refused[kinds]
         if refused.any():
             reason = 'kind {} is not in changelog-mode "{}"'
+            # A line is one dead letter, however many rows it has.
+            said, first = np.unique(lines[refused], return_index=True)
             rejected += [
-                (int(lines[at]), reason.format(RowKind(int(kinds[at])).short, self._mode))
-                for at in np.flatnonzero(refused)
+                (int(line), reason.format(RowKind(int(kind)).short, self._mode))
+                for line, kind in zip(said, kinds[refused][first], strict=True)
             ]
             keep = ~refused
             kinds, lines = kinds[keep], lines[keep]

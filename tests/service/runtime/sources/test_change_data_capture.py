@@ -153,6 +153,20 @@ def test_all_rows_of_a_line_stay_together(redis_client: redis.Redis, tmp_path: P
     assert [found[order] for order in sorted(found)] == wanted
 
 
+def test_a_line_of_a_kind_that_may_not_be_is_one_dead_letter(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    lines = [orjson.dumps(each) for each in (MANY_UPDATES, MANY_INSERTS, MANY_UPDATES)]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines))
+    options = {"path": "a.jsonl", "format": CANAL, "changelog-mode": "I"}
+
+    (epoch,) = read_all(make_reader(redis_client, tmp_path, options=options))
+
+    assert epoch.rows == [(0, each["id"], "a") for each in MANY]
+    assert len(epoch.dead) == 2
+    assert all("kind +U is not in changelog-mode" in each for each in epoch.dead)
+
+
 @pytest.mark.parametrize("prefix", ["", "value."])
 def test_tables_and_databases_of_canal_may_be_chosen(prefix: str) -> None:
     given = {name: text for name, text in TABLE.items() if name != "format"}
