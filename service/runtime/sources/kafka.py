@@ -156,7 +156,7 @@ class _Records:
         places, place_of = self._places_in(batch)
         offsets = batch.column("offset").to_numpy().astype(np.int64)
         numbers = np.array([each.number for each in places])[place_of]
-        order = _order(offsets * self._decoder.rows_max, numbers)
+        order = _order(offsets, self._decoder.rows_max, numbers)
         decoded = self._decoder.decode(batch)
         rows = decoded.records
         for at, place in enumerate(places):
@@ -224,11 +224,12 @@ def _metadata(batch: pa.RecordBatch, key: str, rows: np.ndarray) -> pa.Array:
             return told
 
 
-def _order(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+def _order(offsets: np.ndarray, rows_max: int, numbers: np.ndarray) -> np.ndarray:
     """The place in the epoch of each record, or of its first row: by how many may come before."""
-    if int(rows.max()) >> _OFFSET_BITS:
+    # Before they are multiplied: what leaves 64 bits would be small again.
+    if int(offsets.max()) >= (1 << _OFFSET_BITS) // rows_max:
         raise OverflowError("a Kafka offset that leaves no room for its records' changes")
-    order: np.ndarray = (rows << _PLACE_BITS) | numbers
+    order: np.ndarray = (offsets * rows_max << _PLACE_BITS) | numbers
     return order
 
 

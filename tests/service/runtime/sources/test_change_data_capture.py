@@ -114,7 +114,7 @@ def test_records_of_kafka_have_two_places_each_and_tombstones_are_passed_over(fo
     ]
 
 
-@pytest.mark.parametrize(("form", "first"), [(EVENTS, 2**46), (CANAL, 2**35)])
+@pytest.mark.parametrize(("form", "first"), [(EVENTS, 2**46), (CANAL, 2**35), (CANAL, 2**52)])
 def test_a_record_beyond_the_last_place_ends_the_epoch(form: str, first: int) -> None:
     table = spec(options={"topic": "a", "format": form})
 
