@@ -21,6 +21,7 @@ from service.sql.physical.connectors import sink_mode
 from service.sql.physical.keys import Keys, are_known, smallest, upsert_keys
 from service.sql.physical.nodes import Node, ScanSpec, SinkSpec, UnionSpec, WatermarkSpec
 from service.sql.rex import call, cast, literal, ref
+from service.sql.terms import unique_names
 from service.sql.type_names import summary
 
 if TYPE_CHECKING:
@@ -119,7 +120,9 @@ def _with_metadata(query: Relation, table: CatalogTable) -> Relation:
         column = ref(at, query.row.types[at])
         is_same = target.kind == "PHYSICAL" or column.type == target.type
         outputs.append(column if is_same else cast(column, target.type))
-    return Project(query, tuple(outputs), tuple(each.metadata_key or each.name for each in written))
+    given = [each.metadata_key or each.name for each in written]
+    # A physical column may have the name of a key.
+    return Project(query, tuple(outputs), unique_names((), given))
 
 
 def _timed(query: Relation) -> Relation:

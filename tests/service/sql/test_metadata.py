@@ -194,6 +194,20 @@ def test_what_a_kafka_sink_writes_is_in_the_plan() -> None:
     assert list(unsupported(plan)) == []
 
 
+def test_a_physical_column_may_have_the_name_of_a_key_that_is_written() -> None:
+    """The planner of Flink's, Calcite, numbers the names that a projection has twice."""
+    table = (
+        "CREATE TABLE t (`timestamp` STRING, tm TIMESTAMP_LTZ(3) METADATA FROM 'timestamp') "
+        "WITH ('connector' = 'kafka');"
+    )
+    (planned,) = compile_script(f"{table} INSERT INTO t SELECT 'a', CAST(NULL AS TIMESTAMP_LTZ(3))")
+
+    sink = load_plan(planned.document).nodes[-1]
+    assert sink.output_type.field_names == ("timestamp", "timestamp0")
+    assert isinstance(sink.view, Sink)
+    assert [each.name for each in sink.view.columns] == ["timestamp", "tm"]
+
+
 def plan_of_a_written_time(key: str, kind: str) -> dict[str, Any]:
     """A plan that writes another key, or a time of another type."""
     table = (
