@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from service.plan.trees import draw_trees
+from service.sql.ddl import create_table
 from service.sql.errors import UnsupportedSql, placed
 from service.sql.logical_text import logical_tree
 from service.sql.physical.descriptions import describe_physical
@@ -50,10 +51,11 @@ def explain_statement(
     inserts: list[Insert | Query] = []
     for each in subjects:
         if isinstance(each, CreateTable):
-            session, insert = session.with_table(each)
-            if insert is None:
+            made = create_table(each, session.catalogue)
+            if made.insert is None:
                 raise UnsupportedSql("CREATE TABLE without AS has no plan", each.position)
-            inserts.append(insert)
+            session = session.with_table(made.table, each)
+            inserts.append(made.insert)
         else:
             inserts.append(each)
     return _explained(session, inserts, details)

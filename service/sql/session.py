@@ -107,10 +107,12 @@ class Session:
                 else:
                     self.catalogue.options.pop(key, None)
             case CreateTable():
-                session, insert = self.with_table(statement)
-                # A table that is made of a query is there only if its INSERT has a plan.
-                planned = None if insert is None else session.plan((insert,))
-                self.catalogue.objects.update(session.catalogue.objects)
+                made = create_table(statement, self.catalogue)
+                planned = None
+                if made.insert is not None:
+                    # The table is there only if what fills it has a plan.
+                    planned = self.with_table(made.table, statement).plan((made.insert,))
+                self.catalogue.add(made.table, statement.position, if_absent=statement.if_absent)
                 if planned is not None:
                     return PlannedStatement(statement, planned.document, planned.modes)
             case CreateView():
@@ -136,17 +138,16 @@ class Session:
         zone = {ZONE_OPTION: self.zone} if self.zone is not None and is_unsaid else {}
         return Options({**said, **zone})
 
-    def with_table(self, statement: CreateTable) -> tuple[Session, Insert | None]:
-        """A session that has one table more, and what fills it if it is made of a query.
+    def with_table(self, table: CatalogTable, statement: CreateTable) -> Session:
+        """A session that has the table of a statement, too; this one stays as it is.
 
         Raises:
-            SqlError: The statement is wrong, or there is such a table and it does not allow that.
+            SqlError: There is such a table, and the statement does not allow that.
         """
-        made = create_table(statement, self.catalogue)
         objects, options = dict(self.catalogue.objects), self.catalogue.options
         session = Session(Catalogue(objects, options), self.zone)
-        session.catalogue.add(made.table, statement.position, if_absent=statement.if_absent)
-        return session, made.insert
+        session.catalogue.add(table, statement.position, if_absent=statement.if_absent)
+        return session
 
     def plan(self, inserts: Sequence[Insert | Query]) -> PlannedNodes:
         """The plan of INSERT statements that run together; of a query: with a sink that is none.
