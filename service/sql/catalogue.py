@@ -33,6 +33,9 @@ class Column:
     expression: Rex | None = None
     """Of a computed column, over the columns that are not computed."""
     expression_sql: str = ""
+    """As Flink writes it, which is not always read as the same again."""
+    expression_source: str = ""
+    """As the statement wrote it."""
     metadata_key: str | None = None
     is_virtual: bool = False
 
@@ -55,6 +58,8 @@ class Watermark:
     expression: Rex
     """Over all columns of the table."""
     expression_sql: str
+    expression_source: str
+    """Both as of a column."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from service.sql.source_text import Fragment
 
-_OPENING = {TokenType.L_PAREN, TokenType.LT}
-_CLOSING = {TokenType.R_PAREN, TokenType.GT}
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.LT}
+_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.GT}
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class Cursor:
             kind = self.tokens[self.at].token_type
             if kind is TokenType.R_PAREN and depth == 0:
                 break
-            counts = is_type or kind in (TokenType.L_PAREN, TokenType.R_PAREN)
+            counts = is_type or kind not in (TokenType.LT, TokenType.GT)
             depth += counts * ((kind in _OPENING) - (kind in _CLOSING))
             self.at += 1
         if self.at == begin:

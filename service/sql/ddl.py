@@ -193,7 +193,13 @@ def _resolved(draft: TableDraft, statement: CreateTable) -> tuple[Column, ...]:
         fragment = draft.computed.get(column.name)
         if fragment is not None:
             bound, text = bind_fragment(fragment, scope)
-            column = replace(column, type=type_of(bound), expression=bound, expression_sql=text)
+            column = replace(
+                column,
+                type=type_of(bound),
+                expression=bound,
+                expression_sql=text,
+                expression_source=fragment.text,
+            )
         if column.name in draft.key and column.kind != "COMPUTED":
             column = replace(column, type=column.type.with_nullable(False))
         made.append(column)
@@ -228,7 +234,7 @@ def _watermark(
         )
     row = Row(tuple(column.name for column in columns), tuple(column.type for column in columns))
     bound, text = bind_fragment(fragment, Scope((Source(statement.names[-1], row, 0),)))
-    return Watermark(name, bound, text)
+    return Watermark(name, bound, text, fragment.text)
 
 
 def _check_key(columns: tuple[Column, ...], draft: TableDraft, statement: CreateTable) -> None:

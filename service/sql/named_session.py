@@ -84,7 +84,7 @@ class NamedSession:
                 )
                 if copies and isinstance(made, CatalogTable):
                     # The table that it is like, or those of its query, may go, or change.
-                    self._texts[names] = create_table_text(made, is_masked=False)
+                    self._texts[names] = create_table_text(made, is_shown=False)
                 else:
                     self._texts[names] = text.text
         return planned

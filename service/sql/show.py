@@ -172,12 +172,19 @@ def _show_create(statement: Show, catalogue: Catalogue) -> Listing:
     return text_listing("result", [made])
 
 
-def create_table_text(table: CatalogTable, *, is_masked: bool = True) -> str:
-    """The statement that declares a table, as Flink writes it; secrets are masked, or kept."""
-    entries = [_declared(column) for column in table.columns]
+def create_table_text(table: CatalogTable, *, is_shown: bool = True) -> str:
+    """The statement that declares a table.
+
+    Args:
+        table: What it declares.
+        is_shown: Whether it is for people: as Flink writes it, with secrets masked. Else it is
+            read again, and has expressions as they were written.
+    """
+    entries = [_declared(column, is_shown=is_shown) for column in table.columns]
     if table.watermark is not None:
         mark = table.watermark
-        entries.append(f"WATERMARK FOR {_name(mark.column)} AS {mark.expression_sql}")
+        expression = mark.expression_sql if is_shown else mark.expression_source
+        entries.append(f"WATERMARK FOR {_name(mark.column)} AS {expression}")
     if table.primary_key:
         key = ", ".join(map(_name, table.primary_key))
         name = _name(table.primary_key_name)
@@ -190,17 +197,17 @@ def create_table_text(table: CatalogTable, *, is_masked: bool = True) -> str:
         text += f"\nPARTITIONED BY ({', '.join(map(_name, table.partition_keys))})"
     if table.options:
         shown = [
-            f"'{_quoted(key)}' = '{_quoted(masked(key, value) if is_masked else value)}'"
+            f"'{_quoted(key)}' = '{_quoted(masked(key, value) if is_shown else value)}'"
             for key, value in table.options.items()
         ]
         text += "\nWITH (\n  " + ",\n  ".join(shown) + "\n)"
     return f"{text}\n"
 
 
-def _declared(column: Column) -> str:
+def _declared(column: Column, *, is_shown: bool) -> str:
     text = _name(column.name)
     if column.kind == "COMPUTED":
-        text += f" {_extras(column)}"
+        text += f" {_extras(column)}" if is_shown else f" AS {column.expression_source}"
     else:
         # The type says NOT NULL itself.
         text += f" {format_type(column.type)}"

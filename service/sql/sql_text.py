@@ -23,6 +23,10 @@ class _Generator(generator.Generator):  # type: ignore[misc]  # sqlglot has no t
         JsonConstructor: lambda self, node: self.json_constructor(node),
     }
 
+    def escape_str(self, text: str, *_: object, **__: object) -> str:
+        """Of a text only quotes are escaped, by another one; the dialect's own way is Spark's."""
+        return text.replace("'", "''")
+
     def json_constructor(self, node: exp.Expression) -> str:
         """JSON_OBJECT, and JSON_ARRAY of something, with what they do with NULL."""
         parts = [self.sql(each) for each in node.expressions]

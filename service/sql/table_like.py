@@ -111,7 +111,9 @@ def merged(own: TableDraft, like: Like) -> TableDraft:
     kept = [each for each in base.columns if like.how.get(_FEATURE_OF.get(each.kind, "")) != _OUT]
     made = TableDraft(
         computed={
-            each.name: _copy(each.expression_sql, like) for each in kept if each.kind == "COMPUTED"
+            each.name: _copy(each.expression_source, like)
+            for each in kept
+            if each.kind == "COMPUTED"
         },
         watermark=_watermark(own, like),
         partitions=_partitions(own, like),
@@ -183,7 +185,7 @@ def _watermark(own: TableDraft, like: Like) -> tuple[str, Fragment] | None:
     if mark is None or strategy == _OUT:
         return own.watermark
     if own.watermark is None:
-        return mark.column, _copy(mark.expression_sql, like)
+        return mark.column, _copy(mark.expression_source, like)
     if own.watermark[0] != mark.column:
         raise ValidationError(
             "Multiple watermark definitions are not supported yet.",

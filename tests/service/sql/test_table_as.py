@@ -189,6 +189,38 @@ def test_a_column_that_no_session_could_keep_is_refused(empty: str) -> None:
     assert declared(NamedSession(session.saved())) == declared(session)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "DATE_FORMAT(ts, 'yyyy ''x''')",
+        "k || 'a\\b'",
+        "JSON_VALUE(k, '$.a')",
+        "IF(id > 1, id, 2)",
+        "ARRAY[k, 'x'][1]",
+        "MAP['a', id]",
+        "POSITION('b' IN k)",
+        "ts + INTERVAL '1-2' YEAR TO MONTH",
+        "id + -- one comment\n 1 /* another */",
+    ],
+)
+@pytest.mark.parametrize("clause", ["AS SELECT id, k, ts FROM b", "LIKE b"])
+def test_a_session_keeps_expressions_as_they_were_written(clause: str, expression: str) -> None:
+    session = NamedSession()
+    run(session, f"{TABLES}CREATE TABLE a (c AS {expression}) {W} {clause}")
+    run(session, f"CREATE TABLE t {W} LIKE a; DROP VIEW v")
+
+    again = NamedSession(session.saved())
+
+    assert again.session.catalogue.objects == session.session.catalogue.objects
+
+
+def test_a_text_in_a_shown_expression_has_its_quotes_twice() -> None:
+    session = NamedSession()
+    run(session, f"CREATE TABLE t (a STRING, c AS a || 'it''s a\\b') {W}")
+
+    assert "`c` AS `a` || 'it''s a\\b'" in create_table_text(declared(session))
+
+
 def test_a_table_without_a_query_is_declared_without_a_look_at_all_others() -> None:
     """A session of a mebibyte has forty thousand tables, and is read again for each request."""
     session = NamedSession()

@@ -137,7 +137,7 @@ def test_what_a_session_keeps_of_any_table_means_the_same() -> None:
                     session.run(statement)
         for table in session.catalogue.objects.values():
             assert isinstance(table, CatalogTable)
-            text = create_table_text(table, is_masked=False)
+            text = create_table_text(table, is_shown=False)
             if text not in seen:
                 seen.add(text)
                 again = NamedSession()
