@@ -182,7 +182,7 @@ def test_a_column_that_no_session_could_keep_is_refused(empty: str) -> None:
     session = NamedSession()
     run(session, TABLES)
 
-    with pytest.raises(SqlError, match="column 'a' of type .* cannot be declared"):
+    with pytest.raises(SqlError, match=r"column 'a' of type .* cannot be declared"):
         run(session, f"CREATE TABLE t {FILES} AS SELECT id, {empty} AS a FROM b")
 
     run(session, f"CREATE TABLE t (a STRING) {W} AS SELECT id, '' AS a FROM b")
