@@ -250,7 +250,7 @@ def test_the_counts_that_documents_name() -> None:
     assert counts == {
         "flink": 471,
         "edges-numbers": 266,
-        "edges-texts": 178,
+        "edges-texts": 177,
         "edges-times": 357,
         "edges-clock": 24,
         "hash-codes": 10,
