@@ -6,7 +6,7 @@ PYTHON := .venv/bin/python
 # what it imports, and each that runs tests rewrites their assertions.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run fmt check checks test units integration test-fast test-year test-all bench bench-flink clean
+.PHONY: help setup run fmt check test test-fast test-year test-all bench bench-flink clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -23,24 +23,14 @@ fmt: setup ## format and fix what can be fixed
 	@$(PYTHON) -m ruff check --fix .
 
 check: setup ## format, lint, types, import direction, spelling: nothing is changed
-	@$(MAKE) --no-print-directory checks
-
-checks:
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m mypy
 	@.venv/bin/lint-imports --no-cache
 	@.venv/bin/codespell service operators state tests benchmarks docs scripts README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md
 
-# Side by side: tests on Spark wait for a quarter of their time, and types are checked by one process.
-# Each shows what it printed when it has ended.
-test: setup ## all that CI runs: checks, units, laws, oracles, real Redis, real Spark Connect, faults
-	@$(MAKE) --no-print-directory --jobs --output-sync=target checks units integration
-
-units:
+test: check ## all that CI runs: checks, units, laws, oracles, real Redis, real Spark Connect, faults
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PYTHON) -m pytest -q --ignore tests/integration -n 2 --dist worksteal
-
-integration:
 	@$(PYTHON) -m pytest -q tests/integration -n 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## units, laws and oracles without Spark: under a minute or two
