@@ -80,6 +80,6 @@ def _other_key(node: ExecNode) -> Key | None:
         grouping = node.raw.get("grouping")
         return tuple(range(len(grouping))) if isinstance(grouping, list) else None
     keys = node.raw.get(_GROUPINGS.get(kind, ""))
-    if isinstance(keys, list) and all(isinstance(key, int) for key in keys):
+    if isinstance(keys, list) and all(isinstance(key, int) and key >= 0 for key in keys):
         return tuple(keys)
     return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service.plan import (
@@ -393,6 +393,7 @@ _PLACES = [(index, pointer) for index, base in enumerate(_BASES) for pointer in 
 
 @settings(deadline=None)
 @given(place=st.sampled_from(_PLACES), value=_JSON)
+@example(place=(1, "/nodes/3/uniqueKeys/0"), value=-4)
 def test_any_value_at_any_place_is_taken_or_refused(place: tuple[int, str], value: Any) -> None:
     """No document makes anything but a plan that explains itself, or problems with a message."""
     index, pointer = place
