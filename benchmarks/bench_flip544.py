@@ -1,11 +1,11 @@
 """FLIP-544's table: 10,000 inserts on one key, some of them retracted, by strategy and length.
 
 Rows are (id BIGINT, key INT, payload VARCHAR): 250 random bytes read as UTF-8, about 430 bytes, the
-same in every row. Row `id - offset` is deleted after insert `id`, offset = (1 + delay) / 2, if
-id >= delay and id % 100 < percentage (the rule of the FLIP's text; Flink's benchmark PR 106 deletes
-from the first row on at 100 %). Heap: one epoch. Redis: epochs of 1,000 changes, each committed,
-closed and promoted. Memory is kept from epoch to epoch as Spark's workers keep it. Unit: inserts
-per ms of wall time, deletes not counted.
+same in every row (`--payload` takes another number). Row `id - offset` is deleted after insert
+`id`, offset = (1 + delay) / 2, if id >= delay and id % 100 < percentage (the rule of the FLIP's
+text; Flink's benchmark PR 106 deletes from the first row on at 100 %). Heap: one epoch. Redis:
+epochs of 1,000 changes, each committed, closed and promoted. Memory is kept from epoch to epoch as
+Spark's workers keep it. Unit: inserts per ms of wall time, deletes not counted.
 
 The machine is shared, and its speed changes by half from minute to minute. So the table is gone
 through in rounds, in each of which a cell is run a few times, and told is what a cell had in its
@@ -15,7 +15,8 @@ where its two cells stand beside each other.
 
     python -m benchmarks.bench_flip544 [--backend heap,redis] [--strategy ...] [--rounds 7]
                                        [--repeat 3] [--delay 1000,5000] [--percentage 100]
-                                       [--redis redis://127.0.0.1:6379/0] [--json FILE]
+                                       [--payload 250] [--redis redis://127.0.0.1:6379/0]
+                                       [--json FILE]
 
 Without --redis a redis-server of its own is started on a free port, append-only.
 """
@@ -64,9 +65,10 @@ class Cell:
     percentage: int
     delay: int
     strategy: Strategy
+    payload_bytes: int = 250
 
 
-def changelog(percentage: int, delay: int) -> ChangeBatch:
+def changelog(percentage: int, delay: int, payload_bytes: int) -> ChangeBatch:
     """All changes of a cell, in order."""
     ids = np.arange(INSERTS)
     deleted = (ids >= delay) & (ids % 100 < percentage)
@@ -78,7 +80,7 @@ def changelog(percentage: int, delay: int) -> ChangeBatch:
     values = np.empty(count, np.int64)
     values[places] = ids
     values[places[deleted] + 1] = ids[deleted] - offset
-    payload = np.random.default_rng(544).bytes(250).decode("utf-8", "replace")
+    payload = np.random.default_rng(544).bytes(payload_bytes).decode("utf-8", "replace")
     columns = [
         pa.array(values),
         pa.array(np.zeros(count, np.int32)),
@@ -130,7 +132,8 @@ def run_once(cell: Cell, batches: list[ChangeBatch], neighbours: Neighbours) -> 
 
 def measure(cell: Cell, neighbours: Neighbours, repeat: int) -> float:
     """The median of several runs of a cell; the first one, which warms up, is left out."""
-    batches = list(epochs_of(changelog(cell.percentage, cell.delay), EPOCH_CHANGES[cell.backend]))
+    changes = changelog(cell.percentage, cell.delay, cell.payload_bytes)
+    batches = list(epochs_of(changes, EPOCH_CHANGES[cell.backend]))
     return statistics.median([run_once(cell, batches, neighbours) for _ in range(repeat + 1)][1:])
 
 
@@ -196,6 +199,7 @@ def main() -> None:
     parser.add_argument("--percentage", default=",".join(map(str, PERCENTAGES)))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--repeat", type=int, default=3, help="runs of a cell in a round")
+    parser.add_argument("--payload", type=int, default=250, help="random bytes of a row")
     parser.add_argument("--redis", default=None, help="address; its own server if not given")
     parser.add_argument("--json", default=None, help="file for the figures")
     given = parser.parse_args()
@@ -204,7 +208,7 @@ def main() -> None:
     written = []
     for backend in given.backend.split(","):
         cells = [
-            Cell(backend, has_upsert_key, int(percentage), int(delay), strategy)
+            Cell(backend, has_upsert_key, int(percentage), int(delay), strategy, given.payload)
             for has_upsert_key in (False, True)
             for percentage in given.percentage.split(",")
             for delay in given.delay.split(",")
