@@ -150,7 +150,7 @@ class MaterializerSpec:
             match=self.upsert_key or (),
             ttl=TtlConfig(self.ttl_ms) if self.ttl_ms else DISABLED,
             emits_expired=self.emit_expired,
-            is_whole=self.ttl_ms > 0 and self.strategy is Strategy.LEGACY,
+            is_whole=self.strategy is Strategy.LEGACY,
         )
 
     @property

@@ -225,6 +225,11 @@ class StateDescriptor:
         """Whether elements expire and nobody is told."""
         return self.ttl.is_enabled
 
+    @property
+    def expires_whole(self) -> bool:
+        """Whether the elements of a key expire together, by the last write of one."""
+        return False
+
     def fingerprint(self) -> dict[str, Any]:
         """Kind and codecs, as JSON values: what stored bytes depend on."""
         return {"kind": self.kind, "codecs": list(self.codecs)}

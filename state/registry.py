@@ -25,7 +25,6 @@ import orjson
 
 from state.descriptors import TimersDescriptor
 from state.errors import CodecMismatch, FormatVersionMismatch, InvalidTtl, StateCorrupt
-from state.multiset.registered import HistoryDescriptor
 from state.ttl import DISABLED, TimeCharacteristic, TtlConfig, UpdateType, Visibility
 
 if TYPE_CHECKING:
@@ -191,7 +190,7 @@ def as_registered(node: str, descriptor: StateDescriptor) -> RegisteredState:
         ttl,
         is_stamped=ttl.is_enabled,
         is_silent=descriptor.expires_silently,
-        is_whole=isinstance(descriptor, HistoryDescriptor) and descriptor.is_whole,
+        is_whole=descriptor.expires_whole,
     )
 
 

@@ -19,10 +19,11 @@ from service.plan.rex import FieldAccess, InputRef, walk
 from state.types import format_type, row_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from service.plan.nodes import ExecNode
     from service.plan.rex import Rex
+    from service.plan.tables import Column
     from state.types import LogicalType
 
 
@@ -149,13 +150,7 @@ def _check_metadata(node: ExecNode, scan: TableScan) -> Iterator[PlanError]:
     if ability is None:
         return
     path = f"{ability.path}/metadataKeys"
-    columns = scan.table.schema.columns
-    declared = {each.metadata_key for each in columns if each.kind == "METADATA"}
-    for at, key in enumerate(scan.metadata_keys):
-        if key not in declared:
-            yield InvalidProperty(
-                f"no column of the table has the metadata key {key!r}", path=f"{path}/{at}"
-            )
+    yield from _check_metadata_keys(scan.metadata_keys, scan.table.schema.columns, path)
     fields = scan.projected_fields
     physical = len(scan.table.schema.physical if fields is None else fields)
     given = node.output_type.children
@@ -167,28 +162,57 @@ def _check_metadata(node: ExecNode, scan: TableScan) -> Iterator[PlanError]:
         )
         return
     known = readable_metadata(scan.table.options.get("connector", ""))
-    for key, kind in zip(scan.metadata_keys, given[physical:], strict=True):
-        wanted = known.get(key)
-        if wanted is not None and _plain(kind) != _plain(wanted):
-            yield InvalidProperty(
-                f"metadata {key!r} is {format_type(wanted)}, and the scan gives "
-                f"{format_type(kind)}: a cast has to stand above the scan",
-                path=f"{node.path}/outputType",
-            )
+    for key, wanted, found in _misfits(scan.metadata_keys, given[physical:], known):
+        yield InvalidProperty(
+            f"metadata {key!r} is {wanted}, and the scan gives {found}: a cast has to stand above "
+            "the scan",
+            path=f"{node.path}/outputType",
+        )
 
 
 def _check_written(node: ExecNode, sink: Sink) -> Iterator[PlanError]:
-    """Metadata comes in the types of its keys."""
+    """Metadata is of columns of the table, and the last columns of the input, as it is written."""
+    ability = next((each for each in sink.abilities if each.type == "WritingMetadata"), None)
+    if ability is None:
+        return
+    path = f"{ability.path}/metadataKeys"
+    refused = [*_check_metadata_keys(sink.metadata_keys, sink.table.schema.persisted, path)]
+    yield from refused
+    if refused:
+        # Which column is of which key is not known.
+        return
     known = writable_metadata(sink.table.options.get("connector", ""))
-    count = len(sink.metadata_keys)
-    for key, kind in zip(sink.metadata_keys, node.output_type.children[-count:], strict=False):
+    given = node.output_type.children[len(sink.table.schema.physical) :]
+    for key, wanted, found in _misfits(sink.metadata_keys, given, known):
+        yield InvalidProperty(
+            f"metadata {key!r} is {wanted}, and the sink is given {found}: a cast has to stand "
+            "below the sink",
+            path=f"{node.path}/outputType",
+        )
+
+
+def _check_metadata_keys(
+    keys: Sequence[str], columns: Sequence[Column], path: str
+) -> Iterator[PlanError]:
+    declared = {each.metadata_key for each in columns if each.kind == "METADATA"}
+    for at, key in enumerate(keys):
+        if key not in declared:
+            reason = f"no column of the table has the metadata key {key!r}"
+        elif key in keys[:at]:
+            reason = f"the metadata key {key!r} is there twice"
+        else:
+            continue
+        yield InvalidProperty(reason, path=f"{path}/{at}")
+
+
+def _misfits(
+    keys: Sequence[str], given: Sequence[LogicalType], known: Mapping[str, LogicalType]
+) -> Iterator[tuple[str, str, str]]:
+    """Keys whose columns have another type than the connector has for them, with both types."""
+    for key, kind in zip(keys, given, strict=True):
         wanted = known.get(key)
         if wanted is not None and _plain(kind) != _plain(wanted):
-            yield InvalidProperty(
-                f"metadata {key!r} is {format_type(wanted)}, and the sink is given "
-                f"{format_type(kind)}: a cast has to stand below the sink",
-                path=f"{node.path}/outputType",
-            )
+            yield key, format_type(wanted), format_type(kind)
 
 
 def _plain(kind: LogicalType) -> LogicalType:

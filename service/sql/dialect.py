@@ -43,11 +43,11 @@ DEPTH_MAX = 200
 """Brackets inside each other; Python's own limit on calls may come first."""
 
 
-class JsonAggregate(exp.Anonymous):  # type: ignore[misc]  # sqlglot has no types
+class JsonAggregate(exp.Anonymous):  # type: ignore[misc]  # sqlglot's types are not followed
     """JSON_OBJECTAGG or JSON_ARRAYAGG, by the name that it has with what it does with NULL."""
 
 
-class JsonCall(exp.Anonymous):  # type: ignore[misc]  # sqlglot has no types
+class JsonCall(exp.Anonymous):  # type: ignore[misc]  # sqlglot's types are not followed
     """JSON_VALUE, JSON_QUERY or JSON_EXISTS, with what it returns and gives for nothing."""
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -58,16 +58,16 @@ class JsonCall(exp.Anonymous):  # type: ignore[misc]  # sqlglot has no types
     }
 
 
-class JsonConstructor(exp.Anonymous):  # type: ignore[misc]  # sqlglot has no types
+class JsonConstructor(exp.Anonymous):  # type: ignore[misc]  # sqlglot's types are not followed
     """JSON_OBJECT of names and values, or JSON_ARRAY, with what it does with NULL."""
 
     arg_types: ClassVar[dict[str, bool]] = {**exp.Anonymous.arg_types, "nulls": True}
 
 
-class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
+class Flink(Dialect):  # type: ignore[misc]  # sqlglot's types are not followed
     """The part of Flink's grammar that stands in queries and expressions."""
 
-    class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]  # sqlglot has no types
+    class Tokenizer(tokens.Tokenizer):  # type: ignore[misc]  # sqlglot's types are not followed
         """Backticks quote names, single quotes quote text."""
 
         IDENTIFIERS: ClassVar[list[str]] = ["`"]
@@ -84,7 +84,7 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot has no types
             "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
         }
 
-    class Parser(parser.Parser):  # type: ignore[misc]  # sqlglot has no types
+    class Parser(parser.Parser):  # type: ignore[misc]  # sqlglot's types are not followed
         """Keeps calls as they were written."""
 
         # IS NULL and its like bind looser than comparisons: `a = b IS NULL` is `(a = b) IS NULL`.

@@ -12,7 +12,7 @@ from sqlglot import exp, generator
 from service.sql.dialect import JsonConstructor
 
 
-class _Generator(generator.Generator):  # type: ignore[misc]  # sqlglot has no types
+class _Generator(generator.Generator):  # type: ignore[misc]  # sqlglot's types are not followed
     """Upper-case keywords, names always quoted, calls as they were written."""
 
     TRANSFORMS: ClassVar[dict[type, Any]] = {

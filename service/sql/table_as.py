@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from service.sql.statements import CreateTable
     from service.sql.table_draft import TableDraft
     from service.sql.terms import Row
+    from state.types import LogicalType
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +74,16 @@ def ordered(own: TableDraft, names: tuple[str, ...], query: TableQuery) -> Table
             "source schema.",
             query.position,
         )
-    for at, name in enumerate(names):
+    if len({*names}) < len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise ValidationError(f"column {twice!r} is named twice", query.position)
+    for name in names:
         if name not in given:
             raise ValidationError(
                 f"Column '{name}' not found in the source schema.",
                 query.position,
                 hint=nearest(name, [*given]),
             )
-        if name in names[:at]:
-            raise ValidationError(f"column {name!r} is named twice", query.position)
     return replace(own, columns=[given[name] for name in names], names={*names})
 
 
@@ -92,6 +94,7 @@ def joined(own: TableDraft, query: TableQuery) -> TableDraft:
         ValidationError: A column of the query may not be what is declared, or not part of a key.
     """
     given = _columns(query)
+    types_given = dict(zip(query.row.names, query.row.types, strict=True))
     for name in own.key:
         if name in given and name not in own.names and given[name].type.nullable:
             key_name = own.key_name or "PK_" + "_".join(own.key)
@@ -101,7 +104,8 @@ def joined(own: TableDraft, query: TableQuery) -> TableDraft:
     first = {}
     for at, column in enumerate(own.columns):
         if column.name in given:
-            _require_replaceable(_with_key(column, own), at, query)
+            replaced = types_given[column.name]
+            _require_replaceable(replaced, _with_key(column, own), at, query.position)
             given[column.name] = column
         else:
             first[column.name] = column
@@ -150,13 +154,12 @@ def _with_key(column: Column, own: TableDraft) -> Column:
     return replace(column, type=column.type.with_nullable(False))
 
 
-def _require_replaceable(column: Column, at: int, query: TableQuery) -> None:
-    """See that a declared column may stand in the place of the query's column of its name."""
-    given = query.row.types[query.row.names.index(column.name)]
+def _require_replaceable(given: LogicalType, column: Column, at: int, position: Position) -> None:
+    """See that a declared column may stand in the place of the query's, which has such a type."""
     refused = f"A column named '{column.name}' already exists in the source schema."
     if column.kind == "COMPUTED":
         raise ValidationError(
-            f"{refused} Computed columns cannot overwrite columns from source.", query.position
+            f"{refused} Computed columns cannot overwrite columns from source.", position
         )
     loses_nulls = given.nullable and not column.type.nullable
     if loses_nulls or not types.can_cast_implicitly(given, column.type):
@@ -164,10 +167,10 @@ def _require_replaceable(column: Column, at: int, query: TableQuery) -> None:
             f"Incompatible types for sink column '{column.name}' at position {at + 1}. The source "
             f"column has type '{summary(given)}', while the target column has type "
             f"'{summary(column.type)}'.",
-            query.position,
+            position,
         )
     if column.is_virtual:
         raise ValidationError(
             f"{refused} Virtual metadata columns cannot overwrite columns from source.",
-            query.position,
+            position,
         )

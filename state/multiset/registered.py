@@ -40,3 +40,8 @@ class HistoryDescriptor(StateDescriptor):
     def expires_silently(self) -> bool:
         """Whether elements expire and nobody is told."""
         return self.ttl.is_enabled and not self.emits_expired
+
+    @property
+    def expires_whole(self) -> bool:
+        """Whether the elements of a key expire together, by the last write of one."""
+        return self.ttl.is_enabled and self.is_whole

@@ -16,6 +16,10 @@ SILENCERS = re.compile(
 )
 UNTYPED = re.compile(r":\s*Any\b")
 """What no checker looks at in the packages that are checked; an alias of it has its own reason."""
+CONFIGURED = re.compile(
+    r"^(?:ignore|follow_imports|allow_|skip|\[.*per-file-ignores)|^ *\"ignore:", re.MULTILINE
+)
+"""The same in the configuration of checkers, each in a paragraph."""
 CHECKED = ("service", "operators", "state")
 PACKAGES = ("service", "operators", "state", "benchmarks", "tests", "examples")
 REASON = re.compile(r"\s(?:#|- |\()\s*\w")
@@ -57,3 +61,11 @@ def test_a_bare_silencer_would_be_found() -> None:
     assert _has_reason(["y = z()  # type: ignore[misc]  # no types"], 0, found.end(), "state")
     assert not _has_reason(["# No types.", lines[1]], 1, found.end(), "state")
     assert _has_reason(["# No types.", lines[1]], 1, found.end(), "tests")
+
+
+def test_what_silences_a_check_for_whole_packages_has_its_reason_beside_it() -> None:
+    paragraphs = (ROOT / "pyproject.toml").read_text("utf-8").split("\n\n")
+    found = [each for each in paragraphs if CONFIGURED.search(each)]
+
+    assert len(found) >= 6
+    assert [each for each in found if "# " not in each] == []

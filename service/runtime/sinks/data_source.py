@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from service.runtime.sinks.message import PartMessage
 
 
-class TailraceSink(DataSource):  # type: ignore[misc]  # pyspark has no types here
+class TailraceSink(DataSource):  # type: ignore[misc]  # pyspark's types are not followed
     """All sinks of a pipeline."""
 
     @classmethod
@@ -38,7 +38,7 @@ class TailraceSink(DataSource):  # type: ignore[misc]  # pyspark has no types he
         return EpochWriter(WriterSpec.from_json(self.options[SPEC_OPTION]))
 
 
-class EpochWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark has no types here
+class EpochWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark's types are not followed
     """Writes the rows of all sinks and closes epochs."""
 
     def __init__(self, spec: WriterSpec) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 
 @dataclass
-class PartMessage(WriterCommitMessage):  # type: ignore[misc]  # pyspark has no types here
+class PartMessage(WriterCommitMessage):  # type: ignore[misc]  # pyspark's types are not followed
     """What one writer task did: plain values, since Spark pickles it."""
 
     staged: dict[int, dict[str, Any]] = field(default_factory=dict)

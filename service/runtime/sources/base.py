@@ -131,7 +131,7 @@ class WireBatches:
         return self.control(rows, time_ms)
 
 
-class Task(InputPartition):  # type: ignore[misc]  # pyspark has no types here
+class Task(InputPartition):  # type: ignore[misc]  # pyspark's types are not followed
     """What one worker reads of an epoch: cuts in order; task 0 also emits the ticks."""
 
     def __init__(self, part: int, cuts: Sequence[Any], end: Offset) -> None:
@@ -142,7 +142,7 @@ class Task(InputPartition):  # type: ignore[misc]  # pyspark has no types here
 
 
 @dataclass
-class ChangeReader(DataSourceStreamReader, ABC, Generic[C]):  # type: ignore[misc]  # pyspark has no types here
+class ChangeReader(DataSourceStreamReader, ABC, Generic[C]):  # type: ignore[misc]  # pyspark's types are not followed
     """A source of changes; subclasses say what an offset is and how a cut is read."""
 
     spec: SourceSpec

@@ -36,7 +36,7 @@ def reader_class(connector: str) -> type[ChangeReader[Any]]:
     return found
 
 
-class TailraceSource(DataSource):  # type: ignore[misc]  # pyspark has no types here
+class TailraceSource(DataSource):  # type: ignore[misc]  # pyspark's types are not followed
     """Changes of one table, on the wire between nodes."""
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.plan import explain, load_plan, unsupported
-from service.plan.errors import PlanError
+from service.plan.errors import InvalidProperty, PlanError
 from service.plan.nodes import Sink
 from service.sql import SqlError, ValidationError, compile_script
 
@@ -256,3 +256,26 @@ def test_keys_of_kafka_stand_in_its_order() -> None:
     (ability,) = document["nodes"][0]["scanTableSource"]["abilities"]
     assert ability["metadataKeys"] == ["partition", "headers", "timestamp"]
     load_plan(document)
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason", "at"),
+    [
+        (["headers", "timestamp"], "no column of the table has the metadata key 'headers'", 0),
+        (["timestamp", "timestamp"], "the metadata key 'timestamp' is there twice", 1),
+    ],
+)
+def test_keys_that_a_sink_writes_are_of_columns_once_each(
+    keys: list[str], reason: str, at: int
+) -> None:
+    """A column of the value would be taken for headers, or one of two values be lost."""
+    document = plan_of_a_written_time("timestamp", "TIMESTAMP_LTZ(3)")
+    sink = document["nodes"][-1]
+    sink["dynamicTableSink"]["abilities"][0]["metadataKeys"] = keys
+    if keys[0] == keys[1]:
+        sink["outputType"] = sink["outputType"].replace(">", ", `again` TIMESTAMP_LTZ(3)>")
+
+    with pytest.raises(InvalidProperty, match=reason) as caught:
+        load_plan(document)
+
+    assert caught.value.path.endswith(f"/dynamicTableSink/abilities/0/metadataKeys/{at}")

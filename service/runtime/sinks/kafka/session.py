@@ -52,6 +52,9 @@ _HINTS = {
     "transaction.max.timeout.ms",
     "UNKNOWN_MEMBER_ID": "somebody reads with the sink's group",
 }
+_BY_KEY = -1
+_NOW = 0
+"""Instead of a partition and a time: librdkafka's own."""
 _SILENT = logging.Logger("tailrace.librdkafka")  # noqa: LOG001  # of no hierarchy: nobody may see it
 _SILENT.addHandler(logging.NullHandler())
 
@@ -214,14 +217,16 @@ class TopicSession:
         Raises:
             SinkUnavailable: The client is full, and no broker has taken a record within the wait.
         """
-        given = {} if partition is None else {"partition": partition}
-        if timestamp_ms is not None:
-            given["timestamp"] = timestamp_ms
         quiet_s = 0.0
         while True:
             try:
                 self._producer.produce(
-                    self._place.topic, value=value, key=key, headers=[*headers], **given
+                    self._place.topic,
+                    value=value,
+                    key=key,
+                    partition=_BY_KEY if partition is None else partition,
+                    timestamp=_NOW if timestamp_ms is None else timestamp_ms,
+                    headers=[*headers],
                 )
             except BufferError:
                 before = len(self._producer)
