@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import random
 import shutil
 import socket
 import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +24,6 @@ from tests.tied import tied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 # `make test` runs ci, `make test-all` deep; by hand it is dev. No deadline: machines are noisy.
 for _name, _examples in (("dev", 50), ("ci", 100), ("deep", 10_000)):
@@ -55,12 +58,39 @@ PORTS = range(15_000, 32_000)
 
 
 def free_port() -> int:
-    """A loopback port that nothing listens on; at random, since test processes run side by side."""
+    """A loopback port that nothing listens on, and that no other process of tests is given.
+
+    They run side by side, and a server listens seconds behind the choice of its port: a process
+    keeps the ports that it was given, as locked bytes of a file, until it ends.
+    """
     while True:
         port = random.SystemRandom().choice(PORTS)
+        if port in _given or not lock_port(port):
+            continue
+        _given.add(port)
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)):
                 return port
+
+
+_given: set[int] = set()
+"""Ports; a process is not kept from a lock of its own."""
+
+
+def lock_port(port: int) -> bool:
+    """Keep a port until this process ends; whether no other process does."""
+    try:
+        fcntl.lockf(_port_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+@cache
+def _port_locks() -> int:
+    """The descriptor of the file of locks. It stays open: they end with it."""
+    file = Path(tempfile.gettempdir()) / f"tailrace-test-ports-{os.getuid()}"
+    return os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 class RedisServer:
