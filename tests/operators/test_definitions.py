@@ -1,26 +1,29 @@
-"""The batch definitions of `operators.testing` say what SQL says: SQLite computes the same tables.
+"""The batch definitions of `operators.testing` say what SQL says: DuckDB computes the same tables.
 
 The laws hold operators to these definitions, so a definition that is wrong would hold them to what
-is wrong. Rows are few and small, with nulls and repeats; what SQLite has no word for (LISTAGG in
-order, variances, the upsert view of a materializer) is not compared.
+is wrong. Rows are few and small, with nulls and repeats.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
-from contextlib import closing
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.changelog import Change, RowKind
+from operators.errors import PrimaryKeyConflict
+from operators.testing.batch import UpsertView
 from operators.testing.batch_aggregate import grouped
+from operators.testing.batch_compacting import CompactedView
 from operators.testing.batch_over import frames
 from operators.testing.batch_rank import by_columns, live_rows, newest_versions, ranked
 from operators.testing.batch_windows import sessions_of, windows_of
 from operators.testing.joins import join_of
+from tests.batch_sql import batch_sql
 from tests.operators.aggregate import calls
 
 if TYPE_CHECKING:
@@ -33,20 +36,33 @@ SIDES = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=7)
 
 
 def sql(query: str, *arguments: object, **tables: tuple[str, Iterable[Row]]) -> Counter[Row]:
-    """The bag that a query gives.
+    """The bag that a query gives; see `batch_sql`."""
+    return Counter(map(hashable, batch_sql(query, *arguments, **tables)))
 
-    Args:
-        query: In SQLite's SQL.
-        arguments: For its question marks.
-        tables: By name, the columns and rows of each; `at` says the order of rows.
-    """
-    with closing(sqlite3.connect(":memory:")) as database:
-        for name, (columns, rows) in tables.items():
-            database.execute(f"CREATE TABLE {name} ({columns}, at)")
-            marks = ", ".join("?" * (columns.count(",") + 2))
-            numbered = [(*row, at) for at, row in enumerate(rows)]
-            database.executemany(f"INSERT INTO {name} VALUES ({marks})", numbered)
-        return Counter(database.execute(query, arguments).fetchall())
+
+def hashable(value: Any) -> Any:
+    """A row or list as a tuple, a map as the tuple of its entries in order."""
+    if isinstance(value, dict):
+        return hashable(sorted(value.items()))
+    return tuple(map(hashable, value)) if isinstance(value, list | tuple) else value
+
+
+@st.composite
+def streams(draw: st.DrawFn, rows: st.SearchStrategy[Row], identity: int) -> list[Change]:
+    """Changes that take back rows that are there, or others that begin with as many columns."""
+    live: list[Row] = []
+    found = []
+    for _ in range(draw(st.integers(0, 16))):
+        row = draw(rows)
+        if live and draw(st.sampled_from([True, False, False])):
+            there = live.pop(draw(st.integers(0, len(live) - 1)))
+            found.append(Change(RowKind.DELETE, there[:identity] + row[identity:]))
+        else:
+            if identity < len(row):
+                live = [each for each in live if each[:identity] != row[:identity]]
+            live.append(row)
+            found.append(Change(RowKind.INSERT, row))
+    return found
 
 
 @given(
@@ -73,18 +89,23 @@ def test_joins(
     else:
         query = f"SELECT l.k, l.v, r.k, r.v FROM l {join_type} JOIN r ON {on}"
 
-    said = sql(query, l=("k, v", left), r=("k, v", right))
+    said = sql(query, l=("k INTEGER, v INTEGER", left), r=("k INTEGER, v INTEGER", right))
 
     assert join_of(Counter(left), Counter(right), join_type, matches, (2, 2)) == said
 
 
-AGGREGATES = {
+IN_ANY_ORDER = {
     "COUNT": "COUNT({})",
     "SUM": "SUM({})",
-    "$SUM0": "COALESCE(SUM({0}){1}, 0)",
-    "AVG": "CAST(AVG({0}){1} AS INTEGER)",
+    "$SUM0": "COALESCE(SUM({}), 0)",
+    "AVG": "CAST(TRUNC(AVG({})) AS INTEGER)",
     "MIN": "MIN({})",
     "MAX": "MAX({})",
+    "VAR_POP": "CAST(TRUNC(ROUND(VAR_POP({}), 6)) AS INTEGER)",
+    "VAR_SAMP": "CAST(TRUNC(ROUND(VAR_SAMP({}), 6)) AS INTEGER)",
+    "BIT_AND": "BIT_AND({})",
+    "BIT_OR": "BIT_OR({})",
+    "BIT_XOR": "BIT_XOR({})",
 }
 
 
@@ -92,22 +113,140 @@ AGGREGATES = {
 def test_group_aggregates(changes: list[Change]) -> None:
     """Each plainly, with DISTINCT, with FILTER, and with both; of what was not taken back."""
     wanted, said = [calls.call("COUNT", [])], ["COUNT(*)"]
-    for function, text in AGGREGATES.items():
+    for function, text in IN_ANY_ORDER.items():
         for is_distinct in (False, True):
             for column in (None, 3):
                 wanted.append(calls.call(function, [1], is_distinct=is_distinct, filter=column))
-                argument = "DISTINCT v" if is_distinct else "v"
-                chosen = "" if column is None else " FILTER (WHERE b)"
-                whole = text.format(argument, chosen)
-                said.append(whole if "FILTER" in whole or not chosen else whole + chosen)
-    wanted += [calls.call("BOOL_AND"), calls.call("BOOL_OR")]
-    said += ["MIN(b)", "MAX(b)"]
+                argument = "v" if column is None else "CASE WHEN b THEN v END"
+                said.append(text.format(f"DISTINCT {argument}" if is_distinct else argument))
+    wanted += [calls.call("BOOL_AND"), calls.call("BOOL_OR"), calls.call("COLLECT")]
+    said += ["BOOL_AND(b)", "BOOL_OR(b)", "COALESCE(HISTOGRAM(s), MAP {})"]
 
     left = [row for rows in live_rows(changes, (0,)) for row in rows]
     query = f"SELECT k, {', '.join(said)} FROM t GROUP BY k"
-    found = Counter((*key, *row) for key, row in grouped(wanted, (0,), changes).items())
+    found = Counter(hashable((*key, *row)) for key, row in grouped(wanted, (0,), changes).items())
 
-    assert found == sql(query, t=("k, v, s, b", left))
+    assert found == sql(query, t=("k VARCHAR, v INTEGER, s VARCHAR, b BOOLEAN", left))
+
+
+IN_ORDER = {
+    "LISTAGG": "STRING_AGG(s, ',' ORDER BY n)",
+    "FIRST_VALUE": "FIRST(s ORDER BY n) FILTER (s IS NOT NULL)",
+    "LAST_VALUE": "LAST(s ORDER BY n) FILTER (s IS NOT NULL)",
+    "ARRAY_AGG": "LIST(s ORDER BY n) FILTER (s IS NOT NULL)",
+}
+NOT_TAKEN_BACK = """
+    SELECT p.* EXCLUDE (nth)
+    FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k, s ORDER BY n) AS nth FROM t WHERE adds) AS p
+    LEFT JOIN (SELECT k, s, COUNT(*) AS times FROM t WHERE NOT adds GROUP BY k, s) AS g
+    ON p.k = g.k AND p.s IS NOT DISTINCT FROM g.s
+    WHERE nth > COALESCE(times, 0)
+"""
+"""What is taken back of a text is the oldest that is equal."""
+
+
+@given(changes=streams(calls.rows, 4))
+def test_group_aggregates_in_the_order_of_rows(changes: list[Change]) -> None:
+    wanted = [*map(calls.call, IN_ORDER), calls.call("ARRAY_AGG", ignores_null=False)]
+    said = [*IN_ORDER.values(), "LIST(s ORDER BY n)"]
+    came = [(each.row[0], each.row[2], not each.kind.is_retraction) for each in changes]
+    query = f"SELECT k, {', '.join(said)} FROM ({NOT_TAKEN_BACK}) GROUP BY k"
+
+    found = Counter(hashable((*key, *row)) for key, row in grouped(wanted, (0,), changes).items())
+
+    assert found == sql(query, t=("k VARCHAR, s VARCHAR, adds BOOLEAN", came))
+
+
+ENTRIES = st.tuples(st.sampled_from("aab"), st.integers(1, 2), st.sampled_from([None, 1, 2]))
+"""The sink's key, the stream's, and a value."""
+TOLD = "k VARCHAR, id INTEGER, v INTEGER, adds BOOLEAN, stamp INTEGER"
+
+
+def told(changes: Iterable[Change], stamp: int = 0) -> list[Row]:
+    return [(*each.row, not each.kind.is_retraction, stamp) for each in changes]
+
+
+def histories_by_sql(query: str, changes: list[Change]) -> list[list[Row]]:
+    histories: dict[object, list[Row]] = {}
+    for row in batch_sql(f"SELECT k, id, v FROM ({query}) ORDER BY k, n", t=(TOLD, told(changes))):
+        histories.setdefault(row[0], []).append(row)
+    return list(histories.values())
+
+
+@given(changes=streams(ENTRIES, 3))
+def test_histories_without_an_upsert_key(changes: list[Change]) -> None:
+    """A retraction takes the oldest equal row; the newest of what is left is shown."""
+    query = NOT_TAKEN_BACK.replace("k, s", "k, id, v").replace(
+        "p.s IS NOT DISTINCT FROM g.s", "p.id = g.id AND p.v IS NOT DISTINCT FROM g.v"
+    )
+    histories, view = histories_by_sql(query, changes), UpsertView((0,), None)
+
+    table: dict[object, Row] = {}
+    apply(filter(None, map(view.apply, changes)), table)
+
+    assert sorted(view.histories(), key=repr) == sorted(histories, key=repr)
+    assert table == {history[0][0]: history[-1] for history in histories}
+
+
+@given(changes=streams(ENTRIES, 2))
+def test_histories_with_an_upsert_key(changes: list[Change]) -> None:
+    """A row takes the place of the one that has its upsert key, unless that was taken back."""
+    query = """
+        SELECT k, id, FIRST(v ORDER BY n DESC) AS v, MIN(n) AS n
+        FROM (SELECT *, MAX(n) FILTER (NOT adds) OVER (PARTITION BY k, id) AS taken FROM t)
+        WHERE n > COALESCE(taken, -1)
+        GROUP BY k, id
+    """
+    view = UpsertView((0,), (0, 1))
+    for each in changes:
+        view.apply(each)
+    histories = histories_by_sql(query, changes)
+    assert sorted(view.histories(), key=repr) == sorted(histories, key=repr)
+
+
+def apply(changes: Iterable[Change], table: dict[object, Row]) -> None:
+    """Apply changes to a table whose key is the first column."""
+    for change in changes:
+        if change.kind is RowKind.DELETE:
+            del table[change.row[0]]
+        else:
+            table[change.row[0]] = change.row
+
+
+@given(changes=streams(ENTRIES, 3), ends=st.sets(st.integers(1, 15)), data=st.data())
+def test_what_a_watermark_compacts(
+    changes: list[Change], ends: set[int], data: st.DataObject
+) -> None:
+    """Up to the first conflict of DO ERROR: two rows of a key that are there at one time."""
+    bounds = [0, *sorted(ends), len(changes)]
+    parts = [changes[start:end] for start, end in pairwise(bounds)]
+    came = [row for stamp, each in enumerate(parts) for row in told(each, stamp)]
+    query = """
+        SELECT moment, k, FIRST(id), FIRST(v), SUM(times)
+        FROM (SELECT moment, k, id, v, SUM(CASE WHEN adds THEN 1 ELSE -1 END) AS times
+              FROM (SELECT DISTINCT stamp AS moment FROM t) JOIN t ON stamp <= moment
+              GROUP BY moment, k, id, v)
+        WHERE times > 0
+        GROUP BY moment, k
+    """
+    tables: dict[int, dict[object, Row]] = {}
+    conflicts = []
+    for moment, key, identity, value, count in batch_sql(query, t=(TOLD, came)):
+        tables.setdefault(moment, {})[key] = (key, identity, value)
+        conflicts += [moment] if count > 1 else []
+
+    view = CompactedView((0,), (), keeps_first=False)
+    table: dict[object, Row] = {}
+    for stamp, part in enumerate(parts):
+        for change in data.draw(st.permutations(part)):
+            view.put(change, stamp)
+        if stamp in conflicts:
+            with pytest.raises(PrimaryKeyConflict):
+                view.advance(stamp + 1)
+            return
+        apply(view.advance(stamp + 1), table)
+        if part:
+            assert table == tables.get(stamp, {})
 
 
 RANKED = st.tuples(st.integers(1, 3), st.sampled_from("ab"), st.sampled_from([None, 1, 2]))
@@ -124,7 +263,7 @@ def test_ranks_and_first_rows(
 ) -> None:
     """Deduplication by time is the first rank."""
     start, end = limits
-    order = f"p {'DESC' if is_descending else 'ASC'} NULLS {'LAST' if nulls_last else 'FIRST'}, at"
+    order = f"p {'DESC' if is_descending else 'ASC'} NULLS {'LAST' if nulls_last else 'FIRST'}, n"
     query = f"""
         SELECT id, cat, p, rn
         FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY cat ORDER BY {order}) AS rn FROM t)
@@ -135,18 +274,20 @@ def test_ranks_and_first_rows(
 
     found = ranked(keys, by, start=start, end=end, with_number=True)
 
-    assert Counter(found) == sql(query, start, end or 1_000, t=("id, cat, p", rows))
+    assert Counter(found) == sql(
+        query, start, end or 1_000, t=("id INTEGER, cat VARCHAR, p INTEGER", rows)
+    )
 
 
 @given(rows=st.lists(RANKED, max_size=10))
 def test_last_rows(rows: list[Row]) -> None:
     query = """
         SELECT id, cat, p
-        FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY cat, id ORDER BY at DESC) AS rn FROM t)
+        FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY cat, id ORDER BY n DESC) AS rn FROM t)
         WHERE rn = 1
     """
     found = newest_versions([Change(RowKind.INSERT, row) for row in rows], (0, 1))
-    assert Counter(found) == sql(query, t=("id, cat, p", rows))
+    assert Counter(found) == sql(query, t=("id INTEGER, cat VARCHAR, p INTEGER", rows))
 
 
 TIMED = st.tuples(st.sampled_from(["a", "b", None]), st.integers(1, 9), NUMBERS)
@@ -156,7 +297,7 @@ TIMED = st.tuples(st.sampled_from(["a", "b", None]), st.integers(1, 9), NUMBERS)
 def test_frames_of_over(rows: list[Any], preceding: int | None) -> None:
     reach = "UNBOUNDED" if preceding is None else str(preceding)
     for is_rows in (True, False):
-        frame, order = ("ROWS", "ts, at") if is_rows else ("RANGE", "ts")
+        frame, order = ("ROWS", "ts, n") if is_rows else ("RANGE", "ts")
         over = (
             f"(PARTITION BY k ORDER BY {order} {frame} BETWEEN {reach} PRECEDING AND CURRENT ROW)"
         )
@@ -165,7 +306,7 @@ def test_frames_of_over(rows: list[Any], preceding: int | None) -> None:
 
         found = frames(given_rows, is_rows=is_rows, preceding=preceding)
 
-        said = sql(query, t=("k, ts, v", rows))
+        said = sql(query, t=("k VARCHAR, ts INTEGER, v INTEGER", rows))
         assert (
             Counter((*row, _sum(frame_rows), len(frame_rows)) for row, frame_rows in found) == said
         )
@@ -186,34 +327,31 @@ def test_tumbling_hopping_and_cumulating_windows(
     times: list[int], shape: tuple[int, int, bool]
 ) -> None:
     size, every, cumulates = shape
-    starts = f"SELECT at * {size if cumulates else every} AS begin FROM numbers"
-    ends = (
-        f"SELECT begin, begin + n * {every} AS finish FROM s, steps"
-        if cumulates
-        else f"SELECT begin, begin + {size} AS finish FROM s"
-    )
+    starts = f"SELECT i * {size if cumulates else every} AS start FROM RANGE(-60, 60) AS r(i)"
+    ends = f"SELECT start, start + {size} AS finish FROM s"
+    if cumulates:
+        steps = f"RANGE(1, {size // every + 1}) AS r(i)"
+        ends = f"SELECT start, start + i * {every} AS finish FROM s, {steps}"
     query = f"""
-        WITH RECURSIVE numbers(at) AS (VALUES (-60) UNION ALL SELECT at + 1 FROM numbers
-                                       WHERE at < 60),
-             steps(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM steps WHERE n < {size // every}),
-             s AS ({starts}), w AS ({ends})
-        SELECT ts, begin, finish FROM t JOIN w ON ts >= begin AND ts < finish
+        WITH s AS ({starts}), w AS ({ends})
+        SELECT ts, start, finish FROM t JOIN w ON ts >= start AND ts < finish
     """
     found = Counter(
         (at, span.start, span.end)
         for at in times
         for span in windows_of(at, size, every, cumulates=cumulates)
     )
-    assert found == sql(query, t=("ts", [(each,) for each in times]))
+    assert found == sql(query, t=("ts INTEGER", [(each,) for each in times]))
 
 
 @given(times=st.lists(st.integers(0, 25), max_size=8), gap=st.integers(1, 4))
 def test_sessions(times: list[int], gap: int) -> None:
     query = """
-        WITH marked AS (SELECT ts, at, ts - LAG(ts) OVER (ORDER BY ts, at) > ? AS is_first FROM t),
-             numbered AS (SELECT ts, SUM(COALESCE(is_first, 1)) OVER (ORDER BY ts, at) AS n
+        WITH marked AS (SELECT ts, n, ts - LAG(ts) OVER (ORDER BY ts, n) > ? AS is_first FROM t),
+             numbered AS (SELECT ts, COUNT(*) FILTER (COALESCE(is_first, true))
+                              OVER (ORDER BY ts, n) AS session
                           FROM marked)
-        SELECT MIN(ts), MAX(ts) + ?, COUNT(*) FROM numbered GROUP BY n
+        SELECT MIN(ts), MAX(ts) + ?, COUNT(*) FROM numbered GROUP BY session
     """
     found = Counter((span.start, span.end, len(mine)) for span, mine in sessions_of(times, gap))
-    assert found == sql(query, gap, gap, t=("ts", [(each,) for each in times]))
+    assert found == sql(query, gap, gap, t=("ts INTEGER", [(each,) for each in times]))

@@ -24,8 +24,9 @@ from operators.testing.operator_harness import (
     update_before,
 )
 from state.types import parse_type
+from tests.batch_sql import batch_sql
 from tests.operators.laws import answered_any_way
-from tests.operators.over.changelogs import by_sqlite, live_rows, null_last
+from tests.operators.over.changelogs import COLUMNS, live_rows, null_last
 from tests.operators.over.changelogs import changelogs as ordered_changelogs
 
 if TYPE_CHECKING:
@@ -199,11 +200,11 @@ def ordered(functions: Sequence[Neighbour], changes: Sequence[Change]) -> list[R
 
 
 @given(changes=ordered_changelogs(), offset=st.integers(1, 3))
-def test_the_definition_is_that_of_sqlite(changes: list[Change], offset: int) -> None:
+def test_the_definition_is_that_of_sql(changes: list[Change], offset: int) -> None:
     over = "OVER (PARTITION BY k ORDER BY v DESC NULLS FIRST, n)"
     select = f"SELECT k, v, w, LAG(w, {offset}) {over}, LEAD(w, {offset}) {over} FROM t"
     functions = [Neighbour(function=name, column=2, offset=offset) for name in ("LAG", "LEAD")]
-    found = sorted(by_sqlite(live_rows(changes), select), key=repr)
+    found = sorted(batch_sql(select, t=(COLUMNS, live_rows(changes))), key=repr)
     assert found == ordered(functions, changes)
 
 

@@ -1,8 +1,7 @@
-"""What a query of changing tables gives in the end is what SQLite gives of the tables."""
+"""What a query of changing tables gives in the end is what DuckDB gives of the tables."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from functools import cache
 from typing import Any
@@ -16,6 +15,7 @@ from service.plan import CompiledPlan, load_plan
 from service.runtime.records import PipelineOptions
 from service.settings import ExecutionSettings
 from service.sql import compile_script
+from tests.batch_sql import batch_sql
 from tests.oracles.plan_harness import Line, PlanHarness
 
 CHANGING = (
@@ -24,6 +24,7 @@ CHANGING = (
 )
 COLUMNS = ("k", "x", "p", "q")
 DECLARED = "k STRING, x INT, p BOOLEAN, q BOOLEAN"
+BATCH = "k VARCHAR, x INTEGER, p BOOLEAN, q BOOLEAN"
 TABLES = ("a", "b", "c")
 
 QUERIES = {
@@ -157,10 +158,5 @@ def _streamed(query: str, lines: list[Line]) -> Counter[Any]:
 
 
 def _batched(query: str, tables: dict[str, Counter[Any]]) -> Counter[Any]:
-    database = sqlite3.connect(":memory:")
-    for name, rows in tables.items():
-        database.execute(f"CREATE TABLE {name} (k TEXT, x INTEGER, p INTEGER, q INTEGER)")
-        database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", rows.elements())
-    found = Counter(database.execute(query).fetchall())
-    database.close()
-    return found
+    given_tables = {name: (BATCH, rows.elements()) for name, rows in tables.items()}
+    return Counter(batch_sql(query, **given_tables))

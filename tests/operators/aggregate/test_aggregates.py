@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,13 +12,12 @@ from operators.aggregate import AccumulatorCodec, Aggregates
 from operators.changelog import Change, RowKind
 from operators.testing.batch_aggregate import aggregate
 from state.errors import StateCorrupt
-from tests.operators.aggregate.calls import call, changelogs, every_call, rows, taken_back
+from tests.operators.aggregate.calls import call, changelogs, every_call, taken_back
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from operators.aggregate import Accumulators
-    from operators.changelog import Row
 
 ORDERED = ("FIRST_VALUE", "LAST_VALUE", "LISTAGG", "ARRAY_AGG")
 MODEST = settings(max_examples=40)
@@ -132,28 +130,3 @@ def test_other_bytes_are_refused(stored: bytes) -> None:
     aggregates = Aggregates([call("SUM", needs_retraction=True)])
     with pytest.raises(StateCorrupt):
         codec_of(aggregates).decode(stored)
-
-
-SQL = {
-    call("COUNT", []): "COUNT(*)",
-    call("COUNT", [1]): "COUNT(v)",
-    call("COUNT", [2], is_distinct=True): "COUNT(DISTINCT s)",
-    call("COUNT", [1], filter=3): "COUNT(v) FILTER (WHERE b)",
-    call("SUM"): "SUM(v)",
-    call("SUM", is_distinct=True, filter=3): "SUM(DISTINCT v) FILTER (WHERE b)",
-    call("MIN"): "MIN(v)",
-    call("MAX", [1], filter=3): "MAX(v) FILTER (WHERE b)",
-    call("AVG"): "CAST(AVG(v) AS INTEGER)",
-    call("LISTAGG"): "GROUP_CONCAT(s, ',')",
-}
-
-
-@given(given_rows=st.lists(rows, max_size=12))
-def test_the_definition_agrees_with_sqlite(given_rows: list[Row]) -> None:
-    changes = [Change(RowKind.INSERT, row) for row in given_rows]
-    with sqlite3.connect(":memory:") as database:
-        database.execute("CREATE TABLE t (k TEXT, v INT, s TEXT, b BOOLEAN)")
-        database.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", given_rows)
-        found = database.execute(f"SELECT {', '.join(SQL.values())} FROM t").fetchone()
-    database.close()
-    assert found == tuple(aggregate(each, changes) for each in SQL)

@@ -1,8 +1,7 @@
-"""What the laws of OVER in an order of columns share: changelogs, and sqlite as the judge."""
+"""What the laws of OVER in an order of columns share: changelogs, and what they leave."""
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
 
     from operators.changelog import Row
 
+COLUMNS = "k VARCHAR, v INTEGER, w INTEGER"
+"""Of these rows, for `batch_sql`."""
 STRING, INT, BIGINT = parse_type("STRING"), parse_type("INT"), parse_type("BIGINT")
 
 
@@ -58,15 +59,3 @@ def null_first(*values: object) -> tuple[int, ...]:
 def null_last(*values: object) -> tuple[int, ...]:
     """A sort key of numbers, null above all."""
     return tuple(99 if each is None else int(str(each)) for each in values)
-
-
-def by_sqlite(rows: Sequence[Row], select: str) -> list[Row]:
-    """A query of table t (n, k, v, w), where n numbers the rows in the order of arrival."""
-    with sqlite3.connect(":memory:") as connection:
-        connection.execute("CREATE TABLE t (n INT, k TEXT, v INT, w INT)")
-        connection.executemany(
-            "INSERT INTO t VALUES (?, ?, ?, ?)", [(n, *row) for n, row in enumerate(rows)]
-        )
-        found = connection.execute(select).fetchall()
-    connection.close()
-    return found

@@ -24,12 +24,13 @@ from operators.testing.operator_harness import (
     update_after,
     update_before,
 )
+from tests.batch_sql import batch_sql
 from tests.operators.laws import answered_any_way
 from tests.operators.over.changelogs import (
     BIGINT,
+    COLUMNS,
     INT,
     STRING,
-    by_sqlite,
     changelogs,
     live_rows,
     null_first,
@@ -197,12 +198,11 @@ def defined(changes: Sequence[Change], *, is_rows: bool) -> list[Row]:
 
 
 @given(changes=changelogs(), is_rows=st.booleans())
-def test_the_definition_is_that_of_sqlite(changes: list[Change], is_rows: bool) -> None:
+def test_the_definition_is_that_of_sql(changes: list[Change], is_rows: bool) -> None:
     frame = "ORDER BY v, n ROWS" if is_rows else "ORDER BY v RANGE"
     over = f"OVER (PARTITION BY k {frame} UNBOUNDED PRECEDING)"
-    found = by_sqlite(
-        live_rows(changes), f"SELECT k, v, w, SUM(w) {over}, COUNT(w) {over}, MIN(w) {over} FROM t"
-    )
+    query = f"SELECT k, v, w, SUM(w) {over}, COUNT(w) {over}, MIN(w) {over} FROM t"
+    found = batch_sql(query, t=(COLUMNS, live_rows(changes)))
     assert sorted(found, key=repr) == sorted(
         (row[:6] for row in defined(changes, is_rows=is_rows)), key=repr
     )

@@ -25,7 +25,8 @@ from service.runtime.state_inspection import StateInspector
 from service.runtime.table_reader import SlotReader
 from service.sql import PlanningError, SqlError, UnsupportedSql, compile_script
 from state.reader import CommittedReader
-from tests.operators.over.changelogs import by_sqlite, changelogs, live_rows
+from tests.batch_sql import batch_sql
+from tests.operators.over.changelogs import COLUMNS, changelogs, live_rows
 from tests.service.prepared import MAX_PARALLELISM
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ LAG_LEAD = {
 
 @settings(max_examples=30)
 @given(calls=st.sampled_from(CALLS), changes=changelogs(), size=st.integers(1, 4))
-def test_a_plan_of_sql_gives_what_sqlite_does(
+def test_a_plan_of_sql_gives_what_sql_in_batch_does(
     calls: tuple[str, str], changes: list[Change], size: int
 ) -> None:
     shown = ", ".join(calls)
@@ -226,7 +227,7 @@ def test_a_plan_of_sql_gives_what_sqlite_does(
     emitted = harness.run(changes, epoch_changes=size)
     over = "OVER (PARTITION BY k ORDER BY v, n)"
     select = f"SELECT k, v, w, {shown.format(over, over)} FROM t"
-    expected = sorted(by_sqlite(live_rows(changes), select), key=repr)
+    expected = sorted(batch_sql(select, t=(COLUMNS, live_rows(changes))), key=repr)
     assert sorted(materialize(emitted).elements(), key=repr) == expected
 
 
