@@ -2,6 +2,8 @@
 
 __main__, app, wiring     the command line; routes and the layers around them; what they work with
 settings                  everything that can be set, built once and passed down
+settings_in_words         what is wrong with them
+deadline                  how long planning may take, whatever is planned
 auth                      who may read and who may operate
 problems, problem_types   from an error to an answer; the kinds of problems
 telemetry                 metrics and logs

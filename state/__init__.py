@@ -2,9 +2,11 @@
 
 types                     Flink's logical types (logical_type, type_parse, type_format)
 codec                     rows as canonical bytes, columns, and JSON of outside: values, columns,
-                          arrow_values, json_values, json_lines, text_columns
+                          arrow_values, json_values, json_lines, line_shapes, text_columns
+joined_rows, row_pieces, digits     texts of many rows, written and read without a step for each
 key_groups                the unit of state, of commit and of rescale
-lexicographic             values as text that is ordered as they are; ordered_text
+lexicographic             values as text that is ordered as they are; ordered_text,
+                          ordered_columns; orders: stable orders of numbers
 descriptors, registry     what a state is, and what a pipeline remembers of it
 ttl                       when an element is expired, and what touches it
 primitives/               typed state for operators: value, list, map, sorted map, multiset, timers

@@ -5,8 +5,9 @@ functions.py        functions whose accumulator is of a fixed size; sums.py, bit
 remembering.py      functions that remember every value, in memory
 aggregates.py       several calls over rows, with filters and DISTINCT, in memory
 stored.py           the same with values and distinct sets in states of their own
-                    (stored_functions.py, stored_sequences.py, stored_ends.py)
-group_aggregate.py  the operators
+                    (stored_functions.py, stored_sequences.py, stored_ends.py); beside.py: these
+                    beside accumulators that have all in them
+group_aggregate.py  the operators; columnar_aggregate.py, running.py: on columns
 """
 
 from operators.aggregate.aggregates import AccumulatorCodec, Accumulators, Aggregates, aggregator

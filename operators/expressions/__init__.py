@@ -17,6 +17,7 @@ held to the same recordings of real Flink. What both need stands here once:
     tree_walk  functions  call_site             the walk; the table; one call
     operand_rules  families  cast_rules         what a call demands of its operands
     search_ranges  like_patterns                what operands that are literals say
+    similar_patterns
     date_formats  time_units  text_grammars
 
 and this is how it is computed in Python:
@@ -27,8 +28,11 @@ and this is how it is computed in Python:
     strings  units  urls  parsing  java_digits  texts
     encodings  kinds
     patterns  java_patterns                     patterns
-    instants  reform  temporal  formats         times
+    json_functions  json_paths  json_texts      JSON
+    hashes                                      HASH_CODE
+    instants  reform  temporal  formats  zones  times
     collections  arrays  maps                   arrays, maps, rows
+    beside_spark                                what Calc nodes ask Python for
 """
 
 from operators.expressions.compiler import compile_predicate, compile_rex

@@ -2,19 +2,24 @@
 
 document          text -> `CompiledPlan`, or everything that is wrong with it
 nodes, node_reader, node_types, node_checks      what a node is, and what it must keep to
+node_shapes       what Flink reads of nodes that have no view here
 correlate         table functions that a row is joined with: UNNEST, repeated rows
 graph             edges: inputs in order, topological order, sinks
 properties        JSON objects read by type, with the place where that fails; json_names
 tables            tables as a plan describes them, and a catalogue's
+secrets           which of their options are secret
 metadata          what connectors tell of a record beside its columns
 rex, type_json    expressions and types; rex_values: literals
+local_zone, zoned the plan's time zone; expressions that read it, in terms of UTC
 durations, state_ttl       times to live, and who said so
 changelog_mode, changelog_modes, keys      what an edge carries, and what tells its rows apart
 support           what we cannot run yet
 explanation, findings      the same for people; trees: drawn
 state_warnings    what grows for ever, what is forgotten too early
 diff, ttl_edit    what a change of a plan means for state; changing a time to live
+state_meaning     whether another plan may read the state of a node
 restore           tables of which a plan has only the names, from a catalogue
+deadline          how long all of this may take
 errors            the tree of what can be wrong
 """
 

@@ -195,14 +195,15 @@ def _check_metadata_keys(
     keys: Sequence[str], columns: Sequence[Column], path: str
 ) -> Iterator[PlanError]:
     declared = {each.metadata_key for each in columns if each.kind == "METADATA"}
+    seen: set[str] = set()
     for at, key in enumerate(keys):
         if key not in declared:
             reason = f"no column of the table has the metadata key {key!r}"
-        elif key in keys[:at]:
+            yield InvalidProperty(reason, path=f"{path}/{at}")
+        elif key in seen:
             reason = f"the metadata key {key!r} is there twice"
-        else:
-            continue
-        yield InvalidProperty(reason, path=f"{path}/{at}")
+            yield InvalidProperty(reason, path=f"{path}/{at}")
+        seen.add(key)
 
 
 def _misfits(

@@ -13,14 +13,16 @@ What is wanted, and what is done about it:
 A plan as a query:
     dataflow, lowering        checked, built, started; from nodes to one DataFrame
     operators, specs/         stateful nodes, and the specs of their operators
+                              materializer_options, terms; togetherness: what needs no exchange
     frames, expressions/      nodes without state, and expressions, as columns on the JVM;
-                              correlate, place_bits, unions
+                              correlate, place_bits, unions; node_errors: which node
     map_tasks, wire_columns   stages that run in Python; what crosses between them
     quiet_epochs              epochs in which nothing is read; ticks_apart, planned_offsets
     event_time                where operators have their event time from
     sources/, sinks/          tables read and written; kafka_stream, connectors,
                               connections, ledgers; databases, topics, folders: claimed
-    table_options, node_options     options known by name; csv_dialect, constraints, files
+    table_options, node_options     options known by name; csv_dialect, constraints, files,
+                                    kafka_fields, part_files
 
 What is kept, for people:
     contents                  operators, sources and sinks of a pipeline, by name
@@ -30,6 +32,6 @@ What is kept, for people:
     table_reader, slot_keys   tables, dead letters, progress; intake: changes over HTTP
 
 launcher, guard, daemon, helpers    servers of our own; Spark's Python processes, which
-                                    worker_python.sh starts
+                                    worker_python.sh starts; worker_view: the folders they see
 errors, dataflow_errors, inspection_errors
 """

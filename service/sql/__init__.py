@@ -2,13 +2,17 @@
 
 script, statements                  reading a script; what its statements are
 cursor, source_text                 where they stand in it
+option_names                        what SET may name
 dialect, grammar, foreign, sql_text Flink's grammar on sqlglot; expressions written back as SQL
 hint_comments                       hints as the tokenizer can read them
+quantifiers, misspelt               ANY, SOME and ALL; words of the grammar that are misspelt
 catalogue, ddl, table_hints         tables and views; CREATE TABLE; OPTIONS behind a table
+table_draft, table_like, table_as   a table while it is declared; CREATE TABLE .. LIKE, .. AS
 metadata                            metadata columns against what connectors have
 java_maps                           the order in which Flink lists some of it
 types, literals, functions          what expressions are made of; type_names
 expressions, conditions, scope      names and expressions bound to typed ones
+json_calls, time_units, interval_literals     those with a syntax of their own
 deviations                          STDDEV and VAR of sums and counts
 constant_folding                    what reads no column, computed
 collections, collection_functions   ARRAY[..], MAP[..], ROW(..), elements; functions of these

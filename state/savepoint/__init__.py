@@ -5,6 +5,7 @@ pages       structures of Redis read in pieces of bounded size
 expired     what is left out of a savepoint because it is past its life
 saving      `StateSaver`: from Redis into a folder; spread_keys: of keys that are spread
 restoring   `restore_state`: from a folder into a pipeline that has nothing
+restore_fence   its writes, as long as no other restore, run or drop has begun
 fitting     `restored_states`: what of it such a pipeline takes
 
 What is hard is that all of it must be of one epoch, though state is far too large to read at once.

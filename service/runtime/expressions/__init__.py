@@ -16,8 +16,9 @@ functions, what these demand of their operands, and the errors. Here is what bec
     comparison  search  conditionals          conditions
     integers  decimals  numbers  casts        values
     strings  patterns  parsing                texts
-    instants  temporal  formats               times
+    instants  temporal  formats  zones        times
     collections  arrays  maps                 arrays, maps, rows
+    hashes                                    HASH_CODE
     in_python                                 what Python evaluates: JSON, encodings and some more
 """
 

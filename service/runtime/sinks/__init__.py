@@ -6,6 +6,7 @@ writer         a task: rows sorted, checked against the sink's mode, staged
 commit         the close of an epoch, beside the driver
 tables         sinks by connector; filesystem has files, rows what they share
 items          what tasks stage for sinks that lie elsewhere
+owner, written who writes what lies elsewhere; the input that an epoch of it was written of
 database       tables of databases: connector jdbc
 kafka          topics: connectors kafka and upsert-kafka
 """

@@ -9,6 +9,8 @@ ingress        changes that came over HTTP and wait in a Redis stream
 datagen        made-up rows, a function of their position
 values         the rows of a VALUES node
 ticks          ticks alone, beside a stream of Spark's own that has none
-kafka          records of Spark's Kafka source into changes; kafka_options belongs to it
+kafka          records of Spark's Kafka source into changes; kafka_options and
+               record_decoder belong to it
 formats        names of formats; decoding, csv_lines, timed_lines: lines into columns
+capture        what options say of the formats of change data capture
 """
