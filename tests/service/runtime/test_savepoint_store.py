@@ -267,9 +267,9 @@ def test_a_restore_that_stood_still_touches_nothing_of_the_one_that_overtook_it(
             stood.set()
             assert goes_on.wait(30)
 
-    def lists(folder: Path, pattern: str) -> Iterable[Path]:
+    def lists(folder: Path, pattern: str, **options: object) -> Iterable[Path]:
         stand("listing")
-        return glob(folder, pattern)
+        return glob(folder, pattern, **options)
 
     def copies(source: Path, to: Path) -> None:
         stand("copying")
