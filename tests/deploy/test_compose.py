@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 OURS = ("service", "spark-connect")
+DOCS = [str(each.relative_to(ROOT)) for each in sorted((ROOT / "docs").glob("*.md"))]
 
 
 def _settings_of(service: str) -> dict[str, str]:
@@ -116,6 +117,27 @@ def test_the_images_run_commands_that_the_package_has() -> None:
         command = re.search(r'^CMD \["([\w-]+)"', _dockerfile_stages()[name], re.MULTILINE)
         assert command is not None
         assert command[1] in commands
+
+
+def test_images_have_one_python_which_is_supported() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    bases = re.findall(
+        r"^FROM (python:\S+)", (ROOT / "deploy/Dockerfile").read_text(), re.MULTILINE
+    )
+    assert len(set(bases)) == 1
+    named = re.fullmatch(r"python:(3\.\d+)\.\d+-slim-\w+", bases[0])
+    assert named is not None
+    versions = [each.rpartition(" ")[2] for each in project["classifiers"]]
+    assert named[1] in versions
+    first, last = versions[0], int(versions[-1].removeprefix("3."))
+    assert project["requires-python"] == f">={first},<3.{last + 1}"
+
+
+@pytest.mark.parametrize("path", ["deploy/Dockerfile", "README.md", *DOCS])
+def test_whoever_installs_the_package_gets_the_versions_that_were_tested(path: str) -> None:
+    text = (ROOT / path).read_text()
+    installs = re.findall(r"pip install[^`\n]*[\"'\s]\.(?:\[[^`\n]*)?(?=[`\"'\n])", text)
+    assert [each for each in installs if "--constraint constraints.txt" not in each] == []
 
 
 def test_the_folders_of_named_volumes_belong_to_the_user_in_the_image() -> None:
