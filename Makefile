@@ -6,7 +6,7 @@ PYTHON := .venv/bin/python
 # what it imports, and each that runs tests rewrites their assertions.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run fmt check test test-fast test-year test-all bench bench-flink clean
+.PHONY: help setup run fmt check test test-fast test-short test-bare test-year test-all bench bench-flink clean
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -35,6 +35,13 @@ test: check ## all that CI runs: checks, units, laws, oracles, real Redis, real 
 
 test-fast: setup ## units, laws and oracles without Spark: under a minute or two
 	@$(PYTHON) -m pytest --ignore tests/integration -x -q
+
+test-short: check ## `make test` with few examples, and four files on Spark
+	@HYPOTHESIS_PROFILE=short $(PYTHON) -m pytest -q --ignore tests/integration -n 2 --dist worksteal
+	@$(PYTHON) -m pytest -q tests/integration/test_{dataflow,functions,kill,lifecycle}.py -n 2 --dist loadfile --no-loadscope-reorder
+
+test-bare: ## README's commands on bare Debian 12, 13 and testing, and the wheel; needs root and debootstrap
+	@python3 scripts/bare.py $(ARGS)
 
 # The chain of `tests/integration/test_chain.py` over all of 2013, killed ten times.
 YEAR := TAILRACE_TEST_MONTHS=12 TAILRACE_TEST_KILLS=10 TAILRACE_TEST_SEED=$${TAILRACE_TEST_SEED:-$$RANDOM}

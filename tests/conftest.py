@@ -25,8 +25,9 @@ from tests.tied import tied
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# `make test` runs ci, `make test-all` deep; by hand it is dev. No deadline: machines are noisy.
-for _name, _examples in (("dev", 50), ("ci", 100), ("deep", 10_000)):
+# `make test` runs ci, `test-all` deep, `test-short` short; by hand it is dev. No deadline:
+# machines are noisy.
+for _name, _examples in (("short", 5), ("dev", 50), ("ci", 100), ("deep", 10_000)):
     settings.register_profile(
         _name,
         max_examples=_examples,

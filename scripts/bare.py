@@ -1,0 +1,332 @@
+"""README's two commands, and the wheel, on bare machines: Debian folders that debootstrap fills.
+
+Each folder is a Debian with Python, git and make, and nothing else. The checkout's last commit is
+cloned into it; `make run` is run until its table is proven, and asked as README asks it; then the
+tests in a short form; then a wheel is built, installed into an empty environment, and its
+`tailrace demo` run. Wheels are tried with the Pythons of this machine, too.
+
+Mounts live in a namespace of their own, processes in another: both end with this program, however
+it ends. The machine's resolver, certificates and settings of pip go along.
+
+usage: python3 scripts/bare.py [--keep] [--mirror ADDRESS] [SUITE ...]       (make test-bare)
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+SUITES = ("bookworm", "trixie", "testing")
+"""Debian 12 and 13, and what comes next."""
+MIRROR = "http://deb.debian.org/debian"
+WITHIN_S = 5_400
+"""For one command; on two cores the tests take a quarter of it."""
+HISTORY = re.compile(r"first history ([\d.]+) s after the start")
+PASSED = re.compile(r"\b(\d+) passed")
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+INSIDE = "BARE_INSIDE"
+
+
+class BareError(Exception):
+    """A command on a bare machine did not do what README says it does."""
+
+
+@dataclass
+class Machine:
+    """A folder to which processes are confined; without one, this machine itself."""
+
+    name: str
+    root: Path | None
+    logs: Path
+    environment: dict[str, str]
+    results: dict[str, str] = field(default_factory=dict)
+
+    def path(self, inside: str) -> Path:
+        """Where `inside` lies for this machine."""
+        return Path(f"{self.root or ''}{inside}")
+
+    def start(self, command: str, folder: str, log: Path) -> subprocess.Popen[bytes]:
+        """Run `command` by a shell in `folder`, in a group of its own, as a terminal does."""
+        enter = ["chroot", str(self.root)] if self.root else []
+        with log.open("wb") as output:
+            return subprocess.Popen(
+                [*enter, "/bin/bash", "-c", f"cd {folder} && {command}"],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def run(self, command: str, folder: str = "/") -> str:
+        """Run `command` to its end and give what it printed; fails with its last lines."""
+        log = self.logs / f"{self.name}-{len(list(self.logs.iterdir())):02}.log"
+        process = self.start(command, folder, log)
+        try:
+            status = process.wait(WITHIN_S)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        printed = log.read_text(errors="replace")
+        if status != 0:
+            last = "\n".join(printed.splitlines()[-40:])
+            raise BareError(f"{self.name}: `{command}` ended with {status}:\n{last}")
+        return printed
+
+    def processes(self) -> list[str]:
+        """What still runs inside the folder."""
+        left = []
+        for each in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if each.name.isdigit() and (each / "root").resolve() == self.root:
+                    left.append((each / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        return left
+
+
+def main() -> int:
+    """Parse the command line, and go inside."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("suites", nargs="*", default=SUITES, metavar="SUITE", help=str(SUITES))
+    parser.add_argument("--mirror", default=MIRROR, help="of Debian's packages")
+    parser.add_argument("--keep", action="store_true", help="leave the folders and logs")
+    options = parser.parse_args()
+    if os.environ.get(INSIDE):
+        return _inside(Path(os.environ[INSIDE]), options.suites, options.mirror)
+    if sys.platform != "linux" or os.geteuid() != 0:
+        print("bare: needs root on Linux, for chroot and mounts: sudo make test-bare")
+        return 2
+    for program, package in (("debootstrap", "debootstrap"), ("unshare", "util-linux")):
+        if not shutil.which(program):
+            print(f"bare: {program} is missing: apt-get install {package}")
+            return 2
+    signal.signal(signal.SIGTERM, _interrupt)
+    # Not /tmp, which is memory on many machines.
+    scratch = Path(tempfile.mkdtemp(prefix="tailrace-bare-", dir="/var/tmp"))
+    apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    try:
+        return subprocess.run(
+            [*apart, sys.executable, *sys.argv], env={**os.environ, INSIDE: str(scratch)}
+        ).returncode
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        if options.keep:
+            print(f"bare: kept in {scratch}")
+        else:
+            _remove(scratch)
+
+
+def _remove(scratch: Path) -> None:
+    """Processes that were killed may hold files for a moment."""
+    until = time.monotonic() + 30
+    while scratch.exists():
+        shutil.rmtree(scratch, ignore_errors=time.monotonic() < until)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _inside(scratch: Path, suites: Sequence[str], mirror: str) -> int:
+    """All machines one after the other, then the table."""
+    logs = scratch / "logs"
+    logs.mkdir()
+    machines, failures = [], []
+    for suite in suites:
+        machine = Machine(suite, scratch / suite, logs, _environment())
+        machines.append(machine)
+        failures += _attempt(machine, lambda each: _try_suite(each, mirror))
+        if machine.root and machine.root.exists():
+            for mounted in ("dev", "proc"):
+                subprocess.run(["umount", "--recursive", machine.root / mounted], check=False)
+    for python in _pythons():
+        version = subprocess.check_output([python, "-V"], text=True).split()[1]
+        home = scratch / f"python-{version}"
+        home.mkdir()
+        machine = Machine(f"python-{version}", None, logs, {**os.environ, "HOME": str(home)})
+        machine.results = {"Python": version}
+        machines.append(machine)
+        failures += _attempt(machine, lambda each, at=home, by=python: _try_here(each, at, by))
+    print(_table(machines))
+    for failure in failures:
+        print(f"\n{failure}")
+    return 1 if failures else 0
+
+
+def _attempt(machine: Machine, what: Callable[[Machine], None]) -> list[BareError]:
+    began = time.monotonic()
+    try:
+        what(machine)
+    except (BareError, subprocess.SubprocessError) as error:
+        return [error if isinstance(error, BareError) else BareError(f"{machine.name}: {error}")]
+    finally:
+        took = time.monotonic() - began
+        print(f"bare: {machine.name} took {took:.0f} s: {machine.results}", flush=True)
+    return []
+
+
+def _try_suite(machine: Machine, mirror: str) -> None:
+    root = machine.root
+    assert root is not None
+    _make_debian(machine.name, root, mirror)
+    subprocess.run(
+        ["git", "clone", "--quiet", "--no-hardlinks", ROOT, root / "tailrace"], check=True
+    )
+    machine.results["Python"] = machine.run("python3 -V").split()[1]
+    began = time.monotonic()
+    with _demo(machine, "make run", "/tailrace") as first_history:
+        machine.results["until it serves"] = f"{time.monotonic() - began:.0f} s"
+        machine.results["first history"] = f"{first_history} s"
+        _ask(machine)
+    java = machine.run("java -version 2>&1")
+    machine.results["Java"] = re.findall(r'version "([^"]+)"', java)[0]
+    machine.results["Redis"] = re.findall(r" v=(\S+)", machine.run("redis-server --version"))[0]
+    began = time.monotonic()
+    with _demo(machine, "make run", "/tailrace"):
+        machine.results["again"] = f"{time.monotonic() - began:.0f} s"
+    passed = PASSED.findall(machine.run("make test-short", "/tailrace"))
+    machine.results["tests"] = " + ".join(passed) + " passed"
+    machine.run(".venv/bin/python -m pip wheel -q --no-deps -w dist .", "/tailrace")
+    _try_wheel(machine, "python3", "/tailrace", "/root")
+
+
+def _try_here(machine: Machine, home: Path, python: str) -> None:
+    """A wheel of the last commit, with a Python of this machine."""
+    subprocess.run(["git", "clone", "--quiet", ROOT, home / "tailrace"], check=True)
+    machine.run(f"{python} -m pip wheel -q --no-deps -w dist .", str(home / "tailrace"))
+    _try_wheel(machine, python, str(home / "tailrace"), str(home))
+
+
+def _try_wheel(machine: Machine, python: str, checkout: str, home: str) -> None:
+    """The wheel in an empty environment, in a folder from which no source can be imported."""
+    install = f"empty/bin/python -m pip install -q -c {checkout}/constraints.txt"
+    machine.run(f"{python} -m venv empty && {install} {checkout}/dist/tailrace-*.whl", home)
+    with _demo(machine, "empty/bin/tailrace demo", home):
+        machine.results["wheel"] = "runs"
+
+
+def _make_debian(suite: str, root: Path, mirror: str) -> None:
+    include = "--include=ca-certificates,git,make,python3"
+    log = root.parent / "logs" / f"{suite}-debootstrap.log"
+    with log.open("wb") as output:
+        subprocess.run(
+            ["debootstrap", "--variant=minbase", include, suite, root, mirror],
+            check=True,
+            stdout=output,
+            stderr=output,
+        )
+    subprocess.run(["mount", "-t", "proc", "proc", root / "proc"], check=True)
+    subprocess.run(["mount", "--rbind", "/dev", root / "dev"], check=True)
+    # A folder has no init: packages must not start services in it.
+    policy = root / "usr/sbin/policy-rc.d"
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    if suite == "testing":
+        # A mirror's copy of it may be older than it says it stays valid.
+        (root / "etc/apt/apt.conf.d/00-valid").write_text('Acquire::Check-Valid-Until "false";\n')
+    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    if CERTIFICATES.exists():
+        shutil.copy(CERTIFICATES, root / str(CERTIFICATES)[1:])
+    for settings in (Path("/etc/pip.conf"), Path.home() / ".config/pip/pip.conf"):
+        if settings.exists():
+            shutil.copy(settings, root / "etc/pip.conf")
+
+
+def _environment() -> dict[str, str]:
+    """A fresh login's, with what leads to the network on this machine."""
+    kept = re.compile(
+        r"(?i)[a-z_]*_proxy|PIP_(?!FIND_LINKS)[A-Z_]+|[A-Z_]*_CA_BUNDLE|SSL_CERT_FILE"
+    )
+    passed = {name: value for name, value in os.environ.items() if kept.fullmatch(name)}
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb", **passed}
+
+
+@contextlib.contextmanager
+def _demo(machine: Machine, command: str, folder: str) -> Iterator[str]:
+    """The demo until its table is proven; behind it, ended by Ctrl-C and nothing left."""
+    log = machine.logs / f"{machine.name}-{len(list(machine.logs.iterdir())):02}-demo.log"
+    process = machine.start(command, folder, log)
+    until = time.monotonic() + WITHIN_S
+    try:
+        while "Serving until Ctrl-C" not in (printed := log.read_text(errors="replace")):
+            if process.poll() is not None or time.monotonic() > until:
+                last = "\n".join(printed.splitlines()[-40:])
+                raise BareError(f"{machine.name}: `{command}` does not serve:\n{last}")
+            time.sleep(0.2)
+        if "equal to the batch recomputation" not in printed:
+            raise BareError(f"{machine.name}: `{command}` has not proven its table:\n{printed}")
+        yield HISTORY.findall(printed)[0]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+    if machine.root and (left := machine.processes()):
+        raise BareError(f"{machine.name}: `{command}` left {left}")
+
+
+def _ask(machine: Machine) -> None:
+    """README's first request, as it stands there."""
+    request = re.findall(
+        r"^curl -s http\S+/explain$", (ROOT / "README.md").read_text(), re.MULTILINE
+    )[0]
+    text = json.loads(machine.run(request))["text"]
+    if not text.startswith("Entry 7 is current"):
+        raise BareError(f"{machine.name}: {request} answered {text}")
+
+
+def _pythons() -> list[str]:
+    """The supported Pythons of this machine: of the PATH, and of pyenv."""
+    bounds = re.search(
+        r'requires-python = ">=3\.(\d+),<3\.(\d+)"', (ROOT / "pyproject.toml").read_text()
+    )
+    assert bounds is not None
+    found = {}
+    for minor in range(int(bounds[1]), int(bounds[2])):
+        folders = Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3")
+        for candidate in (shutil.which(f"python3.{minor}"), *map(str, folders)):
+            if candidate and subprocess.run([candidate, "-V"], capture_output=True).returncode == 0:
+                found.setdefault(minor, candidate)
+    return list(found.values())
+
+
+def _table(machines: Sequence[Machine]) -> str:
+    columns = (
+        "Python",
+        "Java",
+        "Redis",
+        "until it serves",
+        "first history",
+        "again",
+        "tests",
+        "wheel",
+    )
+    lines = [f"| machine | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for machine in machines:
+        cells = [machine.results.get(each, "-") for each in columns]
+        lines.append(f"| {machine.name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
