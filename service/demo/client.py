@@ -1,14 +1,13 @@
-"""The few requests that the demo makes, with the waits that they need."""
+"""The few requests that the demo makes."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 class DemoError(Exception):
@@ -25,28 +24,6 @@ class Client:
     def close(self) -> None:
         """Give the connections back."""
         self._http.close()
-
-    def wait_until_ready(self, timeout_s: float, still_alive: Callable[[], bool]) -> None:
-        """Return once `/readyz` answers 200.
-
-        Raises:
-            DemoError: it did not within `timeout_s`, or `still_alive()` became false.
-        """
-        deadline = time.monotonic() + timeout_s
-        reason = "no answer"
-        while time.monotonic() < deadline:
-            if not still_alive():
-                raise DemoError("the service ended while it started; see data/service.log")
-            try:
-                reply = self._http.get("/readyz")
-            except httpx.TransportError:
-                time.sleep(0.1)
-                continue
-            if reply.status_code == httpx.codes.OK:
-                return
-            reason = reply.text[:300]
-            time.sleep(0.2)
-        raise DemoError(f"the service is not ready after {timeout_s:.0f} s: {reason}")
 
     def get(self, path: str, **parameters: str | int) -> Any:
         """The JSON body of a GET.

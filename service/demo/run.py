@@ -2,8 +2,9 @@
 
 Starts Redis and a Spark Connect server of its own, the service as a process of its own, writes the
 flights of 2013 as a changelog, submits the pipeline over HTTP as any client would, and proves that
-its final table is the one that a batch job computes. Stays until Ctrl-C and leaves nothing running.
-A second run finds the pipeline and its state, and goes on.
+its final table is the one that a batch job computes. Stays until Ctrl-C, or until one of the three
+ends, and leaves nothing running, however it ends. A second run finds the pipeline and its state,
+and goes on.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import hashlib
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -28,7 +29,7 @@ from rich.table import Table
 from service.demo.client import Client, DemoError
 from service.demo.flights import Changelog, write_changelog
 from service.runtime.errors import LaunchError
-from service.runtime.launcher import EmbeddedRedis, EmbeddedSpark
+from service.runtime.launcher import EmbeddedRedis, EmbeddedServer, EmbeddedSpark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,6 +39,8 @@ START_WITHIN_S = 180.0
 READY_WITHIN_S = 120.0
 ROWS_PER_EPOCH = 50_000
 """January is a few epochs, whose progress can be seen; a smaller number only costs time."""
+CHECKED_EVERY_S = 1.0
+"""How soon the end of one of the three is seen."""
 IDLE_WITHIN_S = 120.0
 """The demo gives up when no epoch closes for this long while changes are still to come."""
 
@@ -66,16 +69,18 @@ def run(options: DemoOptions) -> int:
     """Run the demo; returns the exit status of the process."""
     console = Console(highlight=False)
     # SIGINT, too: what a shell starts in the background begins with it ignored.
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, _interrupt)
     started = time.monotonic()
     try:
-        with _servers(options, console) as (client, changelog):
-            _demonstrate(client, options, changelog, console, started)
+        with _servers(options, console) as (servers, changelog):
+            with contextlib.closing(Client(f"http://127.0.0.1:{options.port}")) as client:
+                _demonstrate(client, options, servers, changelog, console, started)
             if options.stay:
                 console.print("\nServing until Ctrl-C.", style="bold")
                 while True:
-                    signal.pause()
+                    servers.check()
+                    time.sleep(CHECKED_EVERY_S)
     except KeyboardInterrupt:
         console.print("\nStopped; nothing is left running. `make run` continues from here.")
     except (DemoError, LaunchError) as problem:
@@ -88,36 +93,85 @@ def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
+class EmbeddedService(EmbeddedServer):
+    """The service as a process of its own, over the demo's Redis and Spark Connect.
+
+    Settings of the environment hold, but for those that the demo makes. A `.env` where the demo
+    was started is not read: the process runs in the demo's folder.
+    """
+
+    title = "The service"
+    log_name = "service.log"
+    stop_grace_s = 20.0
+
+    def __init__(self, options: DemoOptions, redis_url: str, remote: str) -> None:
+        super().__init__(options.folder, options.port)
+        self.settings = {
+            "TAILRACE_REDIS__URL": redis_url,
+            "TAILRACE_SPARK__REMOTE": remote,
+            "TAILRACE_SPARK__CHECKPOINT_FOLDER": str(self.folder / "checkpoints"),
+            "TAILRACE_FILES__ROOT": str(self.folder / "files"),
+            "TAILRACE_SAVEPOINTS__FOLDER": str(self.folder / "savepoints"),
+            "TAILRACE_HTTP__HOST": self.address,
+            "TAILRACE_HTTP__PORT": str(options.port),
+        }
+
+    @property
+    def url(self) -> str:
+        """Where it is served."""
+        return f"http://{self.address}:{self.port}"
+
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        return [sys.executable, "-m", "service", "serve"], {**os.environ, **self.settings}
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=10).is_success
+        except httpx.TransportError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Servers:
+    redis: EmbeddedRedis
+    spark: EmbeddedSpark
+    service: EmbeddedService
+
+    def check(self) -> None:
+        """Raises LaunchFailed when one of them has ended."""
+        for each in (self.redis, self.spark, self.service):
+            each.check()
+
+
 @contextlib.contextmanager
-def _servers(options: DemoOptions, console: Console) -> Iterator[tuple[Client, Changelog]]:
+def _servers(options: DemoOptions, console: Console) -> Iterator[tuple[_Servers, Changelog]]:
     """Redis, Spark Connect and the service, in this order; ended in the other one."""
     _refuse_busy_port(options.port, "--port")
     _refuse_busy_port(options.redis_port, "--redis-port")
     _refuse_busy_port(options.spark_port, "--spark-port")
     folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
+    redis = EmbeddedRedis(folder / "redis", port=options.redis_port)
+    spark = EmbeddedSpark(folder / "spark", port=options.spark_port)
+    service = EmbeddedService(options, redis.url, spark.remote)
+    for name in sorted(os.environ.keys() & service.settings.keys()):
+        console.print(f"{name} is not taken: the demo has its own", soft_wrap=True, markup=False)
     with contextlib.ExitStack() as stack:
-        redis = EmbeddedRedis(folder / "redis", port=options.redis_port)
-        spark = EmbeddedSpark(folder / "spark", port=options.spark_port)
+        for server in (redis, spark, service):
+            stack.callback(server.stop)
         with console.status("Starting Redis and Spark Connect, writing the flights"):
-            for server in (redis, spark):
-                stack.callback(server.stop)
-                server.start()
+            redis.start()
+            spark.start()
             changelog = _write(options)
             redis.wait()
             spark.wait(START_WITHIN_S)
         console.print(f"[green]✓[/] Redis on port {redis.port}, its files in {folder / 'redis'}")
         console.print(f"[green]✓[/] Spark Connect on port {spark.port}, log in {folder / 'spark'}")
-        service = _start_service(options, redis.url, spark.remote)
-        stack.callback(_stop, service)
-        client = Client(f"http://127.0.0.1:{options.port}")
-        stack.callback(client.close)
         with console.status("Starting the service"):
-            client.wait_until_ready(READY_WITHIN_S, lambda: service.poll() is None)
-        console.print(
-            f"[green]✓[/] Service on {client.base_url}, described at {client.base_url}/docs"
-        )
-        yield client, changelog
+            service.start()
+            service.wait(READY_WITHIN_S)
+        console.print(f"[green]✓[/] Service on {service.url}, described at {service.url}/docs")
+        yield _Servers(redis, spark, service), changelog
 
 
 def _refuse_busy_port(port: int, option: str) -> None:
@@ -132,39 +186,6 @@ def _refuse_busy_port(port: int, option: str) -> None:
             ) from None
 
 
-def _start_service(options: DemoOptions, redis_url: str, remote: str) -> subprocess.Popen[bytes]:
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("TAILRACE_")},
-        "TAILRACE_REDIS__URL": redis_url,
-        "TAILRACE_SPARK__REMOTE": remote,
-        "TAILRACE_SPARK__CHECKPOINT_FOLDER": str((options.folder / "checkpoints").absolute()),
-        "TAILRACE_FILES__ROOT": str((options.folder / "files").absolute()),
-        "TAILRACE_SAVEPOINTS__FOLDER": str((options.folder / "savepoints").absolute()),
-        "TAILRACE_HTTP__PORT": str(options.port),
-    }
-    with (options.folder / "service.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "service", "serve"],
-            env=environment,
-            # Settings come from here alone: a `.env` where the demo was started is not the demo's.
-            cwd=options.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            # Ctrl-C reaches the whole foreground group; the service is told to end in its turn.
-            start_new_session=True,
-        )
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(timeout=20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait(timeout=10)
-
-
 def _write(options: DemoOptions) -> Changelog:
     months = range(1, 13) if options.year else range(1, 2)
     return write_changelog(_input_folder(options), months=months)
@@ -175,14 +196,19 @@ def _input_folder(options: DemoOptions) -> Path:
 
 
 def _demonstrate(
-    client: Client, options: DemoOptions, changelog: Changelog, console: Console, started: float
+    client: Client,
+    options: DemoOptions,
+    servers: _Servers,
+    changelog: Changelog,
+    console: Console,
+    started: float,
 ) -> None:
     console.print(
         f"[green]✓[/] {changelog.flight_count:,} flights as {changelog.change_count:,} changes in "
         f"{changelog.file_count} files"
     )
     _submit(client, options, console)
-    _follow(client, options, changelog, console)
+    _follow(client, options, servers, changelog, console)
     operator = client.get(f"/v1/pipelines/{options.pipeline}/operators")["items"][0]["id"]
     key = f"/v1/pipelines/{options.pipeline}/operators/{operator}/keys/{changelog.fallback_key}"
     history = client.get(f"{key}/history", limit=1_000)
@@ -214,7 +240,13 @@ def _submit(client: Client, options: DemoOptions, console: Console) -> None:
     console.print(f"[green]✓[/] POST /v1/pipelines: {options.pipeline} accepted")
 
 
-def _follow(client: Client, options: DemoOptions, changelog: Changelog, console: Console) -> None:
+def _follow(
+    client: Client,
+    options: DemoOptions,
+    servers: _Servers,
+    changelog: Changelog,
+    console: Console,
+) -> None:
     """Show epochs as they close until every change of the files is in the sink."""
     path = f"/v1/pipelines/{options.pipeline}"
     columns = (
@@ -227,6 +259,7 @@ def _follow(client: Client, options: DemoOptions, changelog: Changelog, console:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("changes in the sink", total=changelog.change_count)
         while True:
+            servers.check()
             totals = client.get(f"{path}/progress", limit=1)["totals"]
             done = int(totals["rows_in"])
             progress.update(task, completed=done)

@@ -126,7 +126,7 @@ def check_port_free(address: str, port: int, what: str) -> None:
             ) from error
 
 
-class _EmbeddedServer(ABC):
+class EmbeddedServer(ABC):
     """A server process under the guard; not to be used from two threads at a time."""
 
     title = ""
@@ -200,9 +200,20 @@ class _EmbeddedServer(ABC):
                 raise LaunchFailed(f"{self.title} ended while it started: {self._last_words()}")
             if time.monotonic() > deadline:
                 self.stop()
-                raise LaunchFailed(f"{self.title} did not answer within {timeout_s:.0f} s")
+                raise LaunchFailed(
+                    f"{self.title} did not answer within {timeout_s:.0f} s (log: {self.log_file})"
+                )
             time.sleep(_POLL_S)
         return self
+
+    def check(self) -> None:
+        """Return if the process is there.
+
+        Raises:
+            LaunchFailed: it has ended, with the last line that it logged.
+        """
+        if not self.running:
+            raise LaunchFailed(f"{self.title} has ended: {self._last_words()}")
 
     def stop(self) -> None:
         """End the server and everything that it started: SIGTERM, then SIGKILL. Idempotent."""
@@ -287,7 +298,7 @@ class _EmbeddedServer(ABC):
         return f"{said[-1][:300] if said else 'it said nothing'} (log: {self.log_file})"
 
 
-class EmbeddedRedis(_EmbeddedServer):
+class EmbeddedRedis(EmbeddedServer):
     """A redis-server that keeps an append-only file in its folder and evicts nothing."""
 
     title = "Redis"
@@ -327,7 +338,7 @@ class EmbeddedRedis(_EmbeddedServer):
             return False
 
 
-class EmbeddedSpark(_EmbeddedServer):
+class EmbeddedSpark(EmbeddedServer):
     """A Spark Connect server out of the installed pyspark package, with our configuration."""
 
     title = "Spark Connect"

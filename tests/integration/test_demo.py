@@ -59,15 +59,23 @@ def test_the_demo_serves_what_the_readme_asks_and_a_second_run_goes_on(tmp_path:
         _requests_of_the_readme_are_answered(tmp_path, ports)
         _requests_that_the_demo_prints_are_answered(first)
 
-        process.send_signal(signal.SIGINT)
+        # The terminal is closed.
+        process.send_signal(signal.SIGHUP)
         assert process.wait(timeout=60) == 0
     assert not _processes_below(tmp_path)
 
-    second = _ended(tmp_path, Ports(free_port(), free_port(), free_port()))
+    ports = Ports(free_port(), free_port(), free_port())
+    with _started(tmp_path, ports) as process, _interrupted_at_the_end(process):
+        second = _until_serving(process)
 
-    assert second.returncode == 0, second.stdout
-    assert "pipeline latest-flight exists already, and continues" in second.stdout
-    assert "equal to the batch recomputation" in second.stdout
+        assert "pipeline latest-flight exists already, and continues" in second
+        assert "equal to the batch recomputation" in second
+
+        os.kill(int((tmp_path / "service.pid").read_text()), signal.SIGKILL)
+        assert process.wait(timeout=60) == 1
+        assert process.stdout is not None
+        assert "tailrace: The service has ended" in process.stdout.read()
+    assert not _processes_below(tmp_path)
 
 
 def test_a_busy_port_is_one_clear_line(tmp_path: Path) -> None:

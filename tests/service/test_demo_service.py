@@ -6,40 +6,83 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
-from service.demo.run import DemoOptions, _start_service, _stop
+from service.demo.run import DemoOptions, EmbeddedService
+from service.runtime.errors import LaunchError
 from tests.conftest import free_port
 from tests.service.app_client import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    import pytest
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedService]:
+    """Without Redis and Spark, which other tests of the demo have."""
+    monkeypatch.chdir(tmp_path)
+    options = DemoOptions(tmp_path / "demo", free_port(), 0, 0, year=False, stay=False)
+    nowhere = free_port()
+    made = EmbeddedService(options, f"redis://127.0.0.1:{nowhere}/0", f"sc://127.0.0.1:{nowhere}")
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def served(service: EmbeddedService, path: str) -> httpx.Response:
+    """What it answers as soon as it answers at all."""
+    replies: list[httpx.Response] = []
+
+    def answers() -> bool:
+        service.check()
+        try:
+            replies.append(httpx.get(f"{service.url}{path}", timeout=30))
+        except httpx.TransportError:
+            return False
+        return True
+
+    until(answers, timeout_s=60)
+    return replies[-1]
 
 
 def test_a_settings_file_where_the_demo_is_started_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: EmbeddedService, tmp_path: Path
 ) -> None:
     key = sha256(b"secret").hexdigest()
     (tmp_path / ".env").write_text(f'TAILRACE_AUTH__KEYS=["ops:operate:{key}"]\n')
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "demo"
-    folder.mkdir()
-    options = DemoOptions(folder, free_port(), 0, 0, year=False, stay=False)
-    nowhere = free_port()
-    service = _start_service(options, f"redis://127.0.0.1:{nowhere}/0", f"sc://127.0.0.1:{nowhere}")
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{options.port}") as client:
+    service.start()
 
-            def answers() -> bool:
-                assert service.poll() is None
-                try:
-                    return client.get("/healthz").is_success
-                except httpx.TransportError:
-                    return False
+    # Without Redis, which is another matter than without a key.
+    assert served(service, "/v1/pipelines").status_code == 503
 
-            until(answers, timeout_s=60)
-            # Without Redis, which is another matter than without a key.
-            assert client.get("/v1/pipelines").status_code == 503
-    finally:
-        _stop(service)
+
+def test_settings_of_the_environment_hold_but_for_the_demos_own(
+    service: EmbeddedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = sha256(b"secret").hexdigest()
+    monkeypatch.setenv("TAILRACE_AUTH__KEYS", f'["ops:operate:{key}"]')
+    monkeypatch.setenv("TAILRACE_HTTP__PORT", "1")
+    service.start()
+
+    assert served(service, "/v1/pipelines").status_code == 401
+
+
+def test_a_setting_that_is_none_is_said_in_its_own_words(
+    service: EmbeddedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAILRACE_LIMITS__PIPELINES_MAX", "many")
+    service.start()
+
+    with pytest.raises(LaunchError, match=r"ended while it started: setting .*PIPELINES_MAX"):
+        service.wait(60)
+
+
+def test_a_service_that_has_ended_is_found(service: EmbeddedService) -> None:
+    service.start()
+    service.check()
+    service.kill()
+
+    with pytest.raises(LaunchError, match="The service has ended"):
+        service.check()

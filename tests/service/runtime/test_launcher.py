@@ -18,8 +18,8 @@ import service.runtime.spark_configuration as spark_configuration_module
 from service.runtime.errors import LaunchFailed, MissingDependency, PortBusy
 from service.runtime.launcher import (
     EmbeddedRedis,
+    EmbeddedServer,
     EmbeddedSpark,
-    _EmbeddedServer,
     find_java,
     find_redis_server,
     java_major,
@@ -37,7 +37,7 @@ from tests.conftest import free_port
 END_LIMIT_S = 30
 
 
-class Scripted(_EmbeddedServer):
+class Scripted(EmbeddedServer):
     """A shell script in place of a server; it answers as soon as it has made its file."""
 
     title = "Scripted"
