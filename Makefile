@@ -36,8 +36,8 @@ test: check ## all that CI runs: checks, units, laws, oracles, real Redis, real 
 test-fast: setup ## units, laws and oracles without Spark: under a minute or two
 	@$(PYTHON) -m pytest --ignore tests/integration -x -q
 
-test-short: check ## `make test` with few examples, and four files on Spark
-	@HYPOTHESIS_PROFILE=short $(PYTHON) -m pytest -q --ignore tests/integration -n 2 --dist worksteal
+test-short: check ## every test of `make test` with few examples and cases, and four files on Spark
+	@HYPOTHESIS_PROFILE=short $(PYTHON) -m pytest -q --ignore tests/integration --cases 2 -n 2 --dist worksteal
 	@$(PYTHON) -m pytest -q tests/integration/test_{dataflow,functions,kill,lifecycle}.py -n 2 --dist loadfile --no-loadscope-reorder
 
 test-bare: ## README's commands on bare Debian 12, 13 and testing, and the wheel; needs root and debootstrap

@@ -38,6 +38,23 @@ for _name, _examples in (("short", 5), ("dev", 50), ("ci", 100), ("deep", 10_000
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cases", type=int, help="run at most so many cases of each test")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--cases`, each test runs, but not with all of its parameters."""
+    most = config.getoption("--cases")
+    if most is None:
+        return
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = [each for found in cases.values() for each in found[most:]]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [each for found in cases.values() for each in found[:most]]
+
+
 def pytest_collection_finish() -> None:
     """What was collected stays until the end: no collection of garbage looks at it once more."""
     gc.collect()
