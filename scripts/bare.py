@@ -148,11 +148,14 @@ def _inside(scratch: Path, suites: Sequence[str], mirror: str) -> int:
     """All machines one after the other, then the table."""
     logs = scratch / "logs"
     logs.mkdir()
+    # One commit for all, whatever is committed meanwhile.
+    checkout = scratch / "checkout"
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, checkout], check=True)
     machines, failures = [], []
     for suite in suites:
         machine = Machine(suite, scratch / suite, logs, _environment())
         machines.append(machine)
-        failures += _attempt(machine, lambda each: _try_suite(each, mirror))
+        failures += _attempt(machine, lambda each: _try_suite(each, checkout, mirror))
         if machine.root and machine.root.exists():
             for mounted in ("dev", "proc"):
                 subprocess.run(["umount", "--recursive", machine.root / mounted], check=False)
@@ -163,6 +166,7 @@ def _inside(scratch: Path, suites: Sequence[str], mirror: str) -> int:
         machine = Machine(f"python-{version}", None, logs, {**os.environ, "HOME": str(home)})
         machine.results = {"Python": version}
         machines.append(machine)
+        shutil.copytree(checkout, home / "tailrace")
         failures += _attempt(machine, lambda each, at=home, by=python: _try_here(each, at, by))
     print(_table(machines))
     for failure in failures:
@@ -182,13 +186,11 @@ def _attempt(machine: Machine, what: Callable[[Machine], None]) -> list[BareErro
     return []
 
 
-def _try_suite(machine: Machine, mirror: str) -> None:
+def _try_suite(machine: Machine, checkout: Path, mirror: str) -> None:
     root = machine.root
     assert root is not None
     _make_debian(machine.name, root, mirror)
-    subprocess.run(
-        ["git", "clone", "--quiet", "--no-hardlinks", ROOT, root / "tailrace"], check=True
-    )
+    shutil.copytree(checkout, root / "tailrace")
     machine.results["Python"] = machine.run("python3 -V").split()[1]
     began = time.monotonic()
     with _demo(machine, "make run", "/tailrace") as first_history:
@@ -209,7 +211,6 @@ def _try_suite(machine: Machine, mirror: str) -> None:
 
 def _try_here(machine: Machine, home: Path, python: str) -> None:
     """A wheel of the last commit, with a Python of this machine."""
-    subprocess.run(["git", "clone", "--quiet", ROOT, home / "tailrace"], check=True)
     machine.run(f"{python} -m pip wheel -q --no-deps -w dist .", str(home / "tailrace"))
     _try_wheel(machine, python, str(home / "tailrace"), str(home))
 
