@@ -129,22 +129,36 @@ class _ImageLines(LineShape):
     _update: str
     _delete: str
 
-    def __init__(self, *, with_before: bool = True) -> None:
+    def __init__(self, *, with_before: bool = True, key: Sequence[str] = ()) -> None:
         """Say how the lines are to be read.
 
         Args:
-            with_before: Whether an update gives its -U; else nobody asks what the row was.
+            with_before: Whether each update gives its -U; else only one that moves its row to
+                another key, and of others nobody asks what the row was.
+            key: The primary key; empty where nobody asks for it.
         """
         self._with_before = with_before
+        self._key = () if with_before else tuple(key)
         self._words = (*self._inserts, self._update, self._delete)
 
-    def _rows(self, word: pa.Array, before: pa.Array, after: pa.Array) -> ShapedRows | None:
-        """The rows of a block, out of its words and both rows of each line."""
+    def _rows(
+        self, word: pa.Array, before: pa.Array, after: pa.Array, was: pa.Array | None = None
+    ) -> ShapedRows | None:
+        """The rows of a block, out of its words and both rows of each line.
+
+        Args:
+            word: What kind of change each line is.
+            before: The row before it.
+            after: The row after it.
+            was: What tells the key before an update, unless it is `before`.
+        """
         codes = pc.index_in(word, pa.array(self._words))
         if codes.null_count:
             return None
         code = codes.to_numpy()
         is_update, is_delete = (code == self._words.index(w) for w in (self._update, self._delete))
+        if (is_update & self._may_move(before if was is None else was, after)).any():
+            return None
         given = np.column_stack((is_delete | (is_update & self._with_before), ~is_delete))
         kinds = np.column_stack(
             (
@@ -157,6 +171,15 @@ class _ImageLines(LineShape):
         if rows.null_count:
             return None
         return ShapedRows(kinds[given].astype(np.int8), rows.flatten(), np.nonzero(given)[0])
+
+    def _may_move(self, before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
+        """Whether the lines name other keys before than after; not where all have their -U."""
+        found = np.zeros(len(after), np.bool_)
+        for name in self._key:
+            at = after.type.get_field_index(name)
+            differ = pc.not_equal(before.flatten()[at], after.flatten()[at])
+            found |= pc.fill_null(differ, fill_value=False).to_numpy(zero_copy_only=False)
+        return found
 
     def _kind_in(self, event: dict[str, Any]) -> int:
         """The kind of a line's change; an update counts as its +U."""
@@ -191,7 +214,8 @@ class _EventLines(_ImageLines):
         """See `LineShape`."""
         kind = self._kind_in(document)
         found = []
-        if kind == _DELETE or (kind == _UPDATE_AFTER and self._with_before):
+        gives_before = self._with_before or _moves(self._key, document, "before", "after")
+        if kind == _DELETE or (kind == _UPDATE_AFTER and gives_before):
             before = _object_in(document, "before", self._without_before)
             found.append((_DELETE if kind == _DELETE else _UPDATE_BEFORE, before))
         if kind != _DELETE:
@@ -216,14 +240,17 @@ class DebeziumLines(_EventLines):
         'and changelog-mode "I,UA,D" asks for the key of deletes alone'
     )
 
-    def __init__(self, *, with_before: bool = True, in_payload: bool = False) -> None:
+    def __init__(
+        self, *, with_before: bool = True, key: Sequence[str] = (), in_payload: bool = False
+    ) -> None:
         """Say how the lines are to be read.
 
         Args:
-            with_before: Whether an update gives its -U; else nobody asks what the row was.
+            with_before: See `OggLines`.
+            key: See `OggLines`.
             in_payload: Whether the event is the member `payload` of the line, beside its schema.
         """
-        super().__init__(with_before=with_before)
+        super().__init__(with_before=with_before, key=key)
         self._in_payload = in_payload
 
     def fields(self, row: Sequence[pa.Field]) -> list[pa.Field]:
@@ -287,7 +314,7 @@ class MaxwellLines(_ImageLines):
         """See `LineShape`."""
         word, data, old = columns
         if not self._with_before:
-            return self._rows(word, data, data)
+            return self._rows(word, data, data, old)
         is_update = pc.fill_null(pc.equal(word, self._update), fill_value=False)
         if pc.any(pc.and_(is_update, pc.is_null(old))).as_py():
             return None
@@ -301,7 +328,8 @@ class MaxwellLines(_ImageLines):
     def changes(self, document: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
         """See `LineShape`."""
         kind, data = self._kind_in(document), _object_in(document, "data")
-        if kind != _UPDATE_AFTER or not self._with_before:
+        gives_before = self._with_before or _moves(self._key, document, "old", "data")
+        if kind != _UPDATE_AFTER or not gives_before:
             return [(kind, data)]
         return [(_UPDATE_BEFORE, {**data, **_object_in(document, "old")}), (_UPDATE_AFTER, data)]
 
@@ -321,15 +349,21 @@ class CanalLines(LineShape):
     _KINDS: ClassVar = {"INSERT": _INSERT, "UPDATE": _UPDATE_AFTER, "DELETE": _DELETE}
 
     def __init__(
-        self, *, with_before: bool = True, included: Mapping[str, re.Pattern[str]] | None = None
+        self,
+        *,
+        with_before: bool = True,
+        key: Sequence[str] = (),
+        included: Mapping[str, re.Pattern[str]] | None = None,
     ) -> None:
         """Say how the lines are to be read.
 
         Args:
-            with_before: Whether an update gives its -U; else nobody asks what the row was.
+            with_before: See `OggLines`.
+            key: See `OggLines`.
             included: What members `database` and `table` must match; others are passed over.
         """
         self._with_before = with_before
+        self._key = () if with_before else tuple(key)
         self._included = included or {}
 
     def is_columnar(self, block: bytes) -> bool:
@@ -362,14 +396,18 @@ class CanalLines(LineShape):
         if kind is None:
             raise BadLine(f'"type" must be one of {" ".join(self._KINDS)} CREATE')
         data = _objects_in(document, "data")
-        if kind != _UPDATE_AFTER or not self._with_before:
+        if kind != _UPDATE_AFTER or not (self._with_before or self._key):
             return self._checked([(kind, row) for row in data])
-        old = _objects_in(document, "old")
-        if len(old) < len(data):
+        is_told = self._with_before or isinstance(document.get("old"), list)
+        old = _objects_in(document, "old") if is_told else []
+        if len(old) < len(data) and self._with_before:
             raise BadLine(f'"old" has {len(old)} rows, and "data" {len(data)}')
         found = []
-        for row, was in zip(data, old, strict=False):
-            found += [(_UPDATE_BEFORE, {**row, **was}), (_UPDATE_AFTER, row)]
+        unsaid: list[dict[str, Any]] = [{}] * (len(data) - len(old))
+        for row, was in zip(data, old + unsaid, strict=False):
+            if self._with_before or _differ(self._key, was, row):
+                found.append((_UPDATE_BEFORE, {**row, **was}))
+            found.append((_UPDATE_AFTER, row))
         return self._checked(found)
 
     def _checked(self, found: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
@@ -387,6 +425,17 @@ def _object_in(document: dict[str, Any], name: str, advice: str = "") -> dict[st
     if not isinstance(found, dict):
         raise BadLine(f'"{name}" must be an object, found {kind_of(found)}{advice}')
     return found
+
+
+def _moves(key: Sequence[str], document: dict[str, Any], before: str, after: str) -> bool:
+    """Whether the members of a line for the row before and after name different keys."""
+    was, row = document.get(before), document.get(after)
+    return isinstance(was, dict) and isinstance(row, dict) and _differ(key, was, row)
+
+
+def _differ(key: Sequence[str], was: dict[str, Any], row: dict[str, Any]) -> bool:
+    """Whether a row had another key; what is not said of the row before has not changed."""
+    return any(was.get(name) not in (None, row.get(name)) for name in key)
 
 
 def _objects_in(document: dict[str, Any], name: str) -> list[dict[str, Any]]:

@@ -55,10 +55,12 @@ SHAPES: dict[str, LineShape] = {
     "changes": CHANGES,
     "events": DebeziumLines(),
     "events for upserts": DebeziumLines(with_before=False),
+    "events for upserts of a key": DebeziumLines(with_before=False, key=("a",)),
     "events in payloads": DebeziumLines(in_payload=True),
     "ogg": OggLines(),
     "maxwell": MaxwellLines(),
     "maxwell for upserts": MaxwellLines(with_before=False),
+    "maxwell for upserts of a key": MaxwellLines(with_before=False, key=("a",)),
 }
 MAXWELLS = ['"insert"', '"update"', '"update"', '"delete"']
 

@@ -12,5 +12,6 @@ ticks          ticks alone, beside a stream of Spark's own that has none
 kafka          records of Spark's Kafka source into changes; kafka_options and
                record_decoder belong to it
 formats        names of formats; decoding, csv_lines, timed_lines: lines into columns
+key_moves      updates that move a row to another key, apart from others
 capture        what options say of the formats of change data capture
 """

@@ -16,12 +16,14 @@ from operators.changelog import RowKind
 from service.runtime.sources.capture import canal_includes, is_in_payload
 from service.runtime.sources.formats import (
     CANAL,
+    CAPTURE_FORMATS,
     DEBEZIUM,
     MAXWELL,
     OGG,
     SCHEMA_INCLUDE,
     allowed_kinds,
 )
+from service.runtime.sources.key_moves import ChangeRows, KeyMoves
 from state import json_lines
 from state.line_shapes import (
     CHANGES,
@@ -64,17 +66,24 @@ class LineDecoder:
     def __init__(self, spec: SourceSpec, form: str) -> None:
         """Decode lines of one of our formats of JSON, by its name."""
         allowed = allowed_kinds(spec.options)
-        shape = _shape(form, spec, allowed)
+        # Where the key is not read, nobody behind may take a row's key for known.
+        key = spec.primary_key if set(spec.primary_key) <= set(spec.names) else ()
+        shape = _shape(form, spec, allowed, key)
         self.rows_max = shape.rows_max
         types = [parse_type(each) for each in spec.types]
         self._lines = json_lines.LineDecoder(types, spec.names, shape)
+        self._moves = KeyMoves(
+            [spec.names.index(each) for each in key],
+            with_before=RowKind.UPDATE_BEFORE in allowed or form not in CAPTURE_FORMATS,
+        )
         self._mode = spec.options.get("changelog-mode", "")
         self._refused = np.array([each not in allowed for each in sorted(RowKind)])
 
     def decode(self, block: bytes) -> DecodedLines:
         """The rows of a block."""
         found = self._lines.decode(block)
-        kinds, lines, columns = np.asarray(found.kinds), np.asarray(found.row_index), found.columns
+        rows = self._moves.settled(ChangeRows(found.kinds, found.row_index, found.columns))
+        kinds, lines, columns = rows.kinds, rows.lines, rows.columns
         rejected = list(found.rejected)
         refused = self._refused[kinds]
         if refused.any():
@@ -91,15 +100,18 @@ class LineDecoder:
         return DecodedLines(columns, kinds, lines, sorted(rejected))
 
 
-def _shape(form: str, spec: SourceSpec, allowed: frozenset[RowKind]) -> LineShape:
+def _shape(
+    form: str, spec: SourceSpec, allowed: frozenset[RowKind], key: Sequence[str]
+) -> LineShape:
     with_before = RowKind.UPDATE_BEFORE in allowed
     if form == DEBEZIUM:
         in_payload = is_in_payload(spec.options.get(SCHEMA_INCLUDE))
-        return DebeziumLines(with_before=with_before, in_payload=in_payload)
+        return DebeziumLines(with_before=with_before, key=key, in_payload=in_payload)
     if form == MAXWELL:
-        return MaxwellLines(with_before=with_before)
+        return MaxwellLines(with_before=with_before, key=key)
     if form == CANAL:
-        return CanalLines(with_before=with_before, included=canal_includes(spec.options))
+        included = canal_includes(spec.options)
+        return CanalLines(with_before=with_before, key=key, included=included)
     if form == OGG:
-        return OggLines(with_before=with_before)
+        return OggLines(with_before=with_before, key=key)
     return CHANGES if form == "changelog-json" else PLAIN
