@@ -17,6 +17,7 @@ from service.api.models import (
     RequestBody,
     StatusError,
 )
+from service.api.plan_models import Finding
 
 
 class RestoreBody(RequestBody):
@@ -108,6 +109,14 @@ class Pipeline(BaseModel):
     restore: Restore | None = Field(description="The savepoint that it began with.")
     created_at: str
     updated_at: str
+
+
+class CreatedPipeline(Pipeline):
+    """A pipeline as the reply to its creation has it."""
+
+    warnings: list[Finding] = Field(
+        description="Why a table that it writes may be wrong, and what to do."
+    )
 
 
 class PipelineList(Page):

@@ -28,7 +28,13 @@ from service.api.errors import InvalidParameter
 from service.api.etags import expected_edition, reply
 from service.api.models import PipelineState
 from service.api.paging import cursor_text, page_body, text
-from service.api.pipeline_models import Pipeline, PipelineBody, PipelineList, PipelinePatch
+from service.api.pipeline_models import (
+    CreatedPipeline,
+    Pipeline,
+    PipelineBody,
+    PipelineList,
+    PipelinePatch,
+)
 from service.api.plan_documents import compiled_whole, document_of
 from service.api.planning import Planning
 from service.api.plans import options_of
@@ -37,7 +43,7 @@ from service.api.savepoint_models import Savepoint
 from service.api.savepoints import new_order, ordered, restore_order, savepoint_reply
 from service.api.session_options import with_session
 from service.plan import load_plan
-from service.runtime.admission import admit, admit_options
+from service.runtime.admission import admit, admit_options, dangers
 from service.runtime.records import PipelineOptions
 from service.sql.errors import placed
 
@@ -73,7 +79,7 @@ _VERB_PROBLEMS = describe(
 @router.post(
     "",
     status_code=201,
-    response_model=Pipeline,
+    response_model=CreatedPipeline,
     dependencies=[JsonBody],
     responses=describe(
         problem.PIPELINE_EXISTS,
@@ -116,6 +122,7 @@ async def create(
         if restore is not None:
             resolved = options.resolved(services.settings.execution)
             await in_thread(services.savepoints.check, restore, plan, resolved)
+        found = await planning.run(dangers, plan)
         record = await in_thread(
             services.registry.create,
             body.name,
@@ -127,7 +134,8 @@ async def create(
         )
         services.supervisor.wake(record.name)
         location = {"Location": f"/v1/pipelines/{record.name}"}
-        return pipeline_reply(request, services, record, status=201, headers=location)
+        shown = {**represent(record, services), "warnings": [each.shown for each in found]}
+        return reply(request, shown, status=201, edition=record.edition, headers=location)
 
     return await idempotency.run(act)
 

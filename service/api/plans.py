@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from service.api.plan_models import PlanSource
     from service.plan import Explanation, PlanDifference
     from service.plan.nodes import ExecNode
-    from service.runtime.admission import Finding, PlanDocument
+    from service.runtime.admission import PlanDocument
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
 
@@ -53,7 +53,7 @@ async def validate(request: Request, body: PlanCheckBody, services: ServicesDep)
     answer = {
         "valid": all(each.kind == "warning" for each in found),
         "flink_version": None if plan is None else plan.flink_version,
-        "findings": [_shown(each) for each in found],
+        "findings": [each.shown for each in found],
     }
     return reply(request, answer)
 
@@ -192,8 +192,3 @@ def _node(node: ExecNode) -> dict[str, Any]:
 
 def _explained(document: PlanDocument, default_ttl_ms: int) -> Explanation:
     return explain(load_plan(storable(document)), default_ttl_ms=default_ttl_ms)
-
-
-def _shown(finding: Finding) -> dict[str, Any]:
-    named = {name: value if value != "" else None for name, value in asdict(finding).items()}
-    return {"severity": "warning" if finding.kind == "warning" else "error", **named}

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, StringConstraints
 
 from service.api.models import OptionsBody, RequestBody
+from service.api.plan_models import Finding
 
 SessionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 
@@ -63,6 +64,9 @@ class StatementResult(BaseModel):
     plan_uri: str | None = Field(description="The plan that was written, read, or existed already.")
     plan_written: bool | None = Field(description="Whether this statement wrote it.")
     pipeline: StartedPipeline | None
+    warnings: list[Finding] = Field(
+        description="Why a table that the pipeline writes may be wrong, and what to do."
+    )
 
 
 class StatementResults(BaseModel):

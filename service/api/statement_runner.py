@@ -26,7 +26,7 @@ from service.api.session_options import with_session
 from service.plan import explain
 from service.plan.restore import RestoreObjects, restored
 from service.plan.tables import parse_identifier
-from service.runtime.admission import admit, storable
+from service.runtime.admission import admit, dangers, storable
 from service.sql.errors import ValidationError, placed
 from service.sql.explain import explain_statement
 from service.sql.options import Options
@@ -47,7 +47,7 @@ from service.sql.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from service.api.deps import Services
     from service.api.planning import Planning
@@ -144,11 +144,9 @@ class StatementRunner:
                 more = await self._compile(statement, text)
             case ExecutePlan(uri):
                 plan = await self._plan_at(uri)
-                more = {"pipeline": await self._start(plan), "plan_uri": uri}
+                more = {**await self._start(plan), "plan_uri": uri}
             case ExecuteInserts():
-                more = {
-                    "pipeline": await self._start(await self._planned(statement, text), is_new=True)
-                }
+                more = await self._start(await self._planned(statement, text), is_new=True)
             case CreateTable():
                 more = await self._create(statement, text)
             case _:
@@ -163,7 +161,7 @@ class StatementRunner:
         if planned is None:
             return {}
         try:
-            return {"pipeline": await self._start(planned.document, is_new=True)}
+            return await self._start(planned.document, is_new=True)
         except BaseException:  # a request that is cancelled leaves no table either
             self._session.forget(objects.keys() - known)
             raise
@@ -184,14 +182,14 @@ class StatementRunner:
         if keeps and await plan_exists(uri, self._settings):
             found: dict[str, Any] = {"plan_uri": uri, "plan_written": False}
             if statement.executes:
-                found["pipeline"] = await self._start(await self._plan_at(uri))
+                found |= await self._start(await self._plan_at(uri))
             return found
         document = await self._planned(statement, text)
         await write_plan(uri, plan_text(document), self._settings, replaces=replaces)
         self._took_effect = True
         found = {"plan_uri": uri, "plan_written": True}
         if statement.executes:
-            found["pipeline"] = await self._start(document, is_new=True)
+            found |= await self._start(document, is_new=True)
         return found
 
     async def _planned(
@@ -218,12 +216,13 @@ class StatementRunner:
         has_modes = "CHANGELOG_MODE" in statement.details
         return explain(plan, default_ttl_ms=ttl_ms).sections(has_modes=has_modes)
 
-    async def _start(self, document: PlanDocument, *, is_new: bool = False) -> dict[str, str]:
-        """A pipeline of a plan, started."""
+    async def _start(self, document: PlanDocument, *, is_new: bool = False) -> dict[str, Any]:
+        """What a result says of a pipeline of a plan, which is started."""
         services = self._services
         plan = await self._planning.run(self._whole, document, is_new=is_new)
         options = self._options().settled(self._settings.execution)
         plan = await self._planning.run(admit, dict(plan.document), options, self._settings)
+        found = await self._planning.run(dangers, plan)
         name = self._session.options.get(_NAME) or pipeline_name(plan)
         record = await in_thread(
             services.registry.create,
@@ -234,7 +233,10 @@ class StatementRunner:
         )
         self._took_effect = True
         services.supervisor.wake(record.name)
-        return {"name": record.name, "href": f"/v1/pipelines/{record.name}"}
+        return {
+            "pipeline": {"name": record.name, "href": f"/v1/pipelines/{record.name}"},
+            "warnings": [each.shown for each in found],
+        }
 
     def _whole(self, document: PlanDocument, *, is_new: bool = False) -> CompiledPlan:
         """The plan with the tables of the session in it; a new one was made of them."""
@@ -278,6 +280,7 @@ def _result(
     plan_uri: str | None = None,
     plan_written: bool | None = None,
     pipeline: dict[str, str] | None = None,
+    warnings: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     has_content = listing is not _OK or pipeline is not None
     return {
@@ -289,6 +292,7 @@ def _result(
         "plan_uri": plan_uri,
         "plan_written": plan_written,
         "pipeline": pipeline,
+        "warnings": list(warnings),
     }
 
 

@@ -14,6 +14,7 @@ local_zone, zoned the plan's time zone; expressions that read it, in terms of UT
 durations, state_ttl       times to live, and who said so
 changelog_mode, changelog_modes, keys      what an edge carries, and what tells its rows apart
 support           what we cannot run yet
+determinism       what is computed anew where it had to be what it was
 explanation, findings      the same for people; trees: drawn
 state_warnings    what grows for ever, what is forgotten too early
 diff, ttl_edit    what a change of a plan means for state; changing a time to live
@@ -30,7 +31,7 @@ from service.plan.document import CompiledPlan, PlanLimits, check_document, load
 from service.plan.durations import format_duration_ms, parse_duration_ms
 from service.plan.errors import DurationError, PlanError
 from service.plan.explanation import Explanation, explain
-from service.plan.findings import Finding, validate
+from service.plan.findings import Finding, validate, wrong_tables
 from service.plan.keys import upsert_keys
 from service.plan.nodes import Edge, ExecNode, StateMetadata
 from service.plan.support import RUN_WITHOUT_VIEW, Unsupported, unsupported
@@ -62,4 +63,5 @@ __all__ = [
     "upsert_keys",
     "validate",
     "with_ttls",
+    "wrong_tables",
 ]

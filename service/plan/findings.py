@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from operators.changelog import RowKind
 from service.plan.changelog_modes import node_modes
+from service.plan.determinism import undetermined
 from service.plan.keys import upsert_keys
 from service.plan.nodes import Sink
 from service.plan.state_warnings import state_warnings
@@ -15,11 +16,14 @@ from service.plan.state_warnings import state_warnings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from service.plan.determinism import Undetermined
     from service.plan.document import CompiledPlan
     from service.plan.errors import PlanError
     from service.plan.nodes import ExecNode
 
 
+WRONG_TABLES = frozenset({"plan.key-mismatch", "plan.non-deterministic-update"})
+"""Codes of warnings that a sink's table may be wrong: whoever starts a pipeline is told, too."""
 WARNINGS_MAX = 1_000
 """Doubts about times to live that are listed: each may be about any two nodes of a plan."""
 
@@ -55,16 +59,29 @@ def validate(plan: CompiledPlan, *, default_ttl_ms: int = 0) -> list[Finding]:
         plan: The plan.
         default_ttl_ms: Of states of which the plan says nothing.
     """
-    keys = upsert_keys(plan)
+    findings = [*wrong_tables(plan)]
     modes = node_modes(plan)
-    findings: list[Finding] = []
     for node in plan.nodes:
         findings.extend(_of_state(node))
         if isinstance(node.view, Sink):
-            findings.extend(_of_sink(node, node.view, keys[node.id], modes[node.id].kinds))
+            findings.extend(_of_materializer(node, node.view))
     doubts = state_warnings(plan, modes, default_ttl_ms=default_ttl_ms)
     findings.extend(_warning(*doubt) for doubt in islice(doubts, WARNINGS_MAX))
     return findings
+
+
+def wrong_tables(plan: CompiledPlan) -> list[Finding]:
+    """Why a sink of a plan may not have the table that its query says; the codes `WRONG_TABLES`."""
+    keys, modes = upsert_keys(plan), node_modes(plan)
+    sinks = ((node, node.view) for node in plan.nodes if isinstance(node.view, Sink))
+    return [
+        *(
+            finding
+            for node, sink in sinks
+            for finding in _of_sink(node, sink, keys[node.id], modes[node.id].kinds)
+        ),
+        *map(_of_undetermined, undetermined(plan)),
+    ]
 
 
 def _of_state(node: ExecNode) -> Iterator[Finding]:
@@ -107,6 +124,9 @@ def _of_sink(
             node.path,
             "compile the statement with ON CONFLICT DO DEDUPLICATE",
         )
+
+
+def _of_materializer(node: ExecNode, sink: Sink) -> Iterator[Finding]:
     if not sink.require_upsert_materialize:
         return
     if not sink.primary_key:
@@ -125,6 +145,26 @@ def _of_sink(
             node.path,
             "select the columns of the key as well, if the rows have one",
         )
+
+
+def _of_undetermined(found: Undetermined) -> Finding:
+    what = {"metadata": "what records tell of themselves", "look-up": "what it looks up"}
+    by = what.get(found.by, found.by)
+    if found.columns:
+        said = f"{', '.join(found.columns)} of {found.node.type_text} depends on {by}"
+        cure = "select the key of the rows as well, leave the column out"
+    else:
+        said = f"which rows {found.node.type_text} gives depends on {by}"
+        cure = "leave the condition out, compare with a column"
+    return _warning(
+        found.node,
+        "plan.non-deterministic-update",
+        f"{said}, which is another when a row is taken back: what it was is not found then, and "
+        "rows stay that should go",
+        found.node.path,
+        f"{cure}, or compile with 'table.optimizer.non-deterministic-update.strategy' = "
+        "'TRY_RESOLVE'",
+    )
 
 
 def _warning(node: ExecNode, code: str, message: str, path: str, hint: str = "") -> Finding:

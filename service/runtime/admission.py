@@ -6,13 +6,14 @@ ask the same functions. Findings come all at once where the plan's reader can go
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
+import structlog
 
 from operators.expressions.errors import UnsupportedExpression
-from service.plan import check_document, load_plan, unsupported, validate
+from service.plan import check_document, load_plan, unsupported, validate, wrong_tables
 from service.plan.errors import PlanError, PlanSyntaxError
 from service.plan.local_zone import with_zone
 from service.runtime.dataflow import check_plan, stateful_nodes
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from service.runtime.records import PipelineOptions
     from service.settings import Settings
 
+log = structlog.get_logger()
 PlanDocument = dict[str, Any] | str | bytes
 _UNSUPPORTED = (UnsupportedConnector, UnsupportedChangelog, UnsupportedNode, UnsupportedExpression)
 
@@ -49,6 +51,12 @@ class Finding:
     """Of the node, as the plan writes it."""
     path: str = ""
 
+    @property
+    def shown(self) -> dict[str, Any]:
+        """As HTTP shows it; what is empty is null."""
+        named = {name: value if value != "" else None for name, value in asdict(self).items()}
+        return {"severity": "warning" if self.kind == "warning" else "error", **named}
+
 
 def admit(document: PlanDocument, options: PipelineOptions, settings: Settings) -> CompiledPlan:
     """The plan, ready to become a pipeline with these options.
@@ -61,6 +69,14 @@ def admit(document: PlanDocument, options: PipelineOptions, settings: Settings) 
     check_plan(plan, settings)
     admit_options(plan, options, settings)
     return plan
+
+
+def dangers(plan: CompiledPlan) -> list[Finding]:
+    """Why a table that the plan writes may be wrong: whoever starts it is told, and the log."""
+    found = [_warning(each) for each in wrong_tables(plan)]
+    for each in found:
+        log.warning("table may be wrong", code=each.code, node=each.node_id, reason=each.message)
+    return found
 
 
 def _with_options(plan: CompiledPlan, options: PipelineOptions) -> CompiledPlan:

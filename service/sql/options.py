@@ -170,8 +170,8 @@ class Options:
         return self.flag("table.optimizer.multi-join.enabled", default=False)
 
     @property
-    def resolves_lookups(self) -> bool:
-        """Whether lookups of changes are kept, so that they can be taken back."""
+    def resolves_updates(self) -> bool:
+        """Whether what is taken back must be what it was: lookups are kept, the rest refused."""
         key = "table.optimizer.non-deterministic-update.strategy"
         return self.text(key, "IGNORE") == "TRY_RESOLVE"
 

@@ -22,7 +22,7 @@ from service.sql.option_names import check_option
 from service.sql.options import Options
 from service.sql.physical.changelog import infer_changes
 from service.sql.physical.convert import convert
-from service.sql.physical.lookup_materialize import settle_lookups
+from service.sql.physical.determined import check_determined, settle_lookups
 from service.sql.physical.nodes import Node, SinkSpec
 from service.sql.physical.phases import is_batched, split_phases
 from service.sql.physical.sinks import bind_sink, check_times, settle_conflicts, united
@@ -168,6 +168,8 @@ class Session:
                 sinks.append(split_phases(node, options, batched=batched))
         with placed(inserts[0].position):
             planned = to_plan(united(sinks, options), options)
+            if options.resolves_updates:
+                check_determined(planned)
             return _zoned(planned, options)
 
     def bound(self, insert: Insert | Query) -> Sink:

@@ -432,3 +432,18 @@ def test_flip_292_example_2_on_changelogs_asks_for_a_conflict_clause(app: AppCli
     assert "upsert key that differs from the primary key" in problem["detail"]
     assert "ON CONFLICT DO DEDUPLICATE" in problem["detail"]
     assert problem["statement"] == len(problem["results"]) + 1
+
+
+TIMED = INSERT.replace("SELECT id, v", "SELECT id, DATE_FORMAT(NOW(), 'yyyy')")
+
+
+def test_who_starts_what_may_write_a_wrong_table_is_told_once(app: AppClient) -> None:
+    found = run(app, f"{TABLES}{INSERT}; SET 'pipeline.name' = 'b'; {TIMED}")
+
+    told = [[each["code"] for each in result["warnings"]] for result in found]
+    assert told == [[], [], [], [], ["plan.non-deterministic-update"]]
+    created = app.post(PATH, {"name": "c", "plan": plan_of(app, "b")})
+    assert created.status_code == 201
+    assert created.json()["warnings"] == found[-1]["warnings"]
+    assert "TRY_RESOLVE" in created.json()["warnings"][0]["hint"]
+    assert "warnings" not in app.json(f"{PATH}/c")
