@@ -8,7 +8,9 @@
     -U -D    some                       -D the row that was kept, whole: the delete may be a key
 
 With a condition, rows that do not satisfy it are as good as none: an update to such a row emits -D
-of the old one and forgets it, one from such a row emits +I.
+of the old one and forgets it, one from such a row emits +I. Nothing is known of them, so a delete
+that finds none is an orphan only if it tells a row that would have been kept; one of a key alone
+tells nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class ChangelogNormalize(KeyedOperator):
         time        none; TTL of the row, from its last write
         bundle      the last change of a key counts alone
         on columns  a whole epoch at once, but for keys with an orphan; not with a condition
-        unseen -D   an orphan, unless the bundle itself put the row
+        unseen -D   an orphan, unless the bundle itself put the row, or the condition let none pass
 
     With a TTL an equal row is emitted all the same, so that it lives on downstream, too.
 
@@ -73,6 +75,8 @@ class ChangelogNormalize(KeyedOperator):
         self._now_ms = 0
         condition = compile_condition(spec.condition, len(row.types), lambda: self._now_ms)
         self._satisfies: Callable[[Row], bool] = condition or (lambda _: True)
+        self._has_condition = condition is not None
+        self._others = [at for at in range(len(row.types)) if at not in row.key]
         self._rows: ValueDescriptor[bytes] = ValueDescriptor(
             name="row", codec=CanonicalText(row), ttl=spec.ttl_of(0), **spec.past_of("row")
         )
@@ -94,10 +98,17 @@ class ChangelogNormalize(KeyedOperator):
         if not change.kind.is_retraction:
             await self._put(change, old)
         elif old is None:
-            change.orphan()
+            if self._was_kept(change.row):
+                change.orphan()
         else:
             change.emit(RowKind.DELETE, self._decode(old))
             await self._row.clear()
+
+    def _was_kept(self, row: Row) -> bool:
+        """Whether a row that goes should be in state."""
+        if not self._has_condition:
+            return True
+        return any(row[at] is not None for at in self._others) and self._satisfies(row)
 
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """Let the row be what the last change says."""

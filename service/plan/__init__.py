@@ -13,7 +13,7 @@ rex, type_json    expressions and types; rex_values: literals
 local_zone, zoned the plan's time zone; expressions that read it, in terms of UTC
 durations, state_ttl       times to live, and who said so
 changelog_mode, changelog_modes, keys      what an edge carries, and what tells its rows apart
-support           what we cannot run yet
+support           what we cannot run yet; pushed: what sources took over
 determinism       what is computed anew where it had to be what it was
 explanation, findings      the same for people; trees: drawn
 state_warnings    what grows for ever, what is forgotten too early

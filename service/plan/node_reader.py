@@ -33,6 +33,7 @@ from service.plan.nodes import (
     ExecNode,
     Expand,
     MaterializeStrategy,
+    PushedFilter,
     Sink,
     StateMetadata,
     TableScan,
@@ -41,7 +42,7 @@ from service.plan.nodes import (
     WatermarkAssigner,
 )
 from service.plan.properties import JsonObject
-from service.plan.rex import Literal, parse_rex
+from service.plan.rex import InputRef, Literal, parse_rex, walk
 from service.plan.tables import parse_table
 from service.plan.type_json import parse_type_json
 from state.types import LogicalType, TypeRoot
@@ -228,9 +229,13 @@ def _read_scan(
     projected: tuple[tuple[int, ...], ...] | None = None
     metadata_keys: tuple[str, ...] = ()
     watermark: Rex | None = None
+    filters: list[PushedFilter] = []
+    names = tuple(each.name for each in table.schema.columns if each.kind != "COMPUTED")
     for ability in abilities:
         value = JsonObject(ability.value, ability.path, node.node_id)
         match ability.type:
+            case "FilterPushDown":
+                filters.append(_read_filter(value, ability, names))
             case "ProjectPushDown":
                 projected = tuple(
                     JsonObject({"projectedFields": entry}, path, node.node_id).indexes(
@@ -244,7 +249,20 @@ def _read_scan(
                 watermark = _read_rex(value, "watermarkExpr")
             case _:
                 pass
-    return TableScan(table, abilities, projected, metadata_keys, watermark)
+        if value.has("producedType"):
+            produced = parse_type_json(value.value["producedType"], value.at("producedType"))
+            names = tuple(produced.field_names)
+    return TableScan(table, abilities, projected, metadata_keys, watermark, tuple(filters))
+
+
+def _read_filter(value: JsonObject, ability: Ability, names: tuple[str, ...]) -> PushedFilter:
+    predicates = tuple(parse_rex(each, path) for each, path in value.items("predicates"))
+    for part in (part for rex in predicates for part in walk(rex)):
+        if isinstance(part, InputRef) and part.index >= len(names):
+            raise InvalidExpression(
+                f"column {part.index} is read, and there are {len(names)}", path=part.path
+            )
+    return PushedFilter(ability, predicates, names)
 
 
 def _read_values(

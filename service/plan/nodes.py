@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from operators.expressions.rex import InputRef, walk
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -46,6 +48,24 @@ class Ability:
 
 
 @dataclass(frozen=True, slots=True)
+class PushedFilter:
+    """A filter that a source took over."""
+
+    ability: Ability
+    predicates: tuple[Rex, ...]
+    """All must hold; over the columns that follow."""
+    columns: tuple[str, ...]
+    """Names of the columns that the abilities before it leave."""
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        parts = (part for rex in self.predicates for part in walk(rex))
+        found = {part.index for part in parts if isinstance(part, InputRef)}
+        return tuple(self.columns[each] for each in sorted(found))
+
+
+@dataclass(frozen=True, slots=True)
 class TableScan:
     """Reads a table."""
 
@@ -57,6 +77,8 @@ class TableScan:
     """What ReadingMetadata appends."""
     watermark: Rex | None
     """What WatermarkPushDown took over, on the scan's output."""
+    filters: tuple[PushedFilter, ...] = ()
+    """What FilterPushDown took over; `pushed` says which of them nobody asks again."""
 
 
 @dataclass(frozen=True, slots=True)

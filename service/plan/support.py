@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from service.plan.correlate import not_run
 from service.plan.metadata import why_not_read, why_not_written
 from service.plan.nodes import Correlate, Sink, TableScan
+from service.plan.pushed import refused_abilities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 SOURCE_ABILITIES = frozenset(
     {"FilterPushDown", "LimitPushDown", "ProjectPushDown", "ReadingMetadata", "WatermarkPushDown"}
 )
-"""What a plan may hand to a source. Filter and limit only save work, since a Calc and a Limit
-above do it again; no node that we run asks for a watermark."""
+"""What a plan may hand to a source; of filters and limits `pushed` says what becomes of them."""
 RUN_WITHOUT_VIEW: frozenset[str] = frozenset(
     {
         "changelog-normalize", "deduplicate", "global-group-aggregate", "global-window-aggregate",
@@ -54,10 +54,10 @@ class Unsupported:
 
 def unsupported(plan: CompiledPlan) -> list[Unsupported]:
     """Everything in a plan that we cannot run, in topological order; empty: all can."""
-    return [finding for node in plan.nodes for finding in _of_node(node)]
+    return [finding for node in plan.nodes for finding in _of_node(plan, node)]
 
 
-def _of_node(node: ExecNode) -> Iterator[Unsupported]:
+def _of_node(plan: CompiledPlan, node: ExecNode) -> Iterator[Unsupported]:
     match node.view:
         case None if node.node_type.short in RUN_WITHOUT_VIEW:
             pass
@@ -66,6 +66,8 @@ def _of_node(node: ExecNode) -> Iterator[Unsupported]:
             yield Unsupported(node.id, node.type_text, node.path, reason)
         case TableScan() as scan:
             yield from _of_scan(node, scan)
+            for each in refused_abilities(plan, node):
+                yield Unsupported(node.id, node.type_text, each.ability.path, each.reason)
         case Correlate() as correlate:
             yield from _of_correlate(node, correlate)
         case Sink() as sink:

@@ -390,6 +390,8 @@ def _check_node(
                 files_root=files_root,
                 allow_testing=allow_testing,
             )
+            for predicate in (rex for each in scan.filters for rex in each.predicates):
+                check_expression(predicate)
         case Calc(projection=projection, condition=condition):
             for rex in (*projection, *(() if condition is None else (condition,))):
                 check_expression(rex)

@@ -48,6 +48,7 @@ from service.plan.nodes import (
     Values,
     WatermarkAssigner,
 )
+from service.plan.pushed import applied_filters
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.constraints import constrained
 from service.runtime.correlate import correlated
@@ -311,20 +312,37 @@ class _Lowering:
             self._tables[identifier] = self._source(identifier)
         ways, names = self._tables[identifier]
         places = [names.index(each.name) for each in scan_columns(scan)]
-        frame = ways.take()
+        frame = self._filtered(node, ways.take(), names)
         if places != [*range(len(names))]:
             columns = named([F.col(field_name(place)) for place in places])
             frame = frame.select(*columns, *control_columns())
         return frame if scan.watermark is None else self._assigned(node, frame, scan.watermark)
 
+    def _filtered(self, node: ExecNode, frame: DataFrame, names: Sequence[str]) -> DataFrame:
+        """The rows that pass the filters which the source took over."""
+        for each in applied_filters(self._plan, node):
+            known = set(each.read)
+            columns = [
+                F.col(field_name(names.index(name))) if name in known else F.lit(None)
+                for name in each.columns
+            ]
+            for predicate in each.predicates:
+                frame = keep_changes_where(frame, to_column(predicate, columns))
+        return frame
+
     def _source(self, identifier: str) -> tuple[_Ways, list[str]]:
         """The source of a table with every column that a scan of it needs."""
-        scans = [
-            node.view
+        nodes = [
+            (node, node.view)
             for node in self._plan.nodes
             if isinstance(node.view, TableScan) and node.view.table.identifier == identifier
         ]
+        scans = [scan for _, scan in nodes]
         found = {c.name: c for scan in scans for c in scan_columns(scan)}
+        filters = [each for node, _ in nodes for each in applied_filters(self._plan, node)]
+        asked = {name for each in filters for name in each.read}
+        physical = scans[0].table.schema.physical
+        found |= {c.name: c for c in physical if c.name in asked - found.keys()}
         # Sources give metadata behind all columns.
         needed = sorted(found.values(), key=lambda column: column.kind == "METADATA")
         spec = source_spec(
