@@ -15,6 +15,7 @@ aggregate/, over/, windows/, join/
 process_function          operators of users
 expressions/              conditions and projections inside of operators, in Python
 orphans                   retractions that matched nothing
+unavailable               values that a change does not carry (TOAST)
 event_time, processing_time, watermarks     times that rows carry, and how far they came
 ordering, stored_rows     orders of rows; rows as operators keep them
 idle_cleanup              forgetting keys that nothing came for

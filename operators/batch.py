@@ -81,6 +81,16 @@ class ChangeBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """A change that an operator cannot do anything with."""
+
+    order: int
+    key: bytes
+    """Canonical."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class EpochOutput:
     """What an epoch of an operator emits."""
 
@@ -91,6 +101,8 @@ class EpochOutput:
     changed), reads, writes, commands, round_trips, commit_ns, epoch_ns (all of it); where the
     controller ran: in_flight_peak, active_peak, blocking_peak, blocking_keys_peak, batches,
     requests, cache_hits (changes that never waited)."""
+    set_aside: tuple[SetAside, ...] = ()
+    """Changes that were dropped, and become dead letters."""
 
 
 def _joined(first: pa.Array, second: pa.Array) -> pa.Array:

@@ -11,6 +11,9 @@ With a condition, rows that do not satisfy it are as good as none: an update to 
 of the old one and forgets it, one from such a row emits +I. Nothing is known of them, so a delete
 that finds none is an orphan only if it tells a row that would have been kept; one of a key alone
 tells nothing.
+
+A value that a change does not carry is that of the last row. A change that has one, and finds no
+row, is set aside.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from operators.changelog import RowKind
 from operators.columnar_normalize import NormalizeColumns
+from operators.errors import UnavailableValue
 from operators.join.condition import compile_condition
 from operators.keyed import KeyedOperator, OpenEpoch
 from operators.spec import OperatorSpec
 from operators.stored_rows import CanonicalText
+from operators.unavailable import Unavailable, filled, unavailable_reason
 from state.descriptors import ValueDescriptor
 
 if TYPE_CHECKING:
@@ -41,6 +46,10 @@ class ChangelogNormalizeSpec(OperatorSpec):
     """Which rows count, as `operators.expressions.rex_to_json` writes it; None: all."""
     update_before: bool = True
     """Updates are emitted with what they replace."""
+    placeholder: str | None = None
+    """What stands for a value that did not change (`operators.unavailable`); None: nothing."""
+    fails_on_unavailable: bool = False
+    """A value that is not known ends the epoch; else its change is set aside."""
 
     def operator(self) -> KeyedOperator:
         """The operator."""
@@ -71,7 +80,12 @@ class ChangelogNormalize(KeyedOperator):
         self._update_before = spec.update_before
         self._has_ttl = spec.ttl_of(0).is_enabled
         codec = row.codec()
-        self._decode = codec.decode
+        self._decode, self._encode = codec.decode, codec.encode
+        self._unavailable = (
+            None if spec.placeholder is None else Unavailable(spec.placeholder, row.types, row.key)
+        )
+        self._fails = spec.fails_on_unavailable
+        self._names = row.names
         self._now_ms = 0
         condition = compile_condition(spec.condition, len(row.types), lambda: self._now_ms)
         self._satisfies: Callable[[Row], bool] = condition or (lambda _: True)
@@ -96,7 +110,9 @@ class ChangelogNormalize(KeyedOperator):
         """Let the row be what the change says."""
         old = await self._row.value()
         if not change.kind.is_retraction:
-            await self._put(change, old)
+            known = self._known(change, change.row, None if old is None else self._decode(old))
+            if known is not None:
+                await self._put(change, known, old)
         elif old is None:
             if self._was_kept(change.row):
                 change.orphan()
@@ -112,14 +128,52 @@ class ChangelogNormalize(KeyedOperator):
 
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """Let the row be what the last change says."""
+        if self._unavailable is not None:
+            await self._process_unavailable(changes)
+            return
         last = changes[-1]
         puts_itself = any(not each.kind.is_retraction for each in changes)
         if last.kind.is_retraction and puts_itself and await self._row.value() is None:
             return
         await self.process(last)
 
-    async def _put(self, change: InputChange, old: bytes | None) -> None:
-        row, text = change.row, change.text
+    async def _process_unavailable(self, changes: Sequence[InputChange]) -> None:
+        """Let the row be what the last change says, with values that only earlier ones carry."""
+        old = await self._row.value()
+        row = None if old is None else self._decode(old)
+        last, puts_itself = changes[-1], False
+        for each in changes:
+            if each.kind.is_retraction:
+                row = None
+                last = each
+                continue
+            known = self._known(each, each.row, row)
+            if known is not None:
+                row, last, puts_itself = known, each, True
+        if row is not None:
+            await self._put(last, row, old)
+        elif last.kind.is_retraction and not (puts_itself and old is None):
+            await self.process(last)
+
+    def _known(self, change: InputChange, row: Row, old: Row | None) -> Row | None:
+        """The row with all of its values; None if some are not known, and it is set aside.
+
+        Raises:
+            UnavailableValue: They are not, and are to be.
+        """
+        missing = [] if self._unavailable is None else self._unavailable.in_row(row)
+        if not missing:
+            return row
+        if old is not None:
+            return filled(row, missing, old)
+        reason = unavailable_reason(self._names[at] for at in missing)
+        if self._fails:
+            raise UnavailableValue(reason)
+        change.set_aside(reason)
+        return None
+
+    async def _put(self, change: InputChange, row: Row, old: bytes | None) -> None:
+        text = change.text if row is change.row else self._encode(row)
         if not self._has_ttl and old == text:
             return
         if not self._satisfies(row):

@@ -21,6 +21,7 @@ from operators.kept_rows import (
     last_places,
 )
 from operators.keyed_columns import DoneOnColumns
+from operators.unavailable import Unavailable
 from state.codec import CodecError
 from state.multiset.vectors import bytes_of
 
@@ -50,6 +51,9 @@ class NormalizeColumns:
         (row,) = spec.inputs
         self._compared = [at for at in range(len(row.types)) if at not in row.key]
         """Columns in which rows of a key may differ."""
+        self._unavailable = (
+            None if spec.placeholder is None else Unavailable(spec.placeholder, row.types, row.key)
+        )
         self._emitter = RowEmitter(spec.output, spec.update_before)
 
     def open(self, row: ValueHandle[bytes]) -> None:
@@ -58,6 +62,9 @@ class NormalizeColumns:
 
     def run(self, changes: KeyedColumns) -> DoneOnColumns | None:
         """Process an epoch's changes; see `ColumnarPath.run`."""
+        if self._unavailable is not None and self._unavailable.in_columns(changes.batch.columns):
+            # What they were is looked up change by change.
+            return None
         every = changes
         # By key: a retraction that finds no row is no orphan, since the bundle itself put one.
         puts_itself = np.zeros(len(changes.keys), np.bool_)

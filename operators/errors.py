@@ -9,6 +9,7 @@ OperatorError                       code operator-*
 ├── MissingRowTime                  a row's time is null where it decides
 ├── NoRoom                          an epoch emits more than its places can tell apart
 ├── NoWatermark                     a function of a user waits for event time, and none comes
+├── UnavailableValue                a change lacks a value that did not change, and nothing has it
 └── PrimaryKeyConflict              distinct records with one primary key, and that is an error
 
 Messages name columns, counts and rules; never row values, and keys only hashed.
@@ -87,6 +88,12 @@ class FunctionUnavailable(InvalidSpec):
     """A function of a user is not installed here, or is none."""
 
     code = "operator-function-unavailable"
+
+
+class UnavailableValue(OperatorError):
+    """A change does not carry a value, as it did not change, and no row is kept that has it."""
+
+    code = "operator-unavailable-value"
 
 
 class PrimaryKeyConflict(OperatorError):

@@ -122,6 +122,7 @@ class InputChange:
         "key_group",
         "kind",
         "row",
+        "set_aside_as",
         "stored_key",
     )
 
@@ -155,6 +156,7 @@ class InputChange:
         """Of the key."""
         self.is_orphan = False
         self.is_late = False
+        self.set_aside_as = ""
 
     @property
     def text(self) -> bytes:
@@ -172,6 +174,19 @@ class InputChange:
     def orphan(self) -> None:
         """Say that this retraction matched nothing: it is counted and listed for people."""
         self.is_orphan = True
+
+    def set_aside(self, reason: str) -> None:
+        """Say that this change is dropped: it becomes a dead letter with its key.
+
+        Args:
+            reason: Why, without any value of the row.
+        """
+        self.set_aside_as = reason
+
+    @property
+    def rank(self) -> int:
+        """Its place among the changes of its epoch."""
+        return self._rank
 
     def late(self) -> None:
         """Say that this row is dropped, since the watermark has passed it: it is counted."""

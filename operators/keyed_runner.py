@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from operators.batch import ChangeBatch, EpochOutput
+from operators.batch import ChangeBatch, EpochOutput, SetAside
 from operators.changelog import Row, RowKind
 from operators.codes import is_ascending
 from operators.keyed import InputChange, RowTexts
@@ -195,7 +195,12 @@ class KeyedRunner:
             "epoch_ns": time.perf_counter_ns() - started_ns,
             **_gauges(run.controller.statistics()),
         }
-        return EpochOutput(output, statistics)
+        set_aside = tuple(
+            SetAside(int(order[each.rank]), each.stored_key, each.set_aside_as)
+            for each in changes
+            if each.set_aside_as
+        )
+        return EpochOutput(output, statistics, set_aside)
 
     def _on_columns(
         self, batches: Sequence[ChangeBatch], run: RunningEpoch, key_groups: Sequence[int]

@@ -33,6 +33,7 @@ from operators.keyed import WATERMARK_MIN, EpochTimes, held_back
 from operators.kinds import epoch_operator
 from operators.wire import (
     CONTROL_NAMES,
+    DEAD_LETTER,
     INPUT,
     KEY_GROUP,
     KIND,
@@ -47,6 +48,7 @@ from operators.wire import (
     OperatorNote,
     WorkerError,
     control_batch,
+    dead_letter_note,
     field_name,
     input_column,
     time_behind,
@@ -253,7 +255,15 @@ class _PartitionEpoch:
             yield self._output(output.batch, order, sequence, time_ms)
         statistics = {"rows_in": len(changes), "rows_out": len(output.batch), **output.statistics}
         note = to_note(OperatorNote(settings.operator, part, statistics))
-        yield control_batch(self._schema, [ControlRow(TICK, part, note)], time_ms)
+        letters = [
+            ControlRow(
+                DEAD_LETTER,
+                each.order,
+                dead_letter_note(settings.operator, f"key {each.key.decode()}", each.reason),
+            )
+            for each in output.set_aside
+        ]
+        yield control_batch(self._schema, [ControlRow(TICK, part, note), *letters], time_ms)
 
     def _key_groups(self, changes: pa.Table) -> list[int]:
         """The key groups that the epoch touches: those with changes, or all where time has work."""

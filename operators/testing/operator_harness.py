@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from operators.batch import ChangeBatch
+from operators.batch import ChangeBatch, SetAside
 from operators.changelog import Change, Row, RowKind
 from operators.keyed import WATERMARK_MIN, EpochTimes
 from operators.keyed_runner import KeyedRunner
@@ -118,6 +118,8 @@ class OperatorHarness:
     ) -> None:
         self.statistics: list[dict[str, int]] = []
         """Of each epoch."""
+        self.set_aside: list[SetAside] = []
+        """Of all epochs."""
         self.now_ms = 0
         self.watermark_ms = WATERMARK_MIN
         self._backend, self._ledger, self._view = backend, ledger, view
@@ -232,6 +234,7 @@ class OperatorHarness:
         self.watermark_ms = after_ms
         self._ledger.close_epoch(stamp, {}, [])
         self.statistics.append(output.statistics)
+        self.set_aside += output.set_aside
         return self._emitted(output.batch)
 
     def stored_names(self) -> set[bytes]:

@@ -88,7 +88,7 @@ def _above(plan: CompiledPlan, node: ExecNode) -> Iterator[ExecNode]:
             yield from _above(plan, consumer)
 
 
-def _asking(plan: CompiledPlan, node: ExecNode) -> list[ExecNode]:
+def readers(plan: CompiledPlan, node: ExecNode) -> list[ExecNode]:
     """The first nodes above that change a scan's rows."""
     return [
         each
@@ -107,7 +107,7 @@ def _is_repeated(plan: CompiledPlan, scan: ExecNode, pushed: PushedFilter) -> bo
 def _ask_again(
     plan: CompiledPlan, node: ExecNode, wanted: set[bytes], names: Sequence[str]
 ) -> bool:
-    above = _asking(plan, node)
+    above = readers(plan, node)
     return bool(above) and all(
         wanted <= set(_said(_condition(each), names))
         or (
@@ -150,7 +150,7 @@ def _by_name(value: Any, names: Sequence[str]) -> Any:  # JSON of any shape
 def _is_limited(plan: CompiledPlan, scan: ExecNode, limit: Mapping[str, Any]) -> bool:
     """Whether every node above takes as many rows at most."""
     most = limit.get("limit")
-    above = _asking(plan, scan)
+    above = readers(plan, scan)
     return bool(above) and all(
         each.node_type.short == "limit" and _end(each) <= (most if isinstance(most, int) else 0)
         for each in above

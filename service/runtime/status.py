@@ -16,6 +16,7 @@ PERMANENT_CODES = frozenset(
         "malformed-change",
         "operator-conflict",
         "operator-missing-row-time",
+        "operator-unavailable-value",
         "query.start-failed",
         "savepoint-corrupt",
         "savepoint-mismatch",

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 
 from operators.changelog import RowKind
+from operators.changelog_normalize import ChangelogNormalizeSpec
 from operators.errors import NoRoom
 from operators.process_function import ProcessFunction, ProcessFunctionSpec, process_operator
 from operators.spec import InputSpec, RowSpec
 from operators.upsert_materializer import MaterializerSpec
 from operators.wire import (
+    DEAD_LETTER,
     EPOCH_TIME,
     KEY_GROUP,
     KIND,
@@ -137,6 +139,27 @@ def test_batches_are_gathered_and_sorted(redis_client: redis.Redis, ledger: Epoc
     out = run(task, spec(), 1, late, early)
 
     assert out[:2] == [("+I", "a", 1), ("+U", "a", 2)]
+
+
+def test_what_an_operator_sets_aside_is_a_dead_letter_with_its_key(
+    redis_client: redis.Redis, ledger: EpochLedger
+) -> None:
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS))
+    rows = InputSpec(types=TYPES, names=("k", "v"), key=(1,))
+    output = RowSpec(types=TYPES, names=("k", "v"))
+    what = ChangelogNormalizeSpec.build(inputs=(rows,), output=output, placeholder="-")
+    given = batch([("+I", "a", 1), ("+U", "-", 2), ("+U", "-", 1)], first=5)
+
+    found = [
+        row
+        for each in OperatorTask(task, what.to_json()).run(1, iter([given]))
+        for row in each.to_pylist()
+    ]
+
+    assert [(row[KIND], row["f0"]) for row in found if row[KIND] < TICK] == [(0, "a")]
+    (letter,) = (orjson.loads(row["_note"]) for row in found if row[KIND] == DEAD_LETTER)
+    assert (letter["table"], letter["position"]) == (NODE, "key [2]")
+    assert '"k" is not in the change' in letter["reason"]
 
 
 def test_a_second_attempt_gives_the_same(redis_client: redis.Redis, ledger: EpochLedger) -> None:

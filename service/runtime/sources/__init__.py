@@ -13,5 +13,6 @@ kafka          records of Spark's Kafka source into changes; kafka_options and
                record_decoder belong to it
 formats        names of formats; decoding, csv_lines, timed_lines: lines into columns
 key_moves      updates that move a row to another key, apart from others
+toast          values that an event does not carry
 capture        what options say of the formats of change data capture
 """

@@ -8,8 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from operators.expressions.java_patterns import PatternDiffers, translated
+from operators.unavailable import PLACEHOLDER, raw_placeholder
 from service.runtime.dataflow_errors import InvalidTableOption
-from service.runtime.sources.formats import CANAL, CANAL_INCLUDES, DEBEZIUM, SCHEMA_INCLUDE
+from service.runtime.sources.formats import (
+    CANAL,
+    CANAL_INCLUDES,
+    DEBEZIUM,
+    SCHEMA_INCLUDE,
+    UNAVAILABLE,
+)
 
 if TYPE_CHECKING:
     import re
@@ -24,6 +31,12 @@ def check_capture(form: str, options: Mapping[str, str]) -> None:
     """
     if form == DEBEZIUM:
         is_in_payload(options.get(SCHEMA_INCLUDE))
+        try:
+            raw_placeholder(options.get(UNAVAILABLE, PLACEHOLDER))
+        except ValueError as error:
+            raise InvalidTableOption(
+                f'option "{UNAVAILABLE}" is no text', hint="hex: stands before hexadecimal digits"
+            ) from error
     if form == CANAL:
         canal_includes(options)
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.changelog import RowKind
+from operators.unavailable import PLACEHOLDER
 from service.runtime.sources.capture import canal_includes, is_in_payload
 from service.runtime.sources.formats import (
     CANAL,
@@ -21,9 +22,11 @@ from service.runtime.sources.formats import (
     MAXWELL,
     OGG,
     SCHEMA_INCLUDE,
+    UNAVAILABLE,
     allowed_kinds,
 )
 from service.runtime.sources.key_moves import ChangeRows, KeyMoves
+from service.runtime.sources.toast import Toast
 from state import json_lines
 from state.line_shapes import (
     CHANGES,
@@ -76,15 +79,23 @@ class LineDecoder:
             [spec.names.index(each) for each in key],
             with_before=RowKind.UPDATE_BEFORE in allowed or form not in CAPTURE_FORMATS,
         )
+        self._toast = None
+        if form == DEBEZIUM:
+            placeholder = spec.options.get(UNAVAILABLE, PLACEHOLDER)
+            self._toast = Toast(placeholder, types, spec.names, is_left=spec.is_normalized)
         self._mode = spec.options.get("changelog-mode", "")
         self._refused = np.array([each not in allowed for each in sorted(RowKind)])
 
     def decode(self, block: bytes) -> DecodedLines:
         """The rows of a block."""
         found = self._lines.decode(block)
-        rows = self._moves.settled(ChangeRows(found.kinds, found.row_index, found.columns))
-        kinds, lines, columns = rows.kinds, rows.lines, rows.columns
+        rows = ChangeRows(found.kinds, found.row_index, found.columns)
         rejected = list(found.rejected)
+        if self._toast is not None:
+            rows, unavailable = self._toast.settled(block, rows)
+            rejected += unavailable
+        rows = self._moves.settled(rows)
+        kinds, lines, columns = rows.kinds, rows.lines, rows.columns
         refused = self._refused[kinds]
         if refused.any():
             reason = 'kind {} is not in changelog-mode "{}"'

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 DEBEZIUM = "debezium-json"
 SCHEMA_INCLUDE = "debezium-json.schema-include"
 """Whether an event is the `payload` of its line, beside its schema."""
+UNAVAILABLE = "debezium-json.unavailable.value.placeholder"
+"""What stands for values that an event does not carry, as Debezium's option of that name."""
 MAXWELL = "maxwell-json"
 OGG = "ogg-json"
 CANAL = "canal-json"
@@ -35,7 +37,7 @@ CANAL_INCLUDES: Mapping[str, str] = {
 CAPTURE_FORMATS = (CANAL, DEBEZIUM, MAXWELL, OGG)
 """What tools of change data capture write: an update is one line; only sources have them."""
 CAPTURE_OPTIONS: Mapping[str, Sequence[str]] = {
-    DEBEZIUM: (SCHEMA_INCLUDE,),
+    DEBEZIUM: (SCHEMA_INCLUDE, UNAVAILABLE),
     CANAL: tuple(CANAL_INCLUDES),
 }
 """By format: the options that say how its lines are read."""

@@ -39,6 +39,8 @@ class SourceSpec:
     """Whether an epoch without changes gets no task, as stages make its ticks (`quiet_epochs`)."""
     rows_per_epoch_max: int = 1_000_000
     fail_on_malformed: bool = False
+    is_normalized: bool = False
+    """Whether nothing but ChangelogNormalize reads it, which keeps the last row of each key."""
     connect_timeout_ms: int = 2_000
     """Of Redis, as is the next."""
     socket_timeout_ms: int = 30_000

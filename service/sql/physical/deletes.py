@@ -26,6 +26,9 @@ from service.sql.physical.nodes import (
 )
 from service.sql.physical.updates import filters_values, joined_on
 
+UNAVAILABLE = "debezium-json.unavailable.value.placeholder"
+"""An option of tables; see `service.runtime.sources.formats`."""
+
 
 def _full(changes: Changes) -> Deletes:
     return "FULL" if changes.has_deletes else "NONE"
@@ -68,6 +71,7 @@ def _deleting(node: Node, made: tuple[Node, ...], sent: Deletes) -> Node:
 
 def _normalize_deletes(node: Node, spec: NormalizeSpec, wanted: Deletes) -> Node | None:
     is_needed = node.changes.updates == "BOTH" or spec.condition is not None
+    is_needed |= _lacks_values(node)
     has_deletes = node.input.changes.has_deletes
     if not is_needed and has_deletes:
         made = with_deletes(node.input, wanted)
@@ -79,6 +83,14 @@ def _normalize_deletes(node: Node, spec: NormalizeSpec, wanted: Deletes) -> Node
         if made is not None and made.changes.deletes == choice:
             return _deleting(node, (made,), _full(node.changes))
     return None
+
+
+def _lacks_values(node: Node) -> bool:
+    """Whether a table says what stands for values that changes leave out: the last row has them."""
+    while not isinstance(node.spec, ScanSpec):
+        node = node.input
+    options = node.spec.table.options
+    return any(name.removeprefix("value.") == UNAVAILABLE for name in options)
 
 
 def _join_deletes(node: Node, wanted: Deletes) -> Node | None:
