@@ -39,6 +39,9 @@ because they ask for nothing here."""
 SINK_ABILITIES = frozenset({"TargetColumnWriting", "WritingMetadata"})
 """The first names the columns that the statement named; all are written."""
 
+LOGS = frozenset({"blackhole", "filesystem", "print"})
+"""Connectors of sinks that keep changes, or nothing, and no row by its key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
@@ -54,7 +57,38 @@ class Unsupported:
 
 def unsupported(plan: CompiledPlan) -> list[Unsupported]:
     """Everything in a plan that we cannot run, in topological order; empty: all can."""
-    return [finding for node in plan.nodes for finding in _of_node(plan, node)]
+    found = [finding for node in plan.nodes for finding in _of_node(plan, node)]
+    return [*found, *_partial_writes(plan)]
+
+
+def _partial_writes(plan: CompiledPlan) -> Iterator[Unsupported]:
+    """Sinks that write different columns of one table by its key: each sets the others' to NULL."""
+    seen: dict[str, set[int]] = {}
+    for node in plan.nodes:
+        view = node.view
+        if not isinstance(view, Sink) or not view.primary_key:
+            continue
+        if view.table.options.get("connector") in LOGS:
+            continue
+        written = _written(node, view)
+        if seen.setdefault(view.table.identifier, written) != written:
+            reason = (
+                f"another sink writes other columns of table {view.table.name} by its key, and "
+                "each would set those of the other to NULL; write it with one INSERT over a FULL "
+                "JOIN of both queries"
+            )
+            yield Unsupported(node.id, node.type_text, node.path, reason)
+
+
+def _written(node: ExecNode, sink: Sink) -> set[int]:
+    """The columns that a statement named; all, where it named none."""
+    raw = node.raw.get("dynamicTableSink")
+    named = raw.get("targetColumns") if isinstance(raw, dict) else None
+    for ability in sink.abilities:
+        if ability.type == "TargetColumnWriting":
+            named = ability.value.get("targetColumns", named)
+    paths = named if isinstance(named, list) else [[at] for at in range(len(sink.columns))]
+    return {each[0] for each in paths if isinstance(each, list) and each}
 
 
 def _of_node(plan: CompiledPlan, node: ExecNode) -> Iterator[Unsupported]:

@@ -25,7 +25,13 @@ from service.sql.physical.convert import convert
 from service.sql.physical.determined import check_determined, settle_lookups
 from service.sql.physical.nodes import Node, SinkSpec
 from service.sql.physical.phases import is_batched, split_phases
-from service.sql.physical.sinks import bind_sink, check_times, settle_conflicts, united
+from service.sql.physical.sinks import (
+    bind_sink,
+    check_times,
+    refuse_partial_writes,
+    settle_conflicts,
+    united,
+)
 from service.sql.physical.windows import with_retractions
 from service.sql.rules import rewrite
 from service.sql.script import parse_script
@@ -166,6 +172,7 @@ class Session:
             with placed(insert.position):
                 node = _planned(sink, insert.position, options)
                 sinks.append(split_phases(node, options, batched=batched))
+        refuse_partial_writes(sinks, [insert.position for insert in inserts])
         with placed(inserts[0].position):
             planned = to_plan(united(sinks, options), options)
             if options.resolves_updates:

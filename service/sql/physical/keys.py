@@ -138,7 +138,7 @@ def _projected(keys: Keys, spec: CalcSpec) -> Keys:
         keys -= {frozenset()}
     places: dict[int, list[int]] = {}
     for position, rex in enumerate(spec.projection):
-        column = _source_of(rex)
+        column = source_of(rex)
         if column is not None:
             places.setdefault(column, []).append(position)
     made: set[Key] = set()
@@ -155,7 +155,7 @@ def _choices(columns: list[int], places: dict[int, list[int]]) -> set[Key]:
     return found
 
 
-def _source_of(rex: Rex) -> int | None:
+def source_of(rex: Rex) -> int | None:
     """The column whose value an expression gives, maybe in a wider type."""
     if isinstance(rex, InputRef):
         return rex.index

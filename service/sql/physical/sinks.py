@@ -12,14 +12,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from service.plan.support import LOGS
 from service.sql import types
 from service.sql.algebra import Project, Relation, Sink
 from service.sql.errors import ValidationError, nearest
 from service.sql.metadata import check_written
 from service.sql.physical.changelog import key_of
 from service.sql.physical.connectors import sink_mode
-from service.sql.physical.keys import Keys, are_known, smallest, upsert_keys
-from service.sql.physical.nodes import Node, ScanSpec, SinkSpec, UnionSpec, WatermarkSpec
+from service.sql.physical.keys import Keys, are_known, smallest, source_of, upsert_keys
+from service.sql.physical.nodes import (
+    CalcSpec,
+    ExchangeSpec,
+    Node,
+    ScanSpec,
+    SinkSpec,
+    UnionSpec,
+    WatermarkSpec,
+)
 from service.sql.rex import call, cast, literal, ref
 from service.sql.terms import unique_names
 from service.sql.type_names import summary
@@ -209,7 +218,7 @@ def settle_conflicts(sink: Node, options: Options, position: Position) -> Node:
     if setting == "NONE" or (setting == "AUTO" and not differs):
         return sink
     if setting == "AUTO" and spec.conflict is None and options.requires_conflict:
-        raise _undecided(spec, keys, position, is_known=are_known(sink.input))
+        raise _undecided(sink, spec, keys, position)
     is_harmless = spec.conflict == "DEDUPLICATE" and sink.input.changes.is_insert_only
     if is_harmless and setting == "AUTO":
         return sink
@@ -250,12 +259,62 @@ def _of_all(group: list[Node]) -> Node:
     return replace(first, spec=spec, inputs=(both,))
 
 
-def _undecided(
-    spec: SinkSpec, keys: Keys, position: Position, *, is_known: bool
-) -> ValidationError:
+def refuse_partial_writes(sinks: Sequence[Node], positions: Sequence[Position]) -> None:
+    """Refuse statements that write different columns of one table by its key.
+
+    Each would set the columns of the others to NULL. What only logs changes may have them.
+
+    Raises:
+        ValidationError: Two do.
+    """
+    seen: dict[tuple[str, ...], frozenset[str]] = {}
+    for sink, position in zip(sinks, positions, strict=True):
+        spec = sink.spec
+        assert isinstance(spec, SinkSpec), "every plan ends in a sink"
+        table = spec.table
+        names = [column.name for column in table.persisted]
+        chosen = range(len(names)) if spec.target_columns is None else spec.target_columns
+        written = frozenset(names[each] for each in chosen)
+        if not table.primary_key or table.options.get("connector") in LOGS:
+            continue
+        other = seen.setdefault(table.names, written)
+        if other != written:
+            lost = [name for name in names if name in other ^ written]
+            keys = ", ".join(table.primary_key)
+            raise ValidationError(
+                f"Two INSERTs write different columns of '{table.summary}' by its key: where one "
+                f"leaves {', '.join(lost)} out, it sets them to NULL.",
+                position,
+                hint="write it with one INSERT: FULL JOIN both queries "
+                f"on {keys}, and take {keys} by COALESCE of the two",
+            )
+
+
+def _keyless_source(sink: Node, spec: SinkSpec) -> str:
+    """What to do where the sink's key is a column of a table that has none."""
+    node, columns = sink.input, sorted(key_of(spec))
+    while not isinstance(node.spec, ScanSpec):
+        if isinstance(node.spec, CalcSpec):
+            given = [source_of(node.spec.projection[at]) for at in columns]
+            columns = [each for each in given if each is not None]
+            if len(columns) < len(given):
+                return ""
+        elif not isinstance(node.spec, ExchangeSpec | WatermarkSpec):
+            return ""
+        node = node.input
+    if node.spec.table.primary_key:
+        return ""
+    names = ", ".join(node.row.names[at] for at in columns)
+    return (
+        f"if {names} tells the rows of {node.spec.table.names[-1]} apart, declare it there: "
+        f"PRIMARY KEY ({names}) NOT ENFORCED"
+    )
+
+
+def _undecided(sink: Node, spec: SinkSpec, keys: Keys, position: Position) -> ValidationError:
     found = smallest(keys)
     names = [column.name for column in spec.table.written]
-    unknown = "" if is_known else "none"
+    unknown = "" if are_known(sink.input) else "none"
     shown = unknown if found is None else f"[{', '.join(names[index] for index in found)}]"
     return ValidationError(
         "The query has an upsert key that differs from the primary key of the sink table "
@@ -266,6 +325,7 @@ def _undecided(
         "state intensive, since we need to keep the entire history), or ON CONFLICT DO ERROR (fail "
         "on conflict), or ON CONFLICT DO NOTHING (keep first record).",
         position,
+        hint=_keyless_source(sink, spec),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from service.plan import load_plan, unsupported
 from service.sql import SqlError, compile_script
 from tests.service.sql.scripts import TABLES, WITH
 
@@ -187,3 +188,74 @@ def test_rows_are_found_again_by_the_key_of_their_own_statement() -> None:
         f"{INSERT} ON CONFLICT DO DEDUPLICATE",
     )
     assert [node.get("inputUpsertKey") for node in made] == [[1], None]
+
+
+PARTS = """
+CREATE TABLE a (id INT NOT NULL, x INT, PRIMARY KEY (id) NOT ENFORCED)
+  WITH ('connector' = 'ingress');
+CREATE TABLE b (id INT NOT NULL, y INT, PRIMARY KEY (id) NOT ENFORCED)
+  WITH ('connector' = 'ingress');
+CREATE TABLE t (id INT NOT NULL, x INT, y INT, PRIMARY KEY (id) NOT ENFORCED)
+  WITH ('connector' = '{connector}');
+EXECUTE STATEMENT SET BEGIN {inserts} END;
+"""
+OF_A, OF_B = (
+    "INSERT INTO t (id, x) SELECT id, x FROM a;",
+    "INSERT INTO t (id, y) SELECT id, y FROM b;",
+)
+WHOLE = "INSERT INTO t SELECT id, x, 1 FROM a;"
+
+
+@pytest.mark.parametrize("inserts", [OF_A + OF_B, OF_B + WHOLE, WHOLE + WHOLE + OF_A])
+@pytest.mark.parametrize(
+    "connector", ["redis", "jdbc', 'url' = 'jdbc:sqlite:f', 'table-name' = 't"]
+)
+def test_statements_that_write_different_columns_by_one_key_are_refused(
+    inserts: str, connector: str
+) -> None:
+    with pytest.raises(SqlError, match="sets them to NULL") as error:
+        compile_script(PARTS.format(inserts=inserts, connector=connector))
+    assert "FULL JOIN" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("inserts", "connector"), [(OF_A + OF_A, "redis"), (OF_A, "redis"), (OF_A + OF_B, "print")]
+)
+def test_statements_that_write_the_same_columns_or_a_log_are_not(
+    inserts: str, connector: str
+) -> None:
+    assert compile_script(PARTS.format(inserts=inserts, connector=connector))
+
+
+def test_a_plan_whose_sinks_write_different_columns_by_one_key_is_refused() -> None:
+    """As Flink compiles it."""
+    [planned] = compile_script(PARTS.format(inserts=OF_A + OF_B, connector="print"))
+    sinks = [each for each in planned.document["nodes"] if "sink" in each["type"]]
+    for each in sinks:
+        each["dynamicTableSink"]["table"]["resolvedTable"]["options"] = {"connector": "redis"}
+
+    (found,) = unsupported(load_plan(planned.document))
+
+    assert "another sink writes other columns" in found.reason
+    assert found.node_id == sinks[-1]["id"]
+    sinks[0]["dynamicTableSink"]["targetColumns"] = [[0], [2]]
+    assert unsupported(load_plan(planned.document)) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "cure"),
+    [
+        ("SELECT id, v FROM loose", "PRIMARY KEY (id) NOT ENFORCED"),
+        ("SELECT v, id FROM loose WHERE v > 1", "PRIMARY KEY (v) NOT ENFORCED"),
+        ("SELECT id + 1, v FROM loose", ""),
+        ("SELECT v, COUNT(*) FROM c GROUP BY id, v", ""),
+    ],
+)
+def test_who_copies_a_table_without_a_key_learns_to_declare_it(query: str, cure: str) -> None:
+    loose = f"CREATE TABLE loose (id INT NOT NULL, v INT NOT NULL) WITH ({WITH} = 'I,UB,UA,D');"
+
+    with pytest.raises(SqlError, match="upsert key that differs") as error:
+        sink(f"{loose}INSERT INTO keyed {query}")
+
+    assert cure in error.value.hint
+    assert bool(error.value.hint) == bool(cure)
