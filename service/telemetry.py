@@ -3,7 +3,8 @@
 Metrics have one registry per application, so that two in one process (tests) do not mix. Labels are
 route templates, pipeline names, operator ids and states; never keys, rows or raw paths. What an
 epoch did is read from the pipelines' progress streams when `/metrics` is asked, each entry once;
-counters start at 0 with the process, as Prometheus expects of them.
+counters start at 0 with the process, as Prometheus expects of them. Dead letters are the exception:
+what is told is all that the pipeline ever had, so that what came while nobody looked raises alerts.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Telemetry:
         self._of_pipelines: list[Counter | Gauge | Histogram] = []
         self._known: set[str] = set()
         """Pipelines that a metric may have values of."""
+        self._dead: dict[str, int] = {}
+        """By pipeline: the dead letters that were taken in."""
         self._requests = self._counter(
             "http_requests", "Requests answered.", "method", "route", "status"
         )
@@ -79,7 +82,9 @@ class Telemetry:
             "pipeline_rows", "Changes read and changes emitted.", "pipeline", "direction"
         )
         self._dead_letters = self._counter(
-            "pipeline_dead_letters", "Lines that were no changes.", "pipeline"
+            "pipeline_dead_letters",
+            "Lines and records that were no changes, since the pipeline was created.",
+            "pipeline",
         )
         self._orphans = self._counter(
             "operator_orphans", "Retractions that matched nothing.", "pipeline", "operator"
@@ -129,6 +134,7 @@ class Telemetry:
         for gone in self._known - states.keys():
             for metric in self._of_pipelines:
                 metric.remove_by_labels({"pipeline": gone})
+            self._dead.pop(gone, None)
         self._known = {*states}
         self._pipelines.clear()
         self._restarts.clear()
@@ -152,7 +158,6 @@ class Telemetry:
             self._epochs.labels(pipeline).inc()
             self._rows.labels(pipeline, "in").inc(each.get("rows_in", 0))
             self._rows.labels(pipeline, "out").inc(each.get("rows_out", 0))
-            self._dead_letters.labels(pipeline).inc(each.get("dead", 0))
             if (close_ms := each.get("close_ms")) is not None:
                 self._closes.labels(pipeline).observe(close_ms / 1_000)
             for node, statistics in each.get("nodes", {}).items():
@@ -165,6 +170,16 @@ class Telemetry:
                     count.labels(pipeline, node).inc(statistics.get(name, 0))
                 commit_s = statistics.get("commit_ms", 0) / 1_000
                 self._commits.labels(pipeline, node).observe(commit_s)
+
+    def dead_letters(self, pipeline: str, count: int) -> None:
+        """Take in how many dead letters a pipeline has had; where it is another one, of that."""
+        counted = self._dead_letters.labels(pipeline)
+        before = self._dead.get(pipeline, 0)
+        if count < before:
+            counted.reset()
+            before = 0
+        counted.inc(count - before)
+        self._dead[pipeline] = count
 
     def exposition(self) -> bytes:
         """The text that Prometheus reads."""

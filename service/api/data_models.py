@@ -69,9 +69,21 @@ class DeadLetters(Page):
     items: list[dict[str, Any]]
 
 
+class Totals(BaseModel):
+    """Sums over all closed epochs since the pipeline was created, or since its savepoint's was."""
+
+    epochs: int
+    rows_in: int
+    rows_out: int
+    dead: int = Field(
+        description="Dead letters, whatever the way in: what sources could not read, and lines "
+        "that ingress refused, which belong to no epoch."
+    )
+
+
 class Epochs(Page):
     """A page of progress, newest first, and sums since the pipeline was created."""
 
     epoch: int
-    totals: dict[str, int]
+    totals: Totals
     items: list[dict[str, Any]]

@@ -2,9 +2,9 @@
 
 Closed epochs are read from the progress streams, each entry once, when somebody asks; nothing runs
 in between. The streams are bounded, so epochs that nobody asked about for long are not counted;
-sums that lose none are `SlotReader.totals`. What closing an epoch took is noted a moment later than
-the epoch, and not counted for one that is read in between. While Redis is away, what the service
-itself counts is still told.
+sums that lose none are `SlotReader.totals`. Dead letters are told as counted there, whatever their
+way in. What closing an epoch took is noted a moment later than the epoch, and not counted for one
+that is read in between. While Redis is away, what the service itself counts is still told.
 """
 
 from __future__ import annotations
@@ -81,14 +81,16 @@ class Collector:
             {name: each.restarts for name, each in statuses.items()},
         )
         for name in statuses:
-            found = await anyio.to_thread.run_sync(self._news, name)
+            dead, found = await anyio.to_thread.run_sync(self._news, name)
             self._telemetry.progress(name, found)
+            self._telemetry.dead_letters(name, dead)
         self._seen = {name: each for name, each in self._seen.items() if name in names}
 
     def _epochs(self) -> dict[str, int]:
         return {name: SlotReader(self._client, name).epoch() for name in self._registry.names()}
 
-    def _news(self, name: str) -> list[dict[str, Any]]:
+    def _news(self, name: str) -> tuple[int, list[dict[str, Any]]]:
+        """A pipeline's dead letters, and the epochs that it has closed since this was asked."""
         slot = SlotReader(self._client, name)
         last = self._seen.get(name, 0)
         if slot.epoch() < last:
@@ -96,4 +98,4 @@ class Collector:
             last = 0
         found = slot.progress_after(last, _BATCH)
         self._seen[name] = found[-1]["epoch"] if found else last
-        return found
+        return slot.dead_count(), found

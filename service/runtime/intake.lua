@@ -1,6 +1,6 @@
 -- Take the accepted lines of one ingress request into the table's stream, all or nothing.
 -- KEYS[1]  the stream: entries `n` rows, `d` NDJSON lines, `t` rows ever accepted up to this one
--- KEYS[2]  the stream of lines rejected at the door, KEYS[3] the counter of them
+-- KEYS[2]  the stream of lines rejected at the door, KEYS[3] the counter of all dead letters
 -- KEYS[4]  the pipeline's record in the registry
 -- KEYS[5]  the record of the request's Idempotency-Key; only with ARGV[6]
 -- ARGV     rows, lines, most rows that may wait, most rejected lines kept, now in ms,

@@ -9,7 +9,7 @@ makes the limit on it cost nothing.
     tailrace:{p}:ingress:<table>    stream   accepted lines, one entry a request
     tailrace:{p}:dead:ingress       stream   lines rejected at the door (`dead` holds what sources
                                              rejected, under ids that are epochs)
-    tailrace:{p}:dead:ingress:count          how many there were
+    tailrace:{p}:dead:count                  dead letters of every way in, these among them
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ import orjson
 
 from operators.wire import dead_letter_note
 from service.runtime.pipeline_names import not_found, pipeline_key
-from service.runtime.slot_keys import ingress_key
+from service.runtime.slot_keys import DEAD_COUNT_NAME, INGRESS_DEAD_NAME, ingress_key, slot_key
 from service.runtime.sources.decoding import LineDecoder
 from service.runtime.sources.formats import ingress_format
 from service.runtime.sources.spec import SourceSpec
-from service.runtime.table_reader import key_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -161,7 +160,8 @@ def take(
         for each in lines.rejected[: limits.dead_letters_max]
     ]
     name = pipeline.name
-    keys = [ingress_key(name, table), *key_names(name), pipeline_key(name)]
+    dead = [slot_key(name, each) for each in (INGRESS_DEAD_NAME, DEAD_COUNT_NAME)]
+    keys = [ingress_key(name, table), *dead, pipeline_key(name)]
     values: list[Any] = [
         *(lines.rows, lines.data, limits.backlog_max, limits.dead_letters_max),
         *(time.time_ns() // 1_000_000, answer, hole, limits.retention_ms, len(lines.rejected)),

@@ -43,6 +43,7 @@ from service.runtime.sinks.owner import Restored
 from service.runtime.slot_keys import (
     DEAD_COUNT_NAME,
     DEAD_NAME,
+    INGRESS_DEAD_NAME,
     TOTALS_NAME,
     files_key,
     ingress_key,
@@ -51,7 +52,7 @@ from service.runtime.slot_keys import (
     slot_key,
     table_name,
 )
-from service.runtime.table_reader import SlotReader, key_names
+from service.runtime.table_reader import SlotReader
 from service.runtime.topics import adopt_of_topics
 from state.backends.transport import ClientSettings, RedisTransport
 from state.errors import (
@@ -301,8 +302,7 @@ def _slot(pipeline: str, plan: CompiledPlan, offsets: Mapping[str, Any]) -> dict
     """What lies in the pipeline's slot and belongs to an epoch; of ingress, what is not read."""
     names = table_names(plan)
     prefix = slot_key(pipeline, "")
-    found = {each.removeprefix(prefix): "" for each in key_names(pipeline)}
-    found |= dict.fromkeys((DEAD_NAME, DEAD_COUNT_NAME, TOTALS_NAME), "")
+    found = dict.fromkeys((DEAD_NAME, INGRESS_DEAD_NAME, DEAD_COUNT_NAME, TOTALS_NAME), "")
     for node in plan.nodes:
         if isinstance(node.view, TableScan):
             table = names[node.view.table.identifier]

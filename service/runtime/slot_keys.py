@@ -11,7 +11,8 @@ All carry the hash tag `{pipeline}`, so that closing an epoch is one function ca
     tailrace:{pipeline}:kafka              hash    by a topic's group: the last epoch begun
     tailrace:{pipeline}:terms              hash    by run, the last: what its epochs come out by
     tailrace:{pipeline}:written            hash    by sink elsewhere: epoch and offsets last written
-    tailrace:{pipeline}:dead[:count]       stream  dead letters, bounded; and how many there were
+    tailrace:{pipeline}:dead[:ingress]     stream  dead letters of sources, and of ingress; bounded
+    tailrace:{pipeline}:dead:count         string  how many of both there ever were
     tailrace:{pipeline}:progress           stream  one entry an epoch, bounded
     tailrace:{pipeline}:closes             stream  how long each epoch's close took, bounded
 """
@@ -57,9 +58,11 @@ def stage_name(epoch: int, sink: str, partition: int, attempt: str) -> str:
 
 
 DEAD_NAME = "dead"
-"""The stream of dead letters."""
+"""The stream of dead letters that sources left."""
+INGRESS_DEAD_NAME = "dead:ingress"
+"""The stream of lines that were rejected at the door."""
 DEAD_COUNT_NAME = "dead:count"
-"""The counter of dead letters, which loses none to trimming."""
+"""The counter of dead letters, whatever the way in, which loses none to trimming."""
 PROGRESS_NAME = "progress"
 """The stream of progress records, one an epoch, with id `<epoch>-0`."""
 CLOSES_NAME = "closes"
@@ -72,4 +75,4 @@ WRITTEN_NAME = "written"
 TERMS_NAME = "terms"
 """The hash of the terms of the last run that claimed tables or topics elsewhere (`terms`)."""
 TOTALS_NAME = "totals"
-"""The hash of sums over all closed epochs: `rows_in`, `rows_out`, `dead`."""
+"""The hash of sums over all closed epochs: `rows_in`, `rows_out`."""

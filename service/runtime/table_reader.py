@@ -17,6 +17,7 @@ from service.runtime.slot_keys import (
     CLOSES_NAME,
     DEAD_COUNT_NAME,
     DEAD_NAME,
+    INGRESS_DEAD_NAME,
     PROGRESS_NAME,
     TOTALS_NAME,
     print_name,
@@ -35,16 +36,8 @@ if TYPE_CHECKING:
     from service.runtime.key_text import KeyText
     from state.backends.byte_client import Entry, Pipeline
 
-INGRESS_DEAD_NAME = "dead:ingress"
-"""The stream of lines that were rejected at the door."""
-INGRESS_DEAD_COUNT_NAME = "dead:ingress:count"
 SCANS_MAX = 64
 _SCAN_COUNT = 500
-
-
-def key_names(pipeline: str) -> tuple[str, str]:
-    """Stream and counter of rejected ingress lines of a pipeline."""
-    return slot_key(pipeline, INGRESS_DEAD_NAME), slot_key(pipeline, INGRESS_DEAD_COUNT_NAME)
 
 
 class SlotReader:
@@ -144,11 +137,15 @@ class SlotReader:
         return epoch, self._records(found)
 
     def totals(self) -> dict[str, int]:
-        """Sums over all closed epochs, and their number."""
+        """Sums over all closed epochs, their number, and all dead letters, the door's with them."""
         name = self._key(TOTALS_NAME)
         epoch, held = self._with_epoch(lambda transaction: transaction.hgetall(name))
-        sums = {each: int(held.get(each.encode(), 0)) for each in ("rows_in", "rows_out", "dead")}
-        return {"epochs": epoch, **sums}
+        sums = {each: int(held.get(each.encode(), 0)) for each in ("rows_in", "rows_out")}
+        return {"epochs": epoch, **sums, "dead": self.dead_count()}
+
+    def dead_count(self) -> int:
+        """Dead letters that the pipeline ever had, whatever the way in."""
+        return int(self._client.get(self._key(DEAD_COUNT_NAME)) or 0)
 
     def registered(self) -> dict[bytes, bytes]:
         """What is registered with the pipeline; see `state.registry`."""
@@ -202,8 +199,7 @@ class SlotReader:
         each. A position is which of the two lists, and the id of the last one taken.
         """
         streams = (self._key(DEAD_NAME), self._key(INGRESS_DEAD_NAME))
-        counters = (self._key(DEAD_COUNT_NAME), self._key(INGRESS_DEAD_COUNT_NAME))
-        counts = self._client.mget(counters)
+        count = self.dead_count()
         number, after = start or (0, "")
         found: list[dict[str, Any]] = []
         position: tuple[int, str] | None = None
@@ -215,9 +211,9 @@ class SlotReader:
                 found.append(_letter(number, identity, fields))
                 position = (number, identity.decode())
             if len(page) > room:
-                return _sum(counts), found, position or (number, after)
+                return count, found, position or (number, after)
             number, after = number + 1, ""
-        return _sum(counts), found, None
+        return count, found, None
 
     def _scan(
         self, name: str, cursor: int, match: bytes | None
@@ -245,7 +241,3 @@ def _letter(number: int, identity: bytes, fields: dict[bytes, bytes]) -> dict[st
     if number:
         return {**shown, "origin": "ingress", "epoch": None, "time_ms": first}
     return {**shown, "origin": "source", "epoch": first, "time_ms": None}
-
-
-def _sum(counts: Sequence[bytes | None]) -> int:
-    return sum(int(each or 0) for each in counts)

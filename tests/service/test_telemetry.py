@@ -126,6 +126,7 @@ def test_metrics_of_a_pipeline_go_with_it() -> None:
     for name in ("p", "q"):
         telemetry.progress(name, [epoch])
         telemetry.ingress(name, "flights", 2, 1)
+        telemetry.dead_letters(name, 3)
 
     telemetry.pipelines({"q": "RUNNING"}, {"q": 0})
 
@@ -133,4 +134,8 @@ def test_metrics_of_a_pipeline_go_with_it() -> None:
     assert 'pipeline="p"' not in shown
     assert 'tailrace_pipeline_epoch{pipeline="q"} 3.0' in shown
     telemetry.progress("p", [epoch])
+    telemetry.dead_letters("p", 1)
+    assert 'tailrace_pipeline_dead_letters_total{pipeline="p"} 1.0' in (
+        telemetry.exposition().decode()
+    )
     assert 'tailrace_pipeline_epochs_total{pipeline="p"} 1.0' in telemetry.exposition().decode()

@@ -243,7 +243,7 @@ def record_effects(record: dict[str, Any], progress_max: int) -> list[Effect]:
     epoch = record["epoch"]
     sums: list[Effect] = [
         HashAdd(TOTALS_NAME.encode(), name.encode(), record[name])
-        for name in ("rows_in", "rows_out", "dead")
+        for name in ("rows_in", "rows_out")
         if record[name]
     ]
     text = orjson.dumps(record, option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY)

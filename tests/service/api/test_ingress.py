@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -36,6 +37,13 @@ def entries(client: redis.Redis) -> list[dict[bytes, bytes]]:
 
 def good(n: int = 1) -> bytes:
     return change("+I", flight(f"f{n}"))
+
+
+def dead_letters_in(metrics: str) -> int:
+    (found,) = re.findall(
+        r'^tailrace_pipeline_dead_letters_total\{pipeline="p"\} (\d+)', metrics, re.MULTILINE
+    )
+    return int(found)
 
 
 @pytest.fixture
@@ -134,8 +142,44 @@ def test_a_pipeline_that_is_to_fail_takes_nothing_of_a_malformed_body(
     assert kept["count"] == 1
     assert kept["items"][0]["position"] == f"request {problem['request_id']} line 2"
     counted = 'ingress_changes_total{outcome="rejected",pipeline="p",table="flights"} 1.0'
-    assert counted in app.get("/metrics").text
+    text = app.get("/metrics").text
+    assert counted in text
+    assert dead_letters_in(text) == app.json(f"{PATH}/p/progress")["totals"]["dead"] == 1
     assert send(app, good()).status_code == 202
+
+
+def test_dead_letters_are_one_figure_whatever_their_way_in(
+    make_app: Any, redis_client: redis.Redis
+) -> None:
+    app = make_app()
+    flights = Flights(app, redis_client)
+
+    def told(by: AppClient) -> tuple[int, int, int]:
+        totals = by.json(f"{PATH}/p/progress")["totals"]
+        listed = by.json(f"{PATH}/p/dead-letters")["count"]
+        return totals["dead"], listed, dead_letters_in(by.get("/metrics").text)
+
+    assert told(app) == (0, 0, 0), "a series that begins at 2 has never grown"
+    send(app, b"nonsense", b"more of it")
+    assert told(app) == (2, 2, 2)
+    flights.run_epoch(dead=[{"table": "flights", "position": "f:1", "reason": "not JSON"}])
+    assert told(app) == (3, 3, 3)
+    send(app, b"nonsense")
+    assert told(app) == (4, 4, 4)
+    # Another service, as after a restart: what came while nobody looked is not lost.
+    assert told(make_app()) == (4, 4, 4)
+
+
+def test_dead_letters_of_another_pipeline_of_the_name_begin_at_nothing(app: AppClient) -> None:
+    send(app, b"nonsense", b"nonsense")
+    assert dead_letters_in(app.get("/metrics").text) == 2
+    registry = app.app.state.services.registry
+    app.request("DELETE", f"{PATH}/p")
+    until(lambda: "p" not in registry.names())
+    app.post(PATH, body())
+    send(app, b"nonsense")
+
+    assert dead_letters_in(app.get("/metrics").text) == 1
 
 
 def test_dead_letters_of_two_requests_are_told_apart(app: AppClient) -> None:

@@ -86,7 +86,7 @@ def flights(app: AppClient, redis_client: redis.Redis) -> Flights:
     made.run_epoch(("-D", flight("f2")), ("-D", flight("f9", "N9")))
     app.post(
         f"{P}/ingress/flights",
-        content=change("+I", outside("f7")),
+        content=change("+I", outside("f7")) + b"\nnonsense",
         headers={"content-type": "application/x-ndjson"},
     )
     fake_checkpoint(app, "p", 2)
@@ -131,7 +131,9 @@ def test_a_pipeline_is_restored_under_another_name(
     assert app.json(f"{copy}/operators/{OPERATOR}/orphans")["count"] == 1
     tables = [app.json(f"{each}/tables/latest_flight")["items"] for each in (copy, P)]
     assert [each["row"] for each in tables[0]] == [each["row"] for each in tables[1]] != []
-    assert app.json(f"{copy}/progress")["totals"] == app.json(f"{P}/progress")["totals"]
+    totals = app.json(f"{copy}/progress")["totals"]
+    assert totals == app.json(f"{P}/progress")["totals"]
+    assert totals["dead"] == 1
     waiting: Any = redis_client.xrange("tailrace:{p}:ingress:flights")
     assert redis_client.xrange("tailrace:{copy}:ingress:flights") == waiting
     identity = app.json(copy)["id"]
