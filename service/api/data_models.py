@@ -62,6 +62,23 @@ class TableRow(BaseModel):
     row: dict[str, Any]
 
 
+class RowsOf(BaseModel):
+    """What one `of` of a request names."""
+
+    of: str
+    table: str
+    rows: list[dict[str, Any]] = Field(
+        description="`key` and `row` of each: all rows of a table, or one or none of a key."
+    )
+
+
+class RowsAtEpoch(BaseModel):
+    """Rows of several tables, all as of one closed epoch."""
+
+    epoch: int
+    items: list[RowsOf] = Field(description="One for each `of`, in their order.")
+
+
 class DeadLetters(Page):
     """A page of lines that were not valid changes, oldest first."""
 

@@ -1,14 +1,25 @@
-"""`/v1/pipelines/{p}/tables`: what a pipeline reads and writes, and rows of Redis tables."""
+"""`/v1/pipelines/{p}/tables` and `/rows`: what a pipeline reads and writes, and rows of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import unquote
 
+import orjson
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import Field
 
 from service import problem_types as problem
-from service.api.data_models import TableRow, TableRows, Tables
-from service.api.deps import PageDep, RecordDep, ServicesDep, contents_of, describe, in_thread
+from service.api.data_models import RowsAtEpoch, TableRow, TableRows, Tables
+from service.api.deps import (
+    LimitDep,
+    PageDep,
+    RecordDep,
+    ServicesDep,
+    contents_of,
+    describe,
+    in_thread,
+)
 from service.api.errors import InvalidParameter
 from service.api.etags import reply
 from service.api.paging import cursor_text, index, page_body, scan, stream_id, text
@@ -16,14 +27,16 @@ from service.runtime.table_reader import SlotReader
 
 if TYPE_CHECKING:
     from service.api.paging import Page
-    from service.runtime.contents import SinkTable, SourceTable
+    from service.runtime.contents import RedisTable, SinkTable, SourceTable
 
-router = APIRouter(prefix="/v1/pipelines/{pipeline}/tables", tags=["tables"])
+router = APIRouter(prefix="/v1/pipelines/{pipeline}", tags=["tables"])
+OF_MAX = 100
+"""Tables and keys that one request may name."""
 
 SinkPath = Annotated[str, Path(description="The sink table's name.", examples=["latest_flight"])]
 
 
-@router.get("", response_model=Tables, responses=describe(problem.PIPELINE_NOT_FOUND))
+@router.get("/tables", response_model=Tables, responses=describe(problem.PIPELINE_NOT_FOUND))
 async def list_all(
     request: Request, record: RecordDep, services: ServicesDep, page: PageDep
 ) -> Response:
@@ -40,7 +53,7 @@ async def list_all(
 
 
 @router.get(
-    "/{sink}",
+    "/tables/{sink}",
     response_model=TableRows,
     responses=describe(problem.PIPELINE_NOT_FOUND, problem.TABLE_NOT_FOUND, problem.CURSOR_INVALID),
 )
@@ -77,7 +90,7 @@ async def list_rows(
 
 
 @router.get(
-    "/{sink}/{key}",
+    "/tables/{sink}/{key}",
     response_model=TableRow,
     responses=describe(
         problem.PIPELINE_NOT_FOUND,
@@ -107,6 +120,71 @@ async def get_row(
     slot = SlotReader(services.redis, record.name)
     epoch, row = await in_thread(slot.table_row, table.name, canonical)
     return reply(request, {"key": table.keys.shown.values(canonical), "epoch": epoch, "row": row})
+
+
+@router.get(
+    "/rows",
+    response_model=RowsAtEpoch,
+    responses=describe(
+        problem.PIPELINE_NOT_FOUND,
+        problem.TABLE_NOT_FOUND,
+        problem.KEY_MALFORMED,
+    ),
+)
+async def read_rows(
+    request: Request,
+    record: RecordDep,
+    services: ServicesDep,
+    limit: LimitDep,
+    of: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=8_192)]],
+        Query(
+            min_length=1,
+            max_length=OF_MAX,
+            description="A Redis table, or a row of one, by what its address has behind `/tables/`."
+            " Repeat it for more.",
+            examples=[["latest_flight/N4YKAA"]],
+        ),
+    ],
+) -> Response:
+    """Rows of several Redis tables and keys, all as of one closed epoch, which the answer names.
+
+    What is read together fits together: no table is ahead of another one. Of a table without a key
+    all rows are read, if they are no more than `limit`.
+    """
+    contents = await contents_of(services, record)
+    slot = SlotReader(services.redis, record.name)
+    tables, wanted = [], []
+    for address in of:
+        name, has_key, key = address.partition("/")
+        table = contents.table(unquote(name))
+        tables.append(table)
+        wanted.append((table.name, _canonical(table, key) if has_key else None))
+        if not has_key and (size := await in_thread(slot.table_size, table.name)) > limit:
+            raise InvalidParameter(
+                f"of: table {table.name} has {size} rows, more than limit={limit}:"
+                f" name rows of it, or list it by pages at /tables/{name}"
+            )
+    epoch, found = await in_thread(slot.rows_together, wanted)
+    items = [
+        {"of": address, "table": table.name, "rows": _rows(table, rows)}
+        for address, table, rows in zip(of, tables, found, strict=True)
+    ]
+    return reply(request, {"epoch": epoch, "items": items})
+
+
+def _canonical(table: RedisTable, address: str) -> bytes:
+    """The key that the last part of an address means."""
+    text, is_long, query = address.partition("?key=")
+    key = table.keys.parse(unquote(text), unquote(query) if is_long else None)
+    return table.keys.codec.encode(key)
+
+
+def _rows(table: RedisTable, rows: dict[bytes, bytes]) -> list[dict[str, Any]]:
+    return [
+        {"key": table.keys.shown.values(key), "row": orjson.loads(rows[key])}
+        for key in sorted(rows)
+    ]
 
 
 async def _list_changes(

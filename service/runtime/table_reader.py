@@ -99,6 +99,37 @@ class SlotReader:
                 break
         return Part(tuple(found), (cursor, last), epoch)
 
+    def rows_together(
+        self, wanted: Sequence[tuple[str, bytes | None]]
+    ) -> tuple[int, list[dict[bytes, bytes]]]:
+        """Rows of several tables as of one epoch, and which it is.
+
+        Args:
+            wanted: Tables, each with a key, or None for all of its rows.
+            limit: Most rows of one table.
+
+        Returns:
+            The epoch, and for each wanted what there is, by canonical key.
+
+        Raises:
+            TableTooLarge: All rows of a table are wanted, and it has more.
+        """
+
+        def read(transaction: Pipeline) -> None:
+            for table, key in wanted:
+                name = self._key(table_name(table))
+                if key is None:
+                    transaction.hgetall(name)
+                else:
+                    transaction.hget(name, key)
+
+        epoch, *found = self._together(read)
+        rows = [
+            each if key is None else ({} if each is None else {key: each})
+            for (_, key), each in zip(wanted, found, strict=True)
+        ]
+        return int(epoch or 0), rows
+
     def print_changes(self, sink: str, after: str, limit: int) -> Part[tuple[int, dict[str, Any]]]:
         """A page of the newest changes of a print sink, oldest first, each with its epoch.
 
@@ -224,11 +255,16 @@ class SlotReader:
         return epoch, (int(reply[0]), reply[1])
 
     def _with_epoch(self, read: Callable[[Pipeline], Any]) -> tuple[int, Any]:
+        epoch, *found = self._together(read)
+        return int(epoch or 0), found[0] if found else None
+
+    def _together(self, read: Callable[[Pipeline], Any]) -> Sequence[Any]:
+        """The replies to the marker's epoch and to what `read` asks, of one moment."""
         with self._client.pipeline(transaction=True) as transaction:
             transaction.hget(self._key("marker"), "epoch")
             read(transaction)
             replies: Sequence[Any] = transaction.execute()
-        return int(replies[0] or 0), replies[1] if len(replies) > 1 else None
+        return replies
 
     def _key(self, name: str) -> str:
         return slot_key(self._pipeline, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -373,6 +374,63 @@ def test_a_table_shows_what_the_sink_took(app: AppClient, flights: Flights) -> N
     assert_problem(app.get(f"{PATH}/p/tables/latest_flight/N2"), 404, "key-not-found")
     for name in ("flights", "nothing"):
         assert_problem(app.get(f"{PATH}/p/tables/{name}"), 404, "table-not-found")
+
+
+def test_rows_of_tables_and_keys_are_read_at_one_epoch(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(*[("+I", flight(f"of {tail}", tail)) for tail in ("N1", "a/b", "c")])
+    listed = app.json(f"{PATH}/p/tables/latest_flight")["items"]
+    addresses = ["latest_flight", "latest_flight/N2"]
+    addresses += [each["href"].partition("/tables/")[2] for each in listed]
+
+    found = app.json(f"{PATH}/p/rows", params={"of": addresses})
+
+    assert found["epoch"] == 1
+    assert [each["of"] for each in found["items"]] == addresses
+    whole, absent, *single = found["items"]
+    assert sorted(each["key"] for each in whole["rows"]) == [["N1"], ["a/b"], ["c"]]
+    assert absent == {"of": "latest_flight/N2", "table": "latest_flight", "rows": []}
+    assert [each["rows"] for each in single] == [
+        [{"key": each["key"], "row": each["row"]}] for each in listed
+    ]
+
+
+def test_rows_that_are_read_together_are_never_of_two_epochs(
+    app: AppClient, flights: Flights
+) -> None:
+    """A flight goes from one aircraft to the other in each epoch, so just one of them has it."""
+    moves = [("N1", "N2"), ("N2", "N1")] * 40
+    flights.run_epoch(("+I", flight("f1", "N1")))
+    asked = {"of": ["latest_flight/N1", "latest_flight/N2", "latest_flight"]}
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(
+            lambda: [
+                flights.run_epoch(("-D", flight("f1", left)), ("+I", flight("f1", entered)))
+                for left, entered in moves
+            ]
+        )
+        epochs = set()
+        while not writing.done():
+            found = app.json(f"{PATH}/p/rows", params=asked)
+            one, other, both = (each["rows"] for each in found["items"])
+            # The first epoch, and every second one behind it, is of N1.
+            assert [row["key"] for row in both] == [["N1" if found["epoch"] % 2 else "N2"]]
+            assert one + other == both
+            epochs.add(found["epoch"])
+    writing.result()
+    assert len(epochs) > 2
+
+
+def test_rows_that_cannot_be_read_together_are_refused(app: AppClient, flights: Flights) -> None:
+    flights.run_epoch(("+I", flight("f1")), ("+I", flight("f2", "N2")))
+    path = f"{PATH}/p/rows"
+
+    assert_problem(app.get(path), 422, "invalid-request")
+    assert_problem(app.get(path, params={"of": ["x"] * 101}), 422, "invalid-request")
+    assert_problem(app.get(path, params={"of": "flights"}), 404, "table-not-found")
+    assert_problem(app.get(path, params={"of": "latest_flight/-?key=["}), 422, "key-malformed")
+    answer = app.get(path, params={"of": "latest_flight", "limit": 1})
+    assert "has 2 rows" in assert_problem(answer, 422, "invalid-request")["detail"]
+    assert app.get(path, params={"of": "latest_flight/N1", "limit": 1}).status_code == 200
 
 
 def print_changes(client: redis.Redis, app: AppClient, changes: list[Change]) -> None:

@@ -28,7 +28,9 @@ from service.runtime.sinks.owner import Owner
 from service.runtime.slot_keys import KAFKA_NAME, slot_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from service.runtime.sinks.kafka.options import Place
     from service.runtime.sinks.kafka.session import TopicSession
@@ -120,7 +122,7 @@ def write_topics(source: EpochInput, staged: Mapping[int, list[dict[str, Any]]])
             key = slot_key(spec.pipeline, KAFKA_NAME)
             source.note(sinks, ("HSET", key, group, str(epoch)))
             with session.transaction({group: moved}):
-                _send(session, spec, parts)
+                _send(session, spec, parts, epoch)
 
         _with_kept(place, group, f"{owner.pipeline_id} {owner.run}", act)
 
@@ -259,12 +261,14 @@ def _keep(key: tuple[Place, str], run: str, session: TopicSession) -> None:
         oldest.close()
 
 
-def _send(session: TopicSession, spec: WriterSpec, parts: Sequence[Mapping[str, Any]]) -> None:
+def _send(
+    session: TopicSession, spec: WriterSpec, parts: Sequence[Mapping[str, Any]], epoch: int
+) -> None:
     """Take away what is gone, then bring what is: a key that moved between tasks stays."""
     for part in parts:
         for item in removals_of(spec, part):
             keys, *told = item.columns
-            for key, beside in zip(keys.to_pylist(), told_by(part["told"], told), strict=False):
+            for key, beside in zip(keys.to_pylist(), _beside(part, told, epoch), strict=False):
                 session.send(key, None, None, **beside)
     count = 0
     for part in parts:
@@ -276,5 +280,16 @@ def _send(session: TopicSession, spec: WriterSpec, parts: Sequence[Mapping[str, 
                 count = count or session.partitions()
                 partition = part["partition"] % count
             rows = zip(keys.to_pylist(), values.to_pylist(), strict=True)
-            for (key, value), beside in zip(rows, told_by(part["told"], told), strict=False):
+            for (key, value), beside in zip(rows, _beside(part, told, epoch), strict=False):
                 session.send(key, value, partition, **beside)
+
+
+def _beside(
+    part: Mapping[str, Any], told: Sequence[pa.ChunkedArray], epoch: int
+) -> Iterable[dict[str, Any]]:
+    """What each record says beside key and value; without end if its row says nothing."""
+    found = told_by(part["told"], told)
+    if not (name := part["epoch_header"]):
+        return found
+    header = (name, str(epoch).encode())
+    return ({**each, "headers": [*each.get("headers", ()), header]} for each in found)

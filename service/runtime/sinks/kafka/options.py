@@ -12,6 +12,7 @@ Those of upsert-kafka are those of its tables that are read, too.
     key.fields-prefix                 what the key's columns begin with, and lose in records
     value.fields-include              ALL, EXCEPT_KEY
     sink.transactional-id-prefix      tells writers of two installations apart; tailrace by default
+    sink.epoch-header                 header of each record that tells its epoch; none by default
 
 Options for reading are known and change nothing. Nothing here imports Kafka's client.
 
@@ -43,6 +44,8 @@ _PACKAGE = "confluent-kafka"
 _PORT = 9092
 """Of a server that names none."""
 _PREFIX_DEFAULT = "tailrace"
+EPOCH_HEADER = "sink.epoch-header"
+"""Names the header that tells a record's epoch."""
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _ID_PREFIX = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBERED = re.compile(r"[0-9]{1,9}|-1")
@@ -66,6 +69,7 @@ _KNOWN: Mapping[str, re.Pattern[str]] = {
     "value.format": _ANYTHING,
     "value.fields-include": re.compile("ALL|EXCEPT_KEY"),
     "sink.transactional-id-prefix": _ID_PREFIX,
+    EPOCH_HEADER: re.compile(r"[ -~]{1,100}"),
     # Every sink here is exactly once, which is at least once as well.
     "sink.delivery-guarantee": re.compile("exactly-once|at-least-once"),
     # How many tasks share the work; `execution.parallelism` says it.

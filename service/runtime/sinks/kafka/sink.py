@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from service.runtime.sinks.items import stage_rows
+from service.runtime.sinks.kafka.options import EPOCH_HEADER
 from service.runtime.sinks.kafka.shape import RecordShape
 from service.runtime.sinks.kafka.told import told_columns
 from service.runtime.sinks.rows import net_of_keys, take
@@ -56,4 +57,5 @@ class KafkaSink:
             **stage_rows(self._writer, self._spec, place, gone, rows),
             "partition": partition,
             "told": self._spec.metadata,
+            "epoch_header": self._spec.options.get(EPOCH_HEADER),
         }

@@ -323,6 +323,24 @@ def test_metadata_is_told_beside_the_value(broker: Broker, pipeline: KafkaPipeli
     assert second.headers == ()
 
 
+def test_a_header_tells_the_epoch_also_of_a_row_that_is_gone(
+    broker: Broker, pipeline: KafkaPipeline
+) -> None:
+    columns = COLUMNS | {"headers": TOLD["headers"]}
+    named = {"sink.epoch-header": "epoch"}
+    pipeline.topic(broker, "out", columns, UPSERT, key=["k"], metadata=("headers",), **named)
+    pipeline.start()
+    pipeline.write(1, [("+I", "a", 1, [("x", b"1")]), ("+I", "b", 1, None)])
+    pipeline.write(2, [("-D", "a", 1, None)])
+
+    told = {(each.key, each.value, each.headers) for log in broker.logs["out"] for each in log}
+    assert told == {
+        (b'{"k":"a"}', b'{"k":"a","v":1}', ((b"x", b"1"), (b"epoch", b"1"))),
+        (b'{"k":"b"}', b'{"k":"b","v":1}', ((b"epoch", b"1"),)),
+        (b'{"k":"a"}', None, ((b"epoch", b"2"),)),
+    }
+
+
 def test_a_row_that_is_gone_tells_its_metadata(broker: Broker, pipeline: KafkaPipeline) -> None:
     at = {"at": TOLD["at"]}
     pipeline.topic(broker, "out", COLUMNS | at, UPSERT, key=["k"], metadata=("timestamp",))
