@@ -69,13 +69,20 @@ def run(options: DemoOptions) -> int:
     """Run the demo; returns the exit status of the process."""
     console = Console(highlight=False)
     # SIGINT, too: what a shell starts in the background begins with it ignored.
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        # Not under nohup.
+        signal.signal(signal.SIGHUP, _interrupt)
     started = time.monotonic()
     try:
         with _servers(options, console) as (servers, changelog):
             with contextlib.closing(Client(f"http://127.0.0.1:{options.port}")) as client:
-                _demonstrate(client, options, servers, changelog, console, started)
+                try:
+                    _demonstrate(client, options, servers, changelog, console, started)
+                except httpx.TransportError as error:
+                    servers.check()
+                    raise DemoError(f"the service does not answer: {error}") from error
             if options.stay:
                 console.print("\nServing until Ctrl-C.", style="bold")
                 while True:
@@ -96,8 +103,9 @@ def _interrupt(_number: int, _frame: object) -> None:
 class EmbeddedService(EmbeddedServer):
     """The service as a process of its own, over the demo's Redis and Spark Connect.
 
-    Settings of the environment hold, but for those that the demo makes. A `.env` where the demo
-    was started is not read: the process runs in the demo's folder.
+    Settings of the environment hold, but for those that the demo makes; its own requests have no
+    key, so there are none. A `.env` where the demo was started is not read: the process runs in the
+    demo's folder.
     """
 
     title = "The service"
@@ -114,12 +122,17 @@ class EmbeddedService(EmbeddedServer):
             "TAILRACE_SAVEPOINTS__FOLDER": str(self.folder / "savepoints"),
             "TAILRACE_HTTP__HOST": self.address,
             "TAILRACE_HTTP__PORT": str(options.port),
+            "TAILRACE_AUTH__KEYS": "[]",
         }
 
     @property
     def url(self) -> str:
         """Where it is served."""
         return f"http://{self.address}:{self.port}"
+
+    def not_taken(self, environment: Mapping[str, str]) -> list[str]:
+        """The settings of an environment that the demo makes itself."""
+        return sorted(environment.keys() & self.settings.keys())
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
         return [sys.executable, "-m", "service", "serve"], {**os.environ, **self.settings}
@@ -154,7 +167,7 @@ def _servers(options: DemoOptions, console: Console) -> Iterator[tuple[_Servers,
     redis = EmbeddedRedis(folder / "redis", port=options.redis_port)
     spark = EmbeddedSpark(folder / "spark", port=options.spark_port)
     service = EmbeddedService(options, redis.url, spark.remote)
-    for name in sorted(os.environ.keys() & service.settings.keys()):
+    for name in service.not_taken(os.environ):
         console.print(f"{name} is not taken: the demo has its own", soft_wrap=True, markup=False)
     with contextlib.ExitStack() as stack:
         for server in (redis, spark, service):

@@ -29,6 +29,8 @@ WANTED = "default-jre-headless curl redis-server"
 
 def executable(path: Path, script: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Replaced, not written over: it may be a link to a real one.
+    path.unlink(missing_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
 
@@ -37,7 +39,8 @@ def fake_java(path: Path, version: str) -> None:
     """Answers as both ask: the script by `-version`, the launcher by its properties."""
     lines = f'openjdk version "{version}" 2024\n    java.home = /opt/java\n'
     lines += f"    java.version = {version}"
-    executable(path, f"cat >&2 <<END\n{lines}\nEND")
+    # As with JAVA_TOOL_OPTIONS, which comes first.
+    executable(path, f"cat >&2 <<END\nPicked up JAVA_TOOL_OPTIONS: -Dx=1\n{lines}\nEND")
 
 
 def fake_python(path: Path, version: str, *, pip: str = "true", has_venv: bool = True) -> None:
@@ -47,11 +50,12 @@ def fake_python(path: Path, version: str, *, pip: str = "true", has_venv: bool =
         inner,
         f"""case "$*" in
         *version_info*) echo {version} ;;
-        "-m pip --version") exit 0 ;;
         *"pip install"*) {pip} ;;
         esac""",
     )
-    making = f'[ "$3" = --clear ] && rm -rf "$4"; mkdir -p "$4/bin"; cp {inner} "$4/bin/python"'
+    site = f'"$4/lib/python{version}/site-packages/pip"'
+    making = f'[ "$3" = --clear ] && rm -rf "$4"; mkdir -p "$4/bin" {site}; '
+    making += f'cp {inner} "$4/bin/python"'
     executable(
         path,
         f"""case "$*" in
@@ -60,6 +64,15 @@ def fake_python(path: Path, version: str, *, pip: str = "true", has_venv: bool =
         "-m venv"*) {making} ;;
         esac""",
     )
+
+
+def bring(machine: Path, *, java: str = "17.0.1", redis: str = "7.0.15") -> str:
+    """A shell command that puts into the PATH what apt-get would."""
+    packages = machine / "packages"
+    fake_java(packages / "java", java)
+    executable(packages / "curl", "exit 0")
+    executable(packages / "redis-server", f"echo Redis server v={redis} sha=0")
+    return f"cp {packages}/* {machine}/bin"
 
 
 def stamp() -> str:
@@ -155,7 +168,7 @@ setup: missing on this machine:
   Java 17 or newer                     sudo apt-get install default-jre-headless
   curl                                 sudo apt-get install curl
   redis-server 7 or newer              sudo apt-get install redis-server
-all at once: sudo apt-get install default-jre-headless curl redis-server
+all at once: sudo apt-get update, then sudo apt-get install default-jre-headless curl redis-server
 """,
         ),
         (
@@ -165,7 +178,8 @@ setup: missing on this machine:
   Java 17 or newer                     as root: apt-get install default-jre-headless
   curl                                 as root: apt-get install curl
   redis-server 7 or newer              as root: apt-get install redis-server
-all at once: as root: apt-get install default-jre-headless curl redis-server
+all at once: as root: apt-get update, then as root: apt-get install \
+default-jre-headless curl redis-server
 """,
         ),
         (
@@ -182,11 +196,11 @@ all at once: sudo dnf install java-headless curl redis
             ["brew", "sudo"],
             """\
 setup: missing on this machine:
-  Java 17 or newer                     brew install openjdk
+  Java 17 or newer                     brew install openjdk@21
   curl                                 brew install curl
   redis-server 7 or newer              brew install redis
-all at once: brew install openjdk curl redis
-then: export JAVA_HOME="$(brew --prefix openjdk)/libexec/openjdk.jdk/Contents/Home"
+all at once (brew is at https://brew.sh): brew install openjdk@21 curl redis
+then: export JAVA_HOME="$(brew --prefix openjdk@21)/libexec/openjdk.jdk/Contents/Home"
 """,
         ),
         (
@@ -234,7 +248,9 @@ def test_debians_packages_come_at_once_and_while_pip_works(bare: Path) -> None:
     # The packages are there when pip has begun: who did one after the other would wait for ever.
     os.mkfifo(bare / "pip-works")
     fake_python(bare / "bin" / "python3", "3.11", pip=f"echo > {bare}/pip-works")
-    script = f'echo "$*" >> {bare}/apt; [ "$1" = update ] || cat {bare}/pip-works'
+    script = (
+        f'echo "$*" >> {bare}/apt; [ "$1" = update ] || {{ cat {bare}/pip-works; {bring(bare)}; }}'
+    )
     executable(bare / "bin" / "apt-get", script)
 
     ended = set_up(bare)
@@ -249,7 +265,7 @@ def test_debians_packages_come_at_once_and_while_pip_works(bare: Path) -> None:
 def test_an_installation_of_debians_that_was_interrupted_is_ended_first(bare: Path) -> None:
     executable(bare / "bin" / "id", "echo 0")
     executable(bare / "bin" / "dpkg", f'echo "dpkg $*" >> {bare}/apt')
-    executable(bare / "bin" / "apt-get", f'echo "apt-get $1" >> {bare}/apt')
+    executable(bare / "bin" / "apt-get", f'echo "apt-get $1" >> {bare}/apt; {bring(bare)}')
 
     assert set_up(bare).returncode == 0
     assert (bare / "apt").read_text().splitlines() == [
@@ -324,14 +340,61 @@ def test_uv_brings_the_python_that_is_missing_and_it_is_used(complete: Path) -> 
     assert f"making .venv of {complete}/uvs/python" in ended.stderr
 
 
-def test_a_uv_without_network_is_said(complete: Path) -> None:
-    fake_python(complete / "bin" / "python3", "3.9")
-    executable(complete / "bin" / "uv", "exit 2")
+def test_a_uv_without_network_is_said_with_all_that_is_missing(bare: Path) -> None:
+    fake_python(bare / "bin" / "python3", "3.9")
+    executable(bare / "bin" / "apt-get", "exit 1")
+    executable(bare / "bin" / "uv", "exit 2")
 
-    ended = set_up(complete)
+    ended = set_up(bare)
 
     assert ended.returncode == 1
-    assert "Python 3.11 to 3.14 is missing (python3 is 3.9), and uv could not" in ended.stderr
+    assert "Python 3.11 to 3.14 (python3 is 3.9)" in ended.stderr
+    assert "uv python install 3.14" in ended.stderr
+    assert "apt-get install redis-server" in ended.stderr
+
+
+def test_what_a_release_brings_may_be_too_old(bare: Path) -> None:
+    executable(bare / "bin" / "id", "echo 0")
+    brought = bring(bare, java="11.0.2", redis="6.0.16")
+    executable(bare / "bin" / "apt-get", f'[ "$1" = update ] || {brought}')
+
+    ended = set_up(bare)
+
+    assert ended.returncode == 1
+    assert "still missing: Java 17 or newer (found: 11)" in ended.stderr
+    assert "still missing: redis-server 7 or newer (found: 6)" in ended.stderr
+    assert "JAVA_HOME" in ended.stderr
+
+
+def test_where_the_default_java_is_too_old_a_newer_one_is_installed(bare: Path) -> None:
+    executable(bare / "bin" / "id", "echo 0")
+    shown = 'echo "Depends: ca-certificates-java, openjdk-11-jre-headless"'
+    executable(bare / "bin" / "apt-cache", f'[ "$2" != default-jre-headless ] || {shown}')
+    executable(bare / "bin" / "apt-get", f'echo "$*" >> {bare}/apt; {bring(bare)}')
+
+    assert set_up(bare).returncode == 0
+    assert (bare / "apt").read_text().endswith(" openjdk-17-jre-headless curl redis-server\n")
+
+
+def test_lists_that_another_one_reads_are_waited_for(bare: Path) -> None:
+    programs = bare / "bin"
+    executable(programs / "id", "echo 0")
+    executable(programs / "sleep", f"touch {bare}/was-free")
+    locked = f"[ -e {bare}/was-free ] || {{ echo E: Could not get lock; exit 100; }}"
+    executable(programs / "apt-get", f'if [ "$1" = update ]; then {locked}; else {bring(bare)}; fi')
+
+    ended = set_up(bare)
+
+    assert ended.returncode == 0, ended.stderr
+    assert (bare / "was-free").exists()
+
+
+def test_a_named_python_that_will_not_do_is_refused(complete: Path) -> None:
+    ended = set_up(complete, {"SETUP_PYTHON": "python3.13"})
+
+    assert ended.returncode == 1
+    assert "SETUP_PYTHON=python3.13 is no Python 3.11 to 3.14" in ended.stderr
+    assert not (complete / ".venv").exists()
 
 
 def test_a_named_python_is_taken_for_a_new_environment(complete: Path) -> None:
@@ -352,28 +415,38 @@ def test_a_second_run_does_nothing(complete: Path) -> None:
     assert (complete / "pip").read_text() == "pip\n"
 
 
-@pytest.mark.parametrize("harm", ["no pip", "no python", "too old"])
+@pytest.mark.parametrize("harm", ["no pip", "no python", "too old", "upgraded"])
 def test_an_environment_that_does_not_work_is_made_anew(complete: Path, harm: str) -> None:
     assert set_up(complete).returncode == 0
     inner = complete / ".venv" / "bin" / "python"
     (complete / ".venv" / "old").touch()
-    inner.unlink()
     if harm == "no pip":
         # Interrupted while it was made.
-        (complete / ".venv" / stamp()).unlink()
-        executable(inner, 'case "$*" in *version_info*) echo 3.11 ;; *pip*) exit 1 ;; esac')
+        shutil.rmtree(complete / ".venv" / "lib")
     elif harm == "no python":
-        # The system's Python was replaced by a newer one.
+        inner.unlink()
         inner.symlink_to("/nowhere/python3.10")
-    else:
+    elif harm == "too old":
         executable(inner, "echo 3.10")
+    else:
+        # The system's Python was replaced by a newer one, which has no packages here.
+        executable(inner, "echo 3.13")
 
     ended = set_up(complete)
 
     assert ended.returncode == 0, ended.stderr
-    assert "making .venv of python3" in ended.stderr
+    assert "making .venv of python3 in place of one that does not work" in ended.stderr
     assert not (complete / ".venv" / "old").exists()
     assert (complete / "pip").read_text() == "pip\npip\n"
+
+
+def test_pins_that_come_back_are_installed_again(complete: Path) -> None:
+    pins = (complete / "constraints.txt").read_text()
+    for text in (pins, f"{pins}x==1\n", pins):
+        (complete / "constraints.txt").write_text(text)
+        assert set_up(complete).returncode == 0
+
+    assert (complete / "pip").read_text() == "pip\n" * 3
 
 
 def test_what_pip_could_not_end_goes_on_in_the_second_run(complete: Path) -> None:

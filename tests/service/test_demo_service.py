@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -62,11 +64,16 @@ def test_settings_of_the_environment_hold_but_for_the_demos_own(
     service: EmbeddedService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = sha256(b"secret").hexdigest()
-    monkeypatch.setenv("TAILRACE_AUTH__KEYS", f'["ops:operate:{key}"]')
-    monkeypatch.setenv("TAILRACE_HTTP__PORT", "1")
+    own = {"TAILRACE_AUTH__KEYS": f'["ops:operate:{key}"]', "TAILRACE_HTTP__PORT": "1"}
+    for name, value in {**own, "TAILRACE_LIMITS__PIPELINES_MAX": "3"}.items():
+        monkeypatch.setenv(name, value)
     service.start()
 
-    assert served(service, "/v1/pipelines").status_code == 401
+    answer = served(service, "/readyz").json()
+    assert answer["limits"]["pipelines_max"] == 3
+    # No key is asked for.
+    assert served(service, "/v1/pipelines").status_code == 503
+    assert service.not_taken(os.environ) == sorted(own)
 
 
 def test_a_setting_that_is_none_is_said_in_its_own_words(
@@ -82,7 +89,9 @@ def test_a_setting_that_is_none_is_said_in_its_own_words(
 def test_a_service_that_has_ended_is_found(service: EmbeddedService) -> None:
     service.start()
     service.check()
-    service.kill()
+    assert service.pid is not None
+    os.kill(service.pid, signal.SIGKILL)
+    until(lambda: not service.running, timeout_s=30)
 
     with pytest.raises(LaunchError, match="The service has ended"):
         service.check()

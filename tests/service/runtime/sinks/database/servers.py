@@ -210,9 +210,13 @@ def as_user() -> dict[str, Any]:
 
 
 def _binary(name: str) -> str:
-    """Where a program is; Debian keeps PostgreSQL's beside the path."""
-    places = [str(each) for each in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
-    found = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", *places]))
+    """Where a program is; Debian, Fedora and Homebrew keep some beside the path."""
+    versions = [
+        *Path("/usr/lib/postgresql").glob("*/bin"),
+        *Path("/opt/homebrew/opt").glob("postgresql@*/bin"),
+    ]
+    places = ["/usr/sbin", "/usr/libexec", *map(str, sorted(versions, reverse=True))]
+    found = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], *places]))
     if found is None:
         raise RuntimeError(f"{name} is not installed: run make setup")
     return found
