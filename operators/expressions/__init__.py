@@ -23,11 +23,12 @@ held to the same recordings of real Flink. What both need stands here once:
 and this is how it is computed in Python:
 
     representation  site  compiler  builders    what all parts share; what nodes become
+    built_by_value
     comparison  search  conditionals            conditions
     integers  decimals  floats  numbers  casts  values
     strings  units  urls  parsing  java_digits  texts
     encodings  kinds
-    patterns  java_patterns                     patterns
+    patterns  java_patterns  character_sets     patterns
     json_functions  json_paths  json_texts      JSON
     hashes                                      HASH_CODE
     instants  reform  temporal  formats  zones  times

@@ -9,7 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
-from operators.expressions.errors import MalformedExpression, UnsupportedExpression
+from operators.expressions.errors import (
+    MalformedExpression,
+    NotALiteral,
+    UnsupportedExpression,
+)
 from state.types import LogicalType, TypeRoot, format_type
 
 if TYPE_CHECKING:
@@ -83,10 +87,14 @@ class CallSite(Generic[OperandT]):
         return self[index]
 
     def constant(self, index: int, what: str) -> Any:
-        """The value of an operand that must be a literal and not null."""
+        """The value of an operand that must be a literal and not null.
+
+        Raises:
+            NotALiteral: It is none.
+        """
         operand = self[index]
         if not operand.is_literal or operand.literal is None:
-            self.refuse(f"{what} must be a literal")
+            raise NotALiteral(what, index, function=self.name, path=self.path)
         return operand.literal
 
     def text(self, index: int, what: str) -> str:

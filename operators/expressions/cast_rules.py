@@ -14,8 +14,8 @@ r"""CAST and TRY_CAST: from which type to which there is a conversion, and what 
     ** those of the type, without zeros at the end but for the first: 12:00:00.0, 12:00:00.25.
 A text that cannot be parsed ends the query for CAST and gives NULL for TRY_CAST; what is NULL
 above is NULL for both. CHAR(n) is cut and padded with blanks, VARCHAR(n) cut.
-Of arrays each element is cast, and TRY_CAST gives no array where it cannot parse one; arrays and
-rows become texts such as [1, NULL] and (1, a).
+Of arrays, maps and rows each part is cast, and TRY_CAST gives none of them where it cannot parse
+one. They become texts such as [1, NULL], {a=1, b=NULL} and (1, a); keys of maps in their order.
 
 Source: Flink's `casting` rules (2.3), checked by running it.
 """
@@ -24,9 +24,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from operators.expressions.operand_rules import EXACT_ROOTS
 from state.types import (
     BINARY_ROOTS,
     LENGTH_MAX,
+    MAP_ROOTS,
     NUMBER_ROOTS,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
@@ -66,20 +68,31 @@ def check_conversion(site: CallSite[Operand], source: LogicalType, target: Logic
 
 
 def _is_converted(source: LogicalType, target: LogicalType) -> bool:
-    if source.root is target.root is TypeRoot.ARRAY:
-        element, other = source.children[0], target.children[0]
-        # Flink fails at a NULL that becomes an element which is NOT NULL.
-        fits = other.nullable or not element.nullable
-        return fits and (
-            element == other.with_nullable(element.nullable) or _is_converted(element, other)
+    if source.root is target.root and source.children:
+        pairs = list(zip(source.children, target.children, strict=False))
+        # A key that is cut or rounded may be equal to another one then.
+        keeps_keys = source.root not in MAP_ROOTS or pairs[0][0].root in EXACT_ROOTS
+        return (
+            len(source.children) == len(target.children)
+            and keeps_keys
+            and all(_is_child_converted(*pair) for pair in pairs)
         )
-    if target.root in STRING_ROOTS and source.root in (TypeRoot.ARRAY, TypeRoot.ROW):
-        return all(_is_shown(child, target) for child in source.children)
+    if target.root in STRING_ROOTS and source.children:
+        is_in_order = source.root not in MAP_ROOTS or source.children[0].root in EXACT_ROOTS
+        return is_in_order and all(_is_shown(child, target) for child in source.children)
     return source.root in _SOURCES.get(target.root, ())
 
 
+def _is_child_converted(source: LogicalType, target: LogicalType) -> bool:
+    # Flink fails at a NULL that becomes an element which is NOT NULL.
+    fits = target.nullable or not source.nullable
+    return fits and (
+        source.with_nullable(True) == target.with_nullable(True) or _is_converted(source, target)
+    )
+
+
 def _is_shown(inner: LogicalType, target: LogicalType) -> bool:
-    """Whether it can stand in the text of an array or row."""
+    """Whether it can stand in the text of an array, a map or a row."""
     return inner.root not in BINARY_ROOTS and _is_converted(inner, target)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from operators.expressions import cast_rules, instants, parsing
@@ -17,8 +18,8 @@ from operators.expressions.floats import (
     float_text,
     single,
 )
-from operators.expressions.integers import WRAPPERS
-from operators.expressions.representation import to_inside, to_row
+from operators.expressions.integers import INTEGER, WRAPPERS
+from operators.expressions.representation import pairs_of, to_inside, to_row
 from operators.expressions.site import Site, Value, constant, lifted
 from operators.expressions.units import from_units, to_units
 from state.types import (
@@ -26,6 +27,7 @@ from state.types import (
     FLOAT_ROOTS,
     INTEGER_BITS,
     LENGTH_MAX,
+    MAP_ROOTS,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
     LogicalType,
@@ -72,6 +74,8 @@ def _same_values(source: LogicalType, target: LogicalType) -> bool:
         return cast_rules.keeps_form(source, target) and is_varying and fits
     if source.root in TIMESTAMP_ROOTS or source.root is TypeRoot.TIME:
         return (source.precision or 0) <= (target.precision or 0)
+    if source.root in (TypeRoot.CHAR, TypeRoot.BINARY):
+        return source.length == target.length
     if source.root in STRING_ROOTS | BINARY_ROOTS:
         return (source.length or 0) <= (target.length or 0)
     if source.root is TypeRoot.DECIMAL:
@@ -85,12 +89,11 @@ def _cast(site: Site, value: Value, target: LogicalType, *, trying: bool) -> Val
     source = value.type
     if source.root is TypeRoot.NULL:
         return constant(None, target)
-    fixed_width = target.root in (TypeRoot.CHAR, TypeRoot.BINARY)
-    if _same_values(source, target) and not (fixed_width and source.length != target.length):
+    if _same_values(source, target):
         return Value(value.run, target, column=value.column)
     cast_rules.check_conversion(site, source, target)
     found = _strict_converter(source, target, trying=trying)
-    if source.root is target.root is TypeRoot.ARRAY and trying:
+    if target.children and trying:
         found = _attempt(found)
     return Value(lifted(found, value), target)
 
@@ -124,8 +127,8 @@ def _strict(parse: Convert, message: str) -> Convert:
 def _converter(source: LogicalType, target: LogicalType) -> Convert:
     """From a value of one type to one of the other, or to None."""
     root = target.root
-    if root is TypeRoot.ARRAY:
-        return _each(source.children[0], target.children[0])
+    if target.children:
+        return _of_parts(source, target)
     if root in STRING_ROOTS:
         return _with_length(_to_text(source), source, target)
     if source.root in STRING_ROOTS:
@@ -147,23 +150,37 @@ def _converter(source: LogicalType, target: LogicalType) -> Convert:
     return _binary(target)
 
 
-def _each(source: LogicalType, target: LogicalType) -> Convert:
-    """From elements, in the form that they have in rows, to others."""
+def _of_parts(source: LogicalType, target: LogicalType) -> Convert:
+    """From an array, map or row to another one."""
+    parts = list(map(_part, source.children, target.children))
+    if target.root is TypeRoot.ROW:
+        return lambda fields: tuple([part(each) for part, each in zip(parts, fields, strict=True)])
+    if target.root is TypeRoot.MAP:
+        key, value = parts
+        return lambda pairs: pairs_of([key(k) for k, _ in pairs], [value(v) for _, v in pairs])
+    (element,) = parts
+    if target.root is TypeRoot.MULTISET:
+        return lambda pairs: pairs_of([element(k) for k, _ in pairs], [n for _, n in pairs])
+    return lambda elements: [element(each) for each in elements]
+
+
+def _part(source: LogicalType, target: LogicalType) -> Convert:
+    """From an element, key or field, in the form that it has in rows, to another one."""
     if _same_values(source, target):
         return _same
     steps = (to_inside(source), _strict_converter(source, target), to_row(target))
     known = [step for step in steps if step is not None]
 
-    def element(value: Any) -> Any:  # of every type that an element may have
+    def part(value: Any) -> Any:  # of every type that a part may have
         for step in known:
             value = None if value is None else step(value)
         return value
 
-    return lambda elements: [element(each) for each in elements]
+    return part
 
 
 def _shown(source: LogicalType) -> Convert:
-    """The text of an element or field, in the form that it has in rows."""
+    """The text of an element, key or field, in the form that it has in rows."""
     inside, text = to_inside(source) or _same, _to_text(source)
     return lambda value: "NULL" if value is None else text(inside(value))
 
@@ -265,6 +282,14 @@ def _to_text(source: LogicalType) -> Convert:
     if root is TypeRoot.ARRAY:
         element = _shown(source.children[0])
         return lambda x: f"[{', '.join(map(element, x))}]"
+    if root in MAP_ROOTS:
+        key, value = (
+            _shown(source.children[0]),
+            _shown(source.children[1] if root is TypeRoot.MAP else INTEGER),
+        )
+        return lambda x: (
+            f"{{{', '.join([f'{key(k)}={value(v)}' for k, v in sorted(x, key=itemgetter(0))])}}}"
+        )
     if root is TypeRoot.ROW:
         fields = [_shown(child) for child in source.children]
         return lambda x: (

@@ -16,13 +16,13 @@ from operators.expressions.operand_rules import (
     map_entries,
     texts_to_join,
 )
-from operators.expressions.representation import to_inside, to_row
+from operators.expressions.representation import pairs_of, to_inside, to_row
 from operators.expressions.site import Site, Value, lifted
 from operators.expressions.units import from_units, to_units
 from state.types import INTEGER_BITS, MAP_ROOTS, STRING_ROOTS, LogicalType, TypeRoot
 
 if TYPE_CHECKING:
-    from operators.expressions.representation import Run
+    from operators.expressions.representation import Pairs, Row, Run
 
 
 def as_element(site: Site, value: Value, logical: LogicalType) -> Run:
@@ -46,13 +46,21 @@ def array(site: Site) -> Run:
 
 
 def map_of(site: Site) -> Run:
-    """MAP[key, value, ...]; the keys must be different literals."""
+    """MAP[key, value, ...]; a row in which two keys are equal, or one is NULL, ends the query."""
     key_type, value_type = site.type.children
+    entries = map_entries(site)
     pairs = [
         (as_element(site, key, key_type), as_element(site, value, value_type))
-        for key, value in map_entries(site)
+        for key, value in entries
     ]
-    return lambda row: [(key(row), value(row)) for key, value in pairs]
+    if all(key.is_literal for key, _ in entries):
+        return lambda row: [(key(row), value(row)) for key, value in pairs]
+
+    def run(row: Row) -> Pairs:
+        names = [key(row) for key, _ in pairs]
+        return pairs_of(names, [value(row) for _, value in pairs])
+
+    return run
 
 
 def row_of(site: Site) -> Run:

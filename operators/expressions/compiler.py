@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from operators.expressions.builders import BUILDERS
+from operators.expressions.built_by_value import built
 from operators.expressions.decimals import fitted
 from operators.expressions.errors import EvaluationFailed, MalformedExpression
 from operators.expressions.floats import float32
@@ -130,7 +131,7 @@ class _Compiler(TreeWalk[Value]):
             # Flink plans its first operand in its place, so that it is nested as it is.
             return replace(operands[0], type=logical)
         site = Site(call.name, logical, call.path, operands, self._now_ms)
-        finished = _finished(site, BUILDERS[function.name](site))
+        finished = _finished(site, built(site, BUILDERS[function.name]))
         return _folded(finished, operands) if function.is_pure else finished
 
     def search(

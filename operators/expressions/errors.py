@@ -2,6 +2,8 @@
 
     ExpressionError
     ├── UnsupportedExpression   we cannot compute it exactly as Flink does: refused, never skipped
+    │   ├── NotALiteral         this evaluator needs to know an operand before it sees a row
+    │   └── NoPattern           a text that no engine takes for a regular expression
     └── MalformedExpression     it cannot be what Flink wrote: wrong operand count, type or value
     EvaluationFailed            (an OperatorError) a row for which the expression has no value
 
@@ -38,6 +40,29 @@ class UnsupportedExpression(ExpressionError):
     """An expression that we do not compute, or not to the last bit as Flink does."""
 
     code = "expression.unsupported"
+
+
+class NotALiteral(UnsupportedExpression):
+    """A call is built from an operand that rows may change, or that is NULL.
+
+    Python builds it anew for each value of the operand; a column of Spark cannot.
+    """
+
+    def __init__(self, what: str, index: int, *, function: str, path: str) -> None:
+        super().__init__(
+            f"{function} is not supported: {what} must be a literal", function=function, path=path
+        )
+        self.what = what.removeprefix("the ").removeprefix("a ")
+        """What the operand is to the call."""
+        self.index = index
+        """Its number."""
+
+
+class NoPattern(UnsupportedExpression):
+    """A regular expression that is none in Java either.
+
+    As a literal it is refused. Where rows bring it the call has no value, as in Flink.
+    """
 
 
 class MalformedExpression(ExpressionError):

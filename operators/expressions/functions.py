@@ -35,7 +35,6 @@ class Function:
     """Whether equal operands give equal results; the time of the epoch does not."""
 
 
-_LITERAL_PATTERN = "the pattern must be a literal"
 _WHOLE_CHARACTERS = "characters outside the basic plane count as one and stay whole"
 _ZONED = "written where table.local-time-zone is not UTC"
 _SECOND = "the time of the epoch, to the second; where table.local-time-zone is UTC"
@@ -82,7 +81,7 @@ def _numbers() -> list[Function]:
         *_rows(group, 2, 2, "/INT", note="written by the planner"),
         *_rows(group, 1, 1, "ABS", "SIGN", "BIN", "HEX"),
         *_rows(group, 1, 2, "FLOOR", "CEIL", "CEILING", note=f"of a time to a unit: {_EARLY}"),
-        *_rows(group, 1, 2, "ROUND", "TRUNCATE", note="the number of digits must be a literal"),
+        *_rows(group, 1, 2, "ROUND", "TRUNCATE"),
         *_rows(group, 2, 2, "POWER", "ATAN2", note=last_bit),
         *_rows(group, 1, 2, "LOG", note=last_bit),
         *_rows(group, 1, 1, "EXP", "LN", "LOG10", "LOG2", "SQRT", note=last_bit),
@@ -110,15 +109,15 @@ def _strings() -> list[Function]:
         *_rows(group, 2, 3, "LOCATE"),
         *_rows(group, 3, 4, "OVERLAY", note=_WHOLE_CHARACTERS),
         *_rows(group, 3, 3, "LPAD", "RPAD", note=_WHOLE_CHARACTERS),
-        *_rows(group, 3, 3, "TRANSLATE3", note="TRANSLATE; literals only"),
+        *_rows(group, 3, 3, "TRANSLATE3", note="TRANSLATE"),
         *_rows(group, 3, 3, "SPLIT_INDEX"),
-        *_rows(group, 2, 3, "LIKE", "SIMILAR TO", "REGEXP_EXTRACT", note=_LITERAL_PATTERN),
-        *_rows(group, 2, 2, "REGEXP", "REGEXP_COUNT", "REGEXP_SUBSTR", note=_LITERAL_PATTERN),
-        *_rows(group, 3, 3, "REGEXP_REPLACE", note=_LITERAL_PATTERN),
-        *_rows(group, 2, 3, "REGEXP_EXTRACT_ALL", note=_LITERAL_PATTERN),
-        *_rows(group, 2, 2, "REGEXP_INSTR", note=f"{_LITERAL_PATTERN}; counts UTF-16 units"),
-        *_rows(group, 1, 3, "STR_TO_MAP", note="delimiters are patterns, literals"),
-        *_rows(group, 2, 2, "ENCODE", "DECODE", note=f"charsets, literals: {', '.join(CHARSETS)}"),
+        *_rows(group, 2, 3, "LIKE", "SIMILAR TO", "REGEXP_EXTRACT"),
+        *_rows(group, 2, 2, "REGEXP", "REGEXP_COUNT", "REGEXP_SUBSTR"),
+        *_rows(group, 3, 3, "REGEXP_REPLACE"),
+        *_rows(group, 2, 3, "REGEXP_EXTRACT_ALL"),
+        *_rows(group, 2, 2, "REGEXP_INSTR", note="counts UTF-16 units"),
+        *_rows(group, 1, 3, "STR_TO_MAP", note="delimiters are patterns"),
+        *_rows(group, 2, 2, "ENCODE", "DECODE", note=f"charsets: {', '.join(CHARSETS)}"),
         *_rows(group, 1, 1, "UNHEX", note="of an odd number of digits the first counts as 0"),
         *_rows(group, 1, 1, "FROM_BASE64", note="a text that is none ends the query"),
         *_rows(group, 1, 1, "INET_ATON", "INET_NTOA"),
@@ -129,13 +128,13 @@ def _strings() -> list[Function]:
         *_rows(group, 1, 1, "URL_ENCODE"),
         *_rows(group, 2, 3, "PARSE_URL", note="of file, ftp, http, https and mailto; else NULL"),
         *_rows(group, 1, 1, "URL_DECODE", note="NULL of what is not encoded"),
-        *_rows(group, 2, 2, "SHA2", note="the number of bits is a literal"),
+        *_rows(group, 2, 2, "SHA2", note="224, 256, 384 or 512 bits"),
     ]
 
 
 def _times() -> list[Function]:
     group = "Date and time"
-    literal = "a literal format of numbers"
+    literal = "a format of numbers"
     now = partial(_rows, note="the time of the epoch, to the millisecond", is_pure=False)
     return [
         *_rows(group, 2, 2, "EXTRACT", note=_EARLY),
@@ -145,7 +144,7 @@ def _times() -> list[Function]:
         *_rows(group, 1, 2, "TO_TIMESTAMP_LTZ", note="of numbers"),
         *_rows(group, 0, 2, "UNIX_TIMESTAMP", note="from 1583 on", is_pure=False),
         *_rows(group, 1, 2, "FROM_UNIXTIME"),
-        *_rows(group, 3, 3, "CONVERT_TZ", note="zones are literals: regions, UTC, GMT+08:00"),
+        *_rows(group, 3, 3, "CONVERT_TZ", note="zones: regions, UTC, GMT+08:00"),
         *now(group, 0, 0, "CURRENT_DATE", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP"),
         *now(group, 0, 0, "NOW", "CURRENT_ROW_TIMESTAMP", "PROCTIME"),
         *now(group, 1, 1, "PROCTIME_MATERIALIZE"),
@@ -158,7 +157,7 @@ def _times() -> list[Function]:
 
 def _json() -> list[Function]:
     group = "JSON"
-    path = "the path is a literal of names, indexes and *, with lax or strict before it"
+    path = "the path has names, indexes and *, with lax or strict before it"
     kinds = ("VALUE", "OBJECT", "ARRAY", "SCALAR")
     written = "of all types but DATE and TIME"
     return [
@@ -178,7 +177,7 @@ def _collections() -> list[Function]:
     group = "Arrays, maps and rows"
     return [
         *_rows(group, 0, MANY, "ARRAY"),
-        *_rows(group, 0, MANY, "MAP", note="the keys must be literals"),
+        *_rows(group, 0, MANY, "MAP", note="a key that is NULL or there twice ends the query"),
         *_rows(group, 1, MANY, "ROW"),
         *_rows(group, 2, 2, "ITEM"),
         *_rows(group, 2, 2, "ARRAY_CONTAINS", note=_EXACT),

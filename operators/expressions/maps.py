@@ -8,17 +8,15 @@ Source: Flink `functions.scalar.Map*Function` (2.3), checked by running it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from operators.expressions.casts import convert
-from operators.expressions.errors import EvaluationFailed
-from operators.expressions.operand_rules import NO_MAP, check_keys, exact_key
+from operators.expressions.operand_rules import check_keys, exact_key
+from operators.expressions.representation import Pairs, pairs_of
 from operators.expressions.site import Site, lifted
 
 if TYPE_CHECKING:
     from operators.expressions.representation import Run
-
-Pairs = list[tuple[Any, Any]]
 
 
 def _ordered(pairs: Pairs) -> Pairs:
@@ -46,13 +44,7 @@ def entries(site: Site) -> Run:
 def from_arrays(site: Site) -> Run:
     """MAP_FROM_ARRAYS(keys, values)."""
     check_keys(site)
-    return lifted(_from_arrays, *site.operands)
-
-
-def _from_arrays(names: list[Any], found: list[Any]) -> Pairs:
-    if len(names) != len(found) or None in names or len(set(names)) != len(names):
-        raise EvaluationFailed(NO_MAP)
-    return list(zip(names, found, strict=True))
+    return lifted(pairs_of, *site.operands)
 
 
 def union(site: Site) -> Run:

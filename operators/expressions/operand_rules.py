@@ -34,7 +34,7 @@ EXACT_ROOTS: Final = frozenset(
 )
 """Types whose values are equal, and ordered, in Python and Spark where they are in Flink."""
 MANY_ELEMENTS: Final = "ELEMENT of more than one element"
-NO_MAP: Final = "a map of as many values as keys has no key twice, and none that is NULL"
+NO_MAP: Final = "a map has as many values as keys, no key twice, and none that is NULL"
 
 
 def case_branches(site: CallSite[T]) -> tuple[list[tuple[T, T]], T]:
@@ -53,13 +53,16 @@ def choices(site: CallSite[T]) -> tuple[T, list[T]]:
 
 
 def map_entries(site: CallSite[T]) -> list[tuple[T, T]]:
-    """The keys of MAP, different literals, with their values."""
+    """The keys of MAP, different ones as far as they are literals, with their values."""
     if len(site) % 2:
         site.malformed("MAP needs pairs of keys and values")
-    keys = [site.constant(index, "a key") for index in range(0, len(site), 2)]
-    if len(set(keys)) != len(keys):
-        site.refuse("a key stands there twice")
-    return list(zip(site.operands[::2], site.operands[1::2], strict=True))
+    keys = site.operands[::2]
+    known = [key.literal for key in keys if key.is_literal]
+    if None in known or len(set(known)) != len(known):
+        site.refuse("a key stands there twice, or is NULL")
+    if len(known) < len(keys) and site.type.children[0].root not in EXACT_ROOTS:
+        site.refuse_types()
+    return list(zip(keys, site.operands[1::2], strict=True))
 
 
 def check_row(site: CallSite[Operand]) -> None:

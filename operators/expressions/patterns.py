@@ -1,4 +1,4 @@
-"""LIKE, SIMILAR TO and the functions of regular expressions; patterns must be literals.
+"""LIKE, SIMILAR TO and the functions of regular expressions.
 
 A pattern is Java's; where Python's engine is not sure to mean the same it is refused
 (`java_patterns`). LIKE is string comparison where the pattern allows, else a regular expression:
@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from operators.expressions.java_patterns import JavaPattern, PatternDiffers, translated
+from operators.expressions.errors import NoPattern
+from operators.expressions.java_patterns import JavaPattern, NotJava, PatternDiffers, translated
 from operators.expressions.like_patterns import ANY_TEXT, Wildcard, like_parts
 from operators.expressions.similar_patterns import similar_pattern
 from operators.expressions.site import Site, Value, lifted
@@ -72,8 +73,11 @@ def _pattern(site: Site) -> re.Pattern[str]:
 def _translated(site: Site, at: int = 1, what: str = "the pattern") -> JavaPattern:
     try:
         return translated(site.text(at, what))
+    except NotJava as error:
+        message = f"{site.name} is not supported: the pattern is none in Java: {error}"
+        raise NoPattern(message, function=site.name, path=site.path) from error
     except PatternDiffers as error:
-        site.refuse(f"the pattern differs from Java's or is none: {error}")
+        site.refuse(f"the pattern may find something else in Python than in Java: {error}")
 
 
 def _found(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
@@ -136,7 +140,7 @@ def regexp_extract(site: Site) -> Run:
 
 def _check_group(site: Site, java: JavaPattern, index: int) -> None:
     if index in java.unsure:
-        site.refuse("the group is repeated, or inside of (?!")
+        site.refuse("the group stands in a look around, (?> or a possessive repetition")
 
 
 def regexp_extract_all(site: Site) -> Run:

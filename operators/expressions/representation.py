@@ -19,12 +19,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from operators.expressions.errors import EvaluationFailed
+from operators.expressions.operand_rules import NO_MAP
 from state.types import INTERVAL_ROOTS, LogicalType, TypeRoot, arrow_type
 
 # A row's values are of every type that a column may have.
 Row: TypeAlias = Sequence[Any]
 Run: TypeAlias = Callable[[Row], Any]
 """What an expression becomes: its value for a row, None for NULL."""
+Pairs: TypeAlias = list[tuple[Any, Any]]
+"""A map."""
 Convert: TypeAlias = Callable[[Any], Any]
 """From a value that is not NULL to another one."""
 
@@ -52,6 +55,17 @@ def to_inside(logical: LogicalType) -> Convert | None:
 def to_row(logical: LogicalType) -> Convert | None:
     """The other direction; it may raise `EvaluationFailed`, for a year that rows cannot hold."""
     return _OUTSIDE.get(logical.root)
+
+
+def pairs_of(names: Sequence[Any], found: Sequence[Any]) -> Pairs:
+    """The map of these keys and values.
+
+    Raises:
+        EvaluationFailed: It is none.
+    """
+    if len(names) != len(found) or None in names or len(set(names)) != len(names):
+        raise EvaluationFailed(NO_MAP)
+    return list(zip(names, found, strict=True))
 
 
 def _days(value: dt.date) -> int:

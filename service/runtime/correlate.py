@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.connect import functions as F
 
-from operators.expressions.tree_walk import refuse
 from operators.wire import PLACE_BITS, SEQUENCE
 from service.plan.correlate import ORDINALITY, REPLICATE, element_types, type_of
-from service.runtime.expressions import check, to_column
-from service.runtime.expressions.in_python import is_in_python
+from service.runtime.expressions import check, is_column, to_column
+from service.runtime.expressions.in_python import each_in_python
 from service.runtime.frames import named
 from service.runtime.wire_columns import (
     control_columns,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 _UNPLACED = 1 << PLACE_BITS
 _AT, _ELEMENT = "at", "element"
-_PLACE, _MADE = "_place", "_made"
+_PLACE, _MADE, _FOUND = "_place", "_made", "_found"
 
 
 def check_correlate(node: Correlate) -> None:
@@ -54,8 +53,6 @@ def check_correlate(node: Correlate) -> None:
         check(operand)
     if node.condition is not None:
         check(node.condition)
-        if is_in_python(node.condition):
-            refuse("a condition", node.condition, "of elements, with a JSON function")
 
 
 def correlated(
@@ -74,7 +71,7 @@ def correlated(
     elements = _elements(node, inputs)
     is_chosen = node.condition is not None or _is_of_rows(node)
     if is_chosen:
-        elements = F.filter(_numbered(elements), lambda each: _is_made(node, each, inputs))
+        frame, elements = _chosen(frame, node, _numbered(elements), inputs)
     several = F.posexplode_outer(F.when(~is_control(), elements))
     spread = frame.select(*inputs, *control_columns(), several.alias(_PLACE, _MADE))
     if node.kind == "INNER":
@@ -141,14 +138,31 @@ def _is_of_rows(node: Correlate) -> bool:
     return logical.root is not TypeRoot.MAP and logical.children[0].root is TypeRoot.ROW
 
 
-def _is_made(node: Correlate, numbered: Column, inputs: Sequence[Column]) -> Column:
-    """Whether a row is made of an element."""
-    element = numbered.getField(_ELEMENT)
-    is_there = element.isNotNull() if _is_of_rows(node) else F.lit(True)
-    if node.condition is None:
-        return is_there
-    columns = _columns(node, element, numbered.getField(_AT), inputs)
-    return is_there & to_column(node.condition, columns)
+def _chosen(
+    frame: DataFrame, node: Correlate, numbered: Column, inputs: Sequence[Column]
+) -> tuple[DataFrame, Column]:
+    """The elements of which a row is made, and the frame that they are chosen in."""
+
+    def is_there(each: Column) -> Column:
+        return each.getField(_ELEMENT).isNotNull() if _is_of_rows(node) else F.lit(True)
+
+    def columns(each: Column) -> list[Column]:
+        return _columns(node, each.getField(_ELEMENT), each.getField(_AT), inputs)
+
+    condition = node.condition
+    if condition is None:
+        return frame, F.filter(numbered, is_there)
+    if is_column(condition):
+        return frame, F.filter(
+            numbered, lambda each: is_there(each) & to_column(condition, columns(each))
+        )
+    results, value_of = each_in_python(condition, numbered, lambda each, at: columns(each)[at])
+    frame = frame.withColumn(_FOUND, F.when(~is_control(), results))
+    return frame, F.filter(
+        numbered,
+        # As in SQL, what is no row has no condition that could fail.
+        lambda each, at: F.when(is_there(each), value_of(F.get(F.col(_FOUND), at))),
+    )
 
 
 def _columns(

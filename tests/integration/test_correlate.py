@@ -75,6 +75,20 @@ def test_a_padded_row_comes_behind_the_rows_that_it_replaces(spark: SparkSession
     assert [r[:2] for r in made(filled, node)[:-1]] == [(BEFORE, None), (AFTER, 4), (AFTER, 5)]
 
 
+def test_a_condition_of_elements_may_need_python(spark: SparkSession) -> None:
+    inner = unnest_of("CROSS JOIN UNNEST(a) AS u (v) WHERE REGEXP(CAST(v AS STRING), '(?<n>5)|7')")
+    asked = "WHERE REGEXP_EXTRACT(CAST(v AS STRING), '(5)|7', 1) IS NOT NULL"
+    in_python = unnest_of(f"CROSS JOIN UNNEST(a) AS u (v) {asked}")
+
+    for node in (inner, in_python):
+        assert node.view.condition is not None
+    frame = rows_of(
+        spark, in_python, (INSERT, 1, 0, [4, 5]), (INSERT, 1, 1, None), (TICK, 0, None, None)
+    )
+    assert [r[:2] for r in made(frame, in_python)] == [(INSERT, 5), (TICK, None)]
+    assert [r[:2] for r in made(frame, inner)] == [(INSERT, 5), (TICK, None)]
+
+
 @pytest.mark.parametrize(("bits", "own"), [(20, 42), (18, 44), (4, 58)])
 def test_any_place_that_leaves_room_is_taken(spark: SparkSession, bits: int, own: int) -> None:
     """With a cause or without: those come behind all that have one."""

@@ -222,6 +222,74 @@ def test_nested_values_and_rewritten_calls(spark: SparkSession) -> None:
         assert frame.select(columns[number]).schema[0].dataType == spark_type(parse_type(kind))
 
 
+MAP_OF_TIMES = "MAP<TIMESTAMP(6), ROW<`d` DATE, `t` TIMESTAMP_LTZ(6)>>"
+AT = datetime.datetime.fromisoformat("1969-12-31 23:59:59.999999")
+IN_PYTHON = [
+    # a pattern, a path, a format and a number of digits may come with the row
+    (call("LIKE", "BOOLEAN", ref(0, "STRING"), ref(1, "STRING")), [True, False, None]),
+    (call("REGEXP", "BOOLEAN", ref(0, "STRING"), ref(1, "STRING")), [False, True, None]),
+    (call("REGEXP_EXTRACT", "STRING", ref(0, "STRING"), lit("(a)|(b)", "CHAR(7)"),
+          lit(2, "INT")), [None, "b", None]),
+    (call("ROUND", "DOUBLE", ref(5, "DOUBLE"), ref(6, "INT")), [1.2, 12.35, None]),
+    # values of every type go to Python and come back
+    (call("IF", MAP_OF_TIMES, call("LIKE", "BOOLEAN", ref(0, "STRING"), ref(0, "STRING")),
+          ref(2, MAP_OF_TIMES), lit(None, MAP_OF_TIMES)),
+     [[(AT, {"d": datetime.date(1, 1, 1), "t": AT.replace(tzinfo=datetime.UTC)})], [], None]),
+    (call("CAST", "STRING", ref(2, MAP_OF_TIMES)),
+     ["{1969-12-31 23:59:59.999999=(0001-01-01, 1969-12-31 23:59:59.999999)}", "{}", None]),
+    (call("COALESCE", "TIME(3)", call("IF", "TIME(3)", call("LIKE", "BOOLEAN", ref(0, "STRING"),
+          ref(0, "STRING")), ref(3, "TIME(3)"), lit(None, "TIME(3)"))), [86_399_999, 0, None]),
+    # a map of what the rows say
+    (call("MAP", "MAP<BIGINT, STRING>", ref(4, "BIGINT"), ref(0, "STRING")),
+     [[(1, "a%")], [(2, "b")], [(3, None)]]),
+    # the time of the epoch is the same there
+    (call("IF", "TIMESTAMP_LTZ(3)", call("LIKE", "BOOLEAN", ref(0, "STRING"), ref(0, "STRING")),
+          call("CURRENT_TIMESTAMP", "TIMESTAMP_LTZ(3) NOT NULL"), lit(None, "TIMESTAMP_LTZ(3)")),
+     [datetime.datetime(2001, 9, 9, 1, 46, 40, 5000, datetime.UTC)] * 2 + [None]),
+]  # fmt: skip  # a table: a case a line
+
+
+def test_what_python_computes_crosses_from_spark_and_back(spark: SparkSession) -> None:
+    times = pa.map_(
+        pa.timestamp("us"), pa.struct({"d": pa.date32(), "t": pa.timestamp("us", "UTC")})
+    )
+    day = {"d": datetime.date(1, 1, 1), "t": AT.replace(tzinfo=datetime.UTC)}
+    frame = spark.createDataFrame(
+        pa.table({
+            "f0": ["a%", "b", None],
+            "f1": ["a!%", "^b$", "x"],
+            "f2": pa.array([[(AT, day)], [], None], times),
+            "f3": pa.array([86_399_999, 0, None], pa.int32()),
+            "f4": pa.array([1, 2, 3], pa.int64()),
+            "f5": [1.23, 12.345, None],
+            "f6": pa.array([1, 2, None], pa.int32()),
+        })
+    ).withColumn(TIME, sf.lit(1_000_000_000_005))  # fmt: skip  # a table: a case a line
+    # LIKE's escape is known to no column
+    rexes = [IN_PYTHON[0][0] | {"operands": [*IN_PYTHON[0][0]["operands"], lit("!", "CHAR(1)")]}]
+    rexes += [rex for rex, _ in IN_PYTHON[1:]]
+    inputs = [sf.col(f"f{at}") for at in range(7)]
+    columns = [
+        to_column(parse_rex(rex, ""), inputs).alias(f"e{at}") for at, rex in enumerate(rexes)
+    ]
+
+    found = frame.coalesce(1).orderBy("f4").select(*columns).toArrow()
+
+    for number, (_, expected) in enumerate(IN_PYTHON):
+        assert found.column(number).to_pylist() == expected, IN_PYTHON[number]
+
+
+def test_what_python_cannot_compute_of_a_row_ends_the_query(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(pa.table({"f0": ["$.a", "no path"]}))
+    rex = call("JSON_VALUE", "STRING", lit('{"a": 1}', "STRING"), ref(0, "STRING"))
+
+    column = to_column(parse_rex(rex, ""), [sf.col("f0")])
+
+    assert frame.where("f0 = '$.a'").select(column).toArrow().column(0).to_pylist() == ["1"]
+    with pytest.raises(PySparkException, match="JSON_VALUE of a path that is not read"):
+        frame.select(column).toArrow()
+
+
 def test_the_current_time_is_one_for_all_rows_and_in_milliseconds(spark: SparkSession) -> None:
     ltz = "TIMESTAMP_LTZ(3) NOT NULL"
     rexes = [

@@ -188,7 +188,7 @@ _TIMES: Mapping[str, Builder] = {
 }
 _COLLECTIONS: Mapping[str, Builder] = {
     "ARRAY": collections.array,
-    "MAP": collections.map_of,
+    "MAP": maps.map_of,
     "ROW": collections.row_of,
     "ITEM": collections.item,
     "CARDINALITY": collections.cardinality,

@@ -19,6 +19,7 @@ from state.types import (
     INTEGER_BITS,
     INTERVAL_ROOTS,
     LENGTH_MAX,
+    MAP_ROOTS,
     STRING_ROOTS,
     TIMESTAMP_ROOTS,
     LogicalType,
@@ -65,15 +66,23 @@ def _same_values(source: LogicalType, target: LogicalType) -> bool:
     return bool(inner_type(source) == inner_type(target) and source.root is target.root)
 
 
-def _keeps_elements(source: LogicalType, target: LogicalType) -> bool:
-    """Whether texts that are elements of arrays are neither cut nor padded."""
-    if source.root is TypeRoot.ARRAY:
-        return _keeps_elements(source.children[0], target.children[0])
+def _keeps_parts(source: LogicalType, target: LogicalType) -> bool:
+    """Whether no part of an array, map or row needs a change."""
+    if source.children:
+        return all(map(_keeps_parts, source.children, target.children))
     if source.root not in STRING_ROOTS | BINARY_ROOTS:
-        return True
+        return _same_values(source, target)
     is_varying = target.root in (TypeRoot.VARCHAR, TypeRoot.VARBINARY)
     fits = (source.length or 0) <= (target.length or 0)
     return (is_varying and fits) or (source.root, source.length) == (target.root, target.length)
+
+
+def _has_map(logical: LogicalType) -> bool:
+    return logical.root in MAP_ROOTS or any(map(_has_map, logical.children))
+
+
+def _has_row(logical: LogicalType) -> bool:
+    return logical.root is TypeRoot.ROW or any(map(_has_row, logical.children))
 
 
 def _cast(site: Site, value: Value, *, trying: bool) -> Column:
@@ -82,9 +91,11 @@ def _cast(site: Site, value: Value, *, trying: bool) -> Column:
     if source.root is TypeRoot.NULL:
         return null_of(target)
     is_same = source.root is target.root is not TypeRoot.CHAR and _same_values(source, target)
-    if is_same and _keeps_elements(source, target):
+    if is_same and _keeps_parts(source, target):
         return value.column
     cast_rules.check_conversion(site, source, target)
+    if _has_map(source) or _has_row(target):
+        site.refuse("maps and rows are cast in Python")
     if source.root is target.root is TypeRoot.ARRAY:
         return _elements(site, value, trying=trying)
     found = _converted(value.column, source, target)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from pyspark.sql.connect import functions as sf
 
 from operators.expressions.integers import INTEGER
-from operators.expressions.operand_rules import check_row, map_entries, texts_to_join
+from operators.expressions.operand_rules import check_row, texts_to_join
 from service.runtime.expressions.casts import convert
 from service.runtime.expressions.site import Column, Site, bind, bind_all
-from service.runtime.expressions.spark_types import spark_type
 from service.runtime.expressions.strings import java_quote
 from state.types import INTEGER_BITS, STRING_ROOTS, TypeRoot
 
@@ -20,16 +19,6 @@ def array(site: Site) -> Column:
     """ARRAY[...]."""
     element = site.type.children[0]
     return sf.array(*(convert(site, value, element) for value in site.operands))
-
-
-def map_of(site: Site) -> Column:
-    """MAP[key, value, ...]; the keys must be different literals."""
-    key_type, value_type = site.type.children
-    parts: list[Column] = []
-    for key, value in map_entries(site):
-        parts.append(convert(site, key, key_type).cast(spark_type(key_type)))
-        parts.append(convert(site, value, value_type).cast(spark_type(value_type)))
-    return sf.create_map(*parts)
 
 
 def row_of(site: Site) -> Column:

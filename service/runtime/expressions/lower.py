@@ -1,7 +1,8 @@
 """From an expression tree to a column: what nodes become, in their declared types.
 
-`check` makes the same columns as `to_column` and throws them away, so what it accepts is what runs.
-Columns of Spark Connect are plain descriptions: no server is asked for them.
+An expression is a column of Spark if there is an exact one, else a call of Python for each row
+(`in_python`). `check` makes the same columns as `to_column` and throws them away, so what it
+accepts is what runs. Columns of Spark Connect are plain descriptions: no server is asked for them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions.errors import UnsupportedExpression
 from operators.expressions.tree_walk import TreeWalk, check_result, refuse
 from service.plan.deadline import check_time
 from service.runtime.expressions.builders import BUILDERS
@@ -61,9 +63,28 @@ def check(rex: Rex) -> None:
     _lowered(rex, None, lambda index: sf.col(f"f{index}"))
 
 
+def is_column(rex: Rex) -> bool:
+    """Whether an expression that `check` takes is a column of Spark, and no call of Python."""
+    try:
+        if not is_in_python(rex):
+            _on_the_jvm(rex, None, lambda index: sf.col(f"f{index}"))
+            return True
+    except UnsupportedExpression:
+        pass
+    return False
+
+
 def _lowered(rex: Rex, width: int | None, column: Callable[[int], Column]) -> Column:
     if is_in_python(rex):
         return in_python(rex, column)
+    try:
+        return _on_the_jvm(rex, width, column)
+    except UnsupportedExpression:
+        # Nothing is refused for the sake of one evaluator: what Python refuses, too, is.
+        return in_python(rex, column)
+
+
+def _on_the_jvm(rex: Rex, width: int | None, column: Callable[[int], Column]) -> Column:
     try:
         value = _Lowering(width, column).value(rex)
         check_result(rex, value.type)

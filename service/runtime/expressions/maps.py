@@ -12,9 +12,11 @@ from functools import reduce
 
 from pyspark.sql.connect import functions as sf
 
-from operators.expressions.operand_rules import NO_MAP, check_keys, exact_key
+from operators.expressions.operand_rules import NO_MAP, check_keys, exact_key, map_entries
 from service.runtime.expressions.casts import convert
 from service.runtime.expressions.site import Column, Site, Value, bind, bind_all, failing
+from service.runtime.expressions.spark_types import spark_type
+from state.types import LogicalType, TypeRoot
 
 
 def _ordered(site: Site) -> Column:
@@ -47,21 +49,39 @@ def entries(site: Site) -> Column:
 def from_arrays(site: Site) -> Column:
     """MAP_FROM_ARRAYS(keys, values)."""
     check_keys(site)
+    return bind_all(site.operands, lambda names, found: _of_pairs(site, names, found))
 
-    def made(names: Column, found: Column) -> Column:
-        size = sf.cardinality(names)
-        is_none = (
-            (size != sf.cardinality(found))
-            | (size != sf.cardinality(sf.array_distinct(names)))
-            | sf.exists(names, lambda name: name.isNull())
-        )
-        # Of NULL there is no map, and no failure.
-        known = names.isNotNull() & found.isNotNull()
-        return sf.when(known & is_none, failing(NO_MAP, site.type)).otherwise(
-            sf.map_from_arrays(names, found)
-        )
 
-    return bind_all(site.operands, made)
+def map_of(site: Site) -> Column:
+    """MAP[key, value, ...]."""
+    key_type, value_type = site.type.children
+    pairs = [
+        (
+            convert(site, key, key_type).cast(spark_type(key_type)),
+            convert(site, value, value_type).cast(spark_type(value_type)),
+        )
+        for key, value in map_entries(site)
+    ]
+    if all(key.is_literal for key in site.operands[::2]):
+        return sf.create_map(*(part for pair in pairs for part in pair))
+    names, found = (sf.array(*parts) for parts in zip(*pairs, strict=True))
+    arrays = [LogicalType(TypeRoot.ARRAY, children=(each,)) for each in site.type.children]
+    values = [Value(names, arrays[0], len(site)), Value(found, arrays[1], len(site))]
+    return bind_all(values, lambda names, found: _of_pairs(site, names, found))
+
+
+def _of_pairs(site: Site, names: Column, found: Column) -> Column:
+    size = sf.cardinality(names)
+    is_none = (
+        (size != sf.cardinality(found))
+        | (size != sf.cardinality(sf.array_distinct(names)))
+        | sf.exists(names, lambda name: name.isNull())
+    )
+    # Of NULL there is no map, and no failure.
+    known = names.isNotNull() & found.isNotNull()
+    return sf.when(known & is_none, failing(NO_MAP, site.type)).otherwise(
+        sf.map_from_arrays(names, found)
+    )
 
 
 def union(site: Site) -> Column:

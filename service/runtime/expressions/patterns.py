@@ -1,6 +1,6 @@
 """LIKE, SIMILAR TO and the functions of regular expressions.
 
-Both engines use Java's regular expressions, so a pattern means the same; it must be a literal.
+Both engines use Java's regular expressions, so a pattern that is a literal means the same.
 LIKE is written as string comparison where the pattern allows, else as a regular expression:
 Spark's own LIKE knows a default escape character, which Flink does not, and lets `_` match a line
 break, which Flink's does not.
@@ -10,11 +10,11 @@ Source: Flink `SqlLikeUtils`, `LikeCallGen`, `SqlFunctionUtils` (2.3), checked b
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from pyspark.sql.connect import functions as sf
 
+from operators.expressions.java_patterns import JavaGroups, NotJava, groups_of
 from operators.expressions.like_patterns import ANY_TEXT, Wildcard, like_parts
 from operators.expressions.similar_patterns import similar_pattern
 from service.runtime.expressions.site import Column, Site, bind, null_of
@@ -81,9 +81,9 @@ def regexp_extract(site: Site) -> Column:
     index = site.whole(2, "the number of the group") if len(site) > 2 else 0
     subject = _subject(site)
     groups = _check(site, pattern)
-    if not 0 <= index <= groups:
+    if not 0 <= index <= groups.count:
         return sf.lit(None).cast("string")
-    if index and _may_be_absent(pattern, index):
+    if index in groups.absent:
         # Where the group takes no part in a match Flink has NULL and Spark "".
         site.refuse("the group does not take part in every match")
 
@@ -100,9 +100,10 @@ def regexp_extract_all(site: Site) -> Column:
     pattern = site.text(1, "the pattern")
     index = site.whole(2, "the number of the group") if len(site) > 2 else 1
     subject = _subject(site)
-    if not 0 <= index <= _check(site, pattern):
+    groups = _check(site, pattern)
+    if not 0 <= index <= groups.count:
         return null_of(site.type)
-    if index and _may_be_absent(pattern, index):
+    if index in groups.absent:
         # Where the group takes no part in a match Flink has NULL and Spark "".
         site.refuse("the group does not take part in every match")
     return sf.regexp_extract_all(subject, sf.lit(pattern), sf.lit(index))
@@ -136,62 +137,12 @@ def regexp_substr(site: Site) -> Column:
     return bind(replace(site[0], column=_subject(site)), lambda x: _first_match(x, pattern, 0))
 
 
-def _check(site: Site, pattern: str) -> int:
-    """The number of groups; refuses a pattern that Python's parser, close to Java's, does not read.
+def _check(site: Site, pattern: str) -> JavaGroups:
+    """The groups of a pattern; refuses one that is none in Java.
 
-    Flink gives NULL or false for a pattern that is none, Spark fails at each row: neither is what
-    anyone wants.
+    Flink gives NULL or false for it, Spark fails at each row: neither is what anyone wants.
     """
     try:
-        return re.compile(pattern).groups
-    except re.error as error:
-        site.refuse(f"the pattern cannot be read: {error.msg}")
-    except OverflowError:
-        site.refuse("the pattern cannot be read: a repetition number is too large")
-    except RecursionError:
-        site.refuse("the pattern cannot be read: it is nested too deeply")
-
-
-def _may_be_absent(pattern: str, index: int) -> bool:
-    """Whether a match may leave the group out: it is optional, or one of several branches.
-
-    Judged from the text before and after the group, on the safe side: any `|` outside the group,
-    and any quantifier that allows nothing on it or on a group around it, counts.
-    """
-    opened: list[int] = []
-    spans: dict[int, tuple[int, int]] = {}
-    for kind, at in _brackets(pattern):
-        if kind == "(":
-            opened.append(at)
-        elif opened:
-            spans[opened.pop()] = (len(spans), at)
-    capturing = [start for start in sorted(spans) if _captures(pattern, start)]
-    if index > len(capturing):
-        return True
-    start, end = capturing[index - 1], spans[capturing[index - 1]][1]
-    around = [(s, e) for s, (_, e) in spans.items() if s <= start and e >= end]
-    outside = pattern[:start] + pattern[end + 1 :]
-    return "|" in outside or any(pattern[e + 1 : e + 2] in {"?", "*", "{"} for _, e in around)
-
-
-def _captures(pattern: str, start: int) -> bool:
-    after = pattern[start + 1 : start + 4]
-    return not after.startswith("?") or (after.startswith("?<") and after[2:3] not in {"=", "!"})
-
-
-def _brackets(pattern: str) -> list[tuple[str, int]]:
-    """The round brackets of a pattern that are not escaped nor in a class."""
-    found: list[tuple[str, int]] = []
-    escaped = in_class = False
-    for at, letter in enumerate(pattern):
-        if escaped:
-            escaped = False
-        elif letter == "\\":
-            escaped = True
-        elif in_class:
-            in_class = letter != "]"
-        elif letter == "[":
-            in_class = True
-        elif letter in "()":
-            found.append((letter, at))
-    return found
+        return groups_of(pattern)
+    except NotJava as error:
+        site.refuse(f"the pattern is none in Java: {error}")
