@@ -10,10 +10,11 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from operators.expressions import FUNCTIONS, EvaluationFailed, ExpressionError, compile_rex
+from operators.expressions.compiler import compile_inside
 from service.plan.rex import Call, InputRef, Literal
 from service.sql.literals import text
 from service.sql.rex import OverCall, literal, type_of, walk
-from state.types import NUMBER_ROOTS, STRING_ROOTS, TypeRoot
+from state.types import INTERVAL_ROOTS, NUMBER_ROOTS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from service.plan.rex import Rex
@@ -47,3 +48,18 @@ def folded(rex: Rex) -> Rex:
         return literal(f"{value.normalize():f}", made.with_nullable(False))
     is_plain = isinstance(value, (bool, int, str))
     return literal(value if is_plain else str(value), made.with_nullable(False))
+
+
+def folded_bound(rex: Rex) -> Rex:
+    """The same of the bound of a window, which may be an interval that is computed."""
+    parts = list(walk(rex))
+    made = type_of(rex)
+    if isinstance(rex, Literal) or made.root not in INTERVAL_ROOTS:
+        return folded(rex)
+    if any(isinstance(each, (InputRef, OverCall)) for each in parts):
+        return rex
+    try:
+        value = compile_inside(rex).run(())
+    except (EvaluationFailed, ExpressionError):
+        return rex
+    return rex if value is None else literal(str(value), made.with_nullable(False))

@@ -32,6 +32,7 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 _INCOMPLETE = re.compile(r"missing for <class '[\w.]*\.(\w+)'>")
 _OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "CEIL", "FLOOR")
+_NESTED_TYPES = ("ARRAY", "MAP", "MULTISET", "ROW")
 _JSON_BEHAVIOURS = (
     ("EMPTY", "ARRAY"),
     ("EMPTY", "OBJECT"),
@@ -72,6 +73,7 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot's types are not followed
 
         IDENTIFIERS: ClassVar[list[str]] = ["`"]
         QUOTES: ClassVar[list[str]] = ["'"]
+        HEX_STRINGS: ClassVar[list[tuple[str, str]]] = [("X'", "'"), ("x'", "'")]
         # Statements that sqlglot does not know would be one text each.
         COMMANDS: ClassVar[set[TokenType]] = set()
         NESTED_COMMENTS: ClassVar[bool] = False
@@ -119,6 +121,26 @@ class Flink(Dialect):  # type: ignore[misc]  # sqlglot's types are not followed
             """Whether IS [NOT] DISTINCT FROM follows, which binds tighter than comparisons."""
             words = [token.text.upper() for token in self._tokens[self._index :][:3]]
             return words[:2] == ["IS", "DISTINCT"] or words == ["IS", "NOT", "DISTINCT"]
+
+        def _parse_types(
+            self, check_func: bool = False, **options: object
+        ) -> exp.Expression | None:
+            """A type; one that has types inside is kept as its text, which our parser reads."""
+            word = "" if self._curr is None else self._curr.text.upper()
+            opening = "" if self._next is None else self._next.text
+            is_nested = opening == "<" or (opening == "(" and word == "ROW" and not check_func)
+            if not is_nested or word not in _NESTED_TYPES:
+                return super()._parse_types(check_func=check_func, **options)
+            start, depth = self._curr, 0
+            while self._index < self._tokens_size:
+                depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(self._curr.text, 0)
+                is_opening = self._curr is start
+                self._advance()
+                if depth == 0 and not is_opening:
+                    text = self._find_sql(start, self._prev)
+                    return exp.DataType(this=exp.DType.USERDEFINED, kind=text)
+            self.raise_error(f"{word} is not closed")
+            return None
 
         def _parse_is_rhs(self, distinct: bool = False) -> exp.Expression | None:
             return self._parse_null() or self._parse_bitwise()
@@ -307,6 +329,11 @@ def tokenize(fragment: Fragment) -> list[Token]:
     for token in found:
         if token.token_type is TokenType.IDENTIFIER and not token.text:
             raise SqlSyntaxError("a name is empty", fragment.position(token.start))
+        if token.token_type is TokenType.HEX_STRING and fragment.text[token.start] == "0":
+            # A number of hexadecimal digits is none of SQL's; `X'1F'` are bytes.
+            raise SqlSyntaxError(
+                f"'x{token.text}' is not expected here", fragment.position(token.start + 1)
+            )
     _check_depth(found, fragment)
     check_first(found, fragment)
     return found

@@ -31,6 +31,7 @@ from service.sql.scope import fields
 from service.sql.time_units import timestamp_difference, timestamp_sum
 from service.sql.type_names import written_type
 from state.types import (
+    INTEGER_BITS,
     INTERVAL_ROOTS,
     STRING_ROOTS,
     LogicalType,
@@ -151,11 +152,27 @@ class ExpressionBinder:
         return self._scalar("POSITION", [node.args["substr"], node.this], node)
 
     def _dot(self, node: exp.Expression) -> Rex:
-        if isinstance(node.this, exp.Bracket):
-            field = node.expression.name
-            return fields(self.rex(node.this), (field,), self.position(node))
-        parts = [part.name for part in node.find_all(exp.Identifier)]
-        return self._scope.resolve(tuple(parts), self.position(node))
+        """A path of fields, of any depth, behind a column or what else is a row."""
+        path: list[str] = []
+        base = node
+        while isinstance(base, exp.Dot):
+            path.insert(0, base.expression.name)
+            base = base.this
+        if isinstance(base, exp.Column):
+            names = (*(part.name for part in base.parts), *path)
+            return self._scope.resolve(names, self.position(node))
+        return fields(self.rex(base), tuple(path), self.position(node))
+
+    def _bytes(self, node: exp.Expression) -> Rex:
+        """`X'C0FFEE'`."""
+        digits = str(node.this)
+        if len(digits) % 2:
+            raise ValidationError(
+                "Binary literal string must contain an even number of hexits", self.position(node)
+            )
+        if not digits:
+            raise ValidationError("a literal of no bytes has no type", self.position(node))
+        return literals.binary(bytes.fromhex(digits))
 
     def _literal(self, node: exp.Expression) -> Rex:
         if node.is_string:
@@ -185,6 +202,8 @@ class ExpressionBinder:
         left, right = self.rex(node.this), self.rex(node.expression)
         kinds = type_of(left), type_of(right)
         if {kinds[0].root, kinds[1].root} & INTERVAL_ROOTS:
+            if operator == "*":
+                return self._scaled_interval(left, right, node)
             return self._time_arithmetic(operator, left, right, node)
         made = types.arithmetic_type(operator, *kinds)
         if made is None:
@@ -207,6 +226,20 @@ class ExpressionBinder:
             )
         nullable = given.nullable or type_of(right).nullable
         return call(operator, [left, right], given.with_nullable(nullable), syntax="SPECIAL")
+
+    def _scaled_interval(self, left: Rex, right: Rex, node: exp.Expression) -> Rex:
+        """So many times an interval, in either order."""
+        interval, factor = type_of(left), type_of(right)
+        if factor.root in INTERVAL_ROOTS:
+            interval, factor = factor, interval
+        if factor.root not in INTEGER_BITS:
+            raise ValidationError(
+                f"* is not defined for {interval.root.name} and {factor.root.name}",
+                self.position(node),
+                hint="an interval is multiplied by a whole number",
+            )
+        nullable = interval.nullable or factor.nullable
+        return call("*", [left, right], interval.with_nullable(nullable))
 
     def _case(self, node: exp.Expression) -> Rex:
         subject = node.this
@@ -429,6 +462,7 @@ _READERS: dict[type, Callable[[ExpressionBinder, exp.Expression], Expression]] =
     exp.StrPosition: ExpressionBinder._position,
     exp.Dot: ExpressionBinder._dot,
     exp.Literal: ExpressionBinder._literal,
+    exp.HexString: ExpressionBinder._bytes,
     exp.Boolean: ExpressionBinder._boolean,
     exp.Null: ExpressionBinder._null,
     exp.Interval: ExpressionBinder._interval,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from base64 import b64encode
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,12 @@ def number(text: str, position: Position) -> Literal:
 def text(value: str) -> Literal:
     """A text literal: CHAR of its length."""
     return literal(value, types.character(len(value)))
+
+
+def binary(value: bytes) -> Literal:
+    """A literal of bytes: BINARY of its length, as a plan writes it."""
+    kind = LogicalType(TypeRoot.BINARY, nullable=False, length=len(value))
+    return literal(b64encode(value).decode(), kind)
 
 
 def interval(amount: str, unit: str, position: Position) -> Literal:

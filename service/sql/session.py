@@ -26,6 +26,7 @@ from service.sql.physical.determined import check_determined, settle_lookups
 from service.sql.physical.nodes import Node, SinkSpec
 from service.sql.physical.phases import is_batched, split_phases
 from service.sql.physical.sinks import (
+    NOBODY,
     bind_sink,
     check_times,
     refuse_partial_writes,
@@ -190,7 +191,7 @@ class Session:
             columns = tuple(map(Column, relation.row.names, relation.row.types))
             # All kinds of change, as for a client that reads the rows.
             takes_all = {"changelog-mode": "retract"}
-            nobody = CatalogTable(("", "", "*query*"), columns, (), "", None, takes_all)
+            nobody = CatalogTable(NOBODY, columns, (), "", None, takes_all)
             return Sink(relation, nobody, None, None)
         table = self.catalogue.find(insert.names, insert.position)
         if not isinstance(table, CatalogTable):

@@ -8,6 +8,7 @@ GroupWindows  GROUP BY TUMBLE(ts, ..), HOP, SESSION
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
     from service.sql.algebra import Relation
     from service.sql.rex import Frame, OverCall
     from service.sql.terms import AggregateCall, Ordering, RankRange, WindowSpec
+
+
+def names_beside(taken: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """Names for so many functions of windows, as Calcite makes them, that no column has.
+
+    Where windows stand behind each other what they compute goes side by side.
+    """
+    for number in itertools.count():
+        names = tuple(f"w{number}$o{position}" for position in range(count))
+        if not set(names) & set(taken):
+            return names
+    raise AssertionError("a row has fewer names than there are numbers")
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,7 @@ class Over:
     @cached_property
     def row(self) -> Row:
         """The input's, then the calls."""
-        names = tuple(f"w0$o{position}" for position in range(len(self.calls)))
+        names = names_beside(self.input.row.names, len(self.calls))
         types = tuple(each.type for each in self.calls)
         return Row(self.input.row.names + names, self.input.row.types + types)
 
@@ -60,6 +73,14 @@ class Rank:
             return row
         number = BIGINT.with_nullable(False)
         return Row((*row.names, self.number_name), (*row.types, number))
+
+    @property
+    def planned_row(self) -> Row:
+        """The same as the plan has it: the rank has the name of a function of a window."""
+        row = self.row
+        if self.number_name is None:
+            return row
+        return Row((*self.input.row.names, *names_beside(self.input.row.names, 1)), row.types)
 
 
 @dataclass(frozen=True)

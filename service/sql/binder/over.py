@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from service.plan.rex import Literal, Rex
 from service.sql import types
-from service.sql.constant_folding import folded
+from service.sql.constant_folding import folded, folded_bound
 from service.sql.deviations import computed, deviation_of
 from service.sql.dialect import position_of
 from service.sql.errors import PlanningError, UnsupportedSql, ValidationError
@@ -179,7 +179,7 @@ class OverBinder:
             return CURRENT_ROW
         if value == "UNBOUNDED":
             return FrameBound("UNBOUNDED", is_preceding)
-        offset = binder.rex(value)
+        offset = folded_bound(binder.rex(value))
         if not isinstance(offset, Literal):
             raise ValidationError(
                 "the bound of a window must be a constant", position_of(spec, self._fragment)

@@ -87,8 +87,8 @@ def over_json(node: Node, spec: nodes.OverSpec) -> tuple[str, dict[str, Any]]:
         "lowerBound": _bound(spec.frame.lower, constants, width),
         "upperBound": _bound(spec.frame.upper, constants, width),
         "aggCalls": [
-            _over_call(f"w0$o{position}", call, constants, width)
-            for position, call in enumerate(spec.calls)
+            _over_call(name, call, constants, width)
+            for name, call in zip(node.row.names[width:], spec.calls, strict=True)
         ],
     }
     return "over-aggregate_1", {

@@ -69,8 +69,7 @@ def window_rank(relation: Rank, convert: Convert) -> Node | None:
         spec = WindowDeduplicateSpec(partition, first.column, keeps_last, attached)
         return Node(spec, (sent,), relation.row)
     rank = WindowRankSpec(partition, relation.order, relation.range, has_number, attached)
-    row = replace(relation, number_name="w0$o0").row if has_number else relation.row
-    return Node(rank, (sent,), row)
+    return Node(rank, (sent,), relation.planned_row)
 
 
 def window_join(relation: Join, keys: JoinKeys, convert: Convert) -> Node | None:

@@ -129,8 +129,7 @@ class _Converter:
                 spec = RankSpec(
                     "rank", relation.partition, relation.order, relation.range, has_number
                 )
-                row = replace(relation, number_name="w0$o0").row if has_number else relation.row
-                return Node(spec, (below,), row)
+                return Node(spec, (below,), relation.planned_row)
             case GroupWindows():
                 return self._group_windows(relation)
             case WindowTable():

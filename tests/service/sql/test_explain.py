@@ -122,6 +122,23 @@ def test_a_query_is_explained_without_a_sink() -> None:
     assert "Sink" not in found
 
 
+def test_a_query_alone_may_have_two_event_times() -> None:
+    session = Session()
+    tables = [
+        f"CREATE TABLE {name} (id INT, t TIMESTAMP(3), WATERMARK FOR t AS t) "
+        "WITH ('connector' = 'ingress', 'changelog-mode' = 'I');"
+        for name in "ab"
+    ]
+    session.run_script("".join(tables))
+    text = "EXPLAIN SELECT * FROM a, b WHERE a.id = b.id AND a.t BETWEEN b.t AND b.t + "
+    [statement] = parse_script(f"{text} INTERVAL '1' HOUR")
+    assert isinstance(statement, Explain)
+
+    found = explain_statement(session, statement.subjects, statement.details)
+
+    assert "IntervalJoin" in section(found, PHYSICAL)
+
+
 @pytest.mark.parametrize(
     ("text", "details", "uri"),
     [
