@@ -89,6 +89,8 @@ class TableHash(BaseModel):
     """Of the Redis, maybe with a password; whoever runs the operator sets it."""
     name: str
     """Of the hash."""
+    owner: str = ""
+    """A key that is there for as long as somebody keeps the hash, which has none without rows."""
     timeout_ms: PositiveInt = 5_000
     """For a connection, and for an answer."""
 
@@ -274,7 +276,7 @@ class HashTable:
 
     def __init__(self, source: TableHash, row: RowSpec) -> None:
         timeout_s = source.timeout_ms / 1_000
-        self._name = source.name
+        self._name, self._owner = source.name, source.owner
         self._codec = row.codec()
         client = redis.Redis.from_url(
             source.url, socket_connect_timeout=timeout_s, socket_timeout=timeout_s
@@ -288,10 +290,13 @@ class HashTable:
         """The row of each key, if there is one.
 
         Raises:
-            LookupFailed: Redis does not answer, or what it holds is none of the table's rows.
+            LookupFailed: Redis does not answer, nobody keeps the table any more, or what it holds
+                is none of the table's rows.
         """
         try:
             found = self._client.hmget(self._name, keys)
+            if self._owner and not any(found) and not self._client.exists(self._owner):
+                raise LookupFailed("the pipeline whose table is looked up is not there any more")
             return [() if each is None else (self._row(each),) for each in found]
         except redis.RedisError as error:
             raise LookupFailed(f"Redis does not answer: {type(error).__name__}") from None

@@ -44,6 +44,7 @@ from service.api.savepoints import new_order, ordered, restore_order, savepoint_
 from service.api.session_options import with_session
 from service.plan import load_plan
 from service.runtime.admission import admit, admit_options, dangers
+from service.runtime.looked_up import check_looked_up
 from service.runtime.records import PipelineOptions
 from service.sql.errors import placed
 
@@ -119,6 +120,7 @@ async def create(
             )
         options = options.settled(services.settings.execution)
         plan = await planning.run(admit, document, options, services.settings)
+        await in_thread(check_looked_up, plan, body.name, services.registry.plan_of)
         if restore is not None:
             resolved = options.resolved(services.settings.execution)
             await in_thread(services.savepoints.check, restore, plan, resolved)

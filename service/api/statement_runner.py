@@ -27,6 +27,7 @@ from service.plan import explain
 from service.plan.restore import RestoreObjects, restored
 from service.plan.tables import parse_identifier
 from service.runtime.admission import admit, dangers, storable
+from service.runtime.looked_up import check_looked_up
 from service.sql.errors import ValidationError, placed
 from service.sql.explain import explain_statement
 from service.sql.options import Options
@@ -224,6 +225,7 @@ class StatementRunner:
         plan = await self._planning.run(admit, dict(plan.document), options, self._settings)
         found = await self._planning.run(dangers, plan)
         name = self._session.options.get(_NAME) or pipeline_name(plan)
+        await in_thread(check_looked_up, plan, name, services.registry.plan_of)
         record = await in_thread(
             services.registry.create,
             name,

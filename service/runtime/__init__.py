@@ -20,7 +20,8 @@ A plan as a query:
     quiet_epochs              epochs in which nothing is read; ticks_apart, planned_offsets
     event_time                where operators have their event time from
     sources/, sinks/          tables read and written; kafka_stream, connectors,
-                              connections, ledgers; databases, topics, folders: claimed
+                              connections, ledgers; databases, topics, folders: claimed;
+                              looked_up: tables of other pipelines
     table_options, node_options     options known by name; csv_dialect, constraints, files,
                                     kafka_fields, part_files
 

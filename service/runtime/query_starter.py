@@ -31,6 +31,7 @@ from service.runtime.event_time import event_times, watermark
 from service.runtime.folders import claim_folders
 from service.runtime.keeper_ports import KeeperPorts, PlannedStates, Run
 from service.runtime.launcher import package_version
+from service.runtime.looked_up import check_looked_up
 from service.runtime.pipeline_names import pipeline_key
 from service.runtime.planned_offsets import unusable_checkpoint
 from service.runtime.registry import Registry
@@ -129,6 +130,7 @@ class DataflowStarter:
             Fenced, StateLost: such a table or topic is another run's, or of another epoch.
         """
         job = replace(self.job(record, run), workers_see_checkpoint=self._workers_see(spark))
+        _refused(partial(check_looked_up, job.plan, record.name, self._plan_of))
         begun = partial(self._begun, record.name)
         ahead = claim_databases(job, marker=run.epoch)
         ahead += claim_of_topics(job, marker=run.epoch, begun=begun)
@@ -199,6 +201,11 @@ class DataflowStarter:
         found = self._asked("HGETALL", slot_key(name, KAFKA_NAME))
         pairs = zip(found[::2], found[1::2], strict=True)
         return {group.decode(): int(epoch) for group, epoch in pairs}
+
+    def _plan_of(self, name: str) -> dict[str, Any] | None:
+        """The document of another pipeline's plan; None: there is no such pipeline."""
+        found = self._asked("HGET", pipeline_key(name), "plan")
+        return None if found is None else orjson.loads(found)
 
     def _is_there(self, name: str, pipeline_id: str) -> bool:
         """Whether the pipeline of this name is the one with this id, and not deleted."""

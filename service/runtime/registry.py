@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.runtime.errors import (
     PipelineExists,
+    PipelineNotFound,
     SavepointPending,
     TooManyPipelines,
     VersionConflict,
@@ -151,6 +152,17 @@ class Registry(RegistryNotes):
             return record
 
         return transact(self._redis, add, pipeline_key(name), PIPELINES, DELETIONS)
+
+    def plan_of(self, name: str) -> Mapping[str, Any] | None:
+        """The document of a pipeline's plan; None: there is no such pipeline.
+
+        Raises:
+            RegistryUnavailable: Redis does not answer.
+        """
+        try:
+            return self.get(name).plan
+        except PipelineNotFound:
+            return None
 
     def get(self, name: str) -> PipelineRecord:
         """The record of a pipeline.

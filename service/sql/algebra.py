@@ -30,7 +30,7 @@ from service.sql.types import BIGINT
 if TYPE_CHECKING:
     from service.plan.rex import Literal, Rex
     from service.sql.catalogue import CatalogTable
-    from service.sql.terms import AggregateCall, JoinKind, Ordering
+    from service.sql.terms import AggregateCall, JoinKind, LookupRetries, Ordering
     from service.sql.window_relations import GroupWindows, Over, Rank, WindowTable
 
 
@@ -139,6 +139,8 @@ class VersionJoin:
     """Over the left columns: event time, or processing time."""
     used_right: frozenset[int] = frozenset()
     """The columns of the right side that are read above; known once columns are pruned."""
+    retries: LookupRetries | None = None
+    """Of a table that is looked up."""
 
     @cached_property
     def row(self) -> Row:

@@ -332,7 +332,7 @@ def tokenize(fragment: Fragment) -> list[Token]:
         if token.token_type is TokenType.HEX_STRING and fragment.text[token.start] == "0":
             # A number of hexadecimal digits is none of SQL's; `X'1F'` are bytes.
             raise SqlSyntaxError(
-                f"'x{token.text}' is not expected here", fragment.position(token.start + 1)
+                f"x{token.text} is not expected here", fragment.position(token.start + 1)
             )
     _check_depth(found, fragment)
     check_first(found, fragment)

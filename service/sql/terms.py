@@ -38,6 +38,15 @@ class Row:
         return Row(self.names + unique_names(self.names, other.names), self.types + other.types)
 
 
+@dataclass(frozen=True, slots=True)
+class LookupRetries:
+    """Keys without rows are asked for again: the retries of a LOOKUP hint."""
+
+    delay_ms: int
+    attempts_max: int
+    """After the first time."""
+
+
 def unique_names(taken: Iterable[str], names: Iterable[str], sign: str = "") -> tuple[str, ...]:
     """Names that are not taken: the sign and a number are appended to those that are.
 

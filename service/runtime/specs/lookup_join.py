@@ -31,6 +31,7 @@ from service.plan.errors import DurationError
 from service.plan.rex import Literal, parse_rex
 from service.plan.type_json import parse_type_json
 from service.runtime.dataflow_errors import UnsupportedNode
+from service.runtime.pipeline_names import pipeline_key
 from service.runtime.slot_keys import slot_key, table_name
 from service.runtime.specs.join_spec import compared_type, condition_of
 from state.codec import CodecError
@@ -123,7 +124,7 @@ def _table(options: Mapping[str, str]) -> TableFiles | TableHash:
     if options["connector"] == "filesystem":
         return TableFiles(path=options["path"], with_op=_FORMATS[options["format"]])
     pipeline, table = options["lookup.pipeline"], options["lookup.table"]
-    return TableHash(name=slot_key(pipeline, table_name(table)))
+    return TableHash(name=slot_key(pipeline, table_name(table)), owner=pipeline_key(pipeline))
 
 
 def _options(at: StatefulNode) -> dict[str, str]:

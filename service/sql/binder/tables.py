@@ -201,6 +201,10 @@ class TableBinder:
         version = join.this.args.get("version")
         if version is not None:
             relation = self._version_join(left, right, kind, condition, version)
+            tables = [each for each in (right.sources[0].alias, join.this.name) if each]
+            found = next((each for each in tables if each in self._hints.lookup), None)
+            if found is not None:
+                relation = replace(relation, retries=self._hints.lookup[found])
             return Bound(relation, _adjusted(sources, relation.row), merged)
         ttl = tuple(
             self._hints.ttl.get(side.alias) if side.alias else None for side in (left, right)
@@ -223,7 +227,7 @@ class TableBinder:
         kind: JoinKind,
         condition: Rex | None,
         version: exp.Expression,
-    ) -> Relation:
+    ) -> VersionJoin:
         position = position_of(version, self._fragment)
         if version.text("kind").upper() != "AS OF" or version.name != "TIMESTAMP":
             raise UnsupportedSql(

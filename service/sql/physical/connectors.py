@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 SinkMode = Literal["append", "upsert", "retract"]
 _UPSERT_CONNECTORS = ("blackhole", "upsert-kafka", "redis")
 _RETRACT_CONNECTORS = ("print",)
+LOOKED_UP = ("filesystem", "redis")
+"""Connectors whose tables a look-up join can ask."""
 _OBLIGING = ("blackhole", "print")
 _MODES: tuple[SinkMode, ...] = ("append", "upsert", "retract")
 
@@ -54,8 +56,9 @@ def scans_keys_of_deletes(table: CatalogTable) -> bool:
 
 
 def is_lookup(table: CatalogTable) -> bool:
-    """Whether single keys can be looked up."""
-    return table.options.get("lookup", "").lower() == "true"
+    """Whether single keys can be looked up: of some connectors, unless the table says no."""
+    is_wanted = table.options.get("lookup", "true").lower() == "true"
+    return is_wanted and table.options.get("connector") in LOOKED_UP
 
 
 def sink_mode(table: CatalogTable, *, is_insert_only: bool = False) -> SinkMode:

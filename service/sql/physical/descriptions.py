@@ -138,6 +138,9 @@ def _stateful(node: Node, fields: str, text: Text) -> str:
         case nodes.LookupJoinSpec():
             shown = f"LookupJoin(table=[{spec.table.summary}], joinType=[{_JOIN_NAMES[spec.kind]}]"
             shown += f", lookup=[{_lookup(spec, node.input.row)}], select=[{fields}]"
+            if spec.retries is not None:
+                retries = f"{spec.retries.delay_ms}ms, {spec.retries.attempts_max}"
+                shown += f", retry=[lookup_miss, FIXED_DELAY, {retries}]"
             return f"{shown}, upsertMaterialize=[true])" if spec.materializes else f"{shown})"
         case nodes.RankSpec():
             return _deduplicate(spec, node) if is_deduplicate(node, spec) else _rank(spec, node)

@@ -76,6 +76,13 @@ def lookup_join_json(
         "filterOnTemporalTable": None if spec.filter is None else rex_to_json(spec.filter),
         "lookupKeyContainsPrimaryKey": spec.contains_primary_key,
     }
+    if spec.retries is not None:
+        made["retryOptions"] = {
+            "retry-predicate": "lookup_miss",
+            "retry-strategy": "FIXED_DELAY",
+            "fixed-delay": spec.retries.delay_ms,
+            "max-attempts": spec.retries.attempts_max,
+        }
     if spec.materializes:
         made["requireUpsertMaterialize"] = True
     made["inputChangelogMode"] = node.input.changes.names

@@ -14,16 +14,20 @@ from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Literal, Rex
 from service.sql.algebra import Filter, Project, Relation, Scan
+from service.sql.constant_folding import folded
 from service.sql.errors import PlanningError
 from service.sql.physical.calc import calc
 from service.sql.physical.connectors import is_lookup
 from service.sql.physical.nodes import LookupJoinSpec, Node
-from service.sql.rex import conjunction, conjuncts, inputs_of, ref, remap, shift
+from service.sql.rex import call, cast, conjunction, conjuncts, inputs_of, ref, remap, shift
 from service.sql.terms import join_row
+from service.sql.types import BOOLEAN, regular
+from state.types import BINARY_ROOTS, STRING_ROOTS
 
 if TYPE_CHECKING:
     from service.sql.algebra import VersionJoin
     from service.sql.options import Options
+    from state.types import LogicalType
 
 
 def lookup_join(left: Node, join: VersionJoin, options: Options) -> Node:
@@ -86,8 +90,17 @@ def _field_pair(part: Rex, width: int) -> tuple[int, int] | None:
     first, second = part.operands
     if not isinstance(first, InputRef) or not isinstance(second, InputRef):
         return None
+    if not _is_compared(first.type, second.type):
+        return None
     low, high = sorted((first.index, second.index))
     return (low, high - width) if low < width <= high else None
+
+
+def _is_compared(left: LogicalType, right: LogicalType) -> bool:
+    """Whether equal values of both types are the same to a table that is asked for one."""
+    if left.root is right.root and left.root in STRING_ROOTS | BINARY_ROOTS:
+        return True
+    return regular(left).with_nullable(True) == regular(right).with_nullable(True)
 
 
 def _constant(part: Rex, width: int) -> tuple[int, Literal] | None:
@@ -98,8 +111,16 @@ def _constant(part: Rex, width: int) -> tuple[int, Literal] | None:
         first, second = second, first
     if not isinstance(first, InputRef) or first.index < width:
         return None
-    if isinstance(second, Literal) and second.value is not None:
+    if not isinstance(second, Literal) or second.value is None:
+        return None
+    if _is_compared(first.type, second.type):
         return first.index - width, second
+    # The column is asked for by a value of its own type, if that is the same value.
+    found = folded(cast(second, first.type.with_nullable(False)))
+    is_same = isinstance(found, Literal) and folded(call("=", [found, second], BOOLEAN))
+    if isinstance(is_same, Literal) and is_same.value is True:
+        assert isinstance(found, Literal), "it was compared"
+        return first.index - width, found
     return None
 
 
@@ -139,6 +160,7 @@ def _narrowed(
         conjunction(filters),
         bool(scan.table.primary_key)
         and {row.names.index(name) for name in scan.table.primary_key} <= set(keys),
+        retries=join.retries,
     )
     kept = replace(
         row,

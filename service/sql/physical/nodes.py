@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from service.sql.catalogue import CatalogTable
     from service.sql.intervals import WindowBounds
     from service.sql.rex import Frame, OverCall
-    from service.sql.terms import AggregateCall, JoinKind, Ordering, RankRange, Row
+    from service.sql.terms import AggregateCall, JoinKind, LookupRetries, Ordering, RankRange, Row
 
 Updates = Literal["NONE", "AFTER", "BOTH"]
 Deletes = Literal["NONE", "KEY", "FULL"]
@@ -277,6 +277,7 @@ class LookupJoinSpec:
     filter: Rex | None
     contains_primary_key: bool
     materializes: bool = False
+    retries: LookupRetries | None = None
 
 
 @dataclass(frozen=True, slots=True)

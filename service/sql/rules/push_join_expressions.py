@@ -8,6 +8,13 @@ Columns of different types are compared in the type that holds both.
     before   Join[id = bid](l(id INT), r(bid BIGINT))
     after    Join[id0 = bid](Project[id, CAST(id AS BIGINT) AS id0](l), r)
 
+The right side of a join FOR SYSTEM_TIME AS OF is asked by its own columns, so there it is the left
+value that gets the other type, and NULL, which meets nothing, where that type cannot hold it.
+
+    before   VersionJoin[bid = id](l(bid BIGINT), r(id INT))
+    after    VersionJoin[$f1 = id](Project[bid, CASE WHEN CAST(CAST(bid AS INT) AS BIGINT) = bid
+             THEN CAST(bid AS INT) END AS $f1](l), r)
+
 Source: Flink `FlinkJoinPushExpressionsRule`, `JoinConditionTypeCoerceRule`, Calcite
 `RelOptUtil.pushDownJoinConditions`.
 """
@@ -19,12 +26,25 @@ from typing import TYPE_CHECKING
 
 from service.plan.rex import Call, InputRef, Literal, Rex
 from service.sql.algebra import Join, Project, Relation, VersionJoin, inputs, with_inputs
-from service.sql.rex import call, conjunction, conjuncts, inputs_of, ref, remap, shift, type_of
+from service.sql.rex import (
+    call,
+    conjunction,
+    conjuncts,
+    inputs_of,
+    literal,
+    ref,
+    remap,
+    shift,
+    type_of,
+)
 from service.sql.terms import unique_names
-from service.sql.types import common_type, regular
+from service.sql.types import BOOLEAN, common_type, regular
+from state.types import BINARY_ROOTS, FLOAT_ROOTS, INTEGER_BITS, STRING_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from state.types import LogicalType
 
 
 def push_join_expressions(relation: Relation) -> Relation:
@@ -40,8 +60,8 @@ def _pushed(join: Join | VersionJoin) -> Relation:
     width = len(join.left.row)
     added: tuple[list[Rex], list[Rex]] = ([], [])
     parts = conjuncts(join.condition)
-    if isinstance(join, Join):
-        parts = [_of_one_type(part, width) for part in parts]
+    of_one_type = _of_one_type if isinstance(join, Join) else _of_right_type
+    parts = [of_one_type(part, width) for part in parts]
     for part in parts:
         sides = _sides(part, width)
         for side in (0, 1) if sides is not None else ():
@@ -101,6 +121,44 @@ def _of_one_type(part: Rex, width: int) -> Rex:
         for operand, kind in zip(part.operands, kinds, strict=True)
     )
     return replace(part, operands=operands)
+
+
+def _of_right_type(part: Rex, width: int) -> Rex:
+    """An equality of a left value and a right column, over the column's type."""
+    sides = _sides(part, width)
+    if sides is None or not isinstance(sides[1], InputRef):
+        return part
+    left, right = sides
+    given, wanted = (regular(type_of(each)).with_nullable(True) for each in sides)
+    common = common_type([given, wanted])
+    if common is None or _is_held_alike(given, wanted):
+        return part
+    nullable = type_of(left).nullable
+    if wanted == common.with_nullable(True):
+        return _equal(call("CAST", [left], wanted.with_nullable(nullable)), right)
+    if common.root in FLOAT_ROOTS and not _is_exact(wanted, common):
+        return part
+    narrow = call("CAST", [left], wanted)
+    wide = left if given == common.with_nullable(True) else call("CAST", [left], common)
+    is_held = _equal(call("CAST", [narrow], common.with_nullable(True)), wide)
+    return _equal(call("CASE", [is_held, narrow, literal(None, wanted)], wanted), right)
+
+
+def _equal(left: Rex, right: Rex) -> Rex:
+    nullable = type_of(left).nullable or type_of(right).nullable
+    return call("=", [left, right], BOOLEAN.with_nullable(nullable))
+
+
+def _is_exact(narrow: LogicalType, floating: LogicalType) -> bool:
+    """Whether no two numbers of a type become one as a FLOAT or DOUBLE."""
+    digits = 24 if floating.root is TypeRoot.FLOAT else 53
+    return narrow.root in FLOAT_ROOTS or INTEGER_BITS.get(narrow.root, 64) <= digits
+
+
+def _is_held_alike(left: LogicalType, right: LogicalType) -> bool:
+    """Whether equal values of both types are the same to who compares them."""
+    is_text = left.root in STRING_ROOTS | BINARY_ROOTS and left.root is right.root
+    return is_text or left == right
 
 
 def _sides(part: Rex, width: int) -> tuple[Rex, Rex] | None:

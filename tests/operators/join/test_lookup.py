@@ -302,6 +302,17 @@ def test_a_hash_in_redis_is_asked_by_its_primary_key(redis_client: redis.Redis) 
     assert joined.run([insert(10, 1), insert(11, 2)]) == [insert(10, 1, *ONE)]
 
 
+def test_a_hash_that_nobody_keeps_any_more_fails_the_look_up(redis_client: redis.Redis) -> None:
+    port = redis_client.connection_pool.connection_kwargs["port"]
+    source = TableHash(url=f"redis://localhost:{port}", name="t", owner="record")
+    table = HashTable(source, TABLE)
+    redis_client.set("record", "there")
+    assert table.fetch([KEY]) == [()]
+    redis_client.delete("record")
+    with pytest.raises(LookupFailed, match="not there any more"):
+        table.fetch([KEY])
+
+
 def test_a_redis_that_is_away_fails_the_look_up() -> None:
     away = TableHash(url="redis://localhost:1", name="t", timeout_ms=200)
     with pytest.raises(LookupFailed, match="ConnectionError"):

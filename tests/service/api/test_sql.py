@@ -147,3 +147,43 @@ def test_a_plan_of_another_zone_than_the_option_is_refused(app: AppClient) -> No
     assert_problem(answer, 422, "plan-invalid")
     assert "Europe/Berlin" in answer.json()["detail"]
     assert answer.json()["path"].endswith("/configuration/table.local-time-zone")
+
+
+ROWS_AND_TABLE = (
+    "CREATE TABLE o (id INT NOT NULL, pid INT, pt AS PROCTIME()) WITH ('connector' = 'ingress'); "
+    "CREATE TABLE e (id INT NOT NULL, cat STRING, PRIMARY KEY (id) NOT ENFORCED) "
+    "WITH ('connector' = 'redis'); "
+    "CREATE TABLE d (id INT NOT NULL, cat STRING, PRIMARY KEY (id) NOT ENFORCED) WITH "
+    "('connector' = 'redis', 'lookup.pipeline' = '{}', 'lookup.table' = '{}'); "
+    "INSERT INTO e SELECT o.id, d.cat FROM o LEFT JOIN d FOR SYSTEM_TIME AS OF o.pt "
+    "ON d.id = o.pid ON CONFLICT DO DEDUPLICATE;"
+)
+TABLE = (
+    "CREATE TABLE s (id INT NOT NULL, cat STRING, PRIMARY KEY (id) NOT ENFORCED) "
+    "WITH ('connector' = 'ingress'); "
+    "CREATE TABLE dim (id INT NOT NULL, cat STRING, PRIMARY KEY (id) NOT ENFORCED) "
+    "WITH ('connector' = 'redis'); INSERT INTO dim SELECT id, cat FROM s;"
+)
+
+
+def test_a_pipeline_that_is_looked_up_must_be_there(app: AppClient) -> None:
+    body = {"name": "look", "sql": ROWS_AND_TABLE.format("dimp", "dim")}
+    missing = app.post(PATH, body)
+
+    assert_problem(missing, 422, "table-option-invalid")
+    assert 'no pipeline "dimp"' in missing.json()["detail"]
+    assert missing.json()["path"].endswith("/lookup.pipeline")
+
+    assert app.post(PATH, {"name": "dimp", "sql": TABLE}).status_code == 201
+    other = app.post(PATH, {"name": "look", "sql": ROWS_AND_TABLE.format("dimp", "dims")})
+    assert_problem(other, 422, "table-option-invalid")
+    assert 'no table "dims"' in other.json()["detail"]
+    assert "did you mean dim" in other.json()["hint"]
+
+    assert app.post(PATH, body).status_code == 201
+
+
+def test_a_pipeline_may_look_up_what_it_writes(app: AppClient) -> None:
+    made = app.post(PATH, {"name": "self", "sql": ROWS_AND_TABLE.format("self", "e")})
+
+    assert made.status_code == 201, made.text

@@ -84,7 +84,7 @@ def test_the_spec_of_a_node() -> None:
 def test_a_table_that_a_sink_of_a_pipeline_keeps() -> None:
     options = {"connector": "redis", "lookup.pipeline": "p", "lookup.table": "t"}
     spec = lookup_join_spec(changed(options=options, dropped=("path", "format")))
-    assert spec.table == TableHash(name="tailrace:{p}:table:t")
+    assert spec.table == TableHash(name="tailrace:{p}:table:t", owner="tailrace:{p}:pipeline")
     placed = with_places(spec, files_root="", redis_url="redis://user:secret@host")
     assert isinstance(placed.table, TableHash)
     assert placed.table.url == "redis://user:secret@host"
