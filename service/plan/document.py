@@ -44,6 +44,7 @@ _Value = TypeVar("_Value")
 
 FLINK_VERSIONS = (*(f"1.{minor}" for minor in range(3, 21)), *(f"2.{minor}" for minor in range(4)))
 """Versions that Flink 2.3 knows by name; plans exist since 1.15."""
+_VERSION = re.compile(r"([1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})", re.ASCII)
 _NODE_PLACE = re.compile(r"/nodes/([0-9]{1,9})(?:/|$)", re.ASCII)
 _ROOT_PROPERTIES = ("flinkVersion", "nodes", "edges")
 
@@ -287,13 +288,23 @@ def _read_version(root: JsonObject) -> str:
             path="/flinkVersion",
         )
     version = root.text("flinkVersion")
-    if version not in FLINK_VERSIONS:
+    if version not in FLINK_VERSIONS and not _is_later(version):
         raise UnknownFlinkVersion(
             f"unknown Flink version {version!r}",
-            hint=f"one of {FLINK_VERSIONS[0]} to {FLINK_VERSIONS[-1]}, as major.minor",
+            hint=f"one of {FLINK_VERSIONS[0]} to {FLINK_VERSIONS[-1]} or later, as major.minor",
             path="/flinkVersion",
         )
     return version
+
+
+def _is_later(version: str) -> bool:
+    """Whether a version may have come after those that are known.
+
+    Its nodes say their own versions, so each is known, or is refused by its name.
+    """
+    found = _VERSION.fullmatch(version)
+    last = tuple(map(int, FLINK_VERSIONS[-1].split(".")))
+    return found is not None and (int(found[1]), int(found[2])) > last
 
 
 def _read_entries(

@@ -179,7 +179,7 @@ def sink_spec(
         table=name,
         connector=connector,
         names=tuple(each.name for each in sink.columns),
-        types=tuple(_text(each) for each in node.output_type.children),
+        types=tuple(map(_text, _written_types(node, sink))),
         primary_key=sink.primary_key,
         mode="retract",
         options=dict(table.options),
@@ -196,6 +196,17 @@ def sink_spec(
             _check_topic(spec, database_hosts)
     _check_table(table, allow_testing=False)
     return spec
+
+
+def _written_types(node: ExecNode, sink: Sink) -> list[LogicalType]:
+    """The types of a sink's rows: what may be NULL is said by the query and by the table alike.
+
+    A NULL that the table forbids never comes to the sink (`service.runtime.constraints`).
+    """
+    return [
+        given.with_nullable(given.nullable and (each.type is None or each.type.nullable))
+        for given, each in zip(node.output_type.children, sink.columns, strict=True)
+    ]
 
 
 def _connector(table: Table, known: frozenset[str], what: str) -> str:

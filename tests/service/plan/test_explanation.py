@@ -236,7 +236,7 @@ def test_a_materializer_needs_a_primary_key() -> None:
 
 
 def test_errors_are_findings_too() -> None:
-    _, problems = check_document({"flinkVersion": "9.9", "nodes": [], "edges": []})
+    _, problems = check_document({"flinkVersion": "1.2", "nodes": [], "edges": []})
 
     found = [Finding.of(each) for each in problems]
 

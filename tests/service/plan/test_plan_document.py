@@ -151,7 +151,7 @@ EDITED = [
     (["set", "/extra", 1], InvalidProperty, "unknown property 'extra'", None, "/extra"),
     (["set", "/a~1b", 1], InvalidProperty, "unknown property 'a/b'", None, "/a~1b"),
     (["remove", "/flinkVersion"], UnknownFlinkVersion, "missing", None, "/flinkVersion"),
-    (["set", "/flinkVersion", "9.9"], UnknownFlinkVersion, "'9.9'", None, "/flinkVersion"),
+    (["set", "/flinkVersion", "1.2"], UnknownFlinkVersion, "'1.2'", None, "/flinkVersion"),
     (["set", "/flinkVersion", ""], UnknownFlinkVersion, "''", None, "/flinkVersion"),
     (["remove", "/nodes"], InvalidProperty, "nodes is missing", None, "/nodes"),
     (["set", "/nodes", []], InvalidProperty, "no nodes", None, "/nodes"),
@@ -411,3 +411,27 @@ def test_any_value_at_any_place_is_taken_or_refused(place: tuple[int, str], valu
         placed = [each.node_id is not None and each.type and each.path for each in found]
         # A number that does not fit 64 bits, wherever it is, is of the document.
         assert all(placed) or [each.code for each in found] == ["plan.syntax"]
+
+
+@pytest.mark.parametrize("version", ["2.4", "2.10", "3.0"])
+def test_a_plan_of_a_later_version_is_read_by_its_nodes(version: str) -> None:
+    document = {**small(), "flinkVersion": version}
+
+    plan, problems = check_document(document)
+
+    assert not problems
+    assert plan is not None
+    assert plan.flink_version == version
+    for at, each in enumerate(document["nodes"]):
+        each["type"] = f"stream-exec-new-{at}_1"
+    _, unknown = check_document(document)
+    assert [each.path for each in unknown] == [
+        f"/nodes/{at}/type" for at in range(len(document["nodes"]))
+    ]
+
+
+@pytest.mark.parametrize("version", ["2.04", "2", "2.x", "latest", "1.21", "02.4", "2.4.1"])
+def test_what_is_no_version_is_none(version: str) -> None:
+    _, problems = check_document({"flinkVersion": version, "nodes": [], "edges": []})
+
+    assert any(isinstance(each, UnknownFlinkVersion) for each in problems)

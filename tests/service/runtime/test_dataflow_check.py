@@ -10,7 +10,7 @@ import pytest
 from operators.errors import InvalidSpec
 from service.plan import load_plan
 from service.plan.errors import InvalidProperty
-from service.runtime.dataflow import check_plan, stateful_nodes
+from service.runtime.dataflow import check_plan, plan_sinks, stateful_nodes
 from service.runtime.dataflow_errors import (
     DataflowError,
     InvalidNodeOption,
@@ -439,3 +439,18 @@ def test_a_condition_inside_an_operator_is_of_the_zone_too() -> None:
 
     assert "LOCAL_OF_INSTANT" in repr(join.spec)
     assert "Europe/Berlin" in repr(join.spec)
+
+
+def test_a_sink_knows_that_its_table_forbids_null_whatever_the_query_says() -> None:
+    """A key that makes a number of NULL (bigserial, INTEGER PRIMARY KEY) takes it then."""
+    script = (
+        "CREATE TABLE s (id BIGINT, v INT, w INT NOT NULL) WITH ('connector' = 'ingress');"
+        "CREATE TABLE t (id BIGINT NOT NULL, v INT, w INT, PRIMARY KEY (id) NOT ENFORCED) WITH "
+        "('connector' = 'jdbc', 'url' = 'jdbc:sqlite:t.db', 'table-name' = 't');"
+        "INSERT INTO t SELECT id, v, w FROM s ON CONFLICT DO DEDUPLICATE;"
+    )
+    plan = load_plan(compile_script(script)[-1].document)
+
+    (sink,) = plan_sinks(plan, "/", ())
+
+    assert sink.types == ("BIGINT NOT NULL", "INT", "INT NOT NULL")
