@@ -2,7 +2,8 @@
 
 types                     Flink's logical types (logical_type, type_parse, type_format)
 codec                     rows as canonical bytes, columns, and JSON of outside: values, columns,
-                          arrow_values, json_values, json_lines, line_shapes, text_columns
+                          arrow_values, json_values, json_lines, line_shapes, text_columns,
+                          debezium_types
 joined_rows, row_pieces, digits     texts of many rows, written and read without a step for each
 key_groups                the unit of state, of commit and of rescale
 lexicographic             values as text that is ordered as they are; ordered_text,

@@ -11,7 +11,7 @@ This is the only door for data of users. What it takes, beside the canonical for
     BINARY          standard base64 with its padding
     DATE            2020-01-31
     TIME            10:00, 10:00:00, 10:00:00.123456789: digits beyond the precision are cut
-    TIMESTAMP       a date, T or a blank, a time; TIMESTAMP_LTZ: then Z
+    TIMESTAMP       a date, T or a blank, a time; TIMESTAMP_LTZ: then Z, or an offset such as +02:00
     ARRAY           an array
     MAP, MULTISET   an object, or an array of [key, value]
     ROW             an object, whose other fields are ignored, or an array of all fields
@@ -62,6 +62,10 @@ _TIME_PATTERN = r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _TIME = re.compile(_TIME_PATTERN, re.ASCII)
 _TIMESTAMP = re.compile(rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_TIME_PATTERN}", re.ASCII)
+_OFFSET = re.compile(
+    r"(?:Z|([+-])(0[0-9]|1[0-8])(?::?([0-5][0-9])(?::?([0-5][0-9]))?)?)\Z", re.ASCII
+)
+"""Z, or what a local time is ahead of UTC."""
 _SPECIAL = {
     "NaN": math.nan,
     "Infinity": math.inf,
@@ -319,17 +323,29 @@ def _timestamp(logical: LogicalType) -> Convert:
     def decode(value: object) -> dt.datetime:
         if not isinstance(value, str):
             raise CodecError(None, name, kind_of(value))
-        text = value.removesuffix("Z") if zoned else value
-        if not _TIMESTAMP.fullmatch(text) or (zoned and text == value):
+        offset = _OFFSET.search(value) if zoned else None
+        text = value if offset is None else value[: offset.start()]
+        if not _TIMESTAMP.fullmatch(text) or (zoned and offset is None):
             raise CodecError(None, name, _OTHER_STRING)
         try:
             time = dt.datetime.fromisoformat(text)
         except ValueError:
             raise CodecError(None, name, "a date that does not exist") from None
+        if offset is not None and offset[1]:
+            try:
+                time -= _offset(offset)
+            except OverflowError:
+                raise CodecError(None, name, "a time outside of the years 1 to 9999") from None
         time = time.replace(microsecond=time.microsecond // unit * unit)
         return time.replace(tzinfo=dt.UTC) if zoned else time
 
     return decode
+
+
+def _offset(found: re.Match[str]) -> dt.timedelta:
+    sign, hours, minutes, seconds = found.groups(default="0")
+    size = dt.timedelta(hours=int(hours), minutes=int(minutes), seconds=int(seconds))
+    return -size if sign == "-" else size
 
 
 def _array(element: Convert) -> Convert:

@@ -25,12 +25,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state.values import kind_of
+from state.debezium_types import may_name_types, named_types
+from state.values import CodecError, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from state.debezium_types import DebeziumType
+    from state.types import LogicalType
 
 KINDS = ("+I", "-U", "+U", "-D")
 """The `op` of a change, at the index that is its `RowKind`."""
@@ -226,7 +230,9 @@ class _EventLines(_ImageLines):
 class DebeziumLines(_EventLines):
     """Events of Debezium's connectors: `c` and `r` are a +I, `u` a -U and a +U, `d` a -D.
 
-    What else an event has (its source, transaction and times) is passed over.
+    What else an event has (its source, transaction and times) is passed over. Values that do not
+    say what they are become what their columns take (`debezium_types`), by the schema beside the
+    event or by what the table says of a column.
 
     Source: Debezium's "change event structure"; Flink `DebeziumJsonDeserializationSchema`.
     """
@@ -241,7 +247,13 @@ class DebeziumLines(_EventLines):
     )
 
     def __init__(
-        self, *, with_before: bool = True, key: Sequence[str] = (), in_payload: bool = False
+        self,
+        *,
+        with_before: bool = True,
+        key: Sequence[str] = (),
+        in_payload: bool = False,
+        columns: Mapping[str, LogicalType] | None = None,
+        types: Mapping[str, DebeziumType] | None = None,
     ) -> None:
         """Say how the lines are to be read.
 
@@ -249,9 +261,17 @@ class DebeziumLines(_EventLines):
             with_before: See `OggLines`.
             key: See `OggLines`.
             in_payload: Whether the event is the member `payload` of the line, beside its schema.
+            columns: The table's columns.
+            types: What some of them are, where no schema says it.
         """
         super().__init__(with_before=with_before, key=key)
         self._in_payload = in_payload
+        self._columns = columns or {}
+        self._types = types or {}
+
+    def is_columnar(self, block: bytes) -> bool:
+        """See `LineShape`."""
+        return not self._types and not (self._in_payload and may_name_types(block))
 
     def fields(self, row: Sequence[pa.Field]) -> list[pa.Field]:
         """See `LineShape`."""
@@ -264,7 +284,34 @@ class DebeziumLines(_EventLines):
 
     def changes(self, document: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
         """See `LineShape`."""
-        return super().changes(_object_in(document, "payload") if self._in_payload else document)
+        event = _object_in(document, "payload") if self._in_payload else document
+        schema = document.get("schema") if self._in_payload else None
+        return [
+            (
+                kind,
+                self._converted(row, schema, "before" if row is event.get("before") else "after"),
+            )
+            for kind, row in super().changes(event)
+        ]
+
+    def _converted(self, row: dict[str, Any], schema: object, member: str) -> dict[str, Any]:
+        """The row, with what columns take in place of values that do not say what they are."""
+        types: dict[str, tuple[DebeziumType, int | None]]
+        types = {name: (each, None) for name, each in self._types.items()}
+        types |= named_types(schema, member)
+        found = row
+        for name, (each, scale) in types.items():
+            logical = self._columns.get(name)
+            if logical is None or name not in row:
+                continue
+            try:
+                value = each.value(row[name], logical, scale)
+            except CodecError as error:
+                raise BadLine(str(error.in_column(name))) from None
+            if found is row:
+                found = dict(row)
+            found[name] = value
+        return found
 
 
 class OggLines(_EventLines):

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from operators.time_zones import is_option
-from state.types import INTEGER_BITS, STRING_ROOTS, TIMESTAMP_ROOTS, TypeRoot
+from state.types import FLOAT_ROOTS, INTEGER_BITS, STRING_ROOTS, TIMESTAMP_ROOTS, TypeRoot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +24,9 @@ DAY_FORMAT = "yyyy-MM-dd"
 MILLIS_MIN, MILLIS_MAX = -62_167_219_200_000, 253_402_300_799_999
 """What Flink takes for a TIMESTAMP_LTZ: the years 0 to 9999."""
 SECONDS_MIN, SECONDS_MAX = -62_167_219_200, 253_402_300_799
+MILLIS, MICROS = 3, 6
+COUNTED = (0, MILLIS, MICROS, 9)
+"""Digits of a second that are counted: seconds down to nanoseconds."""
 FIELD_DEFAULTS = (1970, 1, 1, 0, 0, 0)
 """Of year, month, day, hour, minute and second, where a format lacks them."""
 FRACTION = 6
@@ -178,9 +181,14 @@ def check_to_date(site: CallSite[Operand]) -> None:
     site.of_type(0, STRING_ROOTS)
 
 
-def millis_per_unit(site: CallSite[Operand]) -> int:
-    """The milliseconds of what TO_TIMESTAMP_LTZ counts: its precision is 0, or 3 as without one."""
-    unit = site.whole(1, "the precision") if len(site) > 1 else 3
-    if unit not in (0, 3):
-        site.refuse("the precision must be 0 or 3")
-    return 1000 if unit == 0 else 1
+def digits_of_count(site: CallSite[Operand]) -> int:
+    """What TO_TIMESTAMP_LTZ counts: units of so many digits of a second; 3 as without a precision.
+
+    Flink takes 0 and 3 alone.
+    """
+    found = site.whole(1, "the precision") if len(site) > 1 else 3
+    if found not in COUNTED:
+        site.refuse("the precision must be 0, 3, 6 or 9")
+    if found > MILLIS and site[0].type.root in FLOAT_ROOTS:
+        site.refuse_types(hint="CAST it to BIGINT: a DOUBLE has no digits for it")
+    return found

@@ -218,17 +218,22 @@ def _loose_timestamp(text: str) -> int | None:
 
 
 def to_timestamp_ltz(site: Site) -> Run:
-    """TO_TIMESTAMP_LTZ(number[, 0 | 3]): of seconds or milliseconds; NULL outside years 0..9999."""
-    scale = date_formats.millis_per_unit(site)
+    """TO_TIMESTAMP_LTZ(number[, 0 | 3 | 6 | 9]): NULL outside of the years 0 to 9999.
+
+    What is below a microsecond, and below the type's digits, is cut, before 1970 too.
+    """
+    digits = date_formats.digits_of_count(site)
     number = site.of_type(0, NUMBER_ROOTS)
     if number.type.root in FLOAT_ROOTS:
-        return lifted(_instant_of_floating(scale), number)
+        return lifted(_instant_of_floating(1000 if digits == 0 else 1), number)
+    times, parts = int(10 ** max(6 - digits, 0)), int(10 ** max(digits - 6, 0))
+    unit = int(10 ** (6 - (site.type.precision or 0)))
 
     def instant(count: int) -> int | None:
-        millis = count * scale
-        return (
-            millis * 1000 if date_formats.MILLIS_MIN <= millis <= date_formats.MILLIS_MAX else None
-        )
+        micros = count * times // parts
+        if not date_formats.MILLIS_MIN <= micros // 1000 <= date_formats.MILLIS_MAX:
+            return None
+        return micros // unit * unit
 
     return lifted(instant, convert(site, number, BIGINT))
 

@@ -55,7 +55,12 @@ from service.runtime.sources.formats import (
     format_of,
     ingress_format,
 )
-from service.runtime.sources.kafka_options import reader_options, record_fields
+from service.runtime.sources.kafka_options import (
+    reader_options,
+    record_fields,
+    task_options,
+    value_format,
+)
 from service.runtime.sources.spec import SourceSpec
 from service.runtime.table_options import TESTING, check_options
 from state.types import format_type, parse_type
@@ -270,15 +275,16 @@ def _check_source(spec: SourceSpec) -> None:
             if given and given != TESTING:
                 raise InvalidTableOption(f'option "{min(TESTING - given)}" is missing')
             allowed_kinds(spec.options)
-            check_capture(form, spec.options)
+            check_capture(form, spec.options, _columns_of(spec))
             path_below(spec.files_root, _fixed_part(_required(spec.options, "path")))
             _duration(spec.options, "source.monitor-interval")
         case "ingress":
-            check_capture(ingress_format(spec.options), spec.options)
+            check_capture(ingress_format(spec.options), spec.options, _columns_of(spec))
             allowed_kinds(spec.options)
         case "kafka" | "upsert-kafka":
             reader_options(spec.options, spec.rows_per_epoch_max)
             record_fields(spec)
+            check_capture(value_format(spec.options), task_options(spec.options), _columns_of(spec))
         case _:
             field_rules(spec)
             _positive(spec.options, "rows-per-second")
@@ -286,6 +292,10 @@ def _check_source(spec: SourceSpec) -> None:
                 rows_total(spec.options)
             except ValueError as error:
                 raise InvalidTableOption("an option of datagen is not a number") from error
+
+
+def _columns_of(spec: SourceSpec) -> dict[str, LogicalType]:
+    return {name: parse_type(kind) for name, kind in spec.physical}
 
 
 def _check_sink(spec: SinkSpec, files_root: str, changes: ChangelogMode) -> None:

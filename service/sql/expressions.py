@@ -388,6 +388,8 @@ class ExpressionBinder:
         made = function.result([type_of(each) for each in operands])
         if name in _ROUNDING and made.root is TypeRoot.DECIMAL:
             made = types.rounded_decimal(made, literals.rounding_digits(operands[1:]))
+        if name == "TO_TIMESTAMP_LTZ":
+            made = types.counted_instant(made, literals.rounding_digits(operands[1:]))
         if name in _OF_ONE_TYPE:
             first = types.BOOLEAN if name == "IF" else made
             wanted = [first, *[made] * (len(operands) - 1)]

@@ -176,6 +176,14 @@ def remainder_type(left: LogicalType, right: LogicalType) -> LogicalType:
     return right.with_nullable(nullable)
 
 
+def counted_instant(given: LogicalType, digits: int | None) -> LogicalType:
+    """The type of an instant that is counted in units of so many digits of a second.
+
+    Flink counts seconds and milliseconds, and has three digits for both; columns here hold six.
+    """
+    return given if digits is None or digits <= 3 else replace(given, precision=6)
+
+
 def rounded_decimal(given: LogicalType, digits: int | None) -> LogicalType:
     """The type of a DECIMAL that is rounded to so many digits; None: not known before a row is.
 

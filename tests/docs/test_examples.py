@@ -15,6 +15,7 @@ from service.runtime.connectors import SOURCES
 from service.runtime.sinks.tables import CONNECTORS as SINKS
 from service.runtime.specs.lookup_join import LOOKED_UP
 from service.settings import Settings
+from service.sql import option_names
 from service.telemetry import Telemetry
 from tests.service.app_client import openapi_document
 from tests.service.test_settings import fields_of_all
@@ -85,7 +86,8 @@ def test_settings_that_are_named_exist(document: Path) -> None:
             rf"`({'|'.join(Settings.model_fields)})\.([a-z0-9_]+)`", text
         )
     }
-    assert named <= known | FORMER_SETTINGS
+    of_flink = {each.upper().replace(".", "__") for each in option_names._NO_MATTER}
+    assert named <= known | FORMER_SETTINGS | {f"TAILRACE_{each}" for each in of_flink}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

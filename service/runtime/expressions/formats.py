@@ -134,18 +134,31 @@ def _loose_timestamp(text: Column, logical: LogicalType) -> Column:
 
 
 def to_timestamp_ltz(site: Site) -> Column:
-    """TO_TIMESTAMP_LTZ(number[, 0 | 3]): of seconds or milliseconds; NULL outside years 0..9999."""
-    scale = date_formats.millis_per_unit(site)
+    """TO_TIMESTAMP_LTZ(number[, 0 | 3 | 6 | 9]): NULL outside of the years 0 to 9999."""
+    digits = date_formats.digits_of_count(site)
     value = site.of_type(0, NUMBER_ROOTS)
     if value.type.root in FLOAT_ROOTS:
         wide = replace(value, column=value.column.cast(spark.DoubleType()))
-        return bind(wide, lambda x: _instant_of_floating(site, x, scale))
-    low, high = -(-date_formats.MILLIS_MIN // scale), date_formats.MILLIS_MAX // scale
+        return bind(wide, lambda x: _instant_of_floating(site, x, 1000 if digits == 0 else 1))
     number = replace(value, column=convert(site, value, BIGINT))
-    return bind(
-        number,
-        lambda x: sf.when(x.between(low, high), instants.from_millis(x * scale, site.type)),
-    )
+    if digits <= date_formats.MILLIS:
+        scale = 10 ** (date_formats.MILLIS - digits)
+        low, high = -(-date_formats.MILLIS_MIN // scale), date_formats.MILLIS_MAX // scale
+        return bind(
+            number,
+            lambda x: sf.when(x.between(low, high), instants.from_millis(x * scale, site.type)),
+        )
+    parts = 10 ** (digits - date_formats.MICROS)
+    low, high = date_formats.MILLIS_MIN * 1000, date_formats.MILLIS_MAX * 1000 + 999
+    if parts > 1:
+        # All nanoseconds of 64 bits are within these years.
+        low, high = -(1 << 63), (1 << 63) - 1
+
+    def instant(x: Column) -> Column:
+        micros = truncating_div(instants.floored(x, parts), parts) if parts > 1 else x
+        return sf.when(x.between(low, high), instants.from_micros(micros, site.type))
+
+    return bind(number, instant)
 
 
 def _instant_of_floating(site: Site, count: Column, scale: int) -> Column:

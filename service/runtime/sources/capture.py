@@ -15,16 +15,29 @@ from service.runtime.sources.formats import (
     CANAL_INCLUDES,
     DEBEZIUM,
     SCHEMA_INCLUDE,
+    TYPES_OPTION,
     UNAVAILABLE,
 )
+from state.debezium_types import BY_SHORT_NAME, TYPES
+from state.types import format_type
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Mapping
 
+    from state.debezium_types import DebeziumType
+    from state.types import LogicalType
 
-def check_capture(form: str, options: Mapping[str, str]) -> None:
+
+def check_capture(
+    form: str, options: Mapping[str, str], columns: Mapping[str, LogicalType] | None = None
+) -> None:
     """See that what options say of a format of change data capture can be.
+
+    Args:
+        form: The format.
+        options: Of the table.
+        columns: Of the table, where they are known.
 
     Raises:
         InvalidTableOption: it cannot.
@@ -37,6 +50,7 @@ def check_capture(form: str, options: Mapping[str, str]) -> None:
             raise InvalidTableOption(
                 f'option "{UNAVAILABLE}" is no text', hint="hex: stands before hexadecimal digits"
             ) from error
+        debezium_types(options, columns)
     if form == CANAL:
         canal_includes(options)
 
@@ -51,6 +65,39 @@ def is_in_payload(included: str | None) -> bool:
     if text not in ("true", "false"):
         raise InvalidTableOption(f'option "{SCHEMA_INCLUDE}" must be true or false')
     return text == "true"
+
+
+def debezium_types(
+    options: Mapping[str, str], columns: Mapping[str, LogicalType] | None = None
+) -> dict[str, DebeziumType]:
+    """What option `debezium-json.types` says that columns are.
+
+    Raises:
+        InvalidTableOption: it is no list of columns and types, or says what a column cannot be.
+    """
+    found: dict[str, DebeziumType] = {}
+    for entry in options.get(TYPES_OPTION, "").split(","):
+        column, _, name = entry.strip().rpartition(" ")
+        if not entry.strip() and TYPES_OPTION not in options:
+            continue
+        column = column.strip()
+        known = TYPES.get(name) or BY_SHORT_NAME.get(name)
+        if not column or known is None:
+            raise InvalidTableOption(
+                f'option "{TYPES_OPTION}": {entry.strip()!r} is no column and type of Debezium\'s',
+                hint=f"such as: at MicroTimestamp, day Date; types are {', '.join(BY_SHORT_NAME)}",
+            )
+        if column in found:
+            raise InvalidTableOption(f'option "{TYPES_OPTION}" names column {column} twice')
+        if columns is not None and column not in columns:
+            raise InvalidTableOption(f'option "{TYPES_OPTION}": there is no column {column}')
+        if columns is not None and not known.suits(columns[column]):
+            raise InvalidTableOption(
+                f'option "{TYPES_OPTION}": column {column} is {format_type(columns[column])}, '
+                f"which takes no {name}"
+            )
+        found[column] = known
+    return found
 
 
 def canal_includes(options: Mapping[str, str]) -> dict[str, re.Pattern[str]]:

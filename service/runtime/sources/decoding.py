@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from operators.changelog import RowKind
 from operators.unavailable import PLACEHOLDER
-from service.runtime.sources.capture import canal_includes, is_in_payload
+from service.runtime.sources.capture import canal_includes, debezium_types, is_in_payload
 from service.runtime.sources.formats import (
     CANAL,
     CAPTURE_FORMATS,
@@ -117,7 +117,13 @@ def _shape(
     with_before = RowKind.UPDATE_BEFORE in allowed
     if form == DEBEZIUM:
         in_payload = is_in_payload(spec.options.get(SCHEMA_INCLUDE))
-        return DebeziumLines(with_before=with_before, key=key, in_payload=in_payload)
+        return DebeziumLines(
+            with_before=with_before,
+            key=key,
+            in_payload=in_payload,
+            columns=dict(zip(spec.names, map(parse_type, spec.types), strict=True)),
+            types=debezium_types(spec.options),
+        )
     if form == MAXWELL:
         return MaxwellLines(with_before=with_before, key=key)
     if form == CANAL:

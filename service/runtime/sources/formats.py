@@ -26,6 +26,8 @@ SCHEMA_INCLUDE = "debezium-json.schema-include"
 """Whether an event is the `payload` of its line, beside its schema."""
 UNAVAILABLE = "debezium-json.unavailable.value.placeholder"
 """What stands for values that an event does not carry, as Debezium's option of that name."""
+TYPES_OPTION = "debezium-json.types"
+"""What columns are where no schema says it: `at MicroTimestamp, day Date`."""
 MAXWELL = "maxwell-json"
 OGG = "ogg-json"
 CANAL = "canal-json"
@@ -37,7 +39,7 @@ CANAL_INCLUDES: Mapping[str, str] = {
 CAPTURE_FORMATS = (CANAL, DEBEZIUM, MAXWELL, OGG)
 """What tools of change data capture write: an update is one line; only sources have them."""
 CAPTURE_OPTIONS: Mapping[str, Sequence[str]] = {
-    DEBEZIUM: (SCHEMA_INCLUDE, UNAVAILABLE),
+    DEBEZIUM: (SCHEMA_INCLUDE, TYPES_OPTION, UNAVAILABLE),
     CANAL: tuple(CANAL_INCLUDES),
 }
 """By format: the options that say how its lines are read."""

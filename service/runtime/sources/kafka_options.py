@@ -93,7 +93,7 @@ def reader_options(options: Mapping[str, str], rows_per_epoch_max: int) -> dict[
         allowed_kinds(options)
         given = options.keys() - _capture_names(options).keys()
     for name in sorted(given):
-        if not _is_known(name):
+        if not _is_known(name) and not written.changes_nothing(name, options[name]):
             near = difflib.get_close_matches(name, sorted(_KNOWN), 1, cutoff=0.75)
             raise InvalidTableOption(
                 f'option "{name}" of a Kafka table is not supported',

@@ -120,6 +120,16 @@ def value_of(expression: str, **changed: object) -> Any:
         ("CAST(FROM_UNIXTIME(n) AS TIMESTAMP(3))",
          dt.datetime.fromisoformat("2023-11-14 22:13:20")),
         ("TO_DATE(FROM_UNIXTIME(n))", dt.date(2023, 11, 14)),
+        # instants counted in small units, none of them lost
+        ("TO_TIMESTAMP_LTZ(n * 1000000 + 123456, 6)",
+         dt.datetime.fromisoformat("2023-11-14 22:13:20.123456+00:00")),
+        ("TO_TIMESTAMP_LTZ(CAST(-1 AS BIGINT), 6)",
+         dt.datetime.fromisoformat("1969-12-31 23:59:59.999999+00:00")),
+        ("TO_TIMESTAMP_LTZ(i - 3, 9)",
+         dt.datetime.fromisoformat("1969-12-31 23:59:59.999999+00:00")),
+        ("TO_TIMESTAMP_LTZ(n * 1000000, i * 3)",
+         dt.datetime.fromisoformat("2023-11-14 22:13:20+00:00")),
+        ("TO_TIMESTAMP_LTZ(CAST(253402300800000000 AS BIGINT), 6)", None),
         # so many times an interval
         ("DATE '1970-01-01' + INTERVAL '1' DAY * i", dt.date(1970, 1, 3)),
         ("DATE '1970-01-01' + i * INTERVAL '1' DAY", dt.date(1970, 1, 3)),

@@ -126,6 +126,12 @@ def place_of(options: Mapping[str, str]) -> Place:
     return Place(topic, prefix, client, wait_ms(options))
 
 
+def changes_nothing(name: str, value: str) -> bool:
+    """Whether an option of a table that is read is one for writers, or says what is so anyway."""
+    known = _OF_KAFKA.get(name) or _KNOWN.get(name)
+    return known is not None and known.fullmatch(value) is not None
+
+
 def check_options(options: Mapping[str, str]) -> None:
     """See that every option is one that is honoured.
 

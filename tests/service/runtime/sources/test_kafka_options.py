@@ -93,8 +93,6 @@ def test_a_start_by_offsets_names_them_for_the_one_topic() -> None:
         (table(format="csv"), UnsupportedConnector, "csv"),
         (table(changelog_mode="I,Q"), InvalidTableOption, "changelog-mode"),
         (table(key__json__encode="json"), InvalidTableOption, '"key.json.encode"'),
-        (table(scan__parallelism="2"), InvalidTableOption, '"scan.parallelism"'),
-        (table(sink__parallelism="2"), InvalidTableOption, '"sink.parallelism"'),
         (table(startingOffsets="latest"), InvalidTableOption, '"startingOffsets"'),
         (table(properties__auto__offset__reset="x"), InvalidTableOption, "auto.offset.reset"),
         (table(properties__client__id__prefix="x"), InvalidTableOption, "client.id.prefix"),
