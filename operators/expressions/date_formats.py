@@ -49,6 +49,15 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z']+")
 _WRITTEN = frozenset(
     {"yyyy", "yy", "MM", "M", "dd", "d", "HH", "H", "hh", "h", "mm", "m", "ss", "s"}
 )
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July", "August"),
+    *("September", "October", "November", "December"),
+)
+_IN_WORDS = frozenset({"E", "EE", "EEE", "EEEE", "MMM", "MMMM", "a"})
+"""Names, in English: Java's are those of the machine's locale."""
+_OF_YEAR = frozenset({"D", "DDD"})
+"""The day of the year, which SimpleDateFormat counts otherwise where its calendar changes."""
 _READ: Mapping[str, tuple[str, int]] = {
     "yyyy": ("([0-9]{4})", 0),
     "MM": ("([0-9]{2})", 1),
@@ -57,6 +66,10 @@ _READ: Mapping[str, tuple[str, int]] = {
     "mm": ("([0-9]{2})", 4),
     "ss": ("([0-9]{2})", 5),
 }
+_READ_ALONE: Mapping[str, tuple[str, int]] = {
+    letter: ("([0-9]{1,9})", field) for letter, field in zip("MdHms", range(1, 6), strict=True)
+}
+"""Fields of any width, which Java reads up to what is no digit; not before another field."""
 
 
 class FormatPart(NamedTuple):
@@ -125,7 +138,10 @@ def _written(site: CallSite[Operand], pattern: str, *, fraction: bool) -> Writte
     """Refuses letters that are not known; six S at the most are one, for a fraction of a second."""
     parts = _parts(site, pattern)
     for text, is_field in parts:
-        if is_field and text not in _WRITTEN and not (fraction and re.fullmatch("S{1,6}", text)):
+        is_known = text in _WRITTEN | _IN_WORDS or (
+            fraction and (text in _OF_YEAR or re.fullmatch("S{1,6}", text))
+        )
+        if is_field and not is_known:
             site.refuse(f"{text!r} in a format is not computed")
     return WrittenFormat(pattern, parts)
 
@@ -142,12 +158,16 @@ def reader(site: CallSite[Operand], pattern: str) -> tuple[str, dict[int, int]]:
     """
     expression: list[str] = []
     fields: dict[int, int] = {}
-    for text, is_field in _parts(site, pattern):
+    parts = _parts(site, pattern)
+    for at, (text, is_field) in enumerate(parts):
         if not is_field:
             expression.append(re.escape(text))
             continue
+        is_alone = at + 1 == len(parts) or not parts[at + 1].is_field
         if text in _READ:
             part, field = _READ[text]
+        elif text in _READ_ALONE and is_alone:
+            part, field = _READ_ALONE[text]
         elif re.fullmatch("S{1,9}", text):
             part, field = f"([0-9]{{{len(text)}}})", FRACTION
         else:

@@ -49,11 +49,11 @@ def _formatter(
 class _Clock:
     """The fields of an instant."""
 
-    __slots__ = ("day", "hour", "micros", "minute", "month", "second", "year")
+    __slots__ = ("day", "days", "hour", "micros", "minute", "month", "second", "year")
 
     def __init__(self, micros: int) -> None:
-        days, rest = divmod(micros, MICROS_PER_DAY)
-        self.year, self.month, self.day = self._date(days)
+        self.days, rest = divmod(micros, MICROS_PER_DAY)
+        self.year, self.month, self.day = self._date(self.days)
         seconds, self.micros = divmod(rest, 1_000_000)
         minutes, self.second = divmod(seconds, 60)
         self.hour, self.minute = divmod(minutes, 60)
@@ -88,6 +88,15 @@ def _hour_of_half(clock: _Clock) -> int:
     return (clock.hour + 11) % 12 + 1
 
 
+def _weekday(clock: _Clock) -> str:
+    # 1970 began on a Thursday.
+    return date_formats.WEEKDAYS[(clock.days + 3) % 7]
+
+
+def _day_of_year(clock: _Clock) -> int:
+    return clock.days - day_number(clock.year, 1, 1) + 1
+
+
 def _field_writer(letters: str) -> Callable[[_Clock], str]:
     known = _WRITERS.get(letters)
     return known or (lambda clock: f"{clock.micros:06d}"[: len(letters)])
@@ -96,6 +105,13 @@ def _field_writer(letters: str) -> Callable[[_Clock], str]:
 _WRITERS: Mapping[str, Callable[[_Clock], str]] = {
     "yyyy": lambda clock: clock.four_digits(),
     "yy": lambda clock: f"{_year_of_era(clock.year) % 100:02d}",
+    **dict.fromkeys(("E", "EE", "EEE"), lambda clock: _weekday(clock)[:3]),
+    "EEEE": _weekday,
+    "MMM": lambda clock: date_formats.MONTHS[clock.month - 1][:3],
+    "MMMM": lambda clock: date_formats.MONTHS[clock.month - 1],
+    "a": lambda clock: "AM" if clock.hour < 12 else "PM",
+    "D": lambda clock: str(_day_of_year(clock)),
+    "DDD": lambda clock: f"{_day_of_year(clock):03d}",
     "MM": lambda clock: f"{clock.month:02d}",
     "M": lambda clock: str(clock.month),
     "dd": lambda clock: f"{clock.day:02d}",

@@ -134,7 +134,7 @@ def _strings() -> list[Function]:
 
 def _times() -> list[Function]:
     group = "Date and time"
-    literal = "a format of numbers"
+    literal = "names in a format are English"
     now = partial(_rows, note="the time of the epoch, to the millisecond", is_pure=False)
     return [
         *_rows(group, 2, 2, "EXTRACT", note=_EARLY),

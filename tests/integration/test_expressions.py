@@ -23,7 +23,13 @@ from pyspark.sql.connect import functions as sf
 
 from operators.wire import TIME
 from service.plan.rex import parse_rex
-from service.runtime.expressions import UnsupportedExpression, check, spark_type, to_column
+from service.runtime.expressions import (
+    UnsupportedExpression,
+    check,
+    is_column,
+    spark_type,
+    to_column,
+)
 from service.runtime.expressions.site import INLINE_WEIGHT_MAX, Value, bind_all
 from state.types import LogicalType, TypeRoot, arrow_type, parse_type
 
@@ -277,6 +283,24 @@ def test_what_python_computes_crosses_from_spark_and_back(spark: SparkSession) -
 
     for number, (_, expected) in enumerate(IN_PYTHON):
         assert found.column(number).to_pylist() == expected, IN_PYTHON[number]
+
+
+def test_names_of_days_and_months_are_those_of_java(spark: SparkSession) -> None:
+    times = ["2024-02-29 13:14:15.678", "1970-01-01 00:00:00", "1969-12-31 23:59:59.999"]
+    frame = spark.createDataFrame(
+        pa.table({"f0": pa.array(map(datetime.datetime.fromisoformat, times), pa.timestamp("us"))})
+    )
+    form = lit("EEE EEEE MMM MMMM hh a D DDD", "CHAR(28) NOT NULL")
+    rex = parse_rex(call("DATE_FORMAT", "STRING", ref(0, "TIMESTAMP(3)"), form), "")
+
+    found = frame.coalesce(1).select(to_column(rex, [sf.col("f0")]).alias("e")).toArrow()
+
+    assert is_column(rex)
+    assert found.column(0).to_pylist() == [
+        "Thu Thursday Feb February 01 PM 60 060",
+        "Thu Thursday Jan January 12 AM 1 001",
+        "Wed Wednesday Dec December 11 PM 365 365",
+    ]
 
 
 def test_what_python_cannot_compute_of_a_row_ends_the_query(spark: SparkSession) -> None:

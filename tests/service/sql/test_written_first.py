@@ -106,6 +106,17 @@ def value_of(expression: str, **changed: object) -> Any:
         ("ROUND(x, i)", 1.26),
         ("ROUND(x, CAST(NULL AS INT))", None),
         ("s LIKE CAST(NULL AS STRING)", None),
+        # names of days and months, as Java 17 writes them in English
+        ("DATE_FORMAT(t, 'EEE, MMM d yyyy hh:mm a')", "Thu, Feb 29 2024 01:14 PM"),
+        ("DATE_FORMAT(t, 'EEEE, MMMM D DDD')", "Thursday, February 60 060"),
+        ("FROM_UNIXTIME(n, 'E, d MMMM yyyy')", "Tue, 14 November 2023"),
+        ("FROM_UNIXTIME(-1, 'EEEE a')", "Wednesday PM"),
+        # fields of any width
+        ("TO_TIMESTAMP('2/9/2024 7:05', 'M/d/yyyy H:mm')",
+         dt.datetime.fromisoformat("2024-02-09 07:05")),
+        ("TO_TIMESTAMP('12/31/2024 23:59', 'M/d/yyyy H:mm')",
+         dt.datetime.fromisoformat("2024-12-31 23:59")),
+        ("TO_TIMESTAMP('13/1/2024 0:00', 'M/d/yyyy H:mm')", None),
         # maps of columns, and as texts
         ("MAP[s, i, p, 1]['%id=2_&%']", 1),
         ("MAP[n, s][1700000000]", ROW["s"]),
