@@ -6,7 +6,8 @@ tests in a short form; then a wheel is built, installed into an empty environmen
 `tailrace demo` run. Wheels are tried with the Pythons of this machine, too.
 
 Mounts live in a namespace of their own, processes in another: both end with this program, however
-it ends. The machine's resolver, certificates and settings of pip go along.
+it ends. Its folder ends with it, too, or after a SIGKILL with the next run. The machine's resolver,
+certificates and settings of pip go along. Ports 8080, 16379 and 15002 must be free.
 
 usage: python3 scripts/bare.py [--keep] [--mirror ADDRESS] [SUITE ...]       (make test-bare)
 """
@@ -15,11 +16,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
+import fcntl
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,10 +41,17 @@ SUITES = ("bookworm", "trixie", "testing")
 MIRROR = "http://deb.debian.org/debian"
 WITHIN_S = 5_400
 """For one command; on two cores the tests take a quarter of it."""
-HISTORY = re.compile(r"first history ([\d.]+) s after the start")
+HISTORY = r"first history ([\d.]+) s after the start"
 PASSED = re.compile(r"\b(\d+) passed")
+PORTS = (8080, 16379, 15002)
+"""Of the demo; machines share this one's network."""
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+FOLDERS = Path("/var/tmp")
+"""Not /tmp, which is memory on many machines."""
+PREFIX = "tailrace-bare-"
 INSIDE = "BARE_INSIDE"
+PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl(2)."""
 
 
 class BareError(Exception):
@@ -56,10 +67,6 @@ class Machine:
     logs: Path
     environment: dict[str, str]
     results: dict[str, str] = field(default_factory=dict)
-
-    def path(self, inside: str) -> Path:
-        """Where `inside` lies for this machine."""
-        return Path(f"{self.root or ''}{inside}")
 
     def start(self, command: str, folder: str, log: Path) -> subprocess.Popen[bytes]:
         """Run `command` by a shell in `folder`, in a group of its own, as a terminal does."""
@@ -86,18 +93,17 @@ class Machine:
             raise
         printed = log.read_text(errors="replace")
         if status != 0:
-            last = "\n".join(printed.splitlines()[-40:])
-            raise BareError(f"{self.name}: `{command}` ended with {status}:\n{last}")
+            raise BareError(f"{self.name}: `{command}` ended with {status}:\n{_last_lines(log)}")
         return printed
 
     def processes(self) -> list[str]:
-        """What still runs inside the folder."""
+        """What still runs beside this program: its namespace has nothing else between commands."""
         left = []
         for each in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
-                if each.name.isdigit() and (each / "root").resolve() == self.root:
+                if each.name.isdigit() and int(each.name) != os.getpid():
                     left.append((each / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        return left
+        return [each for each in left if each]
 
 
 def main() -> int:
@@ -116,21 +122,53 @@ def main() -> int:
         if not shutil.which(program):
             print(f"bare: {program} is missing: apt-get install {package}")
             return 2
-    signal.signal(signal.SIGTERM, _interrupt)
-    # Not /tmp, which is memory on many machines.
-    scratch = Path(tempfile.mkdtemp(prefix="tailrace-bare-", dir="/var/tmp"))
-    apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    try:
-        return subprocess.run(
-            [*apart, sys.executable, *sys.argv], env={**os.environ, INSIDE: str(scratch)}
-        ).returncode
-    except KeyboardInterrupt:
-        return 130
-    finally:
-        if options.keep:
-            print(f"bare: kept in {scratch}")
-        else:
-            _remove(scratch)
+    for port in PORTS:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                print(f"bare: port {port} is busy: stop what listens there")
+                return 2
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, _interrupt)
+    _remove_left_behind()
+    scratch = Path(tempfile.mkdtemp(prefix=PREFIX, dir=FOLDERS.resolve()))
+    apart = ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc"]
+    with (scratch / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = subprocess.Popen(
+            [*apart, sys.executable, *sys.argv],
+            env={**os.environ, INSIDE: str(scratch)},
+            # Ctrl-C is for this program, which ends the other one.
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            return 130
+        finally:
+            for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(each, signal.SIG_IGN)
+            process.kill()
+            process.wait()
+            if options.keep:
+                print(f"bare: kept in {scratch}")
+            else:
+                _remove(scratch)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _remove_left_behind() -> None:
+    """The folders of earlier runs that were killed."""
+    for left in FOLDERS.glob(f"{PREFIX}*/lock"):
+        with left.open("w") as lock, contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(left.parent)
 
 
 def _remove(scratch: Path) -> None:
@@ -138,6 +176,7 @@ def _remove(scratch: Path) -> None:
     until = time.monotonic() + 30
     while scratch.exists():
         shutil.rmtree(scratch, ignore_errors=time.monotonic() < until)
+        time.sleep(0.1)
 
 
 def _interrupt(_number: int, _frame: object) -> None:
@@ -156,14 +195,13 @@ def _inside(scratch: Path, suites: Sequence[str], mirror: str) -> int:
         machine = Machine(suite, scratch / suite, logs, _environment())
         machines.append(machine)
         failures += _attempt(machine, lambda each: _try_suite(each, checkout, mirror))
-        if machine.root and machine.root.exists():
-            for mounted in ("dev", "proc"):
-                subprocess.run(["umount", "--recursive", machine.root / mounted], check=False)
-    for python in _pythons():
+        shutil.rmtree(scratch / suite / "tailrace", ignore_errors=True)
+    for python in _pythons(checkout):
         version = subprocess.check_output([python, "-V"], text=True).split()[1]
         home = scratch / f"python-{version}"
         home.mkdir()
-        machine = Machine(f"python-{version}", None, logs, {**os.environ, "HOME": str(home)})
+        machine = Machine(f"python-{version}", None, logs, {**_environment(), "HOME": str(home)})
+        machine.environment["PATH"] = os.environ["PATH"]
         machine.results = {"Python": version}
         machines.append(machine)
         shutil.copytree(checkout, home / "tailrace")
@@ -178,7 +216,7 @@ def _attempt(machine: Machine, what: Callable[[Machine], None]) -> list[BareErro
     began = time.monotonic()
     try:
         what(machine)
-    except (BareError, subprocess.SubprocessError) as error:
+    except (BareError, OSError, subprocess.SubprocessError) as error:
         return [error if isinstance(error, BareError) else BareError(f"{machine.name}: {error}")]
     finally:
         took = time.monotonic() - began
@@ -196,10 +234,10 @@ def _try_suite(machine: Machine, checkout: Path, mirror: str) -> None:
     with _demo(machine, "make run", "/tailrace") as first_history:
         machine.results["until it serves"] = f"{time.monotonic() - began:.0f} s"
         machine.results["first history"] = f"{first_history} s"
-        _ask(machine)
+        _ask(machine, checkout)
     java = machine.run("java -version 2>&1")
-    machine.results["Java"] = re.findall(r'version "([^"]+)"', java)[0]
-    machine.results["Redis"] = re.findall(r" v=(\S+)", machine.run("redis-server --version"))[0]
+    machine.results["Java"] = _found(r'version "([^"]+)"', java)
+    machine.results["Redis"] = _found(r" v=(\S+)", machine.run("redis-server --version"))
     began = time.monotonic()
     with _demo(machine, "make run", "/tailrace"):
         machine.results["again"] = f"{time.monotonic() - began:.0f} s"
@@ -227,14 +265,13 @@ def _make_debian(suite: str, root: Path, mirror: str) -> None:
     include = "--include=ca-certificates,git,make,python3"
     log = root.parent / "logs" / f"{suite}-debootstrap.log"
     with log.open("wb") as output:
-        subprocess.run(
-            ["debootstrap", "--variant=minbase", include, suite, root, mirror],
-            check=True,
-            stdout=output,
-            stderr=output,
-        )
+        command = ["debootstrap", "--variant=minbase", include, suite, str(root), mirror]
+        ended = subprocess.run(command, stdout=output, stderr=output, check=False)
+    if ended.returncode:
+        raise BareError(f"{suite}: debootstrap failed:\n{_last_lines(log)}")
     subprocess.run(["mount", "-t", "proc", "proc", root / "proc"], check=True)
     subprocess.run(["mount", "--rbind", "/dev", root / "dev"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", root / "dev/shm"], check=True)
     # A folder has no init: packages must not start services in it.
     policy = root / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n")
@@ -245,19 +282,36 @@ def _make_debian(suite: str, root: Path, mirror: str) -> None:
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     if CERTIFICATES.exists():
         shutil.copy(CERTIFICATES, root / str(CERTIFICATES)[1:])
-    for settings in (Path("/etc/pip.conf"), Path.home() / ".config/pip/pip.conf"):
-        if settings.exists():
-            shutil.copy(settings, root / "etc/pip.conf")
 
 
 def _environment() -> dict[str, str]:
     """A fresh login's, with what leads to the network on this machine."""
-    kept = re.compile(
-        r"(?i)[a-z_]*_proxy|PIP_(?!FIND_LINKS)[A-Z_]+|[A-Z_]*_CA_BUNDLE|SSL_CERT_FILE"
-    )
+    kept = re.compile(r"(?i)(http|https|no|all)_proxy|PIP_(EXTRA_)?INDEX_URL|PIP_DEFAULT_TIMEOUT")
     passed = {name: value for name, value in os.environ.items() if kept.fullmatch(name)}
+    for setting in ("index-url", "extra-index-url"):
+        asked = subprocess.run(
+            [sys.executable, "-m", "pip", "config", "get", f"global.{setting}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if asked.returncode == 0:
+            passed.setdefault(f"PIP_{setting.replace('-', '_').upper()}", asked.stdout.strip())
+    if CERTIFICATES.exists():
+        passed.update({"PIP_CERT": str(CERTIFICATES), "SSL_CERT_FILE": str(CERTIFICATES)})
     path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     return {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb", **passed}
+
+
+def _found(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    if found is None:
+        raise BareError(f"{pattern} is not in:\n{text}")
+    return found[1]
+
+
+def _last_lines(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-40:])
 
 
 @contextlib.contextmanager
@@ -269,45 +323,49 @@ def _demo(machine: Machine, command: str, folder: str) -> Iterator[str]:
     try:
         while "Serving until Ctrl-C" not in (printed := log.read_text(errors="replace")):
             if process.poll() is not None or time.monotonic() > until:
-                last = "\n".join(printed.splitlines()[-40:])
-                raise BareError(f"{machine.name}: `{command}` does not serve:\n{last}")
+                raise BareError(f"{machine.name}: `{command}` does not serve:\n{_last_lines(log)}")
             time.sleep(0.2)
         if "equal to the batch recomputation" not in printed:
             raise BareError(f"{machine.name}: `{command}` has not proven its table:\n{printed}")
-        yield HISTORY.findall(printed)[0]
+        yield _found(HISTORY, printed)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGINT)
         try:
             process.wait(60)
+            is_ended = True
         except subprocess.TimeoutExpired:
+            is_ended = False
             os.killpg(process.pid, signal.SIGKILL)
-    if machine.root and (left := machine.processes()):
+            process.wait()
+    if not is_ended:
+        raise BareError(f"{machine.name}: `{command}` does not end by Ctrl-C")
+    if left := machine.processes():
         raise BareError(f"{machine.name}: `{command}` left {left}")
 
 
-def _ask(machine: Machine) -> None:
+def _ask(machine: Machine, checkout: Path) -> None:
     """README's first request, as it stands there."""
-    request = re.findall(
-        r"^curl -s http\S+/explain$", (ROOT / "README.md").read_text(), re.MULTILINE
-    )[0]
-    text = json.loads(machine.run(request))["text"]
-    if not text.startswith("Entry 7 is current"):
-        raise BareError(f"{machine.name}: {request} answered {text}")
+    readme = (checkout / "README.md").read_text()
+    request = _found(r"(?m)^(curl -s http\S+/explain)$", readme)
+    answer = machine.run(request)
+    if not json.loads(answer).get("text", "").startswith("Entry 7 is current"):
+        raise BareError(f"{machine.name}: {request} answered {answer}")
 
 
-def _pythons() -> list[str]:
-    """The supported Pythons of this machine: of the PATH, and of pyenv."""
+def _pythons(checkout: Path) -> list[str]:
+    """The supported Pythons of this machine that have venv and pip: of the PATH, and of pyenv."""
     bounds = re.search(
-        r'requires-python = ">=3\.(\d+),<3\.(\d+)"', (ROOT / "pyproject.toml").read_text()
+        r'requires-python = ">=3\.(\d+),<3\.(\d+)"', (checkout / "pyproject.toml").read_text()
     )
     assert bounds is not None
     found = {}
     for minor in range(int(bounds[1]), int(bounds[2])):
         folders = Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3")
         for candidate in (shutil.which(f"python3.{minor}"), *map(str, folders)):
-            if candidate and subprocess.run([candidate, "-V"], capture_output=True).returncode == 0:
-                found.setdefault(minor, candidate)
+            asked = [candidate or "false", "-c", "import ensurepip, pip, venv"]
+            if subprocess.run(asked, capture_output=True, check=False).returncode == 0:
+                found.setdefault(minor, asked[0])
     return list(found.values())
 
 
