@@ -48,6 +48,7 @@ _KINDS = tuple(RowKind)
 COLUMNS_FROM: Final = 64
 """From so many changes on an epoch is worth an operator's columnar path, whose cost is that of some
 hundred calls of NumPy and Arrow, however few the changes are."""
+_LATE: Final = "late: the watermark has passed its event time, or it has none"
 FIRING_ROUNDS_MAX: Final = 100_000
 """Timers may register the next one as they fire, as windows do: so often before one watermark. At a
 jump a window that hops by a minute over a month takes 43,200 rounds."""
@@ -149,6 +150,8 @@ class KeyedRunner:
         is_local: bool,
     ) -> EpochOutput:
         started_ns = time.perf_counter_ns()
+        rows_in = sum(map(len, batches))
+        batches, untimed = self._without_missing_times(batches)
         run = RunningEpoch(self, transaction, epoch, times, is_local=is_local)
         done = self._on_columns(batches, run, key_groups)
         changes = self._changes(batches if done is None else done.left, run.out.changes.append)
@@ -184,7 +187,7 @@ class KeyedRunner:
         if done is not None:
             output = merged((done.output, output), done.orders)
         statistics = {
-            "rows_in": sum(map(len, batches)),
+            "rows_in": rows_in,
             "rows_out": len(output),
             "orphans": len(orphans),
             "late": len(late),
@@ -195,12 +198,39 @@ class KeyedRunner:
             "epoch_ns": time.perf_counter_ns() - started_ns,
             **_gauges(run.controller.statistics()),
         }
-        set_aside = tuple(
-            SetAside(int(order[each.rank]), each.stored_key, each.set_aside_as)
+        untimed += [
+            SetAside(int(order[each.rank]), each.stored_key, each.set_aside_as or _LATE)
             for each in changes
-            if each.set_aside_as
-        )
-        return EpochOutput(output, statistics, set_aside)
+            if each.set_aside_as or (each.is_late and self.spec.sets_aside_late)
+        ]
+        return EpochOutput(output, statistics, tuple(untimed))
+
+    def _without_missing_times(
+        self, batches: Sequence[ChangeBatch]
+    ) -> tuple[Sequence[ChangeBatch], list[SetAside]]:
+        """The changes that have all event times, and those that lack one if they are set aside."""
+        found: list[SetAside] = []
+        if not self.spec.sets_aside_missing_times:
+            return batches, found
+        kept = list(batches)
+        for number, column in self.spec.needed_times:
+            batch = kept[number]
+            values = batch.columns[column]
+            if not values.null_count:
+                continue
+            is_missing = values.is_null().to_numpy(zero_copy_only=False)
+            spec = self.spec.inputs[number]
+            gone = rows_at(batch, np.flatnonzero(is_missing))
+            keys = self._key_codecs[number].encode_columns(
+                [gone.columns[at] for at in spec.key], length=len(gone)
+            )
+            reason = f'event time "{spec.names[column]}" is NULL'
+            found += [
+                SetAside(order, key, reason)
+                for order, key in zip(gone.order.tolist(), bytes_of(keys), strict=True)
+            ]
+            kept[number] = rows_at(batch, np.flatnonzero(~is_missing))
+        return kept, found
 
     def _on_columns(
         self, batches: Sequence[ChangeBatch], run: RunningEpoch, key_groups: Sequence[int]

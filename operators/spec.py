@@ -125,12 +125,21 @@ class OperatorSpec(BaseModel, ABC):
     limits: Mapping[str, PositiveInt] = {}
     """Of the controller: `in_flight_max`, `batch_max`, `timeout_ms`, as `ControllerLimits` has
     them; what is missing is its default."""
+    sets_aside_missing_times: bool = False
+    """Rows without an event time where one decides are set aside; else they end the epoch."""
+    sets_aside_late: bool = False
+    """Rows that are dropped as the watermark has passed them are listed, too."""
     bundles: bool = False
     """Mini-batch: all changes of a key in an epoch are handed over at once."""
 
     @abstractmethod
     def operator(self) -> KeyedOperator:
         """The operator; made once a process, it serves many epochs and partitions."""
+
+    @property
+    def needed_times(self) -> tuple[tuple[int, int], ...]:
+        """Columns of event time that must have a value: the number of the input, and the column."""
+        return ()
 
     @classmethod
     def build(cls, **fields: Any) -> Self:  # Pydantic checks them

@@ -47,6 +47,11 @@ class TemporalSortSpec(OperatorSpec):
             raise ValueError("the order must name columns of the input")
         return self
 
+    @property
+    def needed_times(self) -> tuple[tuple[int, int], ...]:
+        """See `OperatorSpec`."""
+        return () if self.rowtime is None else ((0, self.rowtime),)
+
     def operator(self) -> KeyedOperator:
         """The operator."""
         return ProcessingTimeSort(self) if self.rowtime is None else EventTimeSort(self)

@@ -54,6 +54,11 @@ class DeduplicateSpec(OperatorSpec):
             raise ValueError("the columns of processing time must be columns of the input")
         return self
 
+    @property
+    def needed_times(self) -> tuple[tuple[int, int], ...]:
+        """See `OperatorSpec`."""
+        return () if self.rowtime is None else ((0, self.rowtime),)
+
     def operator(self) -> KeyedOperator:
         """The operator that needs the least state."""
         if self.retracts:

@@ -85,6 +85,11 @@ class IntervalJoinSpec(OperatorSpec):
         """
         return max(-self.lower_ms, self.upper_ms, 0) if self.times else 0
 
+    @property
+    def needed_times(self) -> tuple[tuple[int, int], ...]:
+        """See `OperatorSpec`."""
+        return () if self.times is None else ((0, self.times[0]), (1, self.times[1]))
+
     def operator(self) -> IntervalJoin:
         """The operator."""
         return IntervalJoin(self)

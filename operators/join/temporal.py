@@ -80,6 +80,11 @@ class TemporalJoinSpec(OperatorSpec):
             raise ValueError("a row time does not name a column")
         return self
 
+    @property
+    def needed_times(self) -> tuple[tuple[int, int], ...]:
+        """See `OperatorSpec`."""
+        return (0, self.left_time), (1, self.right_time)
+
     def operator(self) -> TemporalJoin:
         """The operator."""
         return TemporalJoin(self)

@@ -134,7 +134,14 @@ class OptionsBody(RequestBody):
         default=None, ge=1, le=32_768, description="Key groups; cannot be changed later."
     )
     on_malformed: Literal["dead-letter", "fail"] | None = Field(
-        default=None, description="What happens to lines that are not valid changes."
+        default=None,
+        description="What happens to lines that are not valid changes, and to rows without the "
+        "event time that an operator needs.",
+    )
+    on_late: Literal["drop", "dead-letter"] | None = Field(
+        default=None,
+        description="Whether rows that an operator drops, as the watermark has passed them or "
+        "they have no event time, are listed as dead letters; they are counted (`late`) anyway.",
     )
     default_ttl_ms: int | None = Field(
         default=None,

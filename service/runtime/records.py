@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from service.settings import ExecutionSettings
 
 OnMalformed = Literal["dead-letter", "fail"]
+OnLate = Literal["drop", "dead-letter"]
 
 
 class Desired(StrEnum):
@@ -41,7 +42,9 @@ class PipelineOptions:
     max_parallelism: int | None = None
     """Key groups; never changes once there is state, so creation settles it."""
     on_malformed: OnMalformed | None = None
-    """What becomes of lines that are no changes."""
+    """What becomes of lines that are no changes, and of rows without the event time they need."""
+    on_late: OnLate | None = None
+    """What becomes of rows that the watermark has passed; they are counted in any case."""
     default_ttl_ms: int | None = None
     """TTL of state whose plan names none; 0 is for ever."""
     emit_expired: bool | None = None
@@ -81,6 +84,7 @@ class RunOptions:
     max_parallelism: int
     on_malformed: OnMalformed
     default_ttl_ms: int
+    on_late: OnLate = "drop"
     ttl_extension_ms: int = 0
     """By how much all lives were extended before the run: no option, `state.registry` has it."""
     plan_version: int = 1

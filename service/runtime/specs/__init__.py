@@ -109,6 +109,17 @@ class StatefulNode:
             "ttl_ms": self.ttl_ms,
             "ttl_extension_ms": self.options.ttl_extension_ms if self.options else 0,
             "limits": self.options.controller_limits if self.options else {},
+            **self._set_aside,
+        }
+
+    @property
+    def _set_aside(self) -> dict[str, bool]:
+        """Which rows an operator sets aside, by fields of its spec."""
+        if self.options is None:
+            return {}
+        return {
+            "sets_aside_missing_times": self.options.on_malformed == "dead-letter",
+            "sets_aside_late": self.options.on_late == "dead-letter",
         }
 
     def option(self, name: str) -> str | None:
