@@ -45,6 +45,12 @@ a struct, see `input_column`."""
 WATERMARKS = "@watermarks"
 """Among the offsets of an epoch's close: `[now, next]` by watermark assigner. `now` holds while the
 next epoch's changes are processed, `next` comes after them."""
+LEAST = "@least"
+"""Among the offsets of an epoch's close, where sources may be idle: `[now, next]` by the assigners
+that operators wait for together (`together`). Idle ones hold nothing back, and it never falls."""
+SEEN = "@seen"
+"""Among the offsets of an epoch's close, where sources may be idle: by watermark assigner the time
+of the last epoch in which it had rows."""
 ENDED = "@ended"
 """Among the offsets of an epoch's close: the sources that bring nothing any more."""
 EPOCH_TIME = "@time"
@@ -154,6 +160,16 @@ def to_note(note: SourceNote | OperatorNote | WatermarkNote) -> str:
 def dead_letter_note(table: str, position: str, reason: str) -> str:
     """The JSON text of a dead letter: where the refused line is and why, never the line itself."""
     return orjson.dumps({"table": table, "position": position, "reason": reason}).decode()
+
+
+def together(assigners: Iterable[Iterable[tuple[str, int]]]) -> str:
+    """A name for the assigners that an operator waits for, with how far each is held back.
+
+    >>> together([[("2", 0), ("5", 10)], [("2", 0)]])
+    '2-0,5-10'
+    """
+    pairs = {(name, held_ms) for of_input in assigners for name, held_ms in of_input}
+    return ",".join(f"{name}-{held_ms}" for name, held_ms in sorted(pairs))
 
 
 def merged_offsets(known: Mapping[str, Any], news: Mapping[str, Any]) -> dict[str, Any]:

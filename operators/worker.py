@@ -37,6 +37,7 @@ from operators.wire import (
     INPUT,
     KEY_GROUP,
     KIND,
+    LEAST,
     NOTE,
     ORDER,
     PLACE_BITS,
@@ -53,6 +54,7 @@ from operators.wire import (
     input_column,
     time_behind,
     to_note,
+    together,
     wire_schema,
 )
 from state.backends.interface import EpochCheck, EpochStamp
@@ -393,7 +395,11 @@ def epoch_times(
     """
     if not assigners or not all(assigners):
         return EpochTimes(time_ms)
-    reached = orjson.loads(offsets or "{}").get(WATERMARKS, {})
+    told = orjson.loads(offsets or "{}")
+    least = told.get(LEAST, {}).get(together(assigners))
+    if least is not None:
+        return EpochTimes(time_ms, *least)
+    reached = told.get(WATERMARKS, {})
     pairs = [
         [held_back(each, held_ms) for each in reached.get(name, [WATERMARK_MIN, WATERMARK_MIN])]
         for of_input in assigners

@@ -138,6 +138,13 @@ class OptionsBody(RequestBody):
         description="What happens to lines that are not valid changes, and to rows without the "
         "event time that an operator needs.",
     )
+    source_idle_timeout_ms: int | None = Field(
+        default=None,
+        ge=0,
+        le=2**53,
+        description="A source without rows for so long holds no watermark back; 0: for ever. "
+        "Flink: table.exec.source.idle-timeout.",
+    )
     on_late: Literal["drop", "dead-letter"] | None = Field(
         default=None,
         description="Whether rows that an operator drops, as the watermark has passed them or "

@@ -1,6 +1,7 @@
 """What SET says of how a pipeline runs; how it is planned is `service.sql.options`.
 
     table.exec.state.ttl                          TTL of state whose plan names none
+    table.exec.source.idle-timeout                how long a source may hold watermarks back
     execution.async-state.total-buffer-size       changes of an operator in flight
     execution.async-state.active-buffer-size      state requests that go out together
     execution.async-state.active-buffer-timeout   longest wait of a request for others
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
     from service.runtime.records import PipelineOptions
 
 _TTL = "table.exec.state.ttl"
+_IDLE = "table.exec.source.idle-timeout"
 _ENABLED = "table.exec.async-state.enabled"
 _MEMBERS = {
     _TTL: "default_ttl_ms",
+    _IDLE: "source_idle_timeout_ms",
     IN_FLIGHT_OPTION: "async_in_flight_max",
     BATCH_OPTION: "async_batch_max",
     TIMEOUT_OPTION: "async_timeout_ms",
@@ -46,7 +49,7 @@ _MEMBERS = {
     ZONE_OPTION: "local_time_zone",
 }
 """The member of a request's options that stands for each."""
-_DURATIONS = (_TTL, TIMEOUT_OPTION)
+_DURATIONS = (_TTL, _IDLE, TIMEOUT_OPTION)
 
 
 def with_session(given: PipelineOptions, said: Mapping[str, str]) -> PipelineOptions:

@@ -15,6 +15,7 @@ durations, state_ttl       times to live, and who said so
 changelog_mode, changelog_modes, keys      what an edge carries, and what tells its rows apart
 support           what we cannot run yet; pushed: what sources took over
 determinism       what is computed anew where it had to be what it was
+missing_retractions       nodes that are not given the row before an update
 explanation, findings      the same for people; trees: drawn
 state_warnings    what grows for ever, what is forgotten too early
 diff, ttl_edit    what a change of a plan means for state; changing a time to live

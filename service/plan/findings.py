@@ -10,6 +10,7 @@ from operators.changelog import RowKind
 from service.plan.changelog_modes import node_modes
 from service.plan.determinism import undetermined
 from service.plan.keys import upsert_keys
+from service.plan.missing_retractions import missing_retractions
 from service.plan.nodes import Sink
 from service.plan.state_warnings import state_warnings
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from service.plan.nodes import ExecNode
 
 
-WRONG_TABLES = frozenset({"plan.key-mismatch", "plan.non-deterministic-update"})
+WRONG_TABLES = frozenset(
+    {"plan.key-mismatch", "plan.missing-retraction", "plan.non-deterministic-update"}
+)
 """Codes of warnings that a sink's table may be wrong: whoever starts a pipeline is told, too."""
 WARNINGS_MAX = 1_000
 """Doubts about times to live that are listed: each may be about any two nodes of a plan."""
@@ -81,6 +84,17 @@ def wrong_tables(plan: CompiledPlan) -> list[Finding]:
             for finding in _of_sink(node, sink, keys[node.id], modes[node.id].kinds)
         ),
         *map(_of_undetermined, undetermined(plan)),
+        *(
+            _warning(
+                node,
+                "plan.missing-retraction",
+                f"the plan lacks what {node.type_text} would need: {reason}",
+                node.path,
+                "compile the statement here (POST /v1/plans/compile), which plans it with the "
+                "row before",
+            )
+            for node, reason in missing_retractions(plan)
+        ),
     ]
 
 

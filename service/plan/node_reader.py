@@ -229,6 +229,7 @@ def _read_scan(
     projected: tuple[tuple[int, ...], ...] | None = None
     metadata_keys: tuple[str, ...] = ()
     watermark: Rex | None = None
+    idle_ms = 0
     filters: list[PushedFilter] = []
     names = tuple(each.name for each in table.schema.columns if each.kind != "COMPUTED")
     for ability in abilities:
@@ -247,12 +248,13 @@ def _read_scan(
                 metadata_keys = tuple(str(key) for key in value.list("metadataKeys"))
             case "WatermarkPushDown":
                 watermark = _read_rex(value, "watermarkExpr")
+                idle_ms = max(value.integer("idleTimeoutMillis", default=0), 0)
             case _:
                 pass
         if value.has("producedType"):
             produced = parse_type_json(value.value["producedType"], value.at("producedType"))
             names = tuple(produced.field_names)
-    return TableScan(table, abilities, projected, metadata_keys, watermark, tuple(filters))
+    return TableScan(table, abilities, projected, metadata_keys, watermark, idle_ms, tuple(filters))
 
 
 def _read_filter(value: JsonObject, ability: Ability, names: tuple[str, ...]) -> PushedFilter:

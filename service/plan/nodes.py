@@ -77,6 +77,8 @@ class TableScan:
     """What ReadingMetadata appends."""
     watermark: Rex | None
     """What WatermarkPushDown took over, on the scan's output."""
+    idle_timeout_ms: int = 0
+    """How long it may have no rows before it holds no watermark back; 0: nothing is said."""
     filters: tuple[PushedFilter, ...] = ()
     """What FilterPushDown took over; `pushed` says which of them nobody asks again."""
 

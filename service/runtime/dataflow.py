@@ -291,6 +291,8 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
         pipeline_id=job.pipeline_id,
         operators=lowered.operators,
         assigners=lowered.assigners,
+        idle_timeouts_ms=lowered.idle_timeouts_ms,
+        together=lowered.together,
         quiet_source=lowered.quiet.table if lowered.quiet else "",
         has_ticks_apart=lowered.quiet is not None and lowered.quiet.has_ticks_apart,
         checkpoint=job.checkpoint,

@@ -43,6 +43,16 @@ class EventTimes:
     sources: Mapping[str, tuple[ExecNode, ...]]
     """By assigner: the nodes that it reads from."""
 
+    @property
+    def together(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        """The assigners that operators wait for, each group once."""
+        groups = (
+            tuple(sorted({pair for of_input in each for pair in of_input}))
+            for each in self.inputs.values()
+            if each and all(each)
+        )
+        return tuple(sorted(set(groups)))
+
     def by_operator(self, operators: Iterable[OperatorInfo]) -> dict[str, Assigners]:
         """`inputs` by the operators' ids."""
         return {each.id: self.inputs[each.node_id] for each in operators}

@@ -116,6 +116,10 @@ class LoweredPlan:
     operators: tuple[str, ...]
     assigners: dict[str, tuple[str, ...]]
     """The watermark assigners that operators ask for, each with the sources behind it."""
+    idle_timeouts_ms: dict[str, int]
+    """By assigner, how long it may have no rows before it holds no other one back."""
+    together: tuple[tuple[tuple[str, int], ...], ...]
+    """The assigners that each operator waits for."""
     quiet: QuietSource | None
     """The only source, if it is not read in epochs without changes."""
 
@@ -196,6 +200,8 @@ class _Lowering:
             tuple(sinks),
             ids,
             {name: self._sources_of(name) for name in self._event_time.assigners},
+            self._idle_timeouts_ms(),
+            self._event_time.together,
             self._quiet,
         )
 
@@ -295,6 +301,17 @@ class _Lowering:
         schema = wire_struct(node.output_type.children)
         observed = frame.withColumn(REACHED, only_in_changes(reached))
         return observed.mapInArrow(WatermarkStage(name, self._job.parallelism), schema)
+
+    def _idle_timeouts_ms(self) -> dict[str, int]:
+        """By watermark assigner: what the plan says of its source, else the pipeline's option."""
+        default_ms = self._job.options.source_idle_timeout_ms
+        found = {}
+        for node in self._plan.nodes:
+            name = assigner_name(node)
+            if name in self._event_time.assigners:
+                scan = node.view if isinstance(node.view, TableScan) else None
+                found[name] = (scan.idle_timeout_ms if scan else 0) or default_ms
+        return found
 
     def _sources_of(self, assigner: str) -> tuple[str, ...]:
         """Names of the sources that a watermark assigner is behind of."""

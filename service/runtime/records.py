@@ -43,6 +43,9 @@ class PipelineOptions:
     """Key groups; never changes once there is state, so creation settles it."""
     on_malformed: OnMalformed | None = None
     """What becomes of lines that are no changes, and of rows without the event time they need."""
+    source_idle_timeout_ms: int | None = None
+    """How long a source may have no rows before it holds no watermark back; 0: for ever.
+    Flink: table.exec.source.idle-timeout."""
     on_late: OnLate | None = None
     """What becomes of rows that the watermark has passed; they are counted in any case."""
     default_ttl_ms: int | None = None
@@ -85,6 +88,7 @@ class RunOptions:
     on_malformed: OnMalformed
     default_ttl_ms: int
     on_late: OnLate = "drop"
+    source_idle_timeout_ms: int = 0
     ttl_extension_ms: int = 0
     """By how much all lives were extended before the run: no option, `state.registry` has it."""
     plan_version: int = 1

@@ -39,6 +39,7 @@ HONOURED: Final = frozenset(
         THRESHOLD_HIGH,
         THRESHOLD_LOW,
         "table.exec.source.cdc-events-duplicate",
+        "table.exec.source.idle-timeout",
         "table.exec.state.ttl",
         "table.local-time-zone",
         "table.optimizer.agg-phase-strategy",

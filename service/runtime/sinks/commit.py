@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from operators.keyed import WATERMARK_MAX, WATERMARK_MIN
+from operators.keyed import WATERMARK_MAX, WATERMARK_MIN, held_back
 from operators.wire import (
     ENDED,
     EPOCH_TIME,
+    LEAST,
+    SEEN,
     WATERMARKS,
     NoteSum,
     WorkerError,
     merged_offsets,
     time_behind,
+    together,
 )
 from service.runtime.errors import with_hint
 from service.runtime.kafka_fields import CONNECTORS as KAFKA
@@ -139,7 +142,10 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
             write_topics(source, parts.staged)
         offsets[EPOCH_TIME] = parts.time_ms
         if spec.assigners:
-            offsets |= reached(spec.assigners, known, parts.notes)
+            news = reached(spec.assigners, known, parts.notes)
+            offsets |= news
+            if any(spec.idle_timeouts_ms.values()) or LEAST in known:
+                offsets |= least(spec, known, news[WATERMARKS], parts.notes, parts.time_ms)
     ledger.close_epoch(stamp, offsets, _effects(spec, epoch, parts))
     if proceeds:
         _note_close(spec, epoch, (time.perf_counter_ns() - started_ns) / 1e6)
@@ -209,6 +215,60 @@ def reached(
         after = max(before, notes.watermarks.get(name, WATERMARK_MIN))
         watermarks[name] = [before, WATERMARK_MAX if is_over else after]
     return {WATERMARKS: watermarks, ENDED: sorted(ended)}
+
+
+def least(
+    spec: WriterSpec,
+    known: Mapping[str, Any],
+    watermarks: Mapping[str, Sequence[int]],
+    notes: NoteSum,
+    time_ms: int,
+) -> dict[str, Any]:
+    """The watermarks of operators whose sources may be idle, by the end of an epoch.
+
+    An idle source holds no other one back; when it sends again, what operators have reached stays.
+    Where all are idle, the greatest counts. Source: Flink `StatusWatermarkValve`.
+
+    Args:
+        spec: Says which sources may be idle, and who waits for which.
+        known: What the epoch before left.
+        watermarks: How far each assigner has come, of `reached`.
+        notes: Of this epoch.
+        time_ms: Its time.
+    """
+    before = known.get(SEEN, {})
+    seen = {
+        name: time_ms if name in notes.watermarks else before.get(name, time_ms)
+        for name in watermarks
+    }
+    idle = {
+        name
+        for name, timeout_ms in spec.idle_timeouts_ms.items()
+        if timeout_ms and time_ms - seen.get(name, time_ms) >= timeout_ms
+    }
+    found: dict[str, list[int]] = {}
+    for group in spec.together:
+        name = together([group])
+        now = known.get(LEAST, {}).get(name)
+        # Before the first epoch with this option: what `epoch_times` said so far.
+        now_ms = _least(group, watermarks, 0) if now is None else now[1]
+        active = [each for each in group if each[0] not in idle]
+        next_ms = _least(active, watermarks, 1) if active else _greatest(group, watermarks)
+        if now_ms == WATERMARK_MAX:
+            # A restored pipeline may find more in a source that had ended.
+            now_ms = next_ms
+        found[name] = [now_ms, max(now_ms, next_ms)]
+    return {LEAST: found, SEEN: seen}
+
+
+def _least(
+    group: Sequence[tuple[str, int]], watermarks: Mapping[str, Sequence[int]], at: int
+) -> int:
+    return min(held_back(watermarks[name][at], held_ms) for name, held_ms in group)
+
+
+def _greatest(group: Sequence[tuple[str, int]], watermarks: Mapping[str, Sequence[int]]) -> int:
+    return max(held_back(watermarks[name][1], held_ms) for name, held_ms in group)
 
 
 def _note_close(spec: WriterSpec, epoch: int, took_ms: float) -> None:

@@ -50,6 +50,10 @@ class WriterSpec:
     """Ids of the stateful operators, whose pending writes an epoch's close promotes."""
     assigners: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The watermark assigners, each with the sources that it is behind of."""
+    idle_timeouts_ms: dict[str, int] = field(default_factory=dict)
+    """By assigner, how long it may have no rows before it holds no other one back; 0: for ever."""
+    together: tuple[tuple[tuple[str, int], ...], ...] = ()
+    """The assigners that each operator waits for, with how far each is held back, in ms."""
     quiet_source: str = ""
     """The query's only source, if it is not read in epochs without changes (`quiet_epochs`)."""
     has_ticks_apart: bool = False
@@ -80,4 +84,7 @@ class WriterSpec:
         values["sinks"] = tuple(SinkSpec(**each) for each in values["sinks"])
         values["operators"] = tuple(values["operators"])
         values["assigners"] = {name: tuple(each) for name, each in values["assigners"].items()}
+        values["together"] = tuple(
+            tuple((name, held_ms) for name, held_ms in each) for each in values["together"]
+        )
         return cls(**values)

@@ -159,6 +159,12 @@ def test_bounds_of_asynchronous_state_are_set_by_their_names_in_flink(app: AppCl
     assert options["async_timeout_ms"] == 2_000
 
 
+def test_a_script_says_when_its_sources_are_idle(app: AppClient) -> None:
+    run(app, f"{TABLES} SET 'table.exec.source.idle-timeout' = '5 s'; {INSERT}")
+
+    assert app.json(f"{PATH}/insert-into_t")["options"]["source_idle_timeout_ms"] == 5_000
+
+
 def test_a_pipeline_of_a_script_has_what_the_script_sets(app: AppClient) -> None:
     answer = app.post(PATH, {"name": "few", "sql": f"{TABLES} {FEW} {INSERT}"})
 

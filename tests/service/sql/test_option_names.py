@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[3]
         ("execution.runtime-mode", "batch", "can only be 'streaming'"),
         ("execution.savepoint.path", "/s", "is not honoured"),
         ("table.dml-sync", "true", "can only be 'false'"),
-        ("table.exec.source.idle-timeout", "5 s", "is not honoured"),
         ("table.sql-dialect", "hive", "can only be 'default'"),
         ("table.exec.emit.early-fire.enabled", "true", "can only be 'false'"),
         ("table.exec.emit.early-fire.delay", "1 s", "is not honoured: a window of GROUP BY comes"),

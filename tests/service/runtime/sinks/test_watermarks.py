@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from operators.keyed import WATERMARK_MAX, WATERMARK_MIN, EpochTimes
-from operators.wire import ENDED, NoteSum, SourceNote, WatermarkNote, to_note
+from operators.wire import ENDED, WATERMARKS, NoteSum, SourceNote, WatermarkNote, to_note
 from operators.worker import epoch_times
-from service.runtime.sinks.commit import reached
+from service.runtime.sinks.commit import least, reached
+from service.runtime.sinks.spec import WriterSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,3 +85,60 @@ def test_a_source_that_resumes_and_ends_in_one_epoch_has_ended() -> None:
 
     assert again[ENDED] == ["right"]
     assert times(again, INPUTS[1:]) == EpochTimes(7, WATERMARK_MAX, WATERMARK_MAX)
+
+
+def idle_epochs(timeout_ms: int, *epochs: tuple[int, dict[str, int]]) -> list[EpochTimes]:
+    """What an operator of both sources is told after epochs at a time, with these watermarks."""
+    spec = WriterSpec(
+        pipeline="p",
+        run=1,
+        redis_url="",
+        incarnation=None,
+        files_root="",
+        sinks=(),
+        assigners=ASSIGNERS,
+        idle_timeouts_ms={"2": timeout_ms, "5": timeout_ms},
+        together=((("2", 0), ("5", 0)), (("5", 0),)),
+    )
+    spec = WriterSpec.from_json(spec.to_json())
+    held: dict[str, Any] = {}
+    told = []
+    for time_ms, watermarks in epochs:
+        notes = NoteSum()
+        notes.add([to_note(WatermarkNote(name, 0, ms)) for name, ms in watermarks.items()])
+        news = reached(ASSIGNERS, held, notes)
+        held = {**held, **news, **least(spec, held, news[WATERMARKS], notes, time_ms)}
+        told.append(times(held, INPUTS))
+    return told
+
+
+def test_an_idle_source_holds_nothing_back_until_it_has_rows_again() -> None:
+    told = idle_epochs(
+        100,
+        (0, {"2": 10, "5": 20}),
+        (50, {"2": 60}),
+        (120, {"2": 70}),
+        (130, {"2": 80, "5": 30}),
+        (140, {"2": 90, "5": 85}),
+    )
+
+    assert [each.next_watermark_ms for each in told] == [10, 20, 70, 70, 85]
+    assert [each.watermark_ms for each in told[1:]] == [10, 20, 70, 70]
+
+
+def test_a_source_that_never_had_rows_becomes_idle_as_well() -> None:
+    told = idle_epochs(100, (0, {"2": 10}), (99, {"2": 20}), (100, {"2": 30}))
+
+    assert [each.next_watermark_ms for each in told] == [WATERMARK_MIN, WATERMARK_MIN, 30]
+
+
+def test_of_sources_that_are_all_idle_the_greatest_counts() -> None:
+    told = idle_epochs(100, (0, {"2": 10, "5": 20}), (99, {}), (100, {}), (101, {"2": 11}))
+
+    assert [each.next_watermark_ms for each in told] == [10, 10, 20, 20]
+
+
+def test_without_a_timeout_a_source_holds_others_back_for_ever() -> None:
+    told = idle_epochs(0, (0, {"2": 10, "5": 20}), (10**9, {"2": 50}))
+
+    assert [each.next_watermark_ms for each in told] == [10, 20]
