@@ -150,7 +150,7 @@ class _Asked:
                 yield from self._columns(projection)
             case Correlate(call=call):
                 width = _width(self.inputs[0])
-                by = _changing([call])
+                by = changing_function([call])
                 named = self._named(each for each in self.need if each >= width)
                 if by is not None and named:
                     yield Undetermined(self.node, by, named)
@@ -210,7 +210,7 @@ class _Asked:
     def _conditions(self) -> Iterator[Undetermined]:
         view = self.node.view
         conditions = [view.condition] if isinstance(view, Calc | Correlate) else []
-        by = _changing(each for each in conditions if each is not None)
+        by = changing_function(each for each in conditions if each is not None)
         for path in _CONDITIONS.get(self.node.node_type.short, ()):
             by = by or _changing_in(_inside(self.node.raw, path))
         if by is not None:
@@ -219,7 +219,7 @@ class _Asked:
     def _columns(self, projection: Sequence[Rex]) -> Iterator[Undetermined]:
         by_function: dict[str, list[int]] = defaultdict(list)
         for at in sorted(self.need):
-            by = _changing([projection[at]]) if at < len(projection) else None
+            by = changing_function([projection[at]]) if at < len(projection) else None
             if by is not None:
                 by_function[by].append(at)
         for by, columns in by_function.items():
@@ -266,7 +266,7 @@ def _read(expressions: Iterable[Rex]) -> Columns:
     return frozenset(part.index for part in parts if isinstance(part, InputRef))
 
 
-def _changing(expressions: Iterable[Rex]) -> str | None:
+def changing_function(expressions: Iterable[Rex]) -> str | None:
     """The first function in expressions that gives another value each time."""
     for rex in expressions:
         for part in walk(rex):

@@ -22,7 +22,12 @@ from service.sql.option_names import check_option
 from service.sql.options import Options
 from service.sql.physical.changelog import infer_changes
 from service.sql.physical.convert import convert
-from service.sql.physical.determined import check_determined, settle_lookups
+from service.sql.physical.determined import (
+    is_determined,
+    keep_values,
+    refuse_undetermined,
+    settle_lookups,
+)
 from service.sql.physical.nodes import Node, SinkSpec
 from service.sql.physical.phases import is_batched, split_phases
 from service.sql.physical.sinks import (
@@ -156,8 +161,15 @@ class Session:
         session.catalogue.add(table, statement.position, if_absent=statement.if_absent)
         return session
 
-    def plan(self, inserts: Sequence[Insert | Query]) -> PlannedNodes:
+    def plan(
+        self, inserts: Sequence[Insert | Query], *, keeps_values: bool = False
+    ) -> PlannedNodes:
         """The plan of INSERT statements that run together; of a query: with a sink that is none.
+
+        Args:
+            inserts: The statements.
+            keeps_values: Whether what changes cannot compute alike again is kept beside its row;
+                found out by the plan without it.
 
         Raises:
             SqlError: There is none.
@@ -171,13 +183,15 @@ class Session:
         sinks = []
         for insert, sink in zip(inserts, bound, strict=True):
             with placed(insert.position):
-                node = _planned(sink, insert.position, options)
+                node = _planned(sink, insert.position, options, keeps_values=keeps_values)
                 sinks.append(split_phases(node, options, batched=batched))
         refuse_partial_writes(sinks, [insert.position for insert in inserts])
         with placed(inserts[0].position):
             planned = to_plan(united(sinks, options), options)
-            if options.resolves_updates:
-                check_determined(planned)
+            if options.resolves_updates and not is_determined(planned):
+                if not keeps_values:
+                    return self.plan(inserts, keeps_values=True)
+                refuse_undetermined(planned)
             return _zoned(planned, options)
 
     def bound(self, insert: Insert | Query) -> Sink:
@@ -227,9 +241,13 @@ class Session:
             )
 
 
-def _planned(sink: Sink, position: Position, options: Options) -> Node:
+def _planned(
+    sink: Sink, position: Position, options: Options, *, keeps_values: bool = False
+) -> Node:
     """The nodes of an INSERT, before mini-batches."""
     below = convert(rewrite(sink.input, options), options)
+    if keeps_values:
+        below = keep_values(below, options)
     spec = SinkSpec(sink.table, sink.conflict, sink.target_columns)
     node = Node(spec, (below,), below.row)
     check_times(node)

@@ -87,9 +87,9 @@ def _normalize_deletes(node: Node, spec: NormalizeSpec, wanted: Deletes) -> Node
 
 def _lacks_values(node: Node) -> bool:
     """Whether a table says what stands for values that changes leave out: the last row has them."""
-    while not isinstance(node.spec, ScanSpec):
+    while isinstance(node.spec, NormalizeSpec | ExchangeSpec | DropUpdateBeforeSpec):
         node = node.input
-    options = node.spec.table.options
+    options = node.spec.table.options if isinstance(node.spec, ScanSpec) else {}
     return any(name.removeprefix("value.") == UNAVAILABLE for name in options)
 
 

@@ -59,7 +59,11 @@ def with_updates(node: Node, wanted: Updates) -> Node | None:
         case _ if isinstance(spec, INSERT_ONLY):
             return _asking(node, ["NONE" for _ in node.inputs], wanted)
         case NormalizeSpec():
-            return _asking(node, [after_only(node.input.changes)], wanted)
+            # A filter below it may have to see -U, which takes the row back as a delete does.
+            given = node.input.changes
+            return _asking(node, [after_only(given)], wanted) or _asking(
+                node, [before_and_after(given)], wanted
+            )
         case JoinSpec() | MultiJoinSpec():
             return _join_updates(node, wanted)
         case TemporalJoinSpec():

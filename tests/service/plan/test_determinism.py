@@ -6,11 +6,17 @@ depend on the time differ, and all others do not.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from operators.changelog import materialize, materialize_upserts
 from service.plan import explain, load_plan, validate
+from service.runtime.records import PipelineOptions
+from service.settings import ExecutionSettings
 from service.sql.errors import PlanningError
 from service.sql.session import compile_script
+from tests.oracles.plan_harness import Line, PlanHarness
 
 CODE = "plan.non-deterministic-update"
 SCRIPT = """
@@ -118,6 +124,16 @@ def found(statement: str, before: str = "") -> list[str]:
     return said
 
 
+KEPT = {
+    "a materializer of whole rows",
+    "a log of changes",
+    "groups",
+    "what is summed",
+    "a look-up that is summed",
+    "rows that are looked up",
+}
+"""What TRY_RESOLVE keeps beside the row that it was made for; the others have no key, or are
+conditions, or metadata."""
 RESOLVE = "SET 'table.optimizer.non-deterministic-update.strategy' = 'TRY_RESOLVE';"
 
 
@@ -137,9 +153,48 @@ def test_what_rows_are_found_by_is_warned_of_once_and_resolved_or_refused(
 
     named = {"metadata": "what records tell", "look-up": "what it looks up"}.get(by, by)
     assert named in said
-    if by == "look-up":
+    if case[0] in KEPT:
         assert found(statement, RESOLVE) == []
+        return
+    with pytest.raises(PlanningError, match=r"determinis|metadata column") as error:
+        found(statement, RESOLVE)
+    assert by in str(error.value)
+
+
+TIMES = (0, 5_000, 9_000)
+CHANGES = {
+    # Kinds, keys and groups of rows, one at each time.
+    "deleted": [("+I", 1, "A"), ("-D", 1, "A")],
+    "moved": [("+I", 1, "A"), ("-U", 1, "A"), ("+U", 1, "B")],
+    "one of two": [("+I", 1, "A"), ("+I", 2, "A"), ("-D", 1, "A")],
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize(
+    "case",
+    [case for case in BROKEN if case[0] in {"a materializer of whole rows", "a log of changes"}],
+    ids=lambda case: case[0],
+)
+def test_what_is_kept_leaves_the_rows_that_there_are(case: tuple[str, str], name: str) -> None:
+    """Run by hand, each change at another time: groups of the rows that are left, at the end."""
+    (planned,) = compile_script(f"{RESOLVE}{SCRIPT}{BROKEN[case]};")
+    plan = load_plan(planned.document)
+    harness = PlanHarness(plan, PipelineOptions().resolved(ExecutionSettings()))
+
+    harness.run(
+        [
+            Line(at, "t", {"op": op, "data": {"id": key, "grp": group, "amt": 1, "at": None}})
+            for at, (op, key, group) in zip(TIMES, CHANGES[name], strict=False)
+        ]
+    )
+
+    left: Counter[tuple[int, str]] = Counter()
+    for op, key, group in CHANGES[name]:
+        left[key, group] += 1 if op in ("+I", "+U") else -1
+    (changes,) = harness.collected.values()
+    if case[0] == "a log of changes":
+        groups = [row[1] for row in materialize(changes).elements()]
     else:
-        with pytest.raises(PlanningError, match=r"determinis|metadata column") as error:
-            found(statement, RESOLVE)
-        assert by in str(error.value)
+        groups = [group for (group,) in materialize_upserts(changes, (0,))]
+    assert sorted(groups) == sorted({group for _, group in (+left)})
