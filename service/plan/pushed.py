@@ -104,6 +104,16 @@ def _is_repeated(plan: CompiledPlan, scan: ExecNode, pushed: PushedFilter) -> bo
     return _ask_again(plan, scan, wanted, scan.output_type.field_names)
 
 
+def is_normalized(plan: CompiledPlan, identifier: str) -> bool:
+    """Whether a table is read by ChangelogNormalize alone, which keeps the last row of each key."""
+    return all(
+        each.node_type.short == "changelog-normalize"
+        for node in plan.nodes
+        if isinstance(node.view, TableScan) and node.view.table.identifier == identifier
+        for each in readers(plan, node)
+    )
+
+
 def _ask_again(
     plan: CompiledPlan, node: ExecNode, wanted: set[bytes], names: Sequence[str]
 ) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from service.plan import load_plan
 from service.plan.nodes import Sink, TableScan
+from service.plan.pushed import is_normalized
 from service.runtime.connectors import table_names
 from service.runtime.event_time import event_times, input_watermarks
 from service.runtime.inspection import OperatorInspector
@@ -79,6 +80,8 @@ class SourceTable:
     types: tuple[str, ...]
     primary_key: tuple[str, ...]
     """As it was declared; nothing here holds the source to it."""
+    is_normalized: bool
+    """Whether what reads it keeps the last row of each key."""
     options: Mapping[str, str]
 
 
@@ -306,6 +309,7 @@ def _sources(plan: CompiledPlan) -> tuple[SourceTable, ...]:
                 names=tuple(each.name for each in columns),
                 types=tuple(_text(each) for each in columns),
                 primary_key=table.schema.primary_key,
+                is_normalized=is_normalized(plan, table.identifier),
                 options=table.options,
             ),
         )

@@ -79,6 +79,8 @@ def check_lines(table: SourceTable, body: bytes, line_size_max_bytes: int) -> Ch
         types=table.types,
         physical=tuple(zip(table.names, table.types, strict=True)),
         options=dict(table.options),
+        primary_key=table.primary_key,
+        is_normalized=table.is_normalized,
     )
     lines = body.split(b"\n")
     too_long = {n for n, each in enumerate(lines) if len(each) > line_size_max_bytes}

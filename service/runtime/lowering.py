@@ -48,7 +48,7 @@ from service.plan.nodes import (
     Values,
     WatermarkAssigner,
 )
-from service.plan.pushed import applied_filters, readers
+from service.plan.pushed import applied_filters, is_normalized
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.constraints import constrained
 from service.runtime.correlate import correlated
@@ -370,9 +370,7 @@ class _Lowering:
             pipeline=self._job.pipeline,
             allow_testing=self._job.allow_testing,
         )
-        above = [each for node, _ in nodes for each in readers(self._plan, node)]
-        is_normalized = all(each.node_type.short == "changelog-normalize" for each in above)
-        read = self._read(replace(spec, is_normalized=is_normalized))
+        read = self._read(replace(spec, is_normalized=is_normalized(self._plan, identifier)))
         return _Ways(read), [each.name for each in needed]
 
     def _values(self, node: ExecNode, values: Values) -> DataFrame:

@@ -396,3 +396,36 @@ def test_a_table_may_have_a_slash_in_its_name(make_app: Any, redis_client: redis
     assert_problem(answer, 404, "table-not-found")
     counted = 'method="POST",route="/v1/pipelines/{pipeline}/ingress/{table}",status="202"} 2.0'
     assert counted in app.get("/metrics").text
+
+
+UPSERTS = """
+CREATE TABLE s (id INT NOT NULL, v STRING, PRIMARY KEY (id) NOT ENFORCED) WITH
+  ('connector' = 'ingress', 'format' = 'debezium-json', 'changelog-mode' = 'I,UA,D');
+CREATE TABLE t (id INT NOT NULL, v STRING, PRIMARY KEY (id) NOT ENFORCED)
+  WITH ('connector' = 'redis');
+CREATE TABLE n (v STRING NOT NULL, c BIGINT, PRIMARY KEY (v) NOT ENFORCED)
+  WITH ('connector' = 'redis');
+"""
+
+
+@pytest.mark.parametrize(
+    ("insert", "accepted"),
+    [
+        ("INSERT INTO t SELECT id, v FROM s", 0),
+        ("INSERT INTO n SELECT v, COUNT(*) FROM s GROUP BY v", 1),
+    ],
+    ids=["nobody keeps the last row", "the last row has the value"],
+)
+def test_a_value_that_a_change_leaves_out_is_taken_where_the_last_row_is_kept(
+    app: AppClient, insert: str, accepted: int
+) -> None:
+    app.post(PATH, {"name": "toast", "sql": f"{UPSERTS}{insert};"})
+    row = {"id": 1, "v": "__debezium_unavailable_value"}
+    line = orjson.dumps({"op": "u", "before": None, "after": row})
+
+    answer = app.post(f"{PATH}/toast/ingress/s", content=line, headers=NDJSON).json()
+
+    assert answer["accepted"] == accepted
+    assert ["not in the change" in each["reason"] for each in answer["rejected"]] == [True] * (
+        1 - accepted
+    )
