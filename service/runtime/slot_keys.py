@@ -52,9 +52,12 @@ def print_name(sink: str) -> str:
     return f"print:{sink}"
 
 
-def stage_name(epoch: int, sink: str, partition: int, attempt: str) -> str:
-    """Where one attempt of one writer task leaves a sink's writes."""
-    return f"stage:{epoch}:{sink}:{partition}:{attempt}"
+def stage_name(epoch: int, node: int, partition: int, attempt: str) -> str:
+    """Where one attempt of one writer task leaves a sink's writes: by node, not by table.
+
+    Several sinks may write one table, and a task writes all of them.
+    """
+    return f"stage:{epoch}:{node}:{partition}:{attempt}"
 
 
 DEAD_NAME = "dead"

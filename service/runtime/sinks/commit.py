@@ -314,7 +314,10 @@ def record_effects(record: dict[str, Any], progress_max: int) -> list[Effect]:
 def progress_record(spec: WriterSpec, epoch: int, parts: EpochParts) -> dict[str, Any]:
     """What an epoch did, in counts, as `/progress` shows it."""
     nodes = {node: _in_ms(statistics) for node, statistics in parts.notes.nodes().items()}
-    sinks = {spec.sinks[number].table: rows for number, rows in sorted(parts.rows.items())}
+    sinks: dict[str, int] = {}
+    for number, rows in sorted(parts.rows.items()):
+        table = spec.sinks[number].table
+        sinks[table] = sinks.get(table, 0) + rows
     return {
         "epoch": epoch,
         "run": spec.run,

@@ -47,7 +47,7 @@ def stage_rows(
     """
     epoch, partition, attempt = place
     removals, rows = list(_items(gone)), list(_items(present))
-    name = stage_name(epoch, spec.table, partition, attempt)
+    name = stage_name(epoch, spec.node, partition, attempt)
     ledger_of(writer).stage_items(name, [*removals, *rows])
     return {"name": name, "items": len(removals) + len(rows), "removals": len(removals)}
 

@@ -74,7 +74,7 @@ class StagedSink(ABC):
         kinds: np.ndarray,
     ) -> dict[str, Any]:
         """Leave the writes; the name and number of their chunks is for the commit."""
-        name = stage_name(epoch, self._spec.table, partition, attempt)
+        name = stage_name(epoch, self._spec.node, partition, attempt)
         return {
             "name": name,
             "chunks": ledger_of(self._writer).stage(name, self.writes(columns, kinds)),

@@ -69,7 +69,8 @@ def writer(redis_client: redis.Redis, tmp_path: Path) -> WriterSpec:
 
 
 def with_sinks(writer: WriterSpec, *sinks: SinkSpec) -> WriterSpec:
-    return WriterSpec.from_json(dataclasses.replace(writer, sinks=sinks).to_json())
+    nodes = tuple(dataclasses.replace(each, node=at) for at, each in enumerate(sinks, 1))
+    return WriterSpec.from_json(dataclasses.replace(writer, sinks=nodes).to_json())
 
 
 def rows(number: int, changes: list[Change], *, sinks: int = 1, first: int = 0) -> pa.RecordBatch:
@@ -143,6 +144,27 @@ def test_a_redis_table_has_the_last_row_of_each_key(
         b'["a"]': {"k": "a", "v": 2},
         b'["d"]': {"k": "d", "v": 4},
     }
+
+
+@pytest.mark.parametrize("connector", ["redis", "print"])
+def test_two_sinks_of_one_table_keep_each_others_rows(
+    redis_client: redis.Redis, writer: WriterSpec, connector: str
+) -> None:
+    """Two statements write it, with other kinds of change or options."""
+    spec = with_sinks(writer, sink(connector), sink(connector))
+    first: list[Change] = [("+I", "a", 1), ("+I", "b", 2)]
+    second: list[Change] = [("+I", "c", 3)]
+
+    run(spec, 1, [rows(0, first, sinks=2), rows(1, second, sinks=2), tick(1, sinks=2)])
+
+    table = redis_client.hgetall("tailrace:{p}:table:redis_out")
+    entries = redis_client.xrange("tailrace:{p}:print:print_out")
+    printed = [orjson.loads(fields[b"change"])["data"] for _, fields in entries]
+    found = [orjson.loads(each) for each in table.values()] + printed
+    assert sorted((each["k"], each["v"]) for each in found) == [("a", 1), ("b", 2), ("c", 3)]
+    ((_, fields),) = redis_client.xrange("tailrace:{p}:progress")
+    record = orjson.loads(fields[b"progress"])
+    assert (record["rows_out"], record["sinks"]) == (3, {f"{connector}_out": 3})
 
 
 def test_rows_are_sorted_by_order_before_they_are_applied(
