@@ -210,7 +210,11 @@ class NoteSum:
         self._nodes: dict[tuple[str, int], dict[str, int]] = {}
 
     def add(self, notes: Iterable[str | bytes]) -> None:
-        """Take in notes as written by `to_note`."""
+        """Take in notes as written by `to_note`.
+
+        Raises:
+            WorkerError: One part of a source was read twice, with different results.
+        """
         for text in notes:
             note = orjson.loads(text)
             if "assigner" in note:
@@ -218,8 +222,10 @@ class NoteSum:
                 self._watermarks[note["assigner"]] = max(known, note["watermark_ms"])
             elif "node" in note:
                 self._nodes[note["node"], note["part"]] = note["statistics"]
-            else:
-                self._sources[note["table"], note["part"]] = note
+            elif self._sources.setdefault((note["table"], note["part"]), note) != note:
+                raise WorkerError(
+                    "source-split", f"{note['table']}: one epoch read two different parts of it"
+                )
 
     @property
     def rows_in(self) -> int:

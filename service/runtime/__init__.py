@@ -12,6 +12,7 @@ What is wanted, and what is done about it:
 
 A plan as a query:
     dataflow, lowering        checked, built, started; from nodes to one DataFrame
+    shared_rows               a part that goes several ways: one stream, made once
     operators, specs/         stateful nodes, and the specs of their operators
                               materializer_options, terms; togetherness: what needs no exchange
     frames, expressions/      nodes without state, and expressions, as columns on the JVM;

@@ -15,7 +15,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from operators.compacting_materializer import CompactingSpec
 from operators.join.lookup import LookupJoinSpec
@@ -36,13 +39,15 @@ from service.plan.nodes import (
 )
 from service.runtime.connectors import scan_columns, sink_spec, source_spec, table_names
 from service.runtime.correlate import check_correlate
-from service.runtime.dataflow_errors import UnsupportedNode
+from service.runtime.dataflow_errors import SourceSplit, UnsupportedNode
+from service.runtime.errors import StartFailed
 from service.runtime.event_time import EventTimes, assigner_name, event_times
 from service.runtime.expressions import check as check_expression
 from service.runtime.node_errors import at_node, in_plan
 from service.runtime.node_options import check_configuration
 from service.runtime.operators import OperatorInfo, stateful_nodes
 from service.runtime.place_bits import place_bits
+from service.runtime.planned_offsets import check_checkpoint
 from service.runtime.spark_configuration import SPEC_OPTION
 from service.runtime.specs import identity_nodes, is_run
 from state.key_groups import key_group
@@ -54,6 +59,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from service.plan import CompiledPlan
+    from service.plan.tables import Table
     from service.runtime.records import RunOptions
     from service.runtime.sinks.spec import SinkSpec
     from service.settings import Settings
@@ -110,6 +116,10 @@ class PipelineJob:
     """Longest wait of workers for a connection to Redis."""
     socket_timeout_ms: int = 30_000
     """Longest wait of workers for a reply of Redis."""
+    closed_epoch: int = 0
+    """The last closed one before the run; 0 before the first."""
+    closed_offsets: str = "{}"
+    """What the marker has beside it, as JSON."""
     workers_see_checkpoint: bool = True
     """Whether the folder of the checkpoint is one that Spark's workers can read, too."""
 
@@ -262,9 +272,12 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
 
     Raises:
         DataflowError, ExpressionError: As `check_plan`.
+        StartFailed: The checkpoint is of other sources, or of two ends of one.
+        StateLost: It is not of the place where the state stands.
+        QueryFailed: It cannot be read.
     """
     # Spark is imported where a query is started only: checking plans needs none.
-    from service.runtime.lowering import lower
+    from service.runtime.lowering import lowered
     from service.runtime.sinks.data_source import TailraceSink
     from service.runtime.sinks.spec import WriterSpec
     from service.runtime.sources.data_source import TailraceSource
@@ -280,39 +293,64 @@ def start_query(spark: SparkSession, job: PipelineJob) -> Any:
         # one session would refuse each other.
         spark.dataSource.register(TailraceSource)
         spark.dataSource.register(TailraceSink)
-    lowered = lower(spark, job)
-    writer = WriterSpec(
-        pipeline=job.pipeline,
-        run=job.run,
-        redis_url=job.redis_url,
-        incarnation=job.incarnation,
-        files_root=job.files_root,
-        sinks=lowered.sinks,
-        pipeline_id=job.pipeline_id,
-        operators=lowered.operators,
-        assigners=lowered.assigners,
-        idle_timeouts_ms=lowered.idle_timeouts_ms,
-        together=lowered.together,
-        quiet_source=lowered.quiet.table if lowered.quiet else "",
-        has_ticks_apart=lowered.quiet is not None and lowered.quiet.has_ticks_apart,
-        checkpoint=job.checkpoint,
-        max_parallelism=job.max_parallelism,
-        version=job.version,
-        dead_letters_max=job.dead_letters_max,
-        print_rows_max=job.print_rows_max,
-        progress_max=job.progress_epochs_max,
-        connect_timeout_ms=job.connect_timeout_ms,
-        socket_timeout_ms=job.socket_timeout_ms,
-    )
-    return (
-        lowered.frame.writeStream.format(TailraceSink.name())
-        .option(SPEC_OPTION, writer.to_json())
-        .option("checkpointLocation", job.checkpoint)
-        .queryName(job.pipeline)
-        .outputMode("append")
-        .trigger(processingTime=f"{job.options.trigger_interval_ms} milliseconds")
-        .start()
-    )
+    with lowered(spark, job) as plan:
+        _check_checkpoint(job, plan.streams, plan.counted_by_spark)
+        writer = WriterSpec(
+            pipeline=job.pipeline,
+            run=job.run,
+            redis_url=job.redis_url,
+            incarnation=job.incarnation,
+            files_root=job.files_root,
+            sinks=plan.sinks,
+            pipeline_id=job.pipeline_id,
+            operators=plan.operators,
+            assigners=plan.assigners,
+            idle_timeouts_ms=plan.idle_timeouts_ms,
+            together=plan.together,
+            quiet_source=plan.quiet.table if plan.quiet else "",
+            has_ticks_apart=plan.quiet is not None and plan.quiet.has_ticks_apart,
+            checkpoint=job.checkpoint,
+            streams=plan.streams,
+            counted_by_spark=plan.counted_by_spark,
+            max_parallelism=job.max_parallelism,
+            version=job.version,
+            dead_letters_max=job.dead_letters_max,
+            print_rows_max=job.print_rows_max,
+            progress_max=job.progress_epochs_max,
+            connect_timeout_ms=job.connect_timeout_ms,
+            socket_timeout_ms=job.socket_timeout_ms,
+        )
+        return (
+            plan.frame.writeStream.format(TailraceSink.name())
+            .option(SPEC_OPTION, writer.to_json())
+            .option("checkpointLocation", job.checkpoint)
+            .queryName(job.pipeline)
+            .outputMode("append")
+            .trigger(processingTime=f"{job.options.trigger_interval_ms} milliseconds")
+            .start()
+        )
+
+
+def _check_checkpoint(
+    job: PipelineJob, streams: Sequence[str], counted_by_spark: Sequence[str]
+) -> None:
+    """See that a query goes on where its state stands.
+
+    Raises:
+        StartFailed, StateLost, QueryFailed: As `start_query`.
+    """
+    try:
+        check_checkpoint(
+            Path(job.checkpoint),
+            streams,
+            counted_by_spark,
+            closed_epoch=job.closed_epoch,
+            closed_offsets=orjson.loads(job.closed_offsets),
+        )
+    except SourceSplit as error:
+        raise StartFailed(
+            error.message, code=error.code, hint="restore the last savepoint under another name"
+        ) from error
 
 
 def plan_sinks(
@@ -357,6 +395,7 @@ def _check_nodes(
             path=finding.path,
         )
     names = table_names(plan)
+    _check_scans(plan)
     identities = identity_nodes(plan)
     for node in plan.nodes:
         check_time()
@@ -367,6 +406,28 @@ def _check_nodes(
             if isinstance(node.view, Sink):
                 _plan_sink(node, node.view, names, files_root, database_hosts)
             _check_node(node, names, files_root, allow_testing=allow_testing)
+
+
+def _check_scans(plan: CompiledPlan) -> None:
+    """See that all scans of a table are of one source: notes and offsets know it by its name."""
+    found: dict[str, Table] = {}
+    for node in plan.nodes:
+        if not isinstance(node.view, TableScan):
+            continue
+        table = node.view.table
+        known = found.setdefault(table.identifier, table)
+        differing = {
+            name
+            for name in known.options.keys() | table.options.keys()
+            if known.options.get(name) != table.options.get(name)
+        }
+        if differing:
+            raise UnsupportedNode(
+                f'table {table.name} is read with several values of option "{min(differing)}"',
+                hint="declare a table for each, by CREATE TABLE .. LIKE",
+                node_id=node.id,
+                path=f"{table.path}/resolvedTable/options",
+            )
 
 
 def _check_columns(node: ExecNode) -> None:

@@ -12,6 +12,7 @@
     ├── MalformedChange           a line that is no change, where the pipeline is to fail on it
     ├── SourceUnavailable         a source's neighbour does not answer: the query starts again
     ├── SourceChanged             a file or stream no longer holds what an epoch was planned on
+    ├── SourceSplit               an epoch is not one prefix of a table, as state must have it
     ├── SinkRefused               a change that the sink's contract, database or broker forbids
     └── SinkUnavailable           a sink's database or broker is away: the query starts again
 Spark carries an error of a worker to the service as text only, so the code is put in the text and
@@ -119,6 +120,15 @@ class SourceChanged(TaskFailure):
     """A source does not hold what it held when the epoch was planned: a replay would differ."""
 
     code = "source-changed"
+
+
+class SourceSplit(TaskFailure):
+    """Spark read a table to two ends in one epoch, or not to the one that it planned.
+
+    Then nothing is closed: the marker has one end a table, and what lies before it is let go.
+    """
+
+    code = "source-split"
 
 
 class SinkRefused(TaskFailure):

@@ -127,6 +127,8 @@ class Run:
     """By operator: what it keeps, with what is known of its past."""
     epoch: int = 0
     """The last closed one when the run was opened; 0 before the first."""
+    offsets: str = "{}"
+    """What the marker has beside it: among other things where tables were read to, as JSON."""
     ttl_extension_ms: int = 0
     """By how much all lives were extended, in processing time."""
 

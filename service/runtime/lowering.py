@@ -17,12 +17,14 @@ Each node becomes a DataFrame of wire columns, in the plan's order:
                          its materializer runs in the writer
     what keeps state     exchange of each input by the operator's key, then the operator in Python
 
-A source or node whose rows go several ways is computed once a way, from the same offsets: Spark
-knows it as one stream. Its dead letters go the first way only, so that none is listed twice.
+Where the rows of a source, or of another part that runs in Python, go several ways, they are made
+once and shared (`shared_rows`). Dead letters go the first way only, so that none is listed twice.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, assert_never
@@ -68,6 +70,7 @@ from service.runtime.kafka_stream import kafka_stream
 from service.runtime.map_tasks import OperatorStage, WatermarkStage
 from service.runtime.place_bits import place_bits
 from service.runtime.quiet_epochs import QuietSource
+from service.runtime.shared_rows import shared_rows
 from service.runtime.sources.data_source import TailraceSource
 from service.runtime.sources.spec import EPOCHS, SourceSpec
 from service.runtime.spark_configuration import SPEC_OPTION
@@ -91,7 +94,7 @@ from service.runtime.wire_columns import (
 from state.types import format_type, parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql.connect.dataframe import DataFrame
     from pyspark.sql.connect.session import SparkSession
@@ -122,42 +125,54 @@ class LoweredPlan:
     """The assigners that each operator waits for."""
     quiet: QuietSource | None
     """The only source, if it is not read in epochs without changes."""
+    streams: tuple[str, ...]
+    """By line of Spark's record of an epoch: the source that it tells the end of."""
+    counted_by_spark: tuple[str, ...]
+    """Those among them that are sources of Spark's own."""
 
 
-def lower(spark: SparkSession, job: PipelineJob) -> LoweredPlan:
-    """Turn a pipeline's plan into a streaming DataFrame.
+@contextmanager
+def lowered(spark: SparkSession, job: PipelineJob) -> Iterator[LoweredPlan]:
+    """Turn a pipeline's plan into a streaming DataFrame, whose query must be started inside.
 
     Raises:
         DataflowError: A table cannot be read or written as asked.
         ExpressionError: An expression has no exact counterpart.
     """
-    return _Lowering(spark, job).run()
+    with ExitStack() as views:
+        yield _Lowering(spark, job, views).run()
 
 
-class _Ways:
-    """Where a DataFrame goes: the first taker gets its dead letters, the others do not."""
+@dataclass(slots=True)
+class _Part:
+    """A part of the query: the first taker gets its dead letters, the others do not."""
 
-    def __init__(self, frame: DataFrame) -> None:
-        self._frame = frame
-        self._taken = False
+    frame: DataFrame
+    streams: tuple[str, ...]
+    """The sources behind it, from left to right in Spark's plan, once for each way."""
+    is_python: bool
+    """Whether Python runs for it and is not shared behind it: each taker would run it again."""
+    is_taken: bool = False
 
     def take(self) -> DataFrame:
-        if self._taken:
-            return self._frame.filter(F.col(KIND) != kind_literal(DEAD_LETTER))
-        self._taken = True
-        return self._frame
+        if self.is_taken:
+            return self.frame.filter(F.col(KIND) != kind_literal(DEAD_LETTER))
+        self.is_taken = True
+        return self.frame
 
 
 class _Lowering:
     """The state of one translation."""
 
-    def __init__(self, spark: SparkSession, job: PipelineJob) -> None:
+    def __init__(self, spark: SparkSession, job: PipelineJob, views: ExitStack) -> None:
         self._spark = spark
+        self._views = views
         self._job = job
         self._plan: CompiledPlan = job.plan
         self._names = table_names(job.plan)
-        self._done: dict[int, _Ways] = {}
-        self._tables: dict[str, tuple[_Ways, list[str]]] = {}
+        self._ways = Counter(edge.source for edge in job.plan.edges)
+        self._done: dict[int, _Part] = {}
+        self._tables: dict[str, tuple[_Part, list[str]]] = {}
         self._operators = {each.node_id: each for each in job.operators()}
         self._identities = identity_nodes(job.plan)
         self._event_time = event_times(job.plan, self._operators.values())
@@ -169,16 +184,17 @@ class _Lowering:
         if self._quiet is not None and self._ticks is not Ticks.WITH_CHANGES:
             is_unread = self._ticks is Ticks.UNREAD
             self._quiet = replace(self._quiet, has_ticks_apart=True) if is_unread else None
-        # Records of Kafka know no epoch, and all sources of one must say the same time.
-        self._leaves_time_to_spark = any(
-            node.view.table.options.get("connector") in KAFKA
+        self._kafka_tables = {
+            self._names[node.view.table.identifier]
             for node in job.plan.nodes
             if isinstance(node.view, TableScan)
-        )
+            and node.view.table.options.get("connector") in KAFKA
+        }
 
     def run(self) -> LoweredPlan:
         outputs: list[DataFrame] = []
         sinks: list[SinkSpec] = []
+        streams: list[str] = []
         for node in self._plan.nodes:
             if isinstance(node.view, Sink):
                 spec = sink_spec(
@@ -190,19 +206,56 @@ class _Lowering:
                 )
                 outputs.append(self._sink(node, node.view))
                 sinks.append(replace(spec, operator=self._task(node)))
+                streams += self._streams_of(node)
             elif not is_merged(self._plan, node):
-                self._done[node.id] = _Ways(self._node(node))
+                frame = self._node(node)
+                part = _Part(frame, self._streams_of(node), self._is_python(node))
+                self._done[node.id] = self._shared(part, self._ways[node.id])
         frames = [for_writer(frame, at, sinks) for at, frame in enumerate(outputs)]
         ids = tuple(each.id for each in self._operators.values())
         written = reduce(lambda left, right: left.unionAll(right), frames)
+        if self._ticks is Ticks.UNREAD:
+            assert self._quiet is not None
+            written = self._with_unread_ticks(written, self._quiet.table)
+            streams.append(ticks_name(self._quiet.table))
         return LoweredPlan(
-            self._with_unread_ticks(written) if self._ticks is Ticks.UNREAD else written,
+            written,
             tuple(sinks),
             ids,
             {name: self._sources_of(name) for name in self._event_time.assigners},
             self._idle_timeouts_ms(),
             self._event_time.together,
             self._quiet,
+            tuple(streams),
+            tuple(sorted(self._kafka_tables)),
+        )
+
+    def _shared(self, part: _Part, ways: int) -> _Part:
+        """The part as so many ways take it, each of which would run its Python otherwise."""
+        if ways <= 1 or not part.is_python:
+            return part
+        frame = shared_rows(self._spark, part.frame, self._job.parallelism, self._views)
+        return _Part(frame, part.streams, is_python=False)
+
+    def _behind(self, node: ExecNode) -> list[_Part]:
+        """What a node takes."""
+        if isinstance(node.view, TableScan):
+            return [self._tables[node.view.table.identifier][0]]
+        if isinstance(node.view, Union):
+            return [self._done[each] for each in united(self._plan, node)]
+        return [self._done[each.id] for each in self._plan.inputs(node.id)]
+
+    def _streams_of(self, node: ExecNode) -> tuple[str, ...]:
+        if isinstance(node.view, Values):
+            return self._streams_read(values_name(node))
+        return tuple(each for part in self._behind(node) for each in part.streams)
+
+    def _is_python(self, node: ExecNode) -> bool:
+        return (
+            node.id in self._operators
+            or isinstance(node.view, Values)
+            or assigner_name(node) in self._event_time.assigners
+            or any(each.is_python for each in self._behind(node))
         )
 
     def _quiet_source(self) -> QuietSource | None:
@@ -222,13 +275,12 @@ class _Lowering:
             return None
         return QuietSource(self._names[table.identifier], self._job.checkpoint)
 
-    def _with_unread_ticks(self, written: DataFrame) -> DataFrame:
+    def _with_unread_ticks(self, written: DataFrame, table: str) -> DataFrame:
         """What is written, and a source for ticks, whose rows Spark knows that nobody wants.
 
         Behind all else, so that there is nothing left to plan where the other source has nothing.
         """
-        assert self._quiet is not None
-        spec = ticks_spec(SourceSpec("", self._quiet.table, self._job.pipeline, "", (), (), ()))
+        spec = ticks_spec(SourceSpec("", table, self._job.pipeline, "", (), (), ()))
         return written.unionAll(self._loaded(spec, written.schema).filter(F.lit(False)))
 
     def _node(self, node: ExecNode) -> DataFrame:
@@ -251,7 +303,7 @@ class _Lowering:
                 types = node.output_type.children
                 return correlated(self._input(node), view, types, bits, followers)
             case Union():
-                return union([self._done[each].take() for each in united(self._plan, node)])
+                return union(self._inputs(node))
             case DropUpdateBefore():
                 kept = F.col(KIND) != kind_literal(RowKind.UPDATE_BEFORE)
                 return keep_changes_where(self._input(node), kept)
@@ -267,7 +319,7 @@ class _Lowering:
                 assert_never(view)
 
     def _inputs(self, node: ExecNode) -> list[DataFrame]:
-        return [self._done[each.id].take() for each in self._plan.inputs(node.id)]
+        return [each.take() for each in self._behind(node)]
 
     def _input(self, node: ExecNode) -> DataFrame:
         (only,) = self._inputs(node)
@@ -327,9 +379,9 @@ class _Lowering:
         identifier = scan.table.identifier
         if identifier not in self._tables:
             self._tables[identifier] = self._source(identifier)
-        ways, names = self._tables[identifier]
+        part, names = self._tables[identifier]
         places = [names.index(each.name) for each in scan_columns(scan)]
-        frame = self._filtered(node, ways.take(), names)
+        frame = self._filtered(node, part.take(), names)
         if places != [*range(len(names))]:
             columns = named([F.col(field_name(place)) for place in places])
             frame = frame.select(*columns, *control_columns())
@@ -347,7 +399,7 @@ class _Lowering:
                 frame = keep_changes_where(frame, to_column(predicate, columns))
         return frame
 
-    def _source(self, identifier: str) -> tuple[_Ways, list[str]]:
+    def _source(self, identifier: str) -> tuple[_Part, list[str]]:
         """The source of a table with every column that a scan of it needs."""
         nodes = [
             (node, node.view)
@@ -371,7 +423,14 @@ class _Lowering:
             allow_testing=self._job.allow_testing,
         )
         read = self._read(replace(spec, is_normalized=is_normalized(self._plan, identifier)))
-        return _Ways(read), [each.name for each in needed]
+        source = _Part(read, self._streams_read(spec.table), is_python=True)
+        return self._shared(source, len(scans)), [each.name for each in needed]
+
+    def _streams_read(self, table: str) -> tuple[str, ...]:
+        """The streams that `_read` makes of a source."""
+        if table in self._kafka_tables or self._ticks is Ticks.READ:
+            return (table, ticks_name(table))
+        return (table,)
 
     def _values(self, node: ExecNode, values: Values) -> DataFrame:
         name = values_name(node)
@@ -412,7 +471,8 @@ class _Lowering:
         )
 
     def _open(self, spec: SourceSpec) -> DataFrame:
-        tells_time = EPOCHS in spec.options or not self._leaves_time_to_spark
+        # Records of Kafka know no epoch, and all sources of one must say the same time.
+        tells_time = EPOCHS in spec.options or not self._kafka_tables
         control = [KIND, ORDER, NOTE, *([TIME] if tells_time else [])]
         schema = wire_struct([parse_type(each) for each in spec.given], control)
         if spec.connector in KAFKA:
@@ -476,7 +536,12 @@ def _key_of(operator: OperatorInfo) -> tuple[int, ...]:
 
 def ticks_spec(spec: SourceSpec) -> SourceSpec:
     """The source of the ticks of a table's epochs, where those are apart from its changes."""
-    return replace(spec, connector="ticks", table=f"{spec.table}-ticks", options={})
+    return replace(spec, connector="ticks", table=ticks_name(spec.table), options={})
+
+
+def ticks_name(table: str) -> str:
+    """What the source of a table's ticks is called, where those are apart from its changes."""
+    return f"{table}-ticks"
 
 
 def values_name(node: ExecNode) -> str:

@@ -2,7 +2,12 @@
 
 v1
 {"batchWatermarkMs":0,..}      Spark's own
-{"file":1,"at":0,..}           the end of each source, in the order of the query's sources
+{"file":1,"at":0,..}           the end of each source, in the order of the query's sources: of one
+                               whose rows go several ways, a line for each way
+
+All that we know of an epoch's input rests on its being one prefix of each table: the marker, what
+ingress forgets, savepoints. So a table that two lines tell two ends of is refused, before the epoch
+is closed, and before a query goes on from there.
 """
 
 from __future__ import annotations
@@ -11,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from service.runtime.dataflow_errors import SourceSplit, SourceUnavailable
 from service.runtime.errors import QueryFailed
+from state.errors import StateLost
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 OF_TICKS: Final = frozenset({"tick", "time"})
@@ -34,6 +41,53 @@ def recorded_ends(text: str) -> list[dict[str, Any]]:
         # Spark writes "-" for a source that told no offset.
         return []
     return ends if version == "v1" and all(isinstance(each, dict) for each in ends) else []
+
+
+def ends_by_stream(text: str, streams: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The end of each source in a record, by its name; empty where Spark has none.
+
+    Args:
+        text: The record.
+        streams: The source of each line, as `LoweredPlan.streams` names them.
+
+    Raises:
+        SourceSplit: It is the record of another query, or a source has two ends.
+
+    >>> ends_by_stream(chr(10).join(["v1", "{}", '{"at":1}', "-", '{"at":1}']), ("a", "b", "a"))
+    {'a': {'at': 1}, 'b': {}}
+    """
+    version, *rest = text.split("\n")
+    lines = rest[1:]
+    if version != "v1" or len(lines) != len(streams):
+        raise SourceSplit(
+            f"Spark's record of an epoch has {len(lines)} streams, this query reads {len(streams)}"
+        )
+    found: dict[str, str] = {}
+    for stream, line in zip(streams, lines, strict=True):
+        if found.setdefault(stream, line) != line:
+            raise SourceSplit(f"{stream}: Spark planned an epoch that reads it to two ends")
+    return {stream: _end_in(line) for stream, line in found.items()}
+
+
+def elsewhere(
+    planned: Mapping[str, Mapping[str, Any]],
+    offsets: Mapping[str, Any],
+    counted_by_spark: Collection[str],
+) -> list[str]:
+    """The sources whose place is not the one that Spark planned.
+
+    Args:
+        planned: The ends of an epoch, by source.
+        offsets: Where tables were read to by the end of it, as the marker keeps them.
+        counted_by_spark: Kafka tables: what was read of these may end before what was planned.
+
+    >>> elsewhere({"a": {"at": 1, "tick": 2}, "b": {"at": 1}}, {"a": {"at": 1}, "b": {"at": 0}}, ())
+    ['b']
+    """
+    places = {name: place_in(end) for name, end in planned.items() if name not in counted_by_spark}
+    return [
+        name for name, place in places.items() if place and place != place_in(offsets.get(name, {}))
+    ]
 
 
 def place_in(end: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,14 +115,97 @@ def last_ends(checkpoint: Path) -> list[dict[str, Any]] | None:
     Raises:
         QueryFailed: It cannot be read.
     """
+    newest = max(records(checkpoint), default=None)
+    return None if newest is None else recorded_ends(_read(checkpoint, newest))
+
+
+def records(checkpoint: Path) -> list[int]:
+    """The epochs that a checkpoint has records of, in no order.
+
+    Raises:
+        QueryFailed: It cannot be read.
+    """
     folder = checkpoint / "offsets"
     try:
         if not folder.is_dir():
-            return None
-        batches = [int(each.name) for each in folder.iterdir() if each.name.isdecimal()]
-        return recorded_ends((folder / str(max(batches))).read_text("utf-8")) if batches else None
+            return []
+        return [int(each.name) + 1 for each in folder.iterdir() if each.name.isdecimal()]
     except OSError as error:
         raise unusable_checkpoint("read", error) from error
+
+
+def check_checkpoint(
+    checkpoint: Path,
+    streams: Sequence[str],
+    counted_by_spark: Collection[str],
+    *,
+    closed_epoch: int,
+    closed_offsets: Mapping[str, Any],
+) -> None:
+    """See that a query of these sources goes on from a checkpoint where its state stands.
+
+    Spark gives the lines of the newest records to sources by their order, whatever these are.
+
+    Args:
+        checkpoint: The query's; may not be there yet.
+        streams: As for `ends_by_stream`.
+        counted_by_spark: As for `elsewhere`.
+        closed_epoch: The last closed one; 0 before the first.
+        closed_offsets: Where it had read tables to, as the marker has it.
+
+    Raises:
+        SourceSplit: A record is of other sources, or of two ends of one.
+        StateLost: It is of another place than the state.
+        QueryFailed: It cannot be read.
+    """
+    known = records(checkpoint)
+    for epoch in {closed_epoch, max(known, default=0)}.intersection(known):
+        planned = ends_by_stream(_read(checkpoint, epoch), streams)
+        if epoch == closed_epoch and elsewhere(planned, closed_offsets, counted_by_spark):
+            raise StateLost(
+                f"the state was closed at epoch {epoch}, which the checkpoint has with other "
+                "offsets"
+            )
+
+
+def check_epoch_read(
+    checkpoint: Path,
+    epoch: int,
+    streams: Sequence[str],
+    counted_by_spark: Collection[str],
+    offsets: Mapping[str, Any],
+) -> None:
+    """See, beside Spark's driver, that an epoch which is to be closed read what was planned.
+
+    Raises:
+        SourceSplit: It read a table to another end, or to two, or is planned for other sources.
+        SourceUnavailable: Its record cannot be read.
+    """
+    try:
+        text = _record(checkpoint, epoch).read_text("utf-8")
+    except OSError as error:
+        raise SourceUnavailable(
+            f"Spark's record of epoch {epoch} cannot be read ({error.strerror})"
+        ) from error
+    if found := elsewhere(ends_by_stream(text, streams), offsets, counted_by_spark):
+        raise SourceSplit(f"{found[0]}: an epoch did not read it to the end that Spark planned")
+
+
+def _record(checkpoint: Path, epoch: int) -> Path:
+    return checkpoint / "offsets" / str(epoch - 1)
+
+
+def _read(checkpoint: Path, epoch: int) -> str:
+    try:
+        return _record(checkpoint, epoch).read_text("utf-8")
+    except OSError as error:
+        raise unusable_checkpoint("read", error) from error
+
+
+def _end_in(line: str) -> dict[str, Any]:
+    # Spark writes "-" for a source that told no offset.
+    end: dict[str, Any] = {} if line == "-" else orjson.loads(line)
+    return end
 
 
 def unusable_checkpoint(use: str, error: OSError) -> QueryFailed:

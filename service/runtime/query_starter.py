@@ -161,6 +161,8 @@ class DataflowStarter:
             incarnation=run.incarnation,
             redis_url=self._settings.redis.url,
             checkpoint=str(self.checkpoint(record)),
+            closed_epoch=run.epoch,
+            closed_offsets=run.offsets,
             options=options,
             parallelism=self._parallelism(),
             max_parallelism=options.max_parallelism,
@@ -268,7 +270,14 @@ class RedisLedgers:
                 reached_ms = watermark(marker.offsets, states.assigners.get(operator, ()))
                 clock = TtlClock(begins_ms, reached_ms, extended_ms)
                 registered[operator] = register_states(ledger, operator, descriptors, clock)
-            return Run(number, ledger.incarnation, registered, marker.epoch, extended_ms)
+            return Run(
+                number=number,
+                incarnation=ledger.incarnation,
+                states=registered,
+                epoch=marker.epoch,
+                offsets=marker.offsets,
+                ttl_extension_ms=extended_ms,
+            )
 
         return self._with_ledger(name, open_it)
 

@@ -24,6 +24,7 @@ PERMANENT_CODES = frozenset(
         "savepoint.not-found",
         "sink-refused",
         "source-changed",
+        "source-split",
         "state-access-denied",
         "state-codec-mismatch",
         "state-corrupt",

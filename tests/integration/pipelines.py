@@ -187,13 +187,17 @@ class Pipeline:
 
     def start(self) -> Pipeline:
         nodes = [each.id for each in stateful_nodes(self.plan, self.options)]
+        run = self.ledger.open_run(nodes, self.max_parallelism)
+        marker = self.ledger.marker()
         job = PipelineJob(
             pipeline=self.name,
             plan=self.plan,
-            run=self.ledger.open_run(nodes, self.max_parallelism),
+            run=run,
             incarnation=self.ledger.incarnation,
             redis_url=self.redis_url,
             checkpoint=self.checkpoint,
+            closed_epoch=marker.epoch,
+            closed_offsets=marker.offsets,
             options=self.options,
             parallelism=self.parallelism,
             max_parallelism=self.max_parallelism,
@@ -204,8 +208,8 @@ class Pipeline:
             database_hosts=("127.0.0.1",),
             workers_see_checkpoint=self.workers_see_checkpoint,
         )
-        claim_databases(job, marker=self.ledger.marker().epoch)
-        claim_of_topics(job, marker=self.ledger.marker().epoch, begun=dict)
+        claim_databases(job, marker=marker.epoch)
+        claim_of_topics(job, marker=marker.epoch, begun=dict)
         self.query = start_query(self.spark, job)
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from operators.wire import (
     DEAD_LETTER,
@@ -11,6 +12,7 @@ from operators.wire import (
     NoteSum,
     OperatorNote,
     SourceNote,
+    WorkerError,
     control_batch,
     dead_letter_note,
     merged_offsets,
@@ -43,6 +45,17 @@ def test_a_note_that_comes_along_two_ways_counts_once() -> None:
     assert notes.rows_in == 12
     assert notes.offsets == {"s": {"at": 10, "tick": 1}}
     assert notes.nodes() == {"4_x": {"rows_in": 5, "reads": 1}}
+
+
+@pytest.mark.parametrize(
+    "other", [SourceNote("s", 0, 5, {"at": 11}), SourceNote("s", 0, 6, {"at": 10})]
+)
+def test_a_part_of_a_source_that_was_read_to_two_ends_is_refused(other: SourceNote) -> None:
+    notes = NoteSum()
+    notes.add([to_note(SourceNote("s", 0, 5, {"at": 10}))])
+
+    with pytest.raises(WorkerError, match=r"^\[tailrace:source-split\] s: "):
+        notes.add([to_note(other)])
 
 
 def test_the_partitions_of_a_source_add_up_to_its_offsets() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -33,7 +34,7 @@ from operators.wire import (
 from service.runtime.errors import with_hint
 from service.runtime.kafka_fields import CONNECTORS as KAFKA
 from service.runtime.ledgers import ledger_of, transport_of
-from service.runtime.planned_offsets import place_in
+from service.runtime.planned_offsets import check_epoch_read, place_in
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink, sinks_by_folder
 from service.runtime.sinks.written import EpochInput
@@ -101,6 +102,8 @@ def close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
 
     Raises:
         WorkerError: with the code of the state's error.
+        SourceSplit: it is no prefix of a table, or not the one that Spark planned.
+        SourceUnavailable: Spark's record of it cannot be read.
     """
     try:
         _close(spec, epoch, parts)
@@ -127,6 +130,9 @@ def _close(spec: WriterSpec, epoch: int, parts: EpochParts) -> None:
     offsets = merged_offsets(known, places(parts.notes.offsets))
     proceeds = check_epoch(marker, epoch) is EpochCheck.PROCEED
     if proceeds:
+        if spec.streams:
+            checkpoint = Path(spec.checkpoint)
+            check_epoch_read(checkpoint, epoch, spec.streams, spec.counted_by_spark, offsets)
         source = EpochInput(spec, epoch, offsets_json(offsets))
         if files:
             _commit_files(ledger, stamp, files)

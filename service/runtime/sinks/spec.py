@@ -60,6 +60,10 @@ class WriterSpec:
     """Whether that one has a source for ticks behind it."""
     checkpoint: str = ""
     """Folder of the query's checkpoint."""
+    streams: tuple[str, ...] = ()
+    """The source of each line of Spark's record of an epoch; none: nothing is compared."""
+    counted_by_spark: tuple[str, ...] = ()
+    """Those that are sources of Spark's own: what was read may end before what was planned."""
     max_parallelism: int = 128
     version: str = ""
     """The service's version of this package; workers with another one refuse to run."""
@@ -82,7 +86,8 @@ class WriterSpec:
             for name in ("names", "types", "primary_key", "metadata"):
                 sink[name] = tuple(sink[name])
         values["sinks"] = tuple(SinkSpec(**each) for each in values["sinks"])
-        values["operators"] = tuple(values["operators"])
+        for name in ("operators", "streams", "counted_by_spark"):
+            values[name] = tuple(values[name])
         values["assigners"] = {name: tuple(each) for name, each in values["assigners"].items()}
         values["together"] = tuple(
             tuple((name, held_ms) for name, held_ms in each) for each in values["together"]

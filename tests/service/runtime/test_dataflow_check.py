@@ -312,6 +312,26 @@ def test_an_operator_that_waits_for_watermarks_must_get_some(tmp_path: Path) -> 
         check(tmp_path, without_node(document, "watermark-assigner"))
 
 
+def test_a_table_is_read_with_one_set_of_options(tmp_path: Path) -> None:
+    """Notes and offsets know a source by its table's name."""
+    plan = PlanBuilder()
+    scans = [plan.scan("s", COLUMNS, **{**SOURCE, "path": path}) for path in ("in", "in")]
+    union = plan.node("union_1", COLUMNS, scans)
+    plan.sink("snk", COLUMNS, union, key=["k"], **SINK)
+    document = plan.document()
+    check(tmp_path, document)
+    options = document["nodes"][1]["scanTableSource"]["table"]["resolvedTable"]["options"]
+    options["path"] = "elsewhere"
+
+    with pytest.raises(UnsupportedNode, match='several values of option "path"') as caught:
+        check(tmp_path, document)
+
+    assert (caught.value.node_id, caught.value.path) == (
+        2,
+        "/nodes/1/scanTableSource/table/resolvedTable/options",
+    )
+
+
 def test_what_a_look_up_gives_goes_one_way(tmp_path: Path) -> None:
     document = recorded_plan("085_")
     check(tmp_path, document)

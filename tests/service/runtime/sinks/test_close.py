@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from operators.wire import EPOCH_TIME, NoteSum, WorkerError
+from service.runtime.dataflow_errors import SourceSplit
 from service.runtime.sinks.commit import EpochParts, close
 from service.runtime.sinks.owner import FOLDER_OWNER
 from service.runtime.sinks.spec import SinkSpec, WriterSpec
@@ -141,3 +142,19 @@ def test_an_epoch_that_an_earlier_version_closed_is_closed(
     written(writer, 1)
 
     assert (ledger.marker().epoch, ledger.marker().offsets) == (1, "{}")
+
+
+def test_an_epoch_that_reads_a_table_to_two_ends_shows_nothing(
+    writer: WriterSpec, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    offsets = tmp_path / "checkpoint/offsets"
+    offsets.mkdir(parents=True)
+    ends = ['{"at":4,"tick":1}', '{"at":5,"tick":1}']
+    (offsets / "0").write_text("\n".join(["v1", "{}", *ends]))
+    split = replace(writer, checkpoint=str(offsets.parent), streams=("s", "s"))
+
+    with pytest.raises(SourceSplit, match=r"^\[tailrace:source-split\] s: "):
+        written(split, 1, (0, 0))
+
+    assert EpochLedger(redis_client, "p").marker().epoch == 0
+    assert rows_in(tmp_path / "out") == []
