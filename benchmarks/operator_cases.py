@@ -152,7 +152,7 @@ def _aggregate(*calls: AggregateCall, of: InputSpec = ROWS, **fields: Any) -> Op
     )
 
 
-def _join(*unique_keys: tuple[int, ...], join_type: str = "INNER") -> OperatorSpec:
+def _join(*unique_keys: tuple[int, ...] | None, join_type: str = "INNER") -> OperatorSpec:
     return StreamingJoinSpec.build(
         inputs=(ROWS, ROWS),
         output=_beside(ROWS, ROWS),
@@ -162,7 +162,7 @@ def _join(*unique_keys: tuple[int, ...], join_type: str = "INNER") -> OperatorSp
     )
 
 
-def _multi_join(*unique_key: int) -> OperatorSpec:
+def _multi_join(unique_key: tuple[int, ...] | None) -> OperatorSpec:
     with_key = (Attribute(before=0, column=0),)
     return MultiJoinSpec.build(
         inputs=(ROWS,) * 3,
@@ -323,12 +323,12 @@ CASES: dict[str, Callable[[], Case]] = {
         *(retracting, TAKES_BACK, "+I -U +U +I +I | -U +U -D -U +U +I -D"),
     ),
     "join, unique keys": lambda: Case(_join((0,), (0,)), updating_sides, SIDES, "+I | -U +U +I"),
-    "join, no keys": lambda: Case(_join((), ()), retracting_sides, SIDES, "+I | -U +U +I"),
+    "join, no keys": lambda: Case(_join(None, None), retracting_sides, SIDES, "+I | -U +U +I"),
     "left join, unique keys": lambda: Case(
         _join((0,), (0,), join_type="LEFT"), updating_sides, SIDES, "+I -D +I +I | -D +I -D +I"
     ),
     "left join, no keys": lambda: Case(
-        _join((), (), join_type="LEFT"), retracting_sides, SIDES, "+I -D +I +I | -D +I -D +I"
+        _join(None, None, join_type="LEFT"), retracting_sides, SIDES, "+I -D +I +I | -D +I -D +I"
     ),
     "semi join, no keys": lambda: Case(
         SemiAntiJoinSpec.build(
@@ -337,10 +337,10 @@ CASES: dict[str, Callable[[], Case]] = {
         *(retracting_sides, SIDES, "+I | -U +U +I"),
     ),
     "multi join, unique keys": lambda: Case(
-        _multi_join(0), updating_three, THREE_SIDES, "+I | -D +I -U +U"
+        _multi_join((0,)), updating_three, THREE_SIDES, "+I | -D +I -U +U"
     ),
     "multi join, no keys": lambda: Case(
-        _multi_join(), updating_three, THREE_SIDES, "+I | -D +I -U +U"
+        _multi_join(None), updating_three, THREE_SIDES, "+I | -D +I -U +U"
     ),
     "temporal join": lambda: Case(
         TemporalJoinSpec.build(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import NonNegativeInt, model_validator
 
-from operators.changelog import RowKind
 from operators.join.bundles import key_text, reduced
 from operators.join.columnar_join import ColumnarJoin
 from operators.join.condition import compile_condition, unmatchable
@@ -31,8 +30,12 @@ STATE_NAMES = ("leftState", "rightState")
 class BinaryJoinSpec(OperatorSpec):
     """What joins of two inputs have; `inputs` are the left and the right one, by the join's key."""
 
-    unique_keys: tuple[tuple[NonNegativeInt, ...], tuple[NonNegativeInt, ...]] = ((), ())
-    """Of each side the columns of a unique key; empty: none is known."""
+    unique_keys: tuple[tuple[NonNegativeInt, ...] | None, tuple[NonNegativeInt, ...] | None] = (
+        None,
+        None,
+    )
+    """Of each side the columns of a unique key; empty: it has one row at most, as a total has;
+    None: none is known."""
     filter_nulls: tuple[bool, ...]
     """For each column of the key whether a null in it has no match (`=`), or matches a null."""
     equalities: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()
@@ -51,8 +54,8 @@ class BinaryJoinSpec(OperatorSpec):
         if not len(left.key) == len(right.key) == len(self.filter_nulls):
             raise ValueError("left key, right key and filter_nulls differ in length")
         for side, unique_key in zip(self.inputs, self.unique_keys, strict=True):
-            if any(at >= len(side.types) for at in unique_key):
-                raise ValueError(f"unique key {list(unique_key)} does not name columns")
+            if any(at >= len(side.types) for at in unique_key or ()):
+                raise ValueError(f"unique key {list(unique_key or ())} does not name columns")
         return self
 
     @property
@@ -134,16 +137,48 @@ class BinaryJoin(KeyedOperator):
                 found.append((stored, pair, of_other))
         return found
 
+    async def replacements(
+        self, values: Row, before: Row, mine: Side, other: Side
+    ) -> list[tuple[Stored, Row | None, Row | None, Row]]:
+        """The other side's rows that a row, or the one that it replaces, is joined with.
+
+        Returns:
+            What is stored, the pair, the pair of the row before (None: they do not match), and the
+            values of the other side's row.
+        """
+        found: list[tuple[Stored, Row | None, Row | None, Row]] = []
+        condition, decode, joined = self._condition, other.text.decode, mine.joined
+        for stored in await other.state.stored():
+            of_other = decode(stored.row)
+            pairs = [
+                pair if condition is None or condition(pair) else None
+                for pair in (joined(values, of_other), joined(before, of_other))
+            ]
+            if pairs != [None, None]:
+                found.append((stored, pairs[0], pairs[1], of_other))
+        return found
+
+    async def taken_back(self, change: InputChange, row: bytes, mine: Side) -> Row:
+        """Take a row back: the one of its unique key where there is one, whatever else it says.
+
+        Returns:
+            That row. If there is none, the change is an orphan, and it is its own: what it would
+            take back is taken back all the same, since the state may have expired.
+        """
+        gone = await mine.state.retract(row, change.row)
+        if gone is None:
+            change.orphan()
+        return change.row if gone is None or gone == row else mine.text.decode(gone)
+
     async def reduced(self, changes: Sequence[InputChange]) -> tuple[list[list[InputChange]], ...]:
         """What remains of a bundle, see `operators.join.bundles`."""
         rules = []
         for number, side in enumerate(self.sides):
             unique_key = self.spec.unique_keys[number]
             held: set[str] = set()
-            # Only a +U can replace a row without a retraction of it.
-            if unique_key and any(
-                each.input == number and each.kind is RowKind.UPDATE_AFTER for each in changes
-            ):
+            # What replaces a row, and is taken back then, takes both with it.
+            mine = {each.kind.is_retraction for each in changes if each.input == number}
+            if unique_key is not None and len(mine) > 1:
                 rows = [side.text.decode(stored.row) for stored in await side.state.stored()]
                 held = {key_text(row, unique_key) for row in rows}
             cancels_renewal = not side.state.descriptor.ttl.is_enabled

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from operators.changelog import Row
     from operators.keyed import InputChange
 
-    SideRules = tuple[Callable[[Row], bytes], tuple[int, ...], bool, Set[str]]
+    SideRules = tuple[Callable[[Row], bytes], tuple[int, ...] | None, bool, Set[str]]
     """How rows are encoded, the columns of the unique key, whether a renewed row is the same, and
     the unique keys of the rows that are in state (`key_text`)."""
 
@@ -63,10 +63,10 @@ def reduced(
     for change in changes:
         encode, unique_key, cancels_renewal, held = sides[change.input]
         row = encode(change.row)
-        group = key_text(change.row, unique_key) if unique_key else row
+        group = row if unique_key is None else key_text(change.row, unique_key)
         stack = kept[change.input].setdefault(group, _Stack(group not in held))
         new = _Kept(change, row)
-        _keep(stack, new, has_key=bool(unique_key), cancels_renewal=cancels_renewal)
+        _keep(stack, new, has_key=unique_key is not None, cancels_renewal=cancels_renewal)
     return tuple(
         [[each.change for each in stack.kept] for stack in side.values() if stack.kept]
         for side in kept

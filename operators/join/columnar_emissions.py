@@ -73,12 +73,19 @@ class Section(NamedTuple):
         return found
 
 
-def associations_before(side: OuterSide, section: Section) -> Integers:
-    """The associations of each pair's stay before the change; the side's are brought forward."""
+def associations_before(side: OuterSide, section: Section, replaces: Flags) -> Integers:
+    """The associations of each pair's stay before the change; the side's are brought forward.
+
+    Args:
+        side: Whose rows the stays are.
+        section: The changes of the other side.
+        replaces: By row of those changes: whether it takes the place of a row that met the same.
+    """
     pairs, met = section.pairs, section.meetings.met
     source = met.source[pairs.place]
     side.is_met[source] = True
     steps = 1 - 2 * section.is_retraction.astype(np.int64)
+    steps[replaces[pairs.cause]] = 0
     order = stable_order(source, side.associations.size)
     ordered, steps = source[order], steps[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: ordered.size])

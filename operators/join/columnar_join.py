@@ -6,9 +6,10 @@ the other side has when it comes: of a key with changes on one side only the sto
 **stays**, of which `operators.join.columnar_side` knows. `operators.join.columnar_meetings` finds
 them, section by section; `operators.join.columnar_emissions` says what is emitted.
 
-Left to the other path, by whole keys: those with a retraction of a row that is not there; those
-whose spread state may be packed again, or has stamps; and those of which so many changes of both
-sides come and go that looking at each pair of a change and a stay would cost more than it gives.
+Left to the other path, by whole keys: those with a retraction of a row that is not there, or not as
+it is; where there is a condition, those with a row that replaces another one; those whose spread
+state may be packed again, or has stamps; and those of which so many changes of both sides come and
+go that looking at each pair of a change and a stay would cost more than it gives.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class ColumnarJoin:
         if spec.bundles or not all(e.types for e in spec.inputs):
             return None
         layouts = [
-            SideLayout(row, side.state, unique_key)
+            SideLayout(row, side.state, unique_key, leaves_replaced=condition is not None)
             for row, side, unique_key in zip(spec.inputs, sides, spec.unique_keys, strict=True)
         ]
         return cls(spec, layouts, condition)
@@ -220,7 +221,9 @@ class ColumnarJoin:
         found: list[Emitted] = []
         for number, part in enumerate(parts):
             is_outer, other = self._spec.is_outer[number], epoch.sides[1 - number]
-            before = associations_before(other, part) if isinstance(other, OuterSide) else None
+            before = None
+            if isinstance(other, OuterSide):
+                before = associations_before(other, part, epoch.sides[number].replaces)
             if self._spec.shows == "JOIN":
                 emitted = of_join(part, before, is_outer=is_outer, alone=epoch.alone[number])
             elif number == 0:

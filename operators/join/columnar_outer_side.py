@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import orjson
 
-from operators.join.columnar_side import ColumnarSide
+from operators.join.columnar_side import ColumnarSide, replaced_rows
 from state.errors import StateCorrupt
 
 if TYPE_CHECKING:
@@ -119,20 +119,26 @@ class OuterSide(ColumnarSide):
     def _follow(
         self, number: int, held: dict[bytes, bytes], places: range, *, retracts: bool
     ) -> bool:
-        """Note what becomes of a key; False: a row is taken back that is not there."""
+        """Note what becomes of a key; False: the other path is to see it."""
         names = self._names[places.start : places.stop]
         is_counted = self.layout.is_counted
-        if not retracts and not (is_counted and (held or len({*names}) < len(names))):
+        if not retracts and not held and len({*names}) == len(names):
             rows = {name: (1, place) for name, place in zip(names, places, strict=True)}
             self._ends[number] = _Ends(held, rows)
             return True
+        is_retraction = self._is_retraction[places.start : places.stop]
+        if not is_counted:
+            rows_before = dict(zip(held, _counted_rows([*held.values()])[1], strict=True))
+            texts = self._texts[places.start : places.stop]
+            replaced = replaced_rows(rows_before, names, texts, is_retraction)
+            if replaced is None or not self._notes(replaced[1], places):
+                return False
         rows = {}
         if is_counted:
             for name, times in zip(held, _pairs_of([*held.values()])[0], strict=True):
                 rows[name] = times, _STORED
         else:
             rows = dict.fromkeys(held, (1, _STORED))
-        is_retraction = self._is_retraction[places.start : places.stop]
         for name, place, is_gone in zip(names, places, is_retraction, strict=True):
             times, brought = rows.get(name, (0, _STORED))
             if is_gone and not times:

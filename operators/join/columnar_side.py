@@ -65,10 +65,20 @@ class SideLayout:
     Args:
         row: The side's rows.
         state: What keeps them change by change.
-        unique_key: Columns of a unique key of these rows; empty: there is none.
+        unique_key: Columns of a unique key of these rows; None: none is known.
+        leaves_replaced: Leave keys of which a row takes the place of another one that nothing took
+            back: what they meet may differ.
     """
 
-    def __init__(self, row: InputSpec, state: SideState, unique_key: Sequence[int]) -> None:
+    def __init__(
+        self,
+        row: InputSpec,
+        state: SideState,
+        unique_key: Sequence[int] | None,
+        *,
+        leaves_replaced: bool,
+    ) -> None:
+        self.leaves_replaced = leaves_replaced
         self.codec: RowCodec = row.codec()
         self.columns = range(len(row.types))
         self._types = row.types
@@ -80,14 +90,14 @@ class SideLayout:
         """Whether entries tell how often a row is there, not which one it is."""
         self._map: MapDescriptor[bytes, Any] | None = None
         self._value: ValueDescriptor[Any] | None = None
-        self._unique_key = unique_key
+        self._unique_key = tuple(unique_key or ())
         self._key_codec: RowCodec | None = None
         if isinstance(state, OneRow):
             self._value = state.descriptor
         elif isinstance(state, RowPerUniqueKey | CountPerRow):
             self._map = state.descriptor
         if isinstance(state, RowPerUniqueKey):
-            self._key_codec = row.part(tuple(unique_key)).codec()
+            self._key_codec = row.part(self._unique_key).codec()
 
     def entries_of(
         self, session: StateSession, keys: Sequence[bytes], key_groups: Sequence[int]
@@ -193,6 +203,8 @@ class ColumnarSide:
             self._retracts = (np.maximum.reduceat(kinds & 1, changes.first) > 0).tolist()
         self._places = [*map(range, changes.first.tolist(), (changes.last + 1).tolist())]
         self._becomes: dict[int, _Become] = {}
+        self.replaces: NDArray[np.bool_] = np.zeros(len(changes.batch), np.bool_)
+        """By row: whether it takes the place of another one, which nothing took back."""
 
     def first_loads(self) -> list[Request]:
         """Requests for what is stored of all keys, as far as it is in one field."""
@@ -316,23 +328,32 @@ class ColumnarSide:
         """Whether the changes of a key are stays beside what is there, and end nothing."""
         return not self.takes_back(number)
 
+    def _notes(self, replacing: Sequence[int], places: range) -> bool:
+        """Note which changes of a key replace a row; False: the other path is to see them."""
+        if replacing:
+            if self.layout.leaves_replaced:
+                return False
+            self.replaces[self.changes.row_of[places.start : places.stop][replacing]] = True
+        return True
+
     def _follow(
         self, number: int, held: dict[bytes, bytes], places: range, *, retracts: bool
     ) -> bool:
-        """Note what becomes of a key; False: a row is taken back that is not there."""
+        """Note what becomes of a key; False: the other path is to see it."""
         names = self._names[places.start : places.stop]
+        texts = self._texts[places.start : places.stop]
         values: dict[bytes, bytes | None] | None
-        if not retracts and not self.layout.is_counted:
-            values = dict(zip(names, self._texts[places.start : places.stop], strict=True))
+        if not self.layout.is_counted:
+            is_retraction = self._is_retraction[places.start : places.stop]
+            found = replaced_rows(held, names, texts, is_retraction)
+            values = None if found is None else found[0]
+            if found is not None and not self._notes(found[1], places):
+                return False
         elif not retracts and not held and len({*names}) == len(names):
             values = dict.fromkeys(names, _ONCE)
         else:
             is_retraction = self._is_retraction[places.start : places.stop]
-            if self.layout.is_counted:
-                values = _counted(held, names, is_retraction)
-            else:
-                texts = self._texts[places.start : places.stop]
-                values = _replaced(held, names, texts, is_retraction)
+            values = _counted(held, names, is_retraction)
         if values is not None:
             self._becomes[number] = _Become(held, values)
         return values is not None
@@ -378,19 +399,26 @@ def _counted(
     return {name: b"%d" % times if times else None for name, times in counts.items()}
 
 
-def _replaced(
+def replaced_rows(
     held: dict[bytes, bytes],
     names: Sequence[bytes],
     texts: Sequence[bytes],
     is_retraction: Sequence[bool],
-) -> dict[bytes, bytes | None] | None:
-    """The row of each name behind changes; None: one is taken back that is not there."""
+) -> tuple[dict[bytes, bytes | None], list[int]] | None:
+    """The row of each name behind changes, and which changes replace one.
+
+    None: a row is taken back that is not there, or not as it is.
+    """
     values: dict[bytes, bytes | None] = dict(held)
-    for name, text, retracts in zip(names, texts, is_retraction, strict=True):
-        if retracts and values.get(name) is None:
+    replacing = []
+    for at, (name, text, retracts) in enumerate(zip(names, texts, is_retraction, strict=True)):
+        before = values.get(name)
+        if retracts and before != text:
             return None
+        if not retracts and before is not None:
+            replacing.append(at)
         values[name] = None if retracts else text
-    return values
+    return values, replacing
 
 
 def _times(values: Iterable[bytes]) -> list[int]:

@@ -13,6 +13,10 @@ the change's kind, with two exceptions at a LEFT join's own input i:
     accumulate, and the row so far had no match in i     first -D of all paths with null for i
     retract, and the row so far has no match in i left   then  +I of all paths with null for i
 
+A row in place of another one of its unique key, which nothing took back, is that one's retraction
+and its own addition. What is there before and after is not taken back, though: as the input, so the
+output names rows by their unique key.
+
 At an input other than i, a LEFT join goes on with null where no row matches; at i, it does not. A
 null in a column that is compared by `=` matches nothing. Afterwards the side of i has the row, or
 has it no more.
@@ -29,6 +33,7 @@ Source: FLIP-516, Flink's `StreamingMultiJoinOperator` (2.3).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, model_validator
@@ -47,6 +52,8 @@ if TYPE_CHECKING:
     from operators.join.side_state import Stored
     from operators.keyed import InputChange, OpenEpoch
     from operators.spec import InputSpec
+
+    Emitted = list[tuple[RowKind, Row]]
 
 
 class Attribute(BaseModel):
@@ -69,8 +76,8 @@ class MultiInput(BaseModel):
 
     join_type: Literal["INNER", "LEFT"] = "INNER"
     attributes: tuple[Attribute, ...] = ()
-    unique_key: tuple[NonNegativeInt, ...] = ()
-    """Columns of a unique key of its rows; empty: none is known."""
+    unique_key: tuple[NonNegativeInt, ...] | None = None
+    """Columns of a unique key of its rows; empty: it has one row at most; None: none is known."""
     condition: list[Any] | None = None
     """What else must be TRUE, over the columns up to and with this input."""
 
@@ -106,6 +113,8 @@ class _Input:
         row, join = spec.inputs[number], spec.joins[number]
         before = sum(len(each.types) for each in spec.inputs[:number])
         self.number = number
+        self.columns = slice(before, before + len(row.types))
+        """Where its rows stand in what is emitted."""
         self.is_left_join = number > 0 and join.join_type == "LEFT"
         self.nulls: Row = (None,) * len(row.types)
         self.text = RowText(row)
@@ -215,26 +224,93 @@ class MultiJoin(KeyedOperator):
         part = mine.part_of(change.row)
         if part is None or mine.has_null_key(change.key):
             return
-        await _Walk(self._inputs, change, self._set_namespace).go(0, (), change.kind)
-        row = change.text
         self._set_namespace(part)
-        if not change.kind.is_retraction:
-            await mine.state.add(row, change.row)
-        elif not await mine.state.retract(row, change.row):
-            change.orphan()
+        held = await mine.state.replaced_by(change.row)
+        if change.kind.is_retraction:
+            # A unique key decides, whatever else the change says.
+            gone = change.row if held is None else mine.text.decode(held)
+            await self._walk(change, gone, change.kind, change.emit)
+            self._set_namespace(part)
+            if await mine.state.retract(change.text, change.row) is None:
+                change.orphan()
+            return
+        if held is None:
+            await self._walk(change, change.row, change.kind, change.emit)
+        else:
+            await self._replace(change, mine, part, mine.text.decode(held))
+        self._set_namespace(part)
+        await mine.state.add(change.text, change.row)
+
+    async def _replace(self, change: InputChange, mine: _Input, part: bytes, before: Row) -> None:
+        """Emit what a change means that takes the place of a row that nothing took back."""
+        taken: Emitted = []
+        given: Emitted = []
+        await self._walk(
+            change, before, RowKind.DELETE, lambda kind, row: taken.append((kind, row))
+        )
+        self._set_namespace(part)
+        await mine.state.retract(mine.text.encode(before), before)
+        await self._walk(
+            change, change.row, change.kind, lambda kind, row: given.append((kind, row))
+        )
+        for kind, row in _net(taken, given, mine.columns):
+            change.emit(kind, row)
+
+    async def _walk(
+        self, change: InputChange, row: Row, kind: RowKind, emit: Callable[[RowKind, Row], None]
+    ) -> None:
+        await _Walk(self._inputs, change, row, emit, self._set_namespace).go(0, (), kind)
+
+
+def _net(taken: Emitted, given: Emitted, own: slice) -> Emitted:
+    """What a row's retraction and the addition of one in its place emit together.
+
+    A row that comes again, with the new row in place of the other, is not taken back. What is
+    padded in between, and taken back, is left away.
+
+    Args:
+        taken: By the retraction: -D of rows, +I of padded ones.
+        given: By the addition: -D of padded rows, then what comes.
+        own: The columns of the input.
+    """
+
+    def beside(row: Row) -> Row:
+        return row[: own.start] + row[own.stop :]
+
+    again = Counter(beside(row) for kind, row in given if not kind.is_retraction)
+    padded = Counter(row for kind, row in taken if not kind.is_retraction)
+    padded &= Counter(row for kind, row in given if kind.is_retraction)
+    padded_again = padded.copy()
+    found: Emitted = []
+    for kind, row in taken:
+        left, name = (again, beside(row)) if kind.is_retraction else (padded, row)
+        if left[name]:
+            left[name] -= 1
+        else:
+            found.append((kind, row))
+    for kind, row in given:
+        if kind.is_retraction and padded_again[row]:
+            padded_again[row] -= 1
+        else:
+            found.append((kind, row))
+    return found
 
 
 class _Walk:
-    """One change on its way through the inputs."""
+    """A row of a change on its way through the inputs."""
 
     def __init__(
         self,
         inputs: Sequence[_Input],
         change: InputChange,
+        row: Row,
+        emit: Callable[[RowKind, Row], None],
         set_namespace: Callable[[bytes], None],
     ) -> None:
         self._inputs = inputs
         self._change = change
+        self._row = row
+        self._emit = emit
         self._set_namespace = set_namespace
 
     async def go(self, depth: int, before: Row, kind: RowKind) -> None:
@@ -246,7 +322,7 @@ class _Walk:
             kind: What is to be emitted.
         """
         if depth == len(self._inputs):
-            self._change.emit(kind, before)
+            self._emit(kind, before)
             return
         at = self._inputs[depth]
         if depth == self._change.input:
@@ -260,9 +336,9 @@ class _Walk:
             await self.go(depth + 1, before + at.nulls, kind)
 
     async def _at_change(self, at: _Input, before: Row, kind: RowKind) -> None:
-        row = before + self._change.row
+        row = before + self._row
         part = at.part_before(before, self._change.key) if at.number else b""
-        if part is None or (at.number and part != at.part_of(self._change.row)):
+        if part is None or (at.number and part != at.part_of(self._row)):
             return
         if not at.accepts(row):
             return

@@ -4,12 +4,15 @@
       SEMI, a match is there; ANTI, there is none    the change
       else                                           nothing
       accumulate: the left side has the row, with as many associations as there are matches;
+      if the row that it replaces, of its unique key, was shown and the new one is not: -D of it
       retract: it has it no more
 
     right accumulate: the right side has the row; for each match on the left, n its associations
       n = 0, SEMI                                    kind match (that of the change)
       n = 0, ANTI                                    -D match
       the match's associations become n + 1
+      where it replaces a row of its unique key: of rows on the left that both rows match nothing
+      changes, those that only the row before matched are treated as by its retraction, kind -D
     right retract: the right side has the row no more; for each match on the left
       n = 1, SEMI                                    kind match
       n = 1, ANTI                                    +I match
@@ -35,8 +38,10 @@ from operators.changelog import RowKind
 from operators.join.binary import BinaryJoin, BinaryJoinSpec
 
 if TYPE_CHECKING:
+    from operators.changelog import Row
     from operators.join.binary import Side
     from operators.join.columnar_join import Shows
+    from operators.join.side_state import Stored
     from operators.keyed import InputChange
 
 
@@ -91,28 +96,56 @@ class SemiAntiJoin(BinaryJoin):
             await self._right(change, row, mine, other)
 
     async def _left(self, change: InputChange, row: bytes, mine: Side, other: Side) -> None:
-        matches = await self.matches(change.row, mine, other)
-        if bool(matches) is not self._is_anti:
-            change.emit(change.kind, change.row)
+        values = change.row
         if change.kind.is_retraction:
-            if not await mine.state.retract(row, change.row):
-                change.orphan()
-        else:
-            count = sum(match.times for match, _, _ in matches)
-            await mine.state.add(row, change.row, count)
+            values = await self.taken_back(change, row, mine)
+        matches = await self.matches(values, mine, other)
+        is_shown = bool(matches) is not self._is_anti
+        if not change.kind.is_retraction:
+            replaced = None if is_shown else await mine.state.replaced_by(values)
+            if replaced is not None:
+                before = mine.text.decode(replaced)
+                if bool(await self.matches(before, mine, other)) is not self._is_anti:
+                    change.emit(RowKind.DELETE, before)
+            await mine.state.add(row, values, sum(match.times for match, _, _ in matches))
+        if is_shown:
+            change.emit(change.kind, values)
 
     async def _right(self, change: InputChange, row: bytes, mine: Side, other: Side) -> None:
         if change.kind.is_retraction:
-            is_turn, step, kind = 1, -1, RowKind.INSERT
-            if not await mine.state.retract(row, change.row):
-                change.orphan()
-        else:
-            is_turn, step, kind = 0, 1, RowKind.DELETE
-            await mine.state.add(row, change.row)
-        if not self._is_anti:
-            kind = change.kind
-        for match, _, values in await self.matches(change.row, mine, other):
-            if match.associations == is_turn:
-                for _ in range(match.times):
-                    change.emit(kind, values)
-            await other.state.associate(match, match.associations + step)
+            gone = await self.taken_back(change, row, mine)
+            for match, _, values in await self.matches(gone, mine, other):
+                await self._step(change, -1, change.kind, match, values, other)
+            return
+        replaced = await mine.state.replaced_by(change.row)
+        await mine.state.add(row, change.row)
+        if replaced is None:
+            for match, _, values in await self.matches(change.row, mine, other):
+                await self._step(change, 1, change.kind, match, values, other)
+            return
+        before = mine.text.decode(replaced)
+        found = await self.replacements(change.row, before, mine, other)
+        for match, pair, _, values in found:
+            if pair is None:
+                await self._step(change, -1, RowKind.DELETE, match, values, other)
+        for match, pair, pair_before, values in found:
+            if pair_before is None:
+                await self._step(change, 1, change.kind, match, values, other)
+            elif pair is not None:
+                await other.state.associate(match, match.associations)
+
+    async def _step(
+        self,
+        change: InputChange,
+        step: int,
+        kind: RowKind,
+        match: Stored,
+        values: Row,
+        left: Side,
+    ) -> None:
+        """Have a left row one match more, or one less; SEMI shows that with this kind."""
+        if match.associations == (0 if step > 0 else 1):
+            of_anti = RowKind.DELETE if step > 0 else RowKind.INSERT
+            for _ in range(match.times):
+                change.emit(of_anti if self._is_anti else kind, values)
+        await left.state.associate(match, match.associations + step)

@@ -77,8 +77,12 @@ class SideState(ABC):
             await self.add(row, values)
 
     @abstractmethod
-    async def retract(self, row: bytes, values: Row) -> bool:
-        """Have it no more; whether there was one. With a unique key, that decides."""
+    async def retract(self, row: bytes, values: Row) -> bytes | None:
+        """Have it no more. With a unique key, that decides; the row that went, None: none did."""
+
+    async def replaced_by(self, values: Row) -> bytes | None:
+        """The row that this one takes the place of: of its unique key; None: there is none."""
+        return None
 
     @abstractmethod
     async def stored(self) -> Sequence[Stored]:
@@ -92,7 +96,7 @@ class SideState(ABC):
 def side_state(
     name: str,
     row: InputSpec,
-    unique_key: tuple[int, ...],
+    unique_key: tuple[int, ...] | None,
     known_columns: Sequence[int],
     ttl: TtlConfig,
     past: dict[str, Any],
@@ -104,16 +108,17 @@ def side_state(
     Args:
         name: Of the state.
         row: The side's rows.
-        unique_key: Columns of a unique key of these rows; empty: there is none.
+        unique_key: Columns of a unique key of these rows; empty: there is one row at most, as of
+            a total; None: nothing is known.
         known_columns: Columns whose values are the same for all rows that are kept together.
         ttl: Of the rows.
         past: From `OperatorSpec.past_of`.
         counts: Whether associations are kept.
     """
     given: dict[str, Any] = {"name": name, "ttl": ttl, **past}
-    if unique_key and set(unique_key) <= set(known_columns):
+    if unique_key is not None and set(unique_key) <= set(known_columns):
         return OneRow(row, counts, given)
-    if unique_key:
+    if unique_key is not None:
         return RowPerUniqueKey(row, unique_key, counts, given)
     return CountPerRow(row, counts, given)
 
@@ -139,12 +144,18 @@ class OneRow(SideState):
         """Have a row in place of the one that is there."""
         await self._row.update((associations, row) if self._counts else row)
 
-    async def retract(self, row: bytes, values: Row) -> bool:
+    async def retract(self, row: bytes, values: Row) -> bytes | None:
         """Have none."""
-        if await self._row.value() is None:
-            return False
+        found = await self._row.value()
+        if found is None:
+            return None
         await self._row.clear()
-        return True
+        return self._row_of(found)
+
+    async def replaced_by(self, values: Row) -> bytes | None:
+        """The row that is there."""
+        found = await self._row.value()
+        return None if found is None else self._row_of(found)
 
     async def stored(self) -> Sequence[Stored]:
         """The row, if there is one."""
@@ -159,6 +170,11 @@ class OneRow(SideState):
     async def associate(self, stored: Stored, associations: int) -> None:
         """Set the associations of the row."""
         await self._row.update((associations, stored.row))
+
+    @staticmethod
+    def _row_of(found: bytes | tuple[int, bytes]) -> bytes:
+        """The row alone, where its associations are kept with it, too."""
+        return found if isinstance(found, bytes) else found[1]
 
 
 class RowPerUniqueKey(SideState):
@@ -189,13 +205,20 @@ class RowPerUniqueKey(SideState):
         """Have a row in place of the one with its unique key."""
         await self._rows.put(self._key(values), (associations, row) if self._counts else row)
 
-    async def retract(self, row: bytes, values: Row) -> bool:
+    async def retract(self, row: bytes, values: Row) -> bytes | None:
         """Have none of its unique key."""
-        key = self._key(values)
-        if not await self._rows.contains(key):
-            return False
-        await self._rows.remove(key)
-        return True
+        found = await self.replaced_by(values)
+        if found is not None:
+            await self._rows.remove(self._key(values))
+        return found
+
+    async def replaced_by(self, values: Row) -> bytes | None:
+        """The row of this unique key."""
+        found = await self._rows.get(self._key(values))
+        if found is None:
+            return None
+        row: bytes = found[1] if self._counts else found
+        return row
 
     async def stored(self) -> Sequence[Stored]:
         """All rows, by unique key."""
@@ -261,17 +284,17 @@ class CountPerRow(SideState):
             {row: times + self._times_of(found) for (row, times), found in pairs}
         )
 
-    async def retract(self, row: bytes, values: Row) -> bool:
+    async def retract(self, row: bytes, values: Row) -> bytes | None:
         """Have it once less."""
         found = await self._times.get(row)
         if found is None:
-            return False
+            return None
         times = self._times_of(found)
         if times > 1:
             await self._times.put(row, [times - 1, found[1]] if self._counts else times - 1)
         else:
             await self._times.remove(row)
-        return True
+        return row
 
     async def stored(self) -> Sequence[Stored]:
         """All rows, by their bytes."""

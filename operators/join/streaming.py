@@ -12,6 +12,11 @@ for which the condition is TRUE; n: the match's associations before the change):
         other side outer                              the match's associations become n + 1
       own side                                        has the row, with as many associations
                                                       as there were matches
+    accumulate, in place of a row of its unique key ("before") that nothing has taken back
+      each match of the row before alone              as for its retraction; kind: -D
+      no match before, some now, own side outer       -D before+null
+      the rest                                        as for any accumulate; where a match was met
+                                                      already, its associations stay as they are
     retract
       own side                                        has the row no more
       no match, own side outer                        -D row+null
@@ -24,10 +29,13 @@ for which the condition is TRUE; n: the match's associations before the change):
 A key with a null in a column that is compared by `=` has no match, now or ever: its rows are
 emitted as the table says, and kept nowhere.
 
-Two consequences of Flink's rules, which are kept. -U and +U go through one by one, so that a -U
-may come without its +U behind it. And a side whose updates come as +U alone, which a unique key
-allows, counts each +U as another association of an outer row: when the last match goes, the
-padded row does not come back (FLINK-40681; case 076 of the oracles holds it).
+-U and +U go through one by one, so that a -U may come without its +U behind it.
+
+A side may bring its updates as +U alone, where it has a unique key: what the row before met, and
+does not meet any more, is taken back. Flink counts such a +U as another association of an outer
+row, so that the padded row never comes back (FLINK-40681), and leaves joined rows behind where the
+join has a condition (FLINK-38579). What both rows meet is not taken back first: as the input, so
+the output names rows by their unique key.
 
 A worked example, `l LEFT JOIN r` by key a:
 
@@ -59,6 +67,7 @@ if TYPE_CHECKING:
 
     from operators.changelog import Row
     from operators.join.binary import Side
+    from operators.join.side_state import Stored
     from operators.keyed import InputChange
 
     Alone = dict[bytes, tuple[int, Row]]
@@ -114,6 +123,8 @@ class StreamingJoin(BinaryJoin):
         row = change.text
         if change.kind.is_retraction:
             await self._retract(change, row, mine, other)
+        elif (replaced := await mine.state.replaced_by(change.row)) is not None:
+            await self._replace(change, row, replaced, mine, other)
         else:
             await self._accumulate(change, row, mine, other, {})
 
@@ -137,6 +148,44 @@ class StreamingJoin(BinaryJoin):
                 await other.state.associate(match, match.associations + 1)
         await mine.state.add(row, values, count)
 
+    async def _replace(
+        self, change: InputChange, row: bytes, replaced: bytes, mine: Side, other: Side
+    ) -> None:
+        """Accumulate a row in place of another one of its unique key."""
+        emit, values = change.emit, change.row
+        before = mine.text.decode(replaced)
+        matches: list[tuple[Stored, Row, Row, bool]] = []
+        count = count_before = 0
+        for match, pair, pair_before, of_match in await self.replacements(
+            values, before, mine, other
+        ):
+            if pair_before is not None:
+                count_before += match.times
+            if pair is not None:
+                count += match.times
+                matches.append((match, pair, of_match, pair_before is not None))
+                continue
+            assert pair_before is not None  # one of both
+            for _ in range(match.times):
+                emit(RowKind.DELETE, pair_before)
+                if other.is_outer and match.associations == 1:
+                    emit(RowKind.INSERT, other.padded(of_match))
+            if other.is_outer:
+                await other.state.associate(match, match.associations - 1)
+        if mine.is_outer and count and not count_before:
+            emit(RowKind.DELETE, mine.padded(before))
+        if mine.is_outer and not count:
+            emit(RowKind.INSERT, mine.padded(values))
+        kind = RowKind.INSERT if mine.is_outer or other.is_outer else change.kind
+        for match, pair, of_match, is_met in matches:
+            for _ in range(match.times):
+                if other.is_outer and match.associations == 0:
+                    emit(RowKind.DELETE, other.padded(of_match))
+                emit(kind, pair)
+            if other.is_outer:
+                await other.state.associate(match, match.associations + (not is_met))
+        await mine.state.add(row, values, count)
+
     async def _retract(
         self,
         change: InputChange,
@@ -145,9 +194,7 @@ class StreamingJoin(BinaryJoin):
         other: Side,
         left_alone: Alone | None = None,
     ) -> None:
-        emit, values = change.emit, change.row
-        if not await mine.state.retract(row, values):
-            change.orphan()
+        emit, values = change.emit, await self.taken_back(change, row, mine)
         matches = await self.matches(values, mine, other)
         if mine.is_outer and not matches:
             emit(RowKind.DELETE, mine.padded(values))
@@ -198,14 +245,18 @@ class StreamingJoin(BinaryJoin):
             if is_retraction:
                 if added[number]:
                     await self._add(number, added)
-                if not await self.sides[number].state.retract(change.text, row):
-                    change.orphan()
+                row = await self.taken_back(change, change.text, self.sides[number])
             matches = known[1 - number]
             if matches is None:
                 if added[1 - number]:
                     await self._add(1 - number, added)
                 matches = known[1 - number] = await self._values_of(self.sides[1 - number])
             pairs = [each + row for each in matches] if number else [row + each for each in matches]
+            has_key = self.spec.unique_keys[number] is not None
+            if condition is not None and has_key and not is_retraction:
+                if added[number]:
+                    await self._add(number, added)
+                await self._take_back_replaced(change, matches, pairs)
             for pair in pairs if condition is None else filter(condition, pairs):
                 change.emit(kind, pair)
             if not is_retraction:
@@ -214,6 +265,26 @@ class StreamingJoin(BinaryJoin):
         for number in (0, 1):
             if added[number]:
                 await self._add(number, added)
+
+    async def _take_back_replaced(
+        self, change: InputChange, matches: Sequence[Row], pairs: Sequence[Row]
+    ) -> None:
+        """Take back what the row met that a change replaces, and the change does not meet.
+
+        Args:
+            change: It accumulates; there is a condition.
+            matches: Rows of the other side.
+            pairs: The change's row beside each of them.
+        """
+        mine, condition = self.sides[change.input], self._condition
+        replaced = await mine.state.replaced_by(change.row)
+        if replaced is None or condition is None:
+            return
+        before = mine.text.decode(replaced)
+        for match, pair in zip(matches, pairs, strict=True):
+            pair_before = mine.joined(before, match)
+            if condition(pair_before) and not condition(pair):
+                change.emit(RowKind.DELETE, pair_before)
 
     async def _values_of(self, side: Side) -> list[Row]:
         """The rows of a side, each as often as it is there."""

@@ -63,8 +63,9 @@ def bags(changes: Iterable[Of], inputs: int) -> list[Bag]:
 
 def changelogs(
     rows: Sequence[st.SearchStrategy[Row]],
-    unique_keys: Sequence[tuple[int, ...]],
+    unique_keys: Sequence[tuple[int, ...] | None],
     *,
+    says_before: Sequence[bool] | None = None,
     size_max: int = 14,
 ) -> st.SearchStrategy[list[Of]]:
     """Changelogs of several inputs in which nothing is retracted that is not there.
@@ -74,17 +75,22 @@ def changelogs(
 
     Args:
         rows: Of each input.
-        unique_keys: Of each input; empty: it has none.
+        unique_keys: Of each input; None: it has none.
+        says_before: Of each input whether its updates have a -U; None: all have.
         size_max: At most so many steps; an update is two changes.
     """
     one = st.integers(0, len(rows) - 1).flatmap(
         lambda number: st.tuples(st.just(number), rows[number], st.booleans())
     )
-    return st.lists(one, max_size=size_max).map(lambda steps: _played(steps, unique_keys))
+    return st.lists(one, max_size=size_max).map(
+        lambda steps: _played(steps, unique_keys, says_before or [True] * len(rows))
+    )
 
 
 def _played(
-    steps: Iterable[tuple[int, Row, bool]], unique_keys: Sequence[tuple[int, ...]]
+    steps: Iterable[tuple[int, Row, bool]],
+    unique_keys: Sequence[tuple[int, ...] | None],
+    says_before: Sequence[bool],
 ) -> list[Of]:
     live: dict[tuple[int, object], list[Row]] = {}
     out: list[Of] = []
@@ -94,13 +100,15 @@ def _played(
 
     for number, row, is_retraction in steps:
         unique_key = unique_keys[number]
-        key = tuple(row[at] for at in unique_key) if unique_key else row
+        key = row if unique_key is None else tuple(row[at] for at in unique_key)
         there = live.setdefault((number, key), [])
-        if unique_key and there and there[0] != row:
-            say(number, RowKind.UPDATE_BEFORE, there.pop())
+        if unique_key is not None and there and there[0] != row:
+            before = there.pop()
+            if says_before[number]:
+                say(number, RowKind.UPDATE_BEFORE, before)
             say(number, RowKind.UPDATE_AFTER, row)
             there.append(row)
-        elif there and (unique_key or is_retraction):
+        elif there and (unique_key is not None or is_retraction):
             say(number, RowKind.DELETE, there.pop())
         else:
             say(number, RowKind.INSERT, row)

@@ -67,7 +67,7 @@ def test_joins(data: st.DataObject) -> None:
         inputs=(SIDE, SIDE),
         output=PAIR,
         join_type=data.draw(st.sampled_from(("INNER", "INNER", "LEFT", "FULL"))),
-        unique_keys=data.draw(st.sampled_from((((), ()), ((1,), ()), ((0,), (1,))))),
+        unique_keys=data.draw(st.sampled_from(((None, None), ((1,), None), ((0,), (1,))))),
         filter_nulls=(data.draw(st.booleans()),),
         ttl_ms=data.draw(st.sampled_from(TTL)),
     )

@@ -103,19 +103,23 @@ def keys_of(owner: JsonObject, names: Sequence[str], width: int) -> list[tuple[i
     return []
 
 
-def unique_key(keys: Sequence[Sequence[int]] | None, join_key: Sequence[int]) -> tuple[int, ...]:
-    """The unique key that rows of an input are kept by; empty: there is none.
+def unique_key(keys: Sequence[Sequence[int]], join_key: Sequence[int]) -> tuple[int, ...] | None:
+    """The unique key that rows of an input are kept by; None: none is known.
+
+    One of no columns says that there is one row at most, as of a total.
 
     One that the join key contains, else the shortest, of several the first.
 
-    >>> unique_key([[1, 2], [0]], [1, 2]), unique_key([[1, 2], [0]], [3]), unique_key(None, [0])
-    ((1, 2), (0,), ())
+    >>> unique_key([[1, 2], [0]], [1, 2]), unique_key([[1, 2], [0]], [3])
+    ((1, 2), (0,))
+    >>> unique_key([[]], [0]), unique_key([], [0])
+    ((), None)
     """
-    given = [tuple(each) for each in keys or ()]
+    given = [tuple(each) for each in keys]
     contained = [each for each in given if set(each) <= set(join_key)]
     if contained:
         return contained[0]
-    return min(given, key=len, default=())
+    return min(given, key=len, default=None)
 
 
 def condition_of(at: StatefulNode, rex: object, *properties: str | int) -> list[Any] | None:

@@ -118,7 +118,7 @@ def ran(
     return repr(emitted), stored_of(harness), counts
 
 
-UNIQUE_KEYS = {"contained": ((0,), (1,)), "known": ((1,), (0,)), "none": ((), ())}
+UNIQUE_KEYS = {"contained": ((0,), (1,)), "known": ((1,), (0,)), "none": (None, None)}
 """By what is known of the rows of each side."""
 
 

@@ -39,7 +39,11 @@ BY_KEY = (Attribute(before=0, column=0),)
 BY_KEY_AND_VALUE = (*BY_KEY, Attribute(before=3, column=1))
 """The third input by its value, too, which must be that of the second one."""
 BY_NULL_SAFE_VALUE = (*BY_KEY, Attribute(before=3, column=1, filters_null=False))
-UNIQUE_KEYS: dict[str, tuple[int, ...]] = {"contained": (0,), "unique": (0, 1), "none": ()}
+UNIQUE_KEYS: dict[str, tuple[int, ...] | None] = {
+    "contained": (0,),
+    "unique": (0, 1),
+    "none": None,
+}
 
 
 def spec(
