@@ -290,6 +290,9 @@ class KeyedOperator(ABC):
     """Hand all changes of a key in an epoch over at once even where `spec.bundles` is not set: for
     operators that then emit for each change, but read and write their state once."""
 
+    has_total: bool = False
+    """Whether it has one key, of no columns, that is there before any change comes."""
+
     columnar: ColumnarPath | None = None
     """A second path for whole epochs of its only input, on columns, once `open` was called; what it
     reads is in `prefetched`. None: there is none."""
@@ -319,6 +322,10 @@ class KeyedOperator(ABC):
         """
         for change in changes:
             await self.process(change)
+
+    async def end_total(self, emit: Callable[[RowKind, Row], None]) -> None:
+        """After the changes of each epoch, where `has_total` is set; its key is current."""
+        raise NotImplementedError(f"{type(self).__name__} has no total")
 
     async def on_untimed_key(self) -> None:
         """The current key is there, and may have no timer by which it goes, where `planned` is."""

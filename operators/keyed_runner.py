@@ -108,6 +108,11 @@ class KeyedRunner:
         timers = (self.operator.event_timers, self.operator.processing_timers)
         return has_ttl or any(each is not None for each in timers)
 
+    @property
+    def has_total(self) -> bool:
+        """Whether it has one key, of no columns, which has work in every epoch."""
+        return self.operator.has_total
+
     def run_epoch(
         self,
         batches: Sequence[ChangeBatch],
@@ -116,6 +121,7 @@ class KeyedRunner:
         epoch: int,
         times: EpochTimes,
         key_groups: Sequence[int],
+        total_group: int | None = None,
         is_local: bool = False,
     ) -> EpochOutput:
         """Apply an epoch's changes to the state and commit it.
@@ -127,6 +133,7 @@ class KeyedRunner:
             epoch: Its number.
             times: The epoch's times.
             key_groups: Key groups that this call is responsible for.
+            total_group: Of a key of no columns, if it is one of them.
             is_local: Whether reads cost no round trip (heap).
 
         Returns:
@@ -138,7 +145,9 @@ class KeyedRunner:
             OperatorFailed: The operator raised.
         """
         with _without_collection():
-            return self._run_epoch(batches, transaction, epoch, times, key_groups, is_local)
+            return self._run_epoch(
+                batches, transaction, epoch, times, key_groups, total_group, is_local
+            )
 
     def _run_epoch(
         self,
@@ -147,6 +156,7 @@ class KeyedRunner:
         epoch: int,
         times: EpochTimes,
         key_groups: Sequence[int],
+        total_group: int | None,
         is_local: bool,
     ) -> EpochOutput:
         started_ns = time.perf_counter_ns()
@@ -159,6 +169,8 @@ class KeyedRunner:
             run.prefetch(changes, key_groups)
         run.fire_processing_timers(key_groups)
         run.process(changes, bundles=self.takes_bundles)
+        if self.has_total and total_group is not None:
+            run.end_total(total_group)
         run.fire_event_timers(key_groups)
         run.session.clean_up(key_groups)
         writes = run.session.writes()

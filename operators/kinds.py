@@ -85,6 +85,10 @@ class EpochOperator(Protocol):
     def uses_every_epoch(self) -> bool:
         """Whether an epoch has work in key groups without changes: what expires, or timers."""
 
+    @property
+    def has_total(self) -> bool:
+        """Whether it has one key, of no columns, which has work in every epoch."""
+
     def run_epoch(
         self,
         batches: Sequence[ChangeBatch],
@@ -93,6 +97,7 @@ class EpochOperator(Protocol):
         epoch: int,
         times: EpochTimes,
         key_groups: Sequence[int],
+        total_group: int | None = None,
     ) -> EpochOutput:
         """Apply an epoch's changes to the state and commit it; see `KeyedRunner.run_epoch`."""
 
@@ -101,6 +106,7 @@ class _Materializer:
     """The upsert materializer, which works on columns, as an operator of epochs."""
 
     input_count = 1
+    has_total = False
 
     def __init__(self, spec: MaterializerSpec) -> None:
         self._operator = UpsertMaterializer(spec)
@@ -115,6 +121,7 @@ class _Materializer:
         epoch: int,
         times: EpochTimes,
         key_groups: Sequence[int],
+        total_group: int | None = None,
     ) -> EpochOutput:
         return self._operator.run_epoch(
             batches[0], transaction, time_ms=times.time_ms, key_groups=key_groups

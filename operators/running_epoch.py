@@ -91,6 +91,16 @@ class RunningEpoch:
                 submit(each, each.stored_key, each.key_group)
         self.controller.drain()
 
+    def end_total(self, key_group: int) -> None:
+        """Let the key of no columns, which is of this key group, be there."""
+        key = self._runner.spec.inputs[0].key_row.codec().encode(())
+        self.session.set_key(key, key_group)
+
+        def emit(kind: RowKind, row: Row) -> None:
+            self.out.event.append(((self._times.time_ms, key), kind, row))
+
+        run_now(self._operator.end_total(emit), self.session)
+
     def late_orphans(self) -> list[Orphan]:
         """The retractions of which timers found that they match nothing, in their order."""
         return [orphan for _, orphan in sorted(self._late_orphans, key=op.itemgetter(0))]

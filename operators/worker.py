@@ -63,6 +63,7 @@ from state.backends.rules import check_epoch
 from state.backends.transport import ClientSettings, shared_transport
 from state.epochs import EpochLedger
 from state.errors import OperatorFailed, StateError
+from state.key_groups import key_group
 from state.multiset.vectors import distinct
 from state.types import arrow_type
 
@@ -230,7 +231,8 @@ class _PartitionEpoch:
 
     def _changes(self) -> Iterator[pa.RecordBatch]:
         settings, changes = self._settings, self._rows
-        key_groups = self._key_groups(changes)
+        total_group = self._total_group(changes)
+        key_groups = self._key_groups(changes, total_group)
         if not key_groups:
             return
         ledger, backend = _neighbours(settings.redis, settings.pipeline, settings.incarnation)
@@ -248,6 +250,7 @@ class _PartitionEpoch:
             epoch=self._epoch,
             times=epoch_times(time_ms, marker.offsets, self._task.assigners),
             key_groups=key_groups,
+            total_group=total_group,
         )
         part = key_groups[0] % settings.partitions
         if len(output.batch):
@@ -267,17 +270,28 @@ class _PartitionEpoch:
         ]
         yield control_batch(self._schema, [ControlRow(TICK, part, note), *letters], time_ms)
 
-    def _key_groups(self, changes: pa.Table) -> list[int]:
+    def _key_groups(self, changes: pa.Table, total_group: int | None) -> list[int]:
         """The key groups that the epoch touches: those with changes, or all where time has work."""
-        touched = distinct(np.asarray(changes[KEY_GROUP]))
+        touched: list[int] = distinct(np.asarray(changes[KEY_GROUP])).tolist()
         if not self._operator.uses_every_epoch:
-            found: list[int] = touched.tolist()
-            return found
+            return touched if total_group is None else sorted({*touched, total_group})
+        parts = self._parts(touched)
+        every = range(self._settings.max_parallelism)
+        return [each for each in every if each % self._settings.partitions in parts]
+
+    def _total_group(self, changes: pa.Table) -> int | None:
+        """The key group of the operator's total, if it has one and this is its partition."""
+        if not self._operator.has_total:
+            return None
+        found = key_group((), (), self._settings.max_parallelism)
+        parts = self._parts(np.asarray(changes[KEY_GROUP]).tolist())
+        return found if found % self._settings.partitions in parts else None
+
+    def _parts(self, touched: Sequence[int]) -> set[int]:
+        """The partitions that rows of this one are for: itself, as its ticks and changes say."""
         partitions = self._settings.partitions
         ticks = np.asarray(self._control[ORDER])[np.asarray(self._control[KIND]) == TICK]
-        parts = {*(ticks % partitions).tolist(), *(touched % partitions).tolist()}
-        every = range(self._settings.max_parallelism)
-        return [each for each in every if each % partitions in parts]
+        return {*(ticks % partitions).tolist(), *(each % partitions for each in touched)}
 
     def _batches(self, changes: pa.Table, places: Places) -> list[ChangeBatch]:
         if INPUT not in changes.column_names:

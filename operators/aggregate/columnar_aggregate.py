@@ -88,7 +88,10 @@ class ColumnarAggregate:
         if self._retracts:
             behind = _steps(changes, None, ()).sums(_signs(changes), rows)
             left = np.minimum.reduceat(behind, changes.first) < 1
-            left |= held & (rows < 1)
+        left |= held & (rows < 1)
+        if not self._spec.inputs[0].key:
+            # A total begins with no rows.
+            left |= ~held
         left_rows = changes.rows_of(left)
         if left.any():
             kept = ~left

@@ -8,6 +8,10 @@ What is emitted for a change, or for all changes of a key in a bundle:
     rows                no row      -D old; nothing of the group is left in state
     not there           no row      nothing: what is taken back is an orphan
 
+Without grouping columns there is one group, the **total**, which is there from the first epoch on,
+with or without rows, as in any batch engine: COUNT is 0 then, and most others are NULL. It is never
+`-D`: when its last row goes, `-U` old and `+U` of no rows are emitted.
+
 -U is left out where nobody asks for it. With a TTL an equal result is emitted again, so that what
 is kept downstream lives on as long as the group.
 
@@ -32,11 +36,11 @@ from operators.changelog import RowKind
 from operators.errors import AggregateFailed
 from operators.keyed import KeyedOperator
 from operators.spec import OperatorSpec
-from state.descriptors import ValueDescriptor
+from state.descriptors import JSON, ValueDescriptor
 from state.types import FLOAT_ROOTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from operators.changelog import Row
     from operators.keyed import InputChange, OpenEpoch
@@ -96,12 +100,9 @@ class GroupAggregate(KeyedOperator):
         on columns  COUNT, SUM, $SUM0, AVG, MIN, MAX over whole numbers, where none must remember
                     values: a whole epoch at once (`operators.aggregate.columnar_aggregate`)
 
-    Without grouping columns nothing is emitted before the first row comes, and -D when the last one
-    is taken back, as in Flink on streams.
-
     Source: Flink's GroupAggFunction, MiniBatchGroupAggFunction, MiniBatchLocalGroupAggFunction and
-    MiniBatchGlobalGroupAggFunction. Where more was taken back of a group than came, Flink counts
-    below zero and emits it; here the group is gone.
+    MiniBatchGlobalGroupAggFunction. There a total of no rows does not exist. Where more was taken
+    back of a group than came, Flink counts below zero and emits it; here the group is gone.
     """
 
     takes_bundles = True
@@ -117,8 +118,17 @@ class GroupAggregate(KeyedOperator):
             ttl=spec.ttl_of(0),
             **spec.past_of(spec.state),
         )
+        self.has_total = not spec.inputs[0].key
         self.descriptors = (self._accumulators, *self._aggregates.descriptors)
+        self._total_has_begun: ValueDescriptor[Any] | None = None
+        if self.has_total and spec.ttl_of(0).is_enabled:
+            # Else the accumulators tell.
+            name = f"{spec.state}_begun"
+            self._total_has_begun = ValueDescriptor(name=name, codec=JSON, **spec.past_of(name))
+            self.descriptors = (*self.descriptors, self._total_has_begun)
         self.prefetched = (self._accumulators, *self._aggregates.prefetched)
+        if self._total_has_begun is not None:
+            self.prefetched = (*self.prefetched, self._total_has_begun)
         self._partial = _partial_codec(spec.partial_calls)
         self._emits_equal = spec.ttl_of(0).is_enabled
         results = spec.output.part(tuple(range(len(spec.inputs[0].key), len(spec.output.types))))
@@ -128,9 +138,31 @@ class GroupAggregate(KeyedOperator):
     def open(self, epoch: OpenEpoch) -> None:
         """Take the handles for an epoch."""
         self._group = epoch.session.value(self._accumulators)
+        if self._total_has_begun is not None:
+            self._begun = epoch.session.value(self._total_has_begun)
         if self._on_columns is not None:
             self._on_columns.open(self._group)
         self._aggregates.open(epoch)
+
+    async def end_total(self, emit: Callable[[RowKind, Row], None]) -> None:
+        """Have the total of no rows where nothing has come yet."""
+        held = await self._group.value()
+        if held is None:
+            begun = await self._begin_total(emit)
+            if begun is not None:
+                await self._group.update(begun)
+        elif self._total_has_begun is not None and await self._begun.value() is None:
+            await self._begun.update(True)
+
+    async def _begin_total(self, emit: Callable[[RowKind, Row], None]) -> Accumulators | None:
+        """The total of no rows, which is emitted; None: it has begun before, and has expired."""
+        if self._total_has_begun is not None:
+            if await self._begun.value() is not None:
+                return None
+            await self._begun.update(True)
+        group = self._aggregates.create()
+        emit(RowKind.INSERT, await self._aggregates.values(group))
+        return group
 
     async def process(self, change: InputChange) -> None:
         """One change of a group."""
@@ -139,6 +171,8 @@ class GroupAggregate(KeyedOperator):
     async def process_bundle(self, changes: Sequence[InputChange]) -> None:
         """All changes of a group in an epoch; one emission for all where bundles are asked for."""
         held = await self._group.value()
+        if held is None and self.has_total:
+            held = await self._begin_total(changes[0].emit)
         if self._spec.partial_calls:
             left = await self._merge(held, changes, self._sent(changes))
         elif self._spec.is_two_phase:
@@ -162,10 +196,10 @@ class GroupAggregate(KeyedOperator):
             before = await aggregates.values(group)
         for change in changes:
             is_retraction = change.kind.is_retraction
+            if is_retraction and (group is None or not group.rows):
+                change.orphan()
+                continue
             if group is None:
-                if is_retraction:
-                    change.orphan()
-                    continue
                 group = aggregates.create()
             if is_retraction and not retracts:
                 self._check(change)
@@ -178,7 +212,8 @@ class GroupAggregate(KeyedOperator):
                 self._emit(change, before, after)
                 before = after
             else:
-                group, before = (await self._settle(group, before, change)), None
+                group = await self._settle(group, before, change)
+                before = None if group is None else await aggregates.values(group)
         return group
 
     async def _add_all(
@@ -186,12 +221,14 @@ class GroupAggregate(KeyedOperator):
     ) -> Accumulators | None:
         """Add all changes, and emit once. What is taken back of no group is dropped first."""
         before = None if group is None else await self._aggregates.values(group)
+        is_empty = group is not None and not group.rows
         for change in changes:
+            if change.kind.is_retraction and (group is None or is_empty):
+                change.orphan()
+                continue
             if group is None:
-                if change.kind.is_retraction:
-                    change.orphan()
-                    continue
                 group = self._aggregates.create()
+            is_empty = False
             self._add_plain(group, change)
             if self._aggregates.has_states:
                 await self._add_stored(group, change)
@@ -256,12 +293,16 @@ class GroupAggregate(KeyedOperator):
             self._emit(change, before, await self._aggregates.values(group))
             return group
         await self._aggregates.clear()
+        if self.has_total:
+            group = self._aggregates.create()
+            self._emit(change, before, await self._aggregates.values(group))
+            return group
         if before is not None:
             change.emit(RowKind.DELETE, (*change.key, *before))
         return None
 
     def _emit(self, change: InputChange, before: Row | None, after: Row) -> None:
-        """Emit what a group that has rows shows now."""
+        """Emit what a group shows now that is there."""
         key = change.key
         if before is None:
             change.emit(RowKind.INSERT, (*key, *after))

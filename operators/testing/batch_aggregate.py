@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 def grouped(
     calls: Sequence[AggregateCall], key: Sequence[int], changes: Sequence[Change]
 ) -> dict[Row, Row]:
-    """The row of aggregates of each group that has rows.
+    """The row of aggregates of each group that has rows; without a key of all rows, if any or none.
 
     Args:
         calls: What is computed.
         key: The columns that rows are grouped by.
         changes: In order; what they take back is there.
     """
-    groups: dict[Row, list[Change]] = {}
+    groups: dict[Row, list[Change]] = {} if key else {(): []}
     for change in changes:
         groups.setdefault(tuple(change.row[at] for at in key), []).append(change)
     return {
         group: tuple(aggregate(call, mine) for call in calls)
         for group, mine in groups.items()
-        if sum(each.kind.weight for each in mine)
+        if not key or sum(each.kind.weight for each in mine) > 0
     }
 
 

@@ -228,6 +228,7 @@ class OperatorHarness:
             epoch=stamp.epoch,
             times=EpochTimes(self.now_ms, self.watermark_ms, after_ms),
             key_groups=groups,
+            total_group=self._key_group((), ()),
             is_local=isinstance(self._backend, HeapBackend) and self._channel_of is None,
         )
         self._epoch += 1

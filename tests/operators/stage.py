@@ -139,6 +139,7 @@ class Stage:
         before_ms = self.watermark_ms
         after_ms = before_ms if epoch.watermark_ms is None else epoch.watermark_ms
         stamp = EpochStamp(self.epoch + 1, self._run, epoch.time_ms)
+        total_group = key_group((), (), self.groups)
         said = []
         for groups in ranges:
             runner = self._operator(groups)
@@ -148,6 +149,7 @@ class Stage:
                 epoch=stamp.epoch,
                 times=EpochTimes(epoch.time_ms, before_ms, after_ms),
                 key_groups=groups,
+                total_group=total_group if total_group in groups else None,
             )
             said.append(self._said(output.batch, runner, epoch, set(groups)))
         self.epoch += 1

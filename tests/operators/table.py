@@ -196,7 +196,14 @@ def _group_aggregates() -> list[Entry]:
             changes=growing(aggregates.rows),
             gone=None,
         ),
-        entry("of all rows", partial(spec, few, key=())),
+        entry("of all rows", partial(spec, few, key=()), gone=None),
+        entry("of all rows, on columns", partial(spec, whole, key=()), gone=None),
+        entry(
+            "of all rows, two phases",
+            partial(spec, few, key=(), bundles=True, is_two_phase=True),
+            bundles=True,
+            gone=None,
+        ),
         entry("bundles", partial(spec, few, bundles=True), bundles=True),
         entry("two phases", partial(spec, few, bundles=True, is_two_phase=True), bundles=True),
     ]

@@ -11,6 +11,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from operators.aggregate.call import AggregateCall
+from operators.aggregate.group_aggregate import GroupAggregateSpec
 from operators.changelog import RowKind
 from operators.changelog_normalize import ChangelogNormalizeSpec
 from operators.errors import NoRoom
@@ -233,6 +235,33 @@ def test_with_a_ttl_a_tick_cleans_what_is_due(
     assert statistics["expired"] == 1
     out = run(task, ttl, 3, batch([("+I", "a", 2)], time_ms=11_001))
     assert out[0] == ("+I", "a", 2)
+
+
+def test_a_total_is_there_though_nothing_comes_in_the_one_partition_that_is_its_own(
+    redis_client: redis.Redis, ledger: EpochLedger
+) -> None:
+    calls = [
+        AggregateCall(
+            name=f"f{at}", function="MAX", arguments=(at,), argument_types=(kind,), result_type=kind
+        )
+        for at, kind in enumerate(TYPES)
+    ]
+    total = GroupAggregateSpec.build(
+        inputs=(InputSpec(types=TYPES, names=("k", "v"), key=()),),
+        output=RowSpec(types=TYPES, names=("f0", "f1")),
+        calls=tuple(calls),
+        needs_retraction=False,
+        generate_update_before=False,
+    )
+    task = settings(redis_client, ledger.open_run([NODE], KEY_GROUPS), partitions=2)
+    assert key_group((), (), KEY_GROUPS) % 2 == 0
+    (tick,) = batch([]).to_pylist()
+    other = pa.RecordBatch.from_pylist([{**tick, ORDER: 1}], schema=batch([]).schema)
+
+    assert run(task, total, 1, batch([]))[0] == ("+I", None, None)
+    assert run(task, total, 1, other) == []
+    close(ledger, task.run, 1)
+    assert run(task, total, 2, batch([]))[0]["rows_out"] == 0  # its note: nothing is said again
 
 
 def test_the_task_travels_as_json(redis_client: redis.Redis) -> None:

@@ -53,7 +53,14 @@ def difference(
 
     Between keys the order is free; within a key it is not. Without a key, each row is its own.
     """
-    return _of_changes(rows, found, changes) or _of_tables(_table(rows, found), Counter(final))
+    return _of_changes(rows, found, changes) or difference_of_tables(rows, found, final)
+
+
+def difference_of_tables(
+    rows: SinkRows, found: Sequence[Change], final: Sequence[bytes]
+) -> str | None:
+    """The first difference of the table that a changelog leaves from the recorded one."""
+    return _of_tables(_table(rows, found), Counter(final))
 
 
 def _of_changes(rows: SinkRows, found: Sequence[Change], expected: Sequence[Change]) -> str | None:

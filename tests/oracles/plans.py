@@ -28,7 +28,7 @@ from service.settings import ExecutionSettings, FilesSettings, Settings
 from state.epochs import EpochLedger
 from state.errors import StateError
 from tests.oracles.cases import Case, Outcome, read_lines
-from tests.oracles.changelogs import SinkRows, difference
+from tests.oracles.changelogs import SinkRows, difference, difference_of_tables
 from tests.oracles.compile import compile_case
 from tests.oracles.failures import difference_of_failures
 from tests.oracles.plan_harness import WATERMARK_INTERVAL_MS, Line, PlanHarness
@@ -211,11 +211,11 @@ def _sink_rows(case: Case, sink: ExecNode) -> SinkRows:
 
 
 def _difference(case: Case, rows: SinkRows, found: Sequence[Change]) -> str | None:
+    final = [rows.row(line) for line in read_lines(case.folder / "expected_final.jsonl")]
+    if "only_final" in case.content:
+        return difference_of_tables(rows, found, final)
     changes = read_lines(case.folder / "expected_changelog.jsonl")
-    final = read_lines(case.folder / "expected_final.jsonl")
-    return difference(
-        rows, found, [rows.change(line) for line in changes], [rows.row(line) for line in final]
-    )
+    return difference(rows, found, [rows.change(line) for line in changes], final)
 
 
 def _options(node: ExecNode) -> Mapping[str, str]:

@@ -132,16 +132,41 @@ def test_null_is_a_group() -> None:
     ]
 
 
-def test_without_grouping_columns_all_rows_are_one_group() -> None:
-    operator = spec(COUNT_AND_SUM, key=())
-    assert run(operator) == []
-    assert run(operator, insert(*row("a", 1)), insert(*row("b", 2)), delete(*row("a", 1))) == [
-        insert(1, 1),
+def test_a_total_is_there_from_the_first_epoch_on_and_stays() -> None:
+    """As `SELECT COUNT(*), SUM(v)` gives one row of any table."""
+    harness = OperatorHarness.on_heap(spec(COUNT_AND_SUM, key=()))
+    assert harness.run_epoch([]) == [insert(0, None)]
+    assert harness.run_epoch([]) == []
+    assert harness.run([insert(*row("a", 1)), insert(*row("b", 2)), delete(*row("a", 1))]) == [
+        update_before(0, None),
+        update_after(1, 1),
         update_before(1, 1),
         update_after(2, 3),
         update_before(2, 3),
         update_after(1, 2),
     ]
+    assert harness.run([delete(*row("b", 2)), delete(*row("b", 2))]) == [
+        update_before(1, 2),
+        update_after(0, None),
+    ]
+    assert harness.statistics[-1]["orphans"] == 1
+
+
+@pytest.mark.parametrize("is_two_phase", [False, True])
+def test_a_total_of_a_bundle_that_takes_itself_back_is_that_of_no_rows(is_two_phase: bool) -> None:
+    harness = OperatorHarness.on_heap(
+        spec(COUNT_AND_SUM, key=(), bundles=True, is_two_phase=is_two_phase)
+    )
+    assert harness.run([insert(*row("a", 1)), delete(*row("a", 1))]) == [insert(0, None)]
+    assert harness.run([insert(*row("a", 2))]) == [update_before(0, None), update_after(1, 2)]
+
+
+def test_a_total_that_has_expired_stays_with_those_who_have_it() -> None:
+    """Expiry emits nothing, nor does the epoch that finds nothing left."""
+    harness = OperatorHarness.on_heap(spec(COUNT_AND_SUM, key=(), ttl_ms=(10,)))
+    assert harness.run([insert(*row("a", 1))])[-1] == update_after(1, 1)
+    assert harness.run([At(10), At(20)]) == []
+    assert harness.run([insert(*row("a", 2))]) == [insert(1, 2)]
 
 
 def test_a_bundle_is_emitted_once() -> None:
@@ -292,8 +317,11 @@ def test_the_table_is_what_the_definition_says(
         emitted += harness.run(changes[start : start + size])
         assert table(emitted) == expected(calls, key, changes[: start + size])
     check_well_formed(map(hashable, emitted))
-    harness.run(taken_back(changes))
-    assert harness.stored_names() == set()
+    emitted += harness.run(taken_back(changes))
+    if key:
+        assert harness.stored_names() == set()
+    elif changes:
+        assert table(emitted) == expected(calls, key, [])
 
 
 @MODEST
