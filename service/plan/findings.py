@@ -11,7 +11,8 @@ from service.plan.changelog_modes import node_modes
 from service.plan.determinism import undetermined
 from service.plan.keys import upsert_keys
 from service.plan.missing_retractions import missing_retractions
-from service.plan.nodes import Sink
+from service.plan.nodes import Calc, Sink
+from service.plan.rex import Call, walk
 from service.plan.state_warnings import state_warnings
 
 if TYPE_CHECKING:
@@ -24,11 +25,24 @@ if TYPE_CHECKING:
 
 
 WRONG_TABLES = frozenset(
-    {"plan.key-mismatch", "plan.missing-retraction", "plan.non-deterministic-update"}
+    {
+        "plan.key-mismatch",
+        "plan.missing-retraction",
+        "plan.non-deterministic-update",
+        "plan.split-by-order",
+    }
 )
 """Codes of warnings that a sink's table may be wrong: whoever starts a pipeline is told, too."""
 WARNINGS_MAX = 1_000
 """Doubts about times to live that are listed: each may be about any two nodes of a plan."""
+
+
+_BY_ORDER = frozenset({"$FIRST_VALUE$1", "$LAST_VALUE$1", "$LISTAGG$1"})
+_SECOND_STEPS = frozenset({"group-aggregate", "global-group-aggregate"})
+_FIRST_STEPS = _SECOND_STEPS | {"incremental-group-aggregate"}
+_BETWEEN_STEPS = frozenset(
+    {"calc", "exchange", "expand", "local-group-aggregate", "mini-batch-assigner"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +109,7 @@ def wrong_tables(plan: CompiledPlan) -> list[Finding]:
             )
             for node, reason in missing_retractions(plan)
         ),
+        *(finding for node in plan.nodes for finding in _of_split(plan, node)),
     ]
 
 
@@ -119,6 +134,47 @@ def _of_state(node: ExecNode) -> Iterator[Finding]:
                 f"{entry.path}/ttl",
                 "write '0 ms' if that is meant, otherwise at least '1 ms'",
             )
+
+
+def _of_split(plan: CompiledPlan, node: ExecNode) -> Iterator[Finding]:
+    """Aggregates by the order of rows, over the buckets of a split DISTINCT.
+
+    A call goes by order in both steps; it is told of at the second one.
+    """
+    if node.node_type.short not in _SECOND_STEPS:
+        return
+    calls = node.raw.get("aggCalls")
+    named = [each.get("internalName") for each in calls or () if isinstance(each, dict)]
+    ordered = sorted({str(each).split("$")[1] for each in named if each in _BY_ORDER})
+    if ordered and _is_over_buckets(plan, node):
+        yield _warning(
+            node,
+            "plan.split-by-order",
+            f"{' and '.join(ordered)} of a group is taken from the buckets of a split DISTINCT, "
+            "which do not know the order of their rows: it may be another row's value than the "
+            "first, the last, or the next one that came",
+            node.path,
+            "compile the statement without table.optimizer.distinct-agg.split.enabled",
+        )
+
+
+def _is_over_buckets(plan: CompiledPlan, node: ExecNode) -> bool:
+    """Whether a node aggregates what another one grouped by the bucket of a value, too."""
+    aggregates = 0
+    inputs = plan.inputs(node.id)
+    while len(inputs) == 1:
+        (below,) = inputs
+        view = below.view
+        if isinstance(view, Calc) and aggregates:
+            called = [each for column in view.projection for each in walk(column)]
+            names = {each.name for each in called if isinstance(each, Call)}
+            if {"HASH_CODE", "MOD"} <= names:
+                return True
+        aggregates += below.node_type.short in _FIRST_STEPS
+        if below.node_type.short not in _FIRST_STEPS | _BETWEEN_STEPS:
+            return False
+        inputs = plan.inputs(below.id)
+    return False
 
 
 def _of_sink(

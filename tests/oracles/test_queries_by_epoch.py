@@ -184,6 +184,36 @@ def test_joins_of_two_tables(name: str, data: st.DataObject) -> None:
     holds(data, OF_TWO[name], ("plain", "plain", "bundles"))
 
 
+@pytest.mark.parametrize("options", ["plain", "split", "split, one row at a time"])
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [("FIRST_VALUE(c)", "x"), ("LAST_VALUE(c)", "z"), ("LISTAGG(c)", "x,y,z")],
+)
+def test_what_goes_by_order_beside_a_distinct_is_of_all_rows(
+    options: str, function: str, expected: str
+) -> None:
+    """1 and 1025 share a bucket of 1,024, which 2 is not in."""
+    split = SETTINGS["split"]
+    chosen = {**SETTINGS, "split, one row at a time": split[len(MINI_BATCH) :]}[options]
+    script = [f"SET '{name}' = '{value}';" for name, value in chosen]
+    written = "WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'changelog-json', "
+    written += "'changelog-mode' = '{}');"
+    script += [
+        f"CREATE TABLE t (a INT, b INT, c STRING) {written.format('I,UB,UA,D')}",
+        f"CREATE TABLE snk (a INT, n BIGINT, c STRING) {written.format('retract')}",
+        f"COMPILE PLAN 'p' FOR INSERT INTO snk SELECT a, COUNT(DISTINCT b), {function} FROM t "
+        "GROUP BY a;",
+    ]
+    plan = load_plan(compile_script("\n".join(script))[-1].document)
+    rows = [(1, None), (1, "x"), (2, "y"), (1025, "z"), (2, None)]
+    changes = [("t", "+I", {"a": 1, "b": b, "c": c}) for b, c in rows]
+    for size in (1, 2, 5):
+        harness = EpochHarness(plan, PipelineOptions().resolved(ExecutionSettings()))
+        for first in range(0, len(changes), size):
+            harness.run_epoch(changes[first : first + size])
+        assert [*harness.rows.values()] == [[(1, 3, expected)]]
+
+
 @pytest.mark.parametrize("name", OF_MORE)
 @settings(max_examples=max(4, settings().max_examples // 20))
 @given(data=st.data())

@@ -8,7 +8,10 @@
 With several distinct columns each row is first repeated for each of them (grouping sets), and calls
 look only at the repetition that is theirs. Only with `table.optimizer.distinct-agg.split.enabled`.
 
-Source: Flink `SplitAggregateRule` (2.3).
+Beside a call that goes by the order of rows nothing is split: buckets have their rows in order, and
+nobody knows the order of all of them any more.
+
+Source: Flink `SplitAggregateRule` (2.3), which also splits FIRST_VALUE, LAST_VALUE and LISTAGG.
 """
 
 from __future__ import annotations
@@ -27,9 +30,7 @@ if TYPE_CHECKING:
     from service.sql.options import Options
     from state.types import LogicalType
 
-_SPLITTABLE = frozenset(
-    {"COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "LISTAGG"}
-)
+_SPLITTABLE = frozenset({"COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX"})
 
 _NEVER_NULL = frozenset({"COUNT", "$SUM0"})
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from service.plan import explain, load_plan, validate
 from service.sql import compile_script
+from tests.oracles import RECORDED
 
 KEYED = "k INT NOT NULL, v INT, PRIMARY KEY (k) NOT ENFORCED"
 OPTIONS = "'connector' = 'filesystem', 'format' = 'changelog-json', 'path' = 'x'"
@@ -116,3 +118,21 @@ def test_a_materializer_without_upsert_key() -> None:
     assert warned(document) == [("plan.materializer-without-upsert-key", "/nodes/2")]
     assert warned(compiled(MATERIALIZED.format("k, v"))) == []
     assert "select the columns of the key" in explain(load_plan(document)).text
+
+
+@pytest.mark.parametrize("by_order", ["FIRST_VALUE", "LAST_VALUE", "LISTAGG"])
+def test_what_goes_by_order_over_the_buckets_of_a_split_distinct(by_order: str) -> None:
+    """Flink plans it so; here such a statement is not split."""
+    path = RECORDED / "plans" / "043_split_distinct_no_minibatch" / "plan.json"
+    document = json.loads(path.read_bytes())
+    assert "plan.split-by-order" not in dict(warned(document))
+    final = next(at for at, each in enumerate(document["nodes"]) if each["id"] == 6)
+    document["nodes"][final]["aggCalls"][1]["internalName"] = f"${by_order}$1"
+
+    (found,) = [
+        each for each in validate(load_plan(document)) if each.code == "plan.split-by-order"
+    ]
+
+    assert (found.severity, found.path) == ("warning", f"/nodes/{final}")
+    assert by_order in found.message
+    assert "without table.optimizer.distinct-agg.split.enabled" in found.hint

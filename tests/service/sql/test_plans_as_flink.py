@@ -18,6 +18,7 @@ DIFFERENT = {
     "group-windows proctime": "Flink leaves the projection out, and counts the time's column wrong",
     "group-windows proctime aux": "as the one before",
     "grouping-sets sets repeated": "a set that comes twice is refused by name",
+    "listagg split": "LISTAGG beside a DISTINCT goes by order: nothing is split",
     "over lag proctime": "the name of the column of processing time",
     "over lead": "LEAD: Flink refuses it over streams",
     "over lag of changes": "LAG over changes, in the order of a time: Flink refuses it",
