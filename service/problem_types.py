@@ -292,10 +292,13 @@ SAVEPOINT_UNUSABLE = ProblemType(
     409,
     "the savepoint cannot be used here",
     "Its files were changed, it has another format version, or it does not fit the plan: it has "
-    "state that no operator of the plan keeps, or keeps in another form or for other columns, or "
-    "it was taken with other sources. `detail` says which. Nothing was restored.",
-    "Use another savepoint or correct the plan; `allow_non_restored_state` drops state that no "
-    "operator keeps or that it would read as something else.",
+    "state that no operator of the plan keeps, or keeps in another form or of other rows or "
+    "columns, a table would have rows that the plan writes otherwise, or it was taken with other "
+    "sources. `detail` says which. Nothing was restored.",
+    "Use another savepoint or correct the plan; `POST /v1/plans/validate` with `restore` tells "
+    "what would come of it. `allow_non_restored_state` drops state that no operator keeps or that "
+    "it would read as something else; `allow_outdated_rows` lets rows stay that the plan would "
+    "write otherwise.",
 )
 SAVEPOINT_LIMIT = _retry(
     "savepoint-limit",

@@ -115,6 +115,27 @@ class PlanBody(RequestBody):
         return self
 
 
+class RestoreBody(RequestBody):
+    """The savepoint that a pipeline begins with."""
+
+    savepoint: str = Field(
+        pattern=r"^([a-z0-9][a-z0-9_-]{0,62}/)?(latest|[0-9]{8}t[0-9]{9}-[0-9a-f]{8})$",
+        description="`<pipeline>/<id>`, without the name one of a pipeline that had the same; "
+        "`latest` in place of an id takes the newest. While one is being taken, that is refused.",
+        examples=["latest-flight/latest"],
+    )
+    allow_non_restored_state: bool = Field(
+        default=False,
+        description="Whether state that no operator of the plan keeps, or that one would read as "
+        "something else, is dropped.",
+    )
+    allow_outdated_rows: bool = Field(
+        default=False,
+        description="Whether tables may have rows that the plan would write otherwise, or lack "
+        "some, until changes come for them.",
+    )
+
+
 class OptionsBody(RequestBody):
     """How the pipeline runs; what is not given is taken from the settings."""
 

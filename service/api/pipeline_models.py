@@ -15,25 +15,10 @@ from service.api.models import (
     PipelineState,
     PlanBody,
     RequestBody,
+    RestoreBody,
     StatusError,
 )
 from service.api.plan_models import Finding
-
-
-class RestoreBody(RequestBody):
-    """The savepoint that a pipeline begins with."""
-
-    savepoint: str = Field(
-        pattern=r"^([a-z0-9][a-z0-9_-]{0,62}/)?(latest|[0-9]{8}t[0-9]{9}-[0-9a-f]{8})$",
-        description="`<pipeline>/<id>`, without the name one of a pipeline that had the same; "
-        "`latest` in place of an id takes the newest.",
-        examples=["latest-flight/latest"],
-    )
-    allow_non_restored_state: bool = Field(
-        default=False,
-        description="Whether state that no operator of the plan keeps, or that one would read as "
-        "something else, is dropped.",
-    )
 
 
 class PipelineBody(PlanBody):
@@ -92,6 +77,11 @@ class Restore(BaseModel):
 
     savepoint: str
     allow_non_restored_state: bool
+    allow_outdated_rows: bool
+    notes: list[str] = Field(
+        description="What came of it besides: tables that begin empty, state and rows that were "
+        "allowed to be dropped or outdated, what is not read or written any more."
+    )
     done: bool = Field(description="Until then it cannot run, and its state cannot be read.")
 
 

@@ -84,6 +84,7 @@ _VERB_PROBLEMS = describe(
     dependencies=[JsonBody],
     responses=describe(
         problem.PIPELINE_EXISTS,
+        problem.PIPELINE_CONFLICT,
         problem.IDEMPOTENCY_IN_PROGRESS,
         *_PLAN_PROBLEMS,
         problem.IDEMPOTENCY_MISMATCH,
@@ -123,7 +124,8 @@ async def create(
         await in_thread(check_looked_up, plan, body.name, services.registry.plan_of)
         if restore is not None:
             resolved = options.resolved(services.settings.execution)
-            await in_thread(services.savepoints.check, restore, plan, resolved)
+            told = await in_thread(services.savepoints.check, restore, plan, resolved)
+            restore = replace(restore, notes=tuple(each.message for each in told))
         found = await planning.run(dangers, plan)
         record = await in_thread(
             services.registry.create,

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
-from service.api.models import OptionsBody, PipelineName, PlanBody, RequestBody
+from service.api.models import OptionsBody, PipelineName, PlanBody, RequestBody, RestoreBody
 from service.plan.durations import parse_duration_ms
 from service.plan.errors import DurationError
 
@@ -41,6 +41,21 @@ class PlanCheckBody(PlanBody):
     """A plan to check; nothing is stored."""
 
     options: OptionsBody = Field(default_factory=OptionsBody)
+
+
+class PlanValidateBody(PlanBody):
+    """A plan to check, or the SQL of one; nothing is stored."""
+
+    WAYS: ClassVar[tuple[str, ...]] = (*PlanBody.WAYS, "sql")
+
+    options: OptionsBody = Field(default_factory=OptionsBody)
+
+    sql: str | None = Field(
+        default=None, min_length=1, description="A script of Flink SQL that asks for one plan."
+    )
+    restore: RestoreBody | None = Field(
+        default=None, description="The savepoint that the pipeline would begin with."
+    )
 
 
 class Finding(BaseModel):
@@ -144,6 +159,29 @@ class NodeState(BaseModel):
     fate: Literal["kept", "migrated", "dropped", "new"]
     names: list[str]
     reason: str
+    after_id: int | None = Field(description="The node that has it afterwards.")
+
+
+class DiffTable(BaseModel):
+    """What happens to a table."""
+
+    outcome: Literal["kept", "outdated", "new", "gone"] = Field(
+        description="outdated: it has rows that the plan would write otherwise, or lacks some."
+    )
+    before: str | None
+    after: str | None
+    reason: str
+    is_whole: bool = Field(description="Whether it is what the plan after would have written.")
+
+
+class DiffSource(BaseModel):
+    """What happens to what is read."""
+
+    outcome: Literal["kept", "new", "gone", "other"] = Field(
+        description="other: another connector or place under the same name; a restore refuses it."
+    )
+    key: str
+    connector: str
 
 
 class ChangedTtl(BaseModel):
@@ -166,7 +204,12 @@ class PlanDiff(BaseModel):
     removed: list[DiffNode]
     changed: list[ChangedNode]
     renumbered: list[dict[str, int]] = Field(
-        description="Nodes that differ in nothing but their ids, by which state is found."
+        description="Nodes that differ in nothing but their ids."
     )
     state: list[NodeState]
+    keeps_tables: bool = Field(
+        description="Whether no table has rows that the plan after would write otherwise."
+    )
+    tables: list[DiffTable]
+    sources: list[DiffSource]
     ttl: list[ChangedTtl]

@@ -10,18 +10,29 @@ from fastapi import APIRouter, Request, Response
 from service import problem_types as problem
 from service.api.deps import JsonBody, ServicesDep, describe, in_thread, preferred
 from service.api.etags import reply, tagged
-from service.api.plan_documents import compiled, document_of
-from service.api.plan_models import PlanCheck, PlanCheckBody, PlanDiff, PlanDiffBody, SqlBody
+from service.api.plan_documents import compiled, compiled_whole, document_of
+from service.api.plan_models import (
+    PlanCheck,
+    PlanCheckBody,
+    PlanDiff,
+    PlanDiffBody,
+    PlanValidateBody,
+    SqlBody,
+)
 from service.api.planning import Planning
+from service.api.savepoints import restore_order
+from service.api.session_options import with_session
 from service.plan import diff, explain, load_plan
-from service.runtime.admission import findings, storable
+from service.runtime.admission import Finding, findings, storable
 from service.runtime.records import PipelineOptions
+from service.sql.errors import placed
+from state.errors import StateError
 
 if TYPE_CHECKING:
     from service.api.deps import Services
-    from service.api.models import OptionsBody
+    from service.api.models import OptionsBody, RestoreBody
     from service.api.plan_models import PlanSource
-    from service.plan import Explanation, PlanDifference
+    from service.plan import CompiledPlan, Explanation, PlanDifference
     from service.plan.nodes import ExecNode
     from service.runtime.admission import PlanDocument
 
@@ -39,17 +50,33 @@ _TEXT, _JSON = "text/plain", "application/json"
         problem.PATH_OUTSIDE_ROOT,
         problem.PLAN_TIMEOUT,
         problem.PLANNER_BUSY,
+        problem.SQL_INVALID,
+        problem.SQL_TIMEOUT,
+        problem.SAVEPOINT_NOT_FOUND,
+        problem.PIPELINE_CONFLICT,
     ),
 )
-async def validate(request: Request, body: PlanCheckBody, services: ServicesDep) -> Response:
+async def validate(request: Request, body: PlanValidateBody, services: ServicesDep) -> Response:
     """Whether a pipeline could be created from a plan, and all reasons why not.
 
-    `valid` is true exactly where `POST /v1/pipelines` would take the plan.
+    `valid` is true exactly where `POST /v1/pipelines` would take the plan; with `restore`, where it
+    would take it with that. Findings also tell what would come of it: state that is dropped, tables
+    that begin empty or have rows that the plan would write otherwise.
     """
-    document = await document_of(body, services.settings)
     options = options_of(body.options)
     planning = Planning(services.settings.limits)
+    document: PlanDocument
+    if body.sql is not None:
+        planned = await compiled_whole(body.sql, planning, options.local_time_zone)
+        document = planned.document
+        with placed(planned.position):
+            options = with_session(options, planned.said)
+    else:
+        document = await document_of(body, services.settings)
     plan, found = await planning.run(findings, document, options, services.settings)
+    if body.restore is not None and all(each.kind == "warning" for each in found):
+        assert plan is not None, "a plan that cannot be read has findings"
+        found += await in_thread(_of_restore, body.restore, plan, options, services)
     answer = {
         "valid": all(each.kind == "warning" for each in found),
         "flink_version": None if plan is None else plan.flink_version,
@@ -90,9 +117,9 @@ async def compile_plan(request: Request, body: SqlBody, services: ServicesDep) -
     ),
 )
 async def diff_plans(request: Request, body: PlanDiffBody, services: ServicesDep) -> Response:
-    """How one plan differs from another, and what happens to state if it replaces it.
+    """How one plan differs from another, and what happens to state and tables if it replaces it.
 
-    Nodes are identified by id and type, and so is their state.
+    State and tables are told by what they mean, as a restore does. Nodes are listed by id and type.
     """
     planning = Planning(services.settings.limits)
     before, before_ttl_ms = await _document_of(body.before, services, planning)
@@ -156,6 +183,22 @@ async def _document_of(
     return document, options.resolved(services.settings.execution).default_ttl_ms
 
 
+def _of_restore(
+    body: RestoreBody, plan: CompiledPlan, options: PipelineOptions, services: Services
+) -> list[Finding]:
+    """What would come of a restore into a plan that can run."""
+    order, options = restore_order(services, "", body, options)
+    resolved = options.settled(services.settings.execution).resolved(services.settings.execution)
+    try:
+        told = services.savepoints.consequences(order, plan, resolved)
+    except StateError as error:
+        return [Finding("invalid", error.code, error.message, error.hint)]
+    return [
+        Finding("invalid" if each.is_refused else "warning", each.code, each.message, each.hint)
+        for each in told
+    ]
+
+
 def _compared(
     before: PlanDocument, after: PlanDocument, before_ttl_ms: int, after_ttl_ms: int
 ) -> dict[str, Any]:
@@ -172,6 +215,9 @@ def _difference(found: PlanDifference) -> dict[str, Any]:
         "changed": [asdict(each) for each in found.changed],
         "renumbered": [{"before": old_id, "after": new_id} for old_id, new_id in found.renumbered],
         "state": [asdict(each) for each in found.states],
+        "keeps_tables": found.keeps_tables,
+        "tables": [asdict(each) for each in found.tables],
+        "sources": [asdict(each) for each in found.sources],
         "ttl": [
             {
                 "node_id": each.node_id,

@@ -54,6 +54,8 @@ def _restore(record: PipelineRecord) -> dict[str, Any] | None:
     return {
         "savepoint": f"{order.pipeline}/{order.savepoint}",
         "allow_non_restored_state": order.allow_non_restored_state,
+        "allow_outdated_rows": order.allow_outdated_rows,
+        "notes": list(order.notes),
         "done": order.done,
     }
 

@@ -29,12 +29,12 @@ from service.api.times import iso
 from service.runtime.errors import PipelineNotFound, SavepointNotFound, SavepointPending
 from service.runtime.records import RestoreOrder, SavepointOrder
 from service.runtime.registry import now_ms
-from service.runtime.savepoint_store import StoredSavepoint, new_id, ordered_ms
+from service.runtime.savepoint_store import LATEST, StoredSavepoint, new_id, ordered_ms
 from state.errors import StateError
 
 if TYPE_CHECKING:
     from service.api.deps import Services
-    from service.api.pipeline_models import RestoreBody
+    from service.api.models import RestoreBody
     from service.runtime.records import PipelineOptions
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/savepoints", tags=["savepoints"])
@@ -105,7 +105,10 @@ async def list_all(
 async def get(
     request: Request, pipeline: NamePath, savepoint: SavepointPath, services: ServicesDep
 ) -> Response:
-    """What a savepoint contains, or its progress."""
+    """What a savepoint contains, or its progress.
+
+    `latest` in place of an id is the one that is being taken, else the newest that can be restored.
+    """
     return reply(request, await in_thread(_shown, services, pipeline, savepoint))
 
 
@@ -123,6 +126,8 @@ async def delete(
     """Delete a savepoint for good. A restore from it that is still running fails."""
 
     def remove() -> None:
+        if savepoint == LATEST:
+            raise SavepointNotFound("a savepoint is deleted by its id")
         order = _pending(services, pipeline)
         if order is not None and order.id == savepoint:
             raise SavepointPending(
@@ -151,12 +156,21 @@ def restore_order(
 
     Raises:
         SavepointNotFound: There is no such savepoint.
+        SavepointPending: The latest is asked for, and is being taken.
         SavepointMismatch, SavepointCorrupt: It cannot be used.
     """
     origin, _, savepoint = body.savepoint.rpartition("/")
     origin = origin or name
+    # First: one that is through by now is found.
+    if savepoint == LATEST and (pending := _pending(services, origin)) is not None:
+        raise SavepointPending(
+            f'savepoint "{pending.id}" of pipeline "{origin}" is being taken',
+            hint="wait until it is COMPLETED or FAILED, or name another one by its id",
+        )
     found = services.savepoints.store.resolve(origin, savepoint)
-    order = RestoreOrder(origin, found, body.allow_non_restored_state)
+    order = RestoreOrder(
+        origin, found, body.allow_non_restored_state, allow_outdated_rows=body.allow_outdated_rows
+    )
     groups = options.max_parallelism or services.savepoints.manifest(order).max_parallelism
     return order, replace(options, max_parallelism=groups)
 
@@ -197,8 +211,10 @@ def _shown(services: Services, pipeline: str, savepoint: str) -> dict[str, Any]:
         SavepointNotFound: there is none.
     """
     order = _pending(services, pipeline)
-    if order is not None and order.id == savepoint:
+    if order is not None and savepoint in (order.id, LATEST):
         return ordered(pipeline, order)
+    if savepoint == LATEST:
+        savepoint = services.savepoints.store.resolve(pipeline, savepoint)
     try:
         return _stored(services.savepoints.store.get(pipeline, savepoint))
     except StateError as error:

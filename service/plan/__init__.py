@@ -19,7 +19,8 @@ missing_retractions       nodes that are not given the row before an update
 explanation, findings      the same for people; trees: drawn
 state_warnings    what grows for ever, what is forgotten too early
 diff, ttl_edit    what a change of a plan means for state; changing a time to live
-state_meaning     whether another plan may read the state of a node
+state_meaning     what states, tables and sources mean
+continuation      the judgement: what of them another plan goes on with
 restore           tables of which a plan has only the names, from a catalogue
 deadline          how long all of this may take
 errors            the tree of what can be wrong

@@ -1,13 +1,13 @@
-"""What one plan has that another has not, and what that means for state.
+"""What one plan has that another has not, and what that means for state and tables.
 
-State is found by a node's id and type, as Flink's operator uid `<id>_<transformation>` is made of
-them, so nodes are matched by these two: a node that only has another id is one node less and one
-more, and the difference says that they look the same.
+Nodes are matched by id and type, so a node that only has another id is one node less and one more,
+and the difference says that they look the same. What becomes of state and tables does not depend on
+ids: `continuation` judges it, for a restore as for this.
 
     fate        of a node's state
-    kept        the same node keeps it; its time to live may differ
+    kept        a node of the plan after keeps it; its time to live may differ
     migrated    kept, and rewritten as it is used: TTL switched on or off, another layout
-    dropped     no node finds it, or the one that does reads something else (`state_meaning`)
+    dropped     no node would read it as what it is
     new         begins empty
 """
 
@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, Literal
 
 import orjson
 
+from service.plan.continuation import continuation
 from service.plan.deadline import check_time
-from service.plan.state_meaning import differences, keeps_state, state_meanings
+from service.plan.state_meaning import plan_meaning
 from service.plan.state_ttl import state_ttls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from service.plan.continuation import SourceChange, StateChange, TableChange
     from service.plan.document import CompiledPlan
     from service.plan.nodes import ExecNode
-    from service.plan.state_meaning import Meaning
     from service.plan.state_ttl import StateTtl
 
 Fate = Literal["kept", "migrated", "dropped", "new"]
@@ -65,10 +66,13 @@ class StateFate:
     """What becomes of a node's state."""
 
     node_id: int
+    """Of the plan before; of state that is new, of the plan after."""
     type: str
     fate: Fate
     names: tuple[str, ...]
     reason: str
+    after_id: int | None
+    """The node of the plan after that has it; None: it is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,8 @@ class PlanDifference:
     """Pairs of a removed and an added node that look the same but for their ids."""
     states: tuple[StateFate, ...]
     ttls: tuple[TtlChange, ...]
+    tables: tuple[TableChange, ...]
+    sources: tuple[SourceChange, ...]
 
     @property
     def is_empty(self) -> bool:
@@ -92,6 +98,11 @@ class PlanDifference:
     def keeps_state(self) -> bool:
         """Whether no state of the plan before is lost."""
         return all(each.fate != "dropped" for each in self.states)
+
+    @property
+    def keeps_tables(self) -> bool:
+        """Whether no table has rows that the plan after would write otherwise."""
+        return all(each.outcome != "outdated" for each in self.tables)
 
 
 def diff(
@@ -119,27 +130,35 @@ def diff(
         for first, second in both
         if (properties := _properties(first, second, before, after))
     ]
-    meant = state_meanings(before), state_meanings(after)
+    judged = continuation(plan_meaning(before), plan_meaning(after))
     fates: list[StateFate] = []
     ttls: list[TtlChange] = []
-    for first, second in both:
+    for each in judged.states:
         check_time()
+        first = None if each.before is None else before.node(each.before)
+        second = None if each.after is None else after.node(each.after)
         entries = (
-            state_ttls(first, len(before.input_edges(first.id)), default_ttl_ms=before_ttl_ms),
-            state_ttls(second, len(after.input_edges(second.id)), default_ttl_ms=after_ttl_ms),
+            () if first is None else _ttls(first, before, before_ttl_ms),
+            () if second is None else _ttls(second, after, after_ttl_ms),
         )
-        meanings = meant[0].get(first.id, {}), meant[1].get(second.id, {})
-        fates += _fates(first, second, meanings, entries)
-        ttls += _ttl_changes(first, *entries)
-    renumbered = _renumbered(removed, added)
-    fates += _lost(removed, renumbered, before)
-    fates += [
-        StateFate(node.id, node.type_text, "new", _names(node, after), "it begins empty")
-        for node in added
-        if keeps_state(node)
-    ]
+        fates.append(_fate(each, first, second, entries))
+        if second is not None:
+            ttls += _ttl_changes(second, *entries)
     fates.sort(key=lambda each: (each.node_id, each.fate))
-    return PlanDifference(added, removed, tuple(changed), renumbered, tuple(fates), tuple(ttls))
+    return PlanDifference(
+        added,
+        removed,
+        tuple(changed),
+        _renumbered(removed, added),
+        tuple(fates),
+        tuple(ttls),
+        judged.tables,
+        judged.sources,
+    )
+
+
+def _ttls(node: ExecNode, plan: CompiledPlan, default_ms: int) -> Sequence[StateTtl]:
+    return state_ttls(node, len(plan.input_edges(node.id)), default_ttl_ms=default_ms)
 
 
 def _identity(node: ExecNode) -> tuple[int, str]:
@@ -160,43 +179,39 @@ def _properties(
     return tuple([*found, "inputs"] if inputs[0] != inputs[1] else found)
 
 
-def _fates(
-    first: ExecNode,
-    second: ExecNode,
-    meanings: tuple[Meaning, Meaning],
-    entries: tuple[Sequence[StateTtl], Sequence[StateTtl]],
-) -> Iterable[StateFate]:
-    names = tuple(each.name for each in entries[0]) or tuple(each.name for each in entries[1])
-    if not keeps_state(first):
-        if keeps_state(second):
-            yield StateFate(second.id, second.type_text, "new", names, "it begins empty")
-        return
-    fate, reason = _fate(first, second, meanings, entries)
-    yield StateFate(first.id, first.type_text, fate, names, reason)
-
-
 def _fate(
+    judged: StateChange,
+    first: ExecNode | None,
+    second: ExecNode | None,
+    entries: tuple[Sequence[StateTtl], Sequence[StateTtl]],
+) -> StateFate:
+    node = first or second
+    assert node is not None, "each state is of one of the plans"
+    names = tuple(each.name for each in entries[0]) or tuple(each.name for each in entries[1])
+    fate: Fate = judged.outcome
+    reason = judged.reason
+    if first is not None and second is not None:
+        migrated = _why_migrated(first, second, entries)
+        fate, reason = ("migrated", migrated) if migrated else (fate, reason)
+    return StateFate(node.id, node.type_text, fate, names, reason, judged.after)
+
+
+def _why_migrated(
     first: ExecNode,
     second: ExecNode,
-    meanings: tuple[Meaning, Meaning],
     entries: tuple[Sequence[StateTtl], Sequence[StateTtl]],
-) -> tuple[Fate, str]:
-    if not keeps_state(second):
-        return "dropped", "the node keeps no state any more"
-    different = differences(*meanings)
-    if different:
-        return "dropped", f"what is stored cannot be read as the new state: {different[0]} differs"
+) -> str:
     switched = [
         old.name
         for old, new in zip(*entries, strict=False)
         if (old.ttl_ms == 0) != (new.ttl_ms == 0)
     ]
     if switched:
-        return "migrated", f"TTL is switched on or off for {', '.join(switched)}"
+        return f"TTL is switched on or off for {', '.join(switched)}"
     layouts = [_strategy(node) for node in (first, second)]
     if layouts[0] != layouts[1]:
-        return "migrated", f"histories are kept as {layouts[1]} instead of {layouts[0]}"
-    return "kept", "the same node reads it"
+        return f"histories are kept as {layouts[1]} instead of {layouts[0]}"
+    return ""
 
 
 def _strategy(node: ExecNode) -> str:
@@ -227,19 +242,3 @@ def _look(node: ExecNode) -> bytes:
     check_time()
     look = {name: value for name, value in node.raw.items() if name not in ("id", "description")}
     return orjson.dumps(look, option=orjson.OPT_SORT_KEYS)
-
-
-def _lost(
-    removed: Sequence[ExecNode], renumbered: Sequence[tuple[int, int]], before: CompiledPlan
-) -> Iterable[StateFate]:
-    moved = dict(renumbered)
-    for node in removed:
-        if keeps_state(node):
-            reason = "no node has its id and type"
-            if node.id in moved:
-                reason += f"; node {moved[node.id]} looks the same, but state is found by the id"
-            yield StateFate(node.id, node.type_text, "dropped", _names(node, before), reason)
-
-
-def _names(node: ExecNode, plan: CompiledPlan) -> tuple[str, ...]:
-    return tuple(each.name for each in state_ttls(node, len(plan.input_edges(node.id))))

@@ -6,7 +6,8 @@ What is wanted, and what is done about it:
     supervisor, keeper        brings each pipeline's query to what is wanted; keeper_ports, status
     query_starter             what keepers work with; admission: what may become a pipeline
     gateway                   our session of Spark Connect; spark_errors, spark_configuration
-    savepoints                state, slot and checkpoint in one folder; savepoint_store, checkpoints
+    savepoints                state, slot, checkpoint in one folder; savepoint_store, checkpoints;
+                              restore_fit: what of it another plan goes on with
     sql_sessions              named sessions of SQL
     redis_health, collector   whether Redis may hold state; progress for `/metrics`
 

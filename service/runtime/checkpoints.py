@@ -34,7 +34,7 @@ from state.errors import SavepointCorrupt, StateLost
 from state.savepoint import sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from state.savepoint.restore_fence import RestoreFence
@@ -94,7 +94,11 @@ def save_checkpoint(
 
 
 def restore_checkpoint(
-    folder: Path, files: Sequence[str], checkpoint: Path, fence: RestoreFence
+    folder: Path,
+    files: Sequence[str],
+    checkpoint: Path,
+    fence: RestoreFence,
+    moved: Callable[[str], str] | None = None,
 ) -> None:
     """Make the checkpoint of a restored query, all at once, unless it is there.
 
@@ -109,9 +113,11 @@ def restore_checkpoint(
         files: As `save_checkpoint` told; none: the query begins at its sources' beginnings.
         checkpoint: Where the query will look for it.
         fence: The restore's, which must be ours still when the checkpoint gets its name.
+        moved: Makes a record of ends one of the restored query's, whose sources are others.
 
     Raises:
         SavepointCorrupt: A file would lie outside of it.
+        SavepointMismatch: As `moved`.
         OSError: A file cannot be read or written.
         Fenced: Another restore, run or drop has begun.
         StateUnavailable, StateAccessDenied, IncarnationChanged: As everywhere.
@@ -122,7 +128,7 @@ def restore_checkpoint(
     fresh = checkpoint.with_name(f".{checkpoint.name}-{fence.run}-{uuid.uuid4().hex[:8]}")
     fresh.mkdir(parents=True)
     try:
-        _copy_checkpoint(folder, files, fresh)
+        _copy_checkpoint(folder, files, fresh, moved)
         fence.write()
         # Not over one that was made meanwhile.
         fresh.rename(checkpoint)
@@ -154,13 +160,21 @@ def _clear_before(checkpoint: Path, run: int) -> None:
         shutil.rmtree(left, ignore_errors=True)  # what stays, the next restore removes
 
 
-def _copy_checkpoint(folder: Path, files: Sequence[str], fresh: Path) -> None:
+def _copy_checkpoint(
+    folder: Path, files: Sequence[str], fresh: Path, moved: Callable[[str], str] | None
+) -> None:
     for name in files:
+        log = (folder / name).relative_to(folder / FOLDER).parts[0]
+        if moved is not None and log == "sources":
+            # By the numbers of sources; where those began that have an end nobody asks any more.
+            continue
         target = fresh / (folder / name).relative_to(folder / FOLDER)
         if fresh.resolve() not in target.resolve().parents:
             raise SavepointCorrupt("the savepoint names a file outside of its checkpoint")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / name, target)
+        if moved is not None and log == "offsets":
+            target.write_text(moved(target.read_text("utf-8")), "utf-8")
     (fresh / "metadata").write_bytes(orjson.dumps({"id": str(uuid.uuid4())}))
     for each in _files(fresh):
         _sync(each)

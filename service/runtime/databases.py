@@ -65,6 +65,7 @@ def adopt_databases(restored: Restored) -> None:
                 restored.files_root,
                 epoch=restored.epoch,
                 origin=restored.origin,
+                begun=restored.new_tables,
             )
 
 

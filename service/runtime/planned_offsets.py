@@ -12,13 +12,13 @@ is closed, and before a query goes on from there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
 from service.runtime.dataflow_errors import SourceSplit, SourceUnavailable
 from service.runtime.errors import QueryFailed
-from state.errors import StateLost
+from state.errors import SavepointMismatch, StateLost
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 OF_TICKS: Final = frozenset({"tick", "time"})
 """All that an offset of ticks has; what tells of changes has a place among them, too."""
+_NO_END: Final = "-"
+"""Spark's word for a source that has no end yet."""
 
 
 def recorded_ends(text: str) -> list[dict[str, Any]]:
@@ -107,6 +109,52 @@ def are_ticks_apart(ends: Sequence[dict[str, Any]]) -> bool:
         and OF_TICKS.issuperset(ends[1])
         and "time" in ends[1]
     )
+
+
+class SparkRead(NamedTuple):
+    """A table as Spark's query reads it."""
+
+    key: str
+    """Tells the table from others."""
+    width: int
+    """Of how many sources of Spark; with Kafka a source of ticks stands beside it."""
+
+
+def moved_record(text: str, before: Sequence[SparkRead], after: Sequence[SparkRead]) -> str:
+    """A record of one query's ends as that of another one, which reads the same tables otherwise.
+
+    A table that was not read before has no end, and begins at its beginning.
+
+    Raises:
+        SavepointMismatch: The record is not of `before`, or a table has several ends in it.
+    """
+    version, metadata, *lines = text.split("\n")
+    if len(lines) == 2 and [each.width for each in before] == [1]:
+        # Its ticks were apart.
+        ends = recorded_ends(text)
+        if ends and are_ticks_apart(ends):
+            lines = [orjson.dumps({**ends[0], **ends[1]}).decode()]
+    if version != "v1" or len(lines) != sum(each.width for each in before):
+        raise SavepointMismatch(
+            "the savepoint's checkpoint has other sources than its plan",
+            hint="restore with the plan that the savepoint was taken of",
+        )
+    known: dict[str, list[str]] = {}
+    rest = iter(lines)
+    for read in before:
+        ends_of_read = [next(rest) for _ in range(read.width)]
+        held = known.setdefault(read.key, ends_of_read)
+        if [_place(each) for each in held] != [_place(each) for each in ends_of_read]:
+            raise SavepointMismatch(
+                "the savepoint's checkpoint has two ends of one table",
+                hint="restore with the plan that the savepoint was taken of",
+            )
+    moved = [each for read in after for each in known.get(read.key, [_NO_END] * read.width)]
+    return "\n".join([version, metadata, *moved])
+
+
+def _place(line: str) -> Any:
+    return line if line == _NO_END else place_in(orjson.loads(line))
 
 
 def last_ends(checkpoint: Path) -> list[dict[str, Any]] | None:

@@ -175,6 +175,10 @@ class RestoreOrder:
     savepoint: str
     allow_non_restored_state: bool = False
     """Whether state that the plan has no operator for is left behind."""
+    allow_outdated_rows: bool = False
+    """Whether tables may have rows that the plan would write otherwise."""
+    notes: tuple[str, ...] = ()
+    """What comes of it that was not refused."""
     done: bool = False
     """Set by the supervisor; the pipeline does not start before."""
 
@@ -290,7 +294,9 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
             failure=None if failure is None else Failure(**failure),
             run_options=None if run is None else RunOptions(**_known(RunOptions, run)),
             savepoint=None if savepoint is None else SavepointOrder(**savepoint),
-            restore=None if restore is None else RestoreOrder(**restore),
+            restore=None
+            if restore is None
+            else RestoreOrder(**{**restore, "notes": tuple(restore.get("notes", ()))}),
         )
     except (TypeError, ValueError, KeyError) as error:
         raise RegistryCorrupt(

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -28,8 +29,7 @@ import redis
 from operators.upsert_materializer import MaterializerSpec
 from service.plan import load_plan
 from service.plan.errors import PlanError
-from service.plan.nodes import Sink, TableScan, Values
-from service.plan.state_meaning import VERSION, differences, state_meanings
+from service.plan.nodes import Sink, TableScan
 from service.runtime.checkpoints import FOLDER, restore_checkpoint, save_checkpoint
 from service.runtime.connectors import table_names
 from service.runtime.databases import adopt_databases
@@ -38,6 +38,8 @@ from service.runtime.event_time import watermark
 from service.runtime.folders import adopt_folders
 from service.runtime.launcher import package_version
 from service.runtime.operators import stateful_nodes
+from service.runtime.planned_offsets import moved_record
+from service.runtime.restore_fit import described, fit
 from service.runtime.savepoint_store import SavepointStore, ordered_ms
 from service.runtime.sinks.owner import Restored
 from service.runtime.slot_keys import (
@@ -81,16 +83,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.plan import CompiledPlan
-    from service.plan.state_meaning import Meaning
+    from service.runtime.keeper_ports import States
     from service.runtime.operators import OperatorInfo
     from service.runtime.query_starter import DataflowStarter
     from service.runtime.records import PipelineRecord, RestoreOrder, RunOptions, SavepointOrder
+    from service.runtime.restore_fit import Consequence, Fit
     from service.settings import Settings
     from state.savepoint import Manifest
     from state.savepoint.restore_fence import RestoreFence
-
-_READS_MAX = 1_000
-_READS_SHOWN = 20
 
 
 class Savepoints:
@@ -153,23 +153,44 @@ class Savepoints:
         epoch = manifest.epoch if manifest is not None else 0
         return f"the latest savepoint is {name}/{found}, of epoch {epoch}"
 
-    def check(self, order: RestoreOrder, plan: CompiledPlan, options: RunOptions) -> None:
+    def check(
+        self, order: RestoreOrder, plan: CompiledPlan, options: RunOptions
+    ) -> tuple[Consequence, ...]:
         """See whether a plan can go on with a savepoint, as far as its manifest tells.
+
+        Returns:
+            What would come of it.
 
         Raises:
             SavepointNotFound: There is none.
             SavepointMismatch, SavepointCorrupt: It does not fit, or cannot be used.
         """
-        manifest = self.manifest(order)
-        _check_sources(manifest, plan)
-        wanted = self._starter.states_of(plan, options).descriptors
+        fitted, _ = self._fitted(self.manifest(order), order, plan, options)
+        fitted.require()
+        return fitted.consequences
+
+    def consequences(
+        self, order: RestoreOrder, plan: CompiledPlan, options: RunOptions
+    ) -> tuple[Consequence, ...]:
+        """What would come of a restore, also if it is refused for that.
+
+        Raises:
+            SavepointNotFound: There is none.
+            SavepointMismatch, SavepointCorrupt: It cannot be used at all.
+        """
+        fitted, _ = self._fitted(self.manifest(order), order, plan, options)
+        return fitted.consequences
+
+    def _fitted(
+        self, manifest: Manifest, order: RestoreOrder, plan: CompiledPlan, options: RunOptions
+    ) -> tuple[Fit, States]:
+        """A savepoint and the plan that goes on with it, and what its operators will keep."""
         with _as_mismatch():
-            restored_states(
-                manifest,
-                wanted,
-                allow_non_restored_state=order.allow_non_restored_state,
-                changed=_changed(manifest, plan, options),
-            )
+            wanted = self._starter.states_of(plan, options).descriptors
+            fitted = fit(manifest, plan, stateful_nodes(plan, options), order)
+            # What is lost is told by the judgement; this finds what is kept in another form.
+            restored_states(manifest, wanted, allow_non_restored_state=True, moves=fitted.moves)
+        return fitted, wanted
 
     def manifest(self, order: RestoreOrder) -> Manifest:
         """The manifest of the savepoint that is to be restored.
@@ -182,12 +203,14 @@ class Savepoints:
             return read_manifest(self.store.folder(order.pipeline, order.savepoint))
 
     def _restore(self, record: PipelineRecord, order: RestoreOrder) -> None:
-        wanted = self._starter.states(record).descriptors
         folder = self.store.folder(order.pipeline, order.savepoint)
         manifest = read_manifest(folder)
         plan = load_plan(record.plan)
         options = record.options.resolved(self._settings.execution)
-        _check_sources(manifest, plan)
+        fitted, wanted = self._fitted(manifest, order, plan, options)
+        fitted.require()
+        reads = fitted.reads
+        moved = None if reads is None else partial(moved_record, before=reads[0], after=reads[1])
         files = [each.path for each in manifest.attachments if each.path.startswith(f"{FOLDER}/")]
         checkpoint = self._starter.checkpoint(record)
 
@@ -200,13 +223,14 @@ class Savepoints:
             epoch=manifest.epoch,
             origin=str(manifest.about.get("pipeline_id", "")),
             origins_name=manifest.pipeline,
+            new_tables=fitted.new_tables,
         )
 
         def before_end(fence: RestoreFence) -> None:
             adopt_databases(restored)
             adopt_of_topics(restored)
             adopt_folders(restored)
-            restore_checkpoint(folder, files, checkpoint, fence)
+            restore_checkpoint(folder, files, checkpoint, fence, moved)
 
         with self._transport() as transport:
             restore_state(
@@ -218,7 +242,7 @@ class Savepoints:
                 max_parallelism=options.max_parallelism,
                 place=_place(stateful_nodes(plan, options), options.max_parallelism),
                 allow_non_restored_state=order.allow_non_restored_state,
-                changed=_changed(manifest, plan, options),
+                moves=fitted.moves,
                 before_end=before_end,
             )
 
@@ -245,7 +269,7 @@ class Savepoints:
             saver = StateSaver(transport, record.name, states.descriptors, options.max_parallelism)
             marker = saver.marker
             offsets = orjson.loads(marker.offsets)
-            places = [offsets.get(name, {}) for name, _ in _sources(plan)]
+            places = [offsets.get(name, {}) for name in table_names(plan).values()]
             files = save_checkpoint(self._starter.checkpoint(record), hidden, marker.epoch, places)
             save_options = SaveOptions(
                 clock=self._clock(record.name, marker.epoch) if order.filter_expired else None,
@@ -261,12 +285,14 @@ class Savepoints:
                 "ordered_ms": ordered_ms(order.id),
                 "flink_version": plan.document.get("flinkVersion"),
                 "version": package_version(),
-                "sources": _sources(plan),
-                "meanings": {"version": VERSION, "operators": _meanings(plan, operators)},
-                "reads": _reads(plan),
+                **described(plan, rows_in=self._rows_in(record.name)),
             }
             attachments = [saved_file(hidden, each) for each in files]
             saver.save(order.id, hidden, save_options, attachments=attachments, about=about)
+
+    def _rows_in(self, name: str) -> int:
+        """Changes that closed epochs of a pipeline have read."""
+        return SlotReader(self._client, name).totals().get("rows_in", 0)
 
     def _clock(self, name: str, epoch: int) -> TtlClock | None:
         """The time of an epoch, as its progress record has it; None if that is gone."""
@@ -317,96 +343,6 @@ def _slot(pipeline: str, plan: CompiledPlan, offsets: Mapping[str, Any]) -> dict
             table = names[node.view.table.identifier]
             found |= {table_name(table): "", print_name(table): ""}
     return found
-
-
-def _sources(plan: CompiledPlan) -> list[list[str]]:
-    """Name and connector of each table that is read, in the plan's order: that of the offsets."""
-    names = table_names(plan)
-    return [
-        [names[node.view.table.identifier], node.view.table.options.get("connector", "")]
-        if isinstance(node.view, TableScan)
-        else ["values", ""]
-        for node in plan.nodes
-        if isinstance(node.view, TableScan | Values)
-    ]
-
-
-def _check_sources(manifest: Manifest, plan: CompiledPlan) -> None:
-    """See that the offsets of a savepoint are those of the plan's sources.
-
-    Raises:
-        SavepointMismatch: They are of others.
-    """
-    saved = [list(each) for each in manifest.about.get("sources", [])]
-    if saved != _sources(plan) and manifest.epoch:
-        raise SavepointMismatch(
-            "the savepoint was taken of a plan that reads "
-            f"{_named(saved)}, this one reads {_named(_sources(plan))}",
-            hint="a changed plan must read the same tables in the same order",
-        )
-    reads, now = manifest.about.get("reads"), _reads(plan)
-    if reads not in (None, now) and manifest.epoch:
-        raise SavepointMismatch(
-            f"the savepoint was taken of a query that reads {_listed(reads)}, this one would "
-            f"read {_listed(now)}",
-            hint="a query reads a table once for each way from it to a sink: keep the statements, "
-            "and give a sink that is not wanted any more the connector blackhole",
-        )
-
-
-def _reads(plan: CompiledPlan) -> list[str] | None:
-    """The tables as Spark's query reads them: once for each way from the table to a sink.
-
-    None where they are read more often than anyone lists: ways double with each join of a view
-    with itself.
-    """
-    names = table_names(plan)
-    found: dict[int, list[str]] = {}
-    for node in plan.nodes:
-        if isinstance(node.view, TableScan):
-            found[node.id] = [names[node.view.table.identifier]]
-        elif isinstance(node.view, Values):
-            found[node.id] = ["values"]
-        else:
-            inputs = [found[each.id] for each in plan.inputs(node.id)]
-            if sum(map(len, inputs)) > _READS_MAX:
-                return None
-            found[node.id] = [each for of_input in inputs for each in of_input]
-    read = [each for sink in plan.sinks for each in found[sink.id]]
-    return read if len(read) <= _READS_MAX else None
-
-
-def _listed(reads: list[str] | None) -> str:
-    if reads is None:
-        return f"tables more than {_READS_MAX} times"
-    more = len(reads) - _READS_SHOWN
-    return ", ".join(reads[:_READS_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _meanings(plan: CompiledPlan, operators: list[OperatorInfo]) -> dict[str, Meaning]:
-    """By operator: what gives its state a meaning."""
-    by_node = state_meanings(plan)
-    return {each.id: by_node[each.node_id] for each in operators if each.node_id in by_node}
-
-
-def _changed(manifest: Manifest, plan: CompiledPlan, options: RunOptions) -> dict[str, str]:
-    """The operators that would read saved state as something else, and what makes it so.
-
-    A savepoint of a version that did not tell is taken as it is.
-    """
-    saved = manifest.about.get("meanings", {})
-    if saved.get("version") != VERSION:
-        return {}
-    found = {}
-    for operator, now in _meanings(plan, stateful_nodes(plan, options)).items():
-        before = saved["operators"].get(operator)
-        if before is not None and (different := differences(before, now)):
-            found[operator] = f"{', '.join(different)} differ"
-    return found
-
-
-def _named(sources: list[list[str]]) -> str:
-    return ", ".join(f"{name} ({connector})" for name, connector in sources) or "nothing"
 
 
 def _place(operators: list[OperatorInfo], max_parallelism: int) -> Callable[[str, bytes], int]:

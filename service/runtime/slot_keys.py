@@ -42,6 +42,10 @@ def ingress_key(pipeline: str, table: str) -> str:
     return slot_key(pipeline, f"ingress:{table}")
 
 
+SOURCE_NAMES = ("files", "places", "ingress")
+"""What the names of a source's structures begin with, before a colon and the table."""
+
+
 def table_name(sink: str) -> str:
     """The hash of a Redis table."""
     return f"table:{sink}"

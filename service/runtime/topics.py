@@ -67,4 +67,5 @@ def adopt_of_topics(restored: Restored) -> None:
                 epoch=restored.epoch,
                 origin=restored.origin,
                 origins_name=restored.origins_name,
+                begun=restored.new_tables,
             )

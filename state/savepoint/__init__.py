@@ -6,7 +6,7 @@ expired     what is left out of a savepoint because it is past its life
 saving      `StateSaver`: from Redis into a folder; spread_keys: of keys that are spread
 restoring   `restore_state`: from a folder into a pipeline that has nothing
 restore_fence   its writes, as long as no other restore, run or drop has begun
-fitting     `restored_states`: what of it such a pipeline takes
+fitting     `restored_states`: what of it such a pipeline takes, and where it goes (`Moves`)
 
 What is hard is that all of it must be of one epoch, though state is far too large to read at once.
 So a savepoint is taken between two runs: its first act is to open a run of its own, which fences
@@ -32,7 +32,7 @@ from state.savepoint.files import (
     saved_file,
     sync_folder,
 )
-from state.savepoint.fitting import restored_states
+from state.savepoint.fitting import Moves, restored_states
 from state.savepoint.restoring import restore_state
 from state.savepoint.saving import SaveOptions, StateSaver
 
@@ -40,6 +40,7 @@ __all__ = [
     "MANIFEST",
     "Expiry",
     "Manifest",
+    "Moves",
     "SaveOptions",
     "SavedFile",
     "SavedState",

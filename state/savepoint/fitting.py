@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from state.errors import CodecMismatch, SavepointMismatch
@@ -14,61 +15,69 @@ if TYPE_CHECKING:
     from state.savepoint.files import Manifest, SavedState
 
 
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Where what a savepoint holds goes. What is not named is left behind."""
+
+    nodes: Mapping[str, str]
+    """By node of the savepoint: the one that takes its states."""
+    slot: Mapping[str, str]
+    """By name in the slot of the pipeline that was saved: the one that it gets."""
+    offsets: str
+    """What the sources had consumed, by the names that the restored pipeline has for them."""
+
+    @classmethod
+    def none(cls, manifest: Manifest) -> Moves:
+        """All stays where it was."""
+        nodes, slot = (
+            dict(zip(each, each, strict=True)) for each in (manifest.nodes, manifest.slot)
+        )
+        return cls(nodes, slot, manifest.offsets)
+
+
 def restored_states(
     manifest: Manifest,
     wanted: Mapping[str, Sequence[StateDescriptor]],
     *,
     allow_non_restored_state: bool,
-    changed: Mapping[str, str] | None = None,
+    moves: Moves | None = None,
 ) -> list[SavedState]:
-    """The states of a savepoint that a pipeline takes.
+    """The states of a savepoint that a pipeline takes, each with the node that it goes to.
 
     Args:
         manifest: The savepoint's.
         wanted: What the pipeline's operators will keep.
         allow_non_restored_state: Whether state that none of them will keep may be left behind.
-        changed: Operators by which what was saved would be read as something else, and why; they
-            begin empty.
+        moves: Which of them take what; None: those of the same names.
 
     Raises:
         SavepointMismatch: Some would be left behind, and that is not allowed.
         CodecMismatch: A state is asked for in another form.
         FormatVersionMismatch, StateCorrupt: An entry of the registry cannot be read.
     """
-    changed = changed or {}
-    asked = {
-        f"{node}/{each.name}": each
-        for node, several in wanted.items()
-        if node not in changed
-        for each in several
-    }
-    # What was registered once and holds nothing can be neither lost nor misread.
-    left = [each.field for each in manifest.states if each.keys and each.field not in asked]
-    kept = {each.node for each in manifest.states if each.keys and each.node in changed}
-    if kept and not allow_non_restored_state:
-        raise SavepointMismatch(
-            "what was saved would be read as something else: "
-            + ", ".join(f"{node} ({changed[node]})" for node in sorted(kept)),
-            hint="restore with the plan that it was saved of, or allow_non_restored_state to drop "
-            "it: these operators then begin empty",
-        )
-    if left and not allow_non_restored_state:
-        raise SavepointMismatch(
-            f"the savepoint has state that no operator of the plan keeps: {', '.join(left)}",
-            hint="give the operators the ids that they had, or allow_non_restored_state to drop it",
-        )
-    taken = []
+    nodes = (moves or Moves.none(manifest)).nodes
+    asked = {f"{node}/{each.name}": each for node, several in wanted.items() for each in several}
+    taken, left = [], []
     for each in manifest.states:
-        descriptor = asked.get(each.field)
-        if descriptor is None:
+        moved = replace(each, node=nodes[each.node]) if each.node in nodes else None
+        descriptor = None if moved is None else asked.get(moved.field)
+        if moved is None or descriptor is None:
+            left.append(each)
             continue
         saved = read_registered(each.field.encode(), each.registered.encode())
         if (saved.kind, saved.codecs) == (descriptor.kind, descriptor.codecs):
-            taken.append(each)
+            taken.append(moved)
         elif each.keys:
             raise CodecMismatch(
                 f"state {each.name!r} of {each.node} was saved as {form_of(saved)}, "
                 f"it is asked for as {form_of(descriptor)}",
                 hint="give the state another name, and allow_non_restored_state",
             )
+    # What was registered once and holds nothing can be neither lost nor misread.
+    lost = [each.field for each in left if each.keys]
+    if lost and not allow_non_restored_state:
+        raise SavepointMismatch(
+            f"the savepoint has state that no operator of the plan keeps: {', '.join(lost)}",
+            hint="restore with a plan that keeps it, or allow_non_restored_state to drop it",
+        )
     return taken

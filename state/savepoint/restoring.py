@@ -23,7 +23,7 @@ from state.errors import (
 )
 from state.registry import EXTENSION
 from state.savepoint.files import SWEPT, Record, bytes_of, check_files, read_records
-from state.savepoint.fitting import restored_states
+from state.savepoint.fitting import Moves, restored_states
 from state.savepoint.restore_fence import RestoreFence
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def restore_state(
     max_parallelism: int,
     place: Place | None = None,
     allow_non_restored_state: bool = False,
-    changed: Mapping[str, str] | None = None,
+    moves: Moves | None = None,
     before_end: Callable[[RestoreFence], None] = lambda _: None,
 ) -> None:
     """Let a pipeline without state have that of a savepoint.
@@ -70,7 +70,7 @@ def restore_state(
         max_parallelism: Its key groups.
         place: Tells the key group of a key; needed where the savepoint has another number of them.
         allow_non_restored_state: Whether state of no operator is dropped.
-        changed: See `restored_states`.
+        moves: Where what it holds goes; None: all stays where it was.
         before_end: Called when everything is there but the marker, with what tells whether the
             restore is still ours.
 
@@ -85,8 +85,9 @@ def restore_state(
         manifest,
         wanted,
         allow_non_restored_state=allow_non_restored_state,
-        changed=changed,
+        moves=moves,
     )
+    moves = moves or Moves.none(manifest)
     if manifest.max_parallelism != max_parallelism and place is None:
         raise SavepointMismatch(
             f"the savepoint has {manifest.max_parallelism} key groups, the pipeline "
@@ -94,7 +95,7 @@ def restore_state(
             hint=f"restore with max_parallelism {manifest.max_parallelism}",
         )
     check_files(folder, manifest)
-    target = _Target(transport, pipeline, manifest, max_parallelism)
+    target = _Target(transport, pipeline, manifest, moves, max_parallelism)
     if target.is_restored():
         return
     nodes = sorted({*(each.node for each in taken), *wanted})
@@ -104,13 +105,21 @@ def restore_state(
         loader.placing = None
     fields = {each.field for each in taken}
     for record in read_records(folder, manifest.parts):
-        if _is_taken(record, fields, nodes):
-            loader.load(record)
+        moved = _moved(record, moves)
+        if moved is not None and _is_taken(moved, fields, nodes):
+            loader.load(moved)
     loader.finish()
     target.check(taken)
     fence.write()
     before_end(fence)
     target.end(fence, taken)
+
+
+def _moved(record: Record, moves: Moves) -> Record | None:
+    """A record with the place that it goes to; None: it is left behind."""
+    of, names = ("slot", moves.slot) if "slot" in record else ("node", moves.nodes)
+    name = names.get(record.get(of, ""))
+    return None if name is None else {**record, of: name}
 
 
 def _is_taken(record: Record, fields: set[str], nodes: Sequence[str]) -> bool:
@@ -126,12 +135,18 @@ class _Target:
     """The pipeline that is restored into: begun, checked and ended."""
 
     def __init__(
-        self, transport: Transport, pipeline: str, manifest: Manifest, max_parallelism: int
+        self,
+        transport: Transport,
+        pipeline: str,
+        manifest: Manifest,
+        moves: Moves,
+        max_parallelism: int,
     ) -> None:
         self._transport = transport
         self._pipeline = pipeline
         self._prefix = slot_prefix(pipeline)
         self._manifest = manifest
+        self._moves = moves
         self._max_parallelism = max_parallelism
 
     def is_restored(self) -> bool:
@@ -157,7 +172,7 @@ class _Target:
             SavepointTargetInUse: The pipeline was started already.
         """
         manifest = self._manifest
-        told = orjson.dumps({"savepoint": manifest.id, "slot": manifest.slot})
+        told = orjson.dumps({"savepoint": manifest.id, "slot": [*self._moves.slot.values()]})
         fence = RestoreFence(self._transport, self._pipeline, told)
         if fence.unfinished:
             self._clear(fence, orjson.loads(fence.unfinished)["slot"])
@@ -203,7 +218,7 @@ class _Target:
             "epoch": manifest.epoch,
             "run": manifest.run,
             "closed_ms": manifest.closed_ms,
-            "offsets": manifest.offsets,
+            "offsets": self._moves.offsets,
             "restored": manifest.id,
         }
         flat = [each for pair in marker.items() for each in pair]

@@ -91,9 +91,52 @@ def test_a_restored_pipeline_goes_on_to_the_exact_table(
         _send(system, "moved", saved)
         _wait(system, "moved", saved)
 
+        _taken(system, system.http.delete("/v1/pipelines/moved", params={"state": "keep"}))
+        _create(system, "changed", "moved/latest", plan=_changed())
+        before = saved.count
+        _send(system, "changed", saved)
+        _send(system, "changed", saved)
+        line = b'{"op": "+I", "data": {"id": 7, "k": 1, "v": "x"}}'
+        headers = {"content-type": "application/x-ndjson"}
+        path = "/v1/pipelines/changed/ingress/r"
+        system.http.post(path, content=line, headers=headers).raise_for_status()
+        saved.count += 1
+        _wait(system, "changed", saved, table="newest")
+        assert system.table("changed", "of_r") == [{"id": 7, "k": 1, "v": "x"}]
+        # What was read before, the new outputs have nothing of.
+        progress = system.get("/v1/pipelines/changed/tables/log", limit=1_000)
+        assert 0 < len(progress["items"]) <= saved.count - before
 
-def _create(system: System, name: str, savepoint: str) -> None:
-    body = {"name": name, "plan": PLAN, "start": True, "restore": {"savepoint": savepoint}}
+
+def _changed() -> dict[str, Any]:
+    """The plan with a table and two outputs more, another name of its sink, and other numbers."""
+    text = orjson.dumps(PLAN).decode().replace("`latest`", "`newest`")
+    plan: dict[str, Any] = orjson.loads(text)
+    of_r = orjson.loads(text.replace("`s`", "`r`").replace("`newest`", "`of_r`"))
+    log = orjson.loads(text.replace("`newest`", "`log`"))
+    for by, other in ((10, of_r), (20, log)):
+        for node in other["nodes"]:
+            node["id"] += by
+        sink = other["nodes"][1]
+        sink |= {"requireUpsertMaterialize": False, "state": []}
+        described = sink["dynamicTableSink"]["table"]["resolvedTable"]
+        if other is log:
+            described["options"] = {"connector": "print"}
+            del described["schema"]["primaryKey"]
+        for edge in other["edges"]:
+            edge["source"] = 5 if other is log else edge["source"] + by
+            edge["target"] += by
+    scan, sink = plan["nodes"]
+    scan["id"], sink["id"] = 5, 1
+    for edge in plan["edges"]:
+        edge["source"], edge["target"] = 5, 1
+    nodes = [*of_r["nodes"], scan, log["nodes"][1], sink]
+    edges = [*of_r["edges"], *log["edges"], *plan["edges"]]
+    return {**plan, "nodes": nodes, "edges": edges}
+
+
+def _create(system: System, name: str, savepoint: str, plan: dict[str, Any] = PLAN) -> None:
+    body = {"name": name, "plan": plan, "start": True, "restore": {"savepoint": savepoint}}
 
     def created() -> bool:
         reply = system.http.post("/v1/pipelines", json=body)
@@ -111,7 +154,7 @@ def _send(system: System, name: str, given: Input) -> None:
     system.http.post(path, content=given.lines(), headers=headers).raise_for_status()
 
 
-def _wait(system: System, name: str, given: Input) -> None:
+def _wait(system: System, name: str, given: Input, table: str = "latest") -> None:
     """Until all of it was read, once; then the table is exact."""
 
     def rows_in() -> int:
@@ -120,11 +163,11 @@ def _wait(system: System, name: str, given: Input) -> None:
 
     system.wait_for(f"{given.count} changes", lambda: rows_in() >= given.count)
     assert rows_in() == given.count
-    assert _table(system, name) == given.table()
+    assert _table(system, name, table) == given.table()
 
 
-def _table(system: System, name: str) -> dict[int, tuple[int, str]]:
-    return {row["k"]: (row["id"], row["v"]) for row in system.table(name, "latest")}
+def _table(system: System, name: str, table: str = "latest") -> dict[int, tuple[int, str]]:
+    return {row["k"]: (row["id"], row["v"]) for row in system.table(name, table)}
 
 
 def _taken(system: System, reply: Any) -> dict[str, Any]:

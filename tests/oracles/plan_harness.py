@@ -81,6 +81,7 @@ class PlanHarness:
         client: Where state is kept; None: on the heap.
         files_root: The folder that tables of look-ups lie below.
         watermark_interval_ms: Flink's `pipeline.auto-watermark-interval`.
+        kept: By node: the operator of another plan, whose state it goes on with.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class PlanHarness:
         *,
         files_root: str = "/",
         watermark_interval_ms: int = WATERMARK_INTERVAL_MS,
+        kept: Mapping[int, OperatorHarness | MaterializerHarness] | None = None,
     ) -> None:
         self.collected: dict[int, list[Change]] = {}
         """By sink node."""
@@ -105,9 +107,11 @@ class PlanHarness:
         self._names = table_names(plan)
         self._operators = {each.node_id: each for each in stateful_nodes(plan, options)}
         self._identities = identity_nodes(plan)
-        self._harnesses: dict[int, OperatorHarness | MaterializerHarness] = {
-            node: self._harness(each) for node, each in self._operators.items()
+        self.harnesses: dict[int, OperatorHarness | MaterializerHarness] = {
+            node: self._continued(each, (kept or {}).get(node))
+            for node, each in self._operators.items()
         }
+        """By node with an operator."""
         self._tables = {
             node.id: node.view.table.name for node in plan.nodes if isinstance(node.view, TableScan)
         }
@@ -154,14 +158,14 @@ class PlanHarness:
 
     def close(self) -> None:
         """Close the connections that were opened."""
-        for each in self._harnesses.values():
+        for each in self.harnesses.values():
             each.close()
 
     def _epoch(self, lines: Sequence[Line], *, first: bool = False, is_end: bool = False) -> None:
         if lines and START_MS + lines[-1].t_ms > self._now_ms:
             self._fire_timers(START_MS + lines[-1].t_ms)
             self._now_ms = START_MS + lines[-1].t_ms
-        for harness in self._harnesses.values():
+        for harness in self.harnesses.values():
             harness.now_ms = self._now_ms
         outputs: dict[int, list[Change]] = {}
         for node in self._plan.nodes:
@@ -205,7 +209,7 @@ class PlanHarness:
     def _step(self, node: ExecNode) -> Step:
         view = node.view
         if node.id in self._operators and not isinstance(view, Sink):
-            return _operator_step(self._harnesses[node.id])
+            return _operator_step(self.harnesses[node.id])
         match view:
             case Calc():
                 return self._calc(view)
@@ -283,7 +287,7 @@ class PlanHarness:
             if column.type is not None and not column.type.nullable
         ]
         materialized = (
-            _operator_step(self._harnesses[node.id]) if node.id in self._harnesses else None
+            _operator_step(self.harnesses[node.id]) if node.id in self.harnesses else None
         )
         collected = self.collected.setdefault(node.id, [])
 
@@ -299,6 +303,20 @@ class PlanHarness:
             return [], watermark
 
         return step
+
+    def _continued(
+        self, info: OperatorInfo, kept: OperatorHarness | MaterializerHarness | None
+    ) -> OperatorHarness | MaterializerHarness:
+        """The operator of a node, on the state that it goes on with or on none."""
+        spec = info.spec
+        if isinstance(kept, MaterializerHarness) and isinstance(spec, MaterializerSpec):
+            kept.restart(spec)
+            return kept
+        if isinstance(kept, OperatorHarness) and not isinstance(spec, MaterializerSpec):
+            kept.restart(spec)
+            return kept
+        assert kept is None, "another kind of operator"
+        return self._harness(info)
 
     def _harness(self, info: OperatorInfo) -> OperatorHarness | MaterializerHarness:
         spec = info.spec

@@ -56,6 +56,8 @@ class Restored:
     """The id of the pipeline whose savepoint it is."""
     origins_name: str
     """The name of that one."""
+    new_tables: frozenset[str]
+    """Names of sinks whose tables begin with this pipeline."""
 
     @property
     def owner(self) -> Owner:

@@ -135,6 +135,7 @@ def test_a_restore_takes_a_table_over_at_its_epoch_only(database: Path) -> None:
         epoch=8,
         origin="1d",
         origins_name="p",
+        new_tables=frozenset(),
     )
 
     with pytest.raises(SavepointMismatch, match=r"savepoint is of epoch 7, table main.t is of"):
@@ -144,6 +145,28 @@ def test_a_restore_takes_a_table_over_at_its_epoch_only(database: Path) -> None:
     assert ("2d", "main.t", 0, 8) in execute(database, FENCE)
     with pytest.raises(Fenced, match="another pipeline"):
         start(root, Run(6, None, epoch=8))
+
+
+def test_a_table_that_the_first_pipeline_did_not_write_begins_with_the_restored_one(
+    database: Path,
+) -> None:
+    restored = Restored(
+        load_plan(plan_of()),
+        pipeline="q",
+        pipeline_id="2d",
+        files_root=str(database.parent),
+        hosts=(),
+        epoch=8,
+        origin="1d",
+        origins_name="p",
+        new_tables=frozenset(),
+    )
+
+    with pytest.raises(SavepointMismatch, match="not known to be of any"):
+        adopt_databases(restored)
+    adopt_databases(dataclasses.replace(restored, new_tables=frozenset({"snk"})))
+
+    assert execute(database, FENCE) == [("2d", "main.t", 0, 8)]
 
 
 def test_an_epoch_that_a_table_has_already_is_gone_on_from_by_the_same_terms_only(

@@ -50,7 +50,7 @@ def owner(root: Path) -> dict[str, Any]:
 
 
 def adopt(root: Path, name: str, identity: str, origin: str) -> None:
-    adopt_folders(Restored(PLAN, name, identity, str(root), (), 4, origin, "first"))
+    adopt_folders(Restored(PLAN, name, identity, str(root), (), 4, origin, "first", frozenset()))
 
 
 def test_a_folder_of_another_pipeline_is_refused_while_there_is_that(tmp_path: Path) -> None:

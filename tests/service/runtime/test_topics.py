@@ -158,6 +158,7 @@ def test_a_restore_takes_a_topic_over_at_its_epoch_only(broker: Broker, settings
         epoch=8,
         origin="1d",
         origins_name="p",
+        new_tables=frozenset(),
     )
 
     with pytest.raises(SavepointMismatch, match="of epoch 8"):

@@ -28,7 +28,7 @@ from service.runtime.sinks.owner import Owner
 from state.values import CodecError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping, Sequence, Set
 
     import pyarrow as pa
 
@@ -109,9 +109,23 @@ def write_epoch(source: EpochInput, staged: Mapping[int, list[dict[str, Any]]]) 
 
 
 def adopt_tables(
-    owner: Owner, sinks: Sequence[SinkSpec], files_root: str, *, epoch: int, origin: str
+    owner: Owner,
+    sinks: Sequence[SinkSpec],
+    files_root: str,
+    *,
+    epoch: int,
+    origin: str,
+    begun: Set[str] = frozenset(),
 ) -> None:
     """Let a restored pipeline go on with its tables; see `fence.adopt`.
+
+    Args:
+        owner: The restored pipeline.
+        sinks: Of all connectors; those of databases are taken.
+        files_root: Folder that files must lie in.
+        epoch: The savepoint's.
+        origin: The id of the pipeline whose savepoint it is.
+        begun: Names of sinks that the other pipeline did not have.
 
     Raises:
         SavepointMismatch: A table is of another epoch than the savepoint.
@@ -126,8 +140,10 @@ def adopt_tables(
             engine.begin() as connection,
         ):
             targets = _targets(connection.dialect, address, numbered)
+            new = {t.full_name for t in targets.values() if t.spec.table in begun}
             for name in _names(targets):
-                adopt(connection, owner, name, epoch=epoch, origin=origin)
+                is_new = name in new
+                adopt(connection, owner, name, epoch=epoch, origin=origin, is_new=is_new)
 
 
 def _databases(

@@ -153,7 +153,15 @@ def advance(connection: sa.Connection, owner: Owner, table: str, epoch: int) -> 
     )
 
 
-def adopt(connection: sa.Connection, owner: Owner, table: str, *, epoch: int, origin: str) -> None:
+def adopt(
+    connection: sa.Connection,
+    owner: Owner,
+    table: str,
+    *,
+    epoch: int,
+    origin: str,
+    is_new: bool = False,
+) -> None:
     """Let a restored pipeline go on with a table that is of its savepoint's epoch.
 
     Args:
@@ -162,6 +170,7 @@ def adopt(connection: sa.Connection, owner: Owner, table: str, *, epoch: int, or
         table: What it will write.
         epoch: The savepoint's.
         origin: The id of the pipeline whose savepoint it is; it cannot write the table any more.
+        is_new: Whether that one had no sink for the table, so that it need not be known.
 
     Raises:
         SavepointMismatch: The table is of another epoch, or not known to be of any.
@@ -169,6 +178,9 @@ def adopt(connection: sa.Connection, owner: Owner, table: str, *, epoch: int, or
     if not epoch or _held(connection, owner.pipeline_id, table) is not None:
         return
     held = _held(connection, origin, table)
+    if held is None and is_new:
+        _add(connection, owner, table, epoch=epoch)
+        return
     if held is None or held[1] != epoch or held[0] == RETIRED:
         found = "not known to be of any" if held is None else f"of epoch {held[1]}"
         if held is not None and held[0] == RETIRED:

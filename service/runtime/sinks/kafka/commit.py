@@ -28,7 +28,7 @@ from service.runtime.sinks.owner import Owner
 from service.runtime.slot_keys import KAFKA_NAME, slot_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     import pyarrow as pa
 
@@ -128,7 +128,13 @@ def write_topics(source: EpochInput, staged: Mapping[int, list[dict[str, Any]]])
 
 
 def adopt_topics(
-    owner: Owner, sinks: Sequence[SinkSpec], *, epoch: int, origin: str, origins_name: str
+    owner: Owner,
+    sinks: Sequence[SinkSpec],
+    *,
+    epoch: int,
+    origin: str,
+    origins_name: str,
+    begun: Set[str] = frozenset(),
 ) -> None:
     """Let a restored pipeline go on with its topics; see `fence.adopt`.
 
@@ -138,6 +144,7 @@ def adopt_topics(
         epoch: The savepoint's.
         origin: The id of the pipeline whose savepoint it is.
         origins_name: Its name.
+        begun: Names of sinks that it did not have: their topics need not be known.
 
     Raises:
         SavepointMismatch: A topic is of another epoch than the savepoint.
@@ -145,12 +152,17 @@ def adopt_topics(
     """
     if not epoch:
         return
-    for place in _topics(sinks):
+    for place, numbers in _topics(sinks).items():
+        is_new = all(sinks[number].table in begun for number in numbers)
         mine = writer_id(place.id_prefix, owner.pipeline, place.topic)
         theirs = writer_id(place.id_prefix, origins_name, place.topic)
 
         def act(
-            session: TopicSession, place: Place = place, mine: str = mine, theirs: str = theirs
+            session: TopicSession,
+            place: Place = place,
+            mine: str = mine,
+            theirs: str = theirs,
+            is_new: bool = is_new,
         ) -> None:
             held = session.held(mine)
             if held is not None and held.pipeline_id == owner.pipeline_id:
@@ -161,7 +173,7 @@ def adopt_topics(
                 place.topic,
                 origin=origin,
                 epoch=epoch,
-                is_unwritten=session.is_unwritten,
+                is_unwritten=lambda: is_new or session.is_unwritten(),
             )
             # Of one name there is one group, and the new place takes the other's.
             adopted = Held(owner.pipeline_id, owner.run, epoch)

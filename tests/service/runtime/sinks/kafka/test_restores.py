@@ -14,6 +14,8 @@ from state.errors import Fenced, SavepointMismatch
 from tests.service.runtime.sinks.kafka.stand import COLUMNS, UPSERT, KafkaPipeline, table_of
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from tests.service.runtime.sinks.kafka.broker import Broker
 
 
@@ -66,18 +68,30 @@ class TestRestores:
         with pytest.raises(SavepointMismatch, match="not known to be of any"):
             self._adopt(used, stranger, epoch=1)
 
+        # That one had no sink for it: the topic begins with the restored pipeline.
+        self._adopt(used, stranger, epoch=1, begun={each.table for each in used.sinks})
+        assert broker.group("tailrace:r:out", "out")[0] == 1
+
     def _restore(self, origin: KafkaPipeline, name: str, *, epoch: int) -> KafkaPipeline:
         restored = dataclasses.replace(origin.anew(), name=name)
         self._adopt(restored, origin, epoch=epoch)
         return restored
 
-    def _adopt(self, restored: KafkaPipeline, origin: KafkaPipeline, *, epoch: int) -> None:
+    def _adopt(
+        self,
+        restored: KafkaPipeline,
+        origin: KafkaPipeline,
+        *,
+        epoch: int,
+        begun: Set[str] = frozenset(),
+    ) -> None:
         adopt_topics(
             Owner(restored.id, restored.name, 0),
             restored.sinks,
             epoch=epoch,
             origin=origin.id,
             origins_name=origin.name,
+            begun=begun,
         )
 
     def _close(self, pipeline: KafkaPipeline, epoch: int) -> None:
