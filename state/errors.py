@@ -81,6 +81,15 @@ class Fenced(StateError):
     code = "state-fenced"
 
 
+class SinkTakenOver(Fenced):
+    """Another pipeline has taken over what this one writes: no run of this one writes there again.
+
+    That is for good, whoever tries again.
+    """
+
+    code = "sink-taken-over"
+
+
 class StagedWritesGone(StateError):
     """An epoch cannot close, because a staged list is missing or short; a new run stages anew."""
 

@@ -23,6 +23,7 @@ PERMANENT_CODES = frozenset(
         "savepoint-target-in-use",
         "savepoint.not-found",
         "sink-refused",
+        "sink-taken-over",
         "source-changed",
         "source-split",
         "state-access-denied",

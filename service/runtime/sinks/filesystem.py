@@ -38,10 +38,10 @@ import pyarrow.parquet as pq
 from service.runtime.csv_dialect import CsvDialect
 from service.runtime.files import path_below
 from service.runtime.part_files import part_name
-from service.runtime.sinks.owner import owner_of_folder
+from service.runtime.sinks.owner import TAKE_BACK, owner_of_folder
 from state.arrow_values import python_values
 from state.codec import RowCodec
-from state.errors import Fenced
+from state.errors import Fenced, SinkTakenOver
 from state.types import BINARY_ROOTS, FLOAT_ROOTS, TypeRoot, parse_type
 from state.values import shown_encoder
 
@@ -118,14 +118,17 @@ class FileSink:
         pipeline.
 
         Raises:
-            Fenced: Another pipeline has taken over the folder.
+            SinkTakenOver: Another pipeline has the folder.
         """
         manifest = self._folder / f"_committed-{epoch:010}"
         if not parts and not self._staging.is_dir() and not manifest.exists():
             return
         held = owner_of_folder(self._folder)
         if held is not None and held[1] != self._owner:
-            raise Fenced(f"pipeline {held[0]} has taken over the folder of sink {self._spec.table}")
+            raise SinkTakenOver(
+                f"pipeline {held[0]} has taken over the folder of sink {self._spec.table}",
+                hint=TAKE_BACK,
+            )
         self._staging.mkdir(parents=True, exist_ok=True)
         # First what they would put in place: what is there from here on, their intents name.
         for path in self._earlier_parts(epoch):

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
     from service.plan import CompiledPlan
 
+TAKE_BACK: Final = (
+    "restore the savepoint that it was made of once more, which works as long as it has written "
+    "nothing, or delete this pipeline"
+)
+"""What to do where another pipeline has taken over what one writes."""
 FOLDER_OWNER: Final = "_owner"
 """The file in a folder that names the pipeline which writes there."""
 

@@ -165,6 +165,6 @@ def test_a_restore_takes_a_topic_over_at_its_epoch_only(broker: Broker, settings
         adopt_of_topics(dataclasses.replace(restored, epoch=7))
     adopt_of_topics(restored)
 
-    assert broker.group("tailrace:q:out", "out") == (8, "tailrace/1 2d 0 8\0")
+    assert broker.group("tailrace:q:out", "out") == (8, "tailrace/1 2d 0 8 1d\0")
     with pytest.raises(Fenced):
         start(settings, Run(6, None, epoch=8), plan)

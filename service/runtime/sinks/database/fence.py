@@ -1,7 +1,7 @@
 """The table `tailrace_epochs`: which run may write a table, and which epoch it holds.
 
-    pipeline_id  table_name | pipeline  run  epoch
-    ------------------------+---------------------
+    pipeline_id  table_name | pipeline  run  epoch  origin
+    ------------------------+-----------------------------
     9f3c..       public.out | orders     12   4711
 
 One row for a pipeline and a table that it writes, in the table's database, so that rows and epoch
@@ -11,7 +11,10 @@ epoch's close. Then the epoch runs again, finds that the table has it, and appli
 
     claim     a run begins: no earlier one writes any more; epochs of table and marker agree
     advance   an epoch is applied, in the same transaction as its rows
-    adopt     a restored pipeline takes the place of the one whose savepoint it has
+    adopt     a restored pipeline takes the place of the one whose savepoint it has, its `origin`
+
+A pipeline that was restored and has written nothing, as its epoch tells, can be taken back: another
+one takes up the same savepoint, and it is retired as its origin was.
 
 A pipeline is known by its id, which is never used again. One that was made anew under its name
 retires the rows of the earlier ones, so that nothing of theirs which lives on can write.
@@ -26,7 +29,8 @@ from sqlalchemy import exc
 
 from service.runtime.dataflow_errors import InvalidTableOption
 from service.runtime.sinks.database.options import FENCE_TABLE
-from state.errors import Fenced, SavepointMismatch, StateLost
+from service.runtime.sinks.owner import TAKE_BACK
+from state.errors import Fenced, SavepointMismatch, SinkTakenOver, StateLost
 
 if TYPE_CHECKING:
     from service.runtime.sinks.owner import Owner
@@ -43,6 +47,7 @@ _ROWS = sa.Table(
     sa.Column("pipeline", sa.String(64), nullable=False),
     sa.Column("run", sa.BigInteger, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("origin", sa.String(64)),
     mysql_engine="InnoDB",
     mysql_charset="utf8mb4",
     mysql_collate="utf8mb4_bin",
@@ -57,6 +62,13 @@ _ADVANCE = (
     _ROWS.update()
     .where(*_OF, _ROWS.c.run == sa.bindparam("of_run"))
     .where(_ROWS.c.epoch == sa.bindparam("of_epoch"))
+)
+_RETIRE_UNWRITTEN = (
+    _ROWS.update()
+    .where(_ROWS.c.origin == sa.bindparam("of_pipeline"))
+    .where(_ROWS.c.table_name == sa.bindparam("of_table"))
+    .where(_ROWS.c.epoch == sa.bindparam("of_epoch"), _ROWS.c.run != RETIRED)
+    .values(run=RETIRED)
 )
 _RETIRE_EARLIER = (
     _ROWS.update()
@@ -181,6 +193,10 @@ def adopt(
     if held is None and is_new:
         _add(connection, owner, table, epoch=epoch)
         return
+    place = _place_of(origin, table)
+    if held == (RETIRED, epoch):
+        taken_back = connection.execute(_RETIRE_UNWRITTEN, {**place, "of_epoch": epoch}).rowcount
+        held = (0, epoch) if taken_back else held
     if held is None or held[1] != epoch or held[0] == RETIRED:
         found = "not known to be of any" if held is None else f"of epoch {held[1]}"
         if held is not None and held[0] == RETIRED:
@@ -190,8 +206,8 @@ def adopt(
             hint=f"bring the table back to what it was, with its row in {NAME} "
             f"(pipeline_id {origin}, run 0, epoch {epoch}), as from a backup of the database",
         )
-    _add(connection, owner, table, epoch=epoch)
-    connection.execute(_ROWS.update().where(*_OF).values(run=RETIRED), _place_of(origin, table))
+    _add(connection, owner, table, epoch=epoch, origin=origin)
+    connection.execute(_ROWS.update().where(*_OF).values(run=RETIRED), place)
 
 
 def _place_of(pipeline_id: str, table: str) -> dict[str, str]:
@@ -205,12 +221,15 @@ def _held(connection: sa.Connection, pipeline_id: str, table: str) -> tuple[int,
     return None if row is None else (row.run, row.epoch)
 
 
-def _add(connection: sa.Connection, owner: Owner, table: str, *, epoch: int) -> None:
+def _add(
+    connection: sa.Connection, owner: Owner, table: str, *, epoch: int, origin: str | None = None
+) -> None:
     row = {"pipeline_id": owner.pipeline_id, "table_name": table, "pipeline": owner.pipeline}
-    connection.execute(_ROWS.insert(), {**row, "run": owner.run, "epoch": epoch})
+    more = {"run": owner.run, "epoch": epoch, "origin": origin}
+    connection.execute(_ROWS.insert(), {**row, **more})
 
 
 def _fenced(run: int, owner: Owner, table: str) -> Fenced:
     if run == RETIRED:
-        return Fenced(f"another pipeline has taken table {table} over")
+        return SinkTakenOver(f"another pipeline has taken table {table} over", hint=TAKE_BACK)
     return Fenced(f"run {run} writes table {table}, this is run {owner.run}")

@@ -16,12 +16,13 @@ marker, and if none could, the group is made again.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from service.runtime.dataflow_errors import SinkRefused, SinkUnavailable
 from service.runtime.kafka_fields import CONNECTORS
 from service.runtime.sinks.items import removals_of, rows_of
-from service.runtime.sinks.kafka.fence import Held, adopt, advance, claim, writer_id
+from service.runtime.sinks.kafka.fence import RETIRED, Held, adopt, advance, claim, writer_id
 from service.runtime.sinks.kafka.options import place_of
 from service.runtime.sinks.kafka.told import told_by
 from service.runtime.sinks.owner import Owner
@@ -168,20 +169,36 @@ def adopt_topics(
             if held is not None and held.pipeline_id == owner.pipeline_id:
                 # A restore that goes on.
                 return
+            origins = session.held()
+            following = origins.successor if origins is not None else ""
+            successor = _taken(place, following) if following else None
             retired = adopt(
-                session.held(),
+                origins,
                 place.topic,
                 origin=origin,
                 epoch=epoch,
                 is_unwritten=lambda: is_new or session.is_unwritten(),
+                successor=successor,
             )
+            retired = replace(retired, successor=mine)
+            kept = {theirs: retired}
+            if successor is not None:
+                # It is taken back.
+                kept[following] = replace(successor, run=RETIRED, successor=mine)
             # Of one name there is one group, and the new place takes the other's.
-            adopted = Held(owner.pipeline_id, owner.run, epoch)
-            with session.transaction({theirs: retired, mine: adopted}):
+            kept[mine] = Held(owner.pipeline_id, owner.run, epoch, origin=origin)
+            with session.transaction(kept):
                 pass
 
         # With the other one's transactional id: from here on it writes nothing any more.
         _with_topic(place, theirs, act, looks_first=True)
+
+
+def _taken(place: Place, group: str) -> Held | None:
+    """What a group says, whose writer writes nothing any more from here on."""
+    with contextlib.closing(_session(place, group)) as session:
+        session.take()
+        return session.held()
 
 
 def _topics(sinks: Sequence[SinkSpec]) -> dict[Place, list[int]]:

@@ -3,7 +3,7 @@
     group     <prefix>:<pipeline>:<topic>, which nobody reads with; the transactional id is the same
     place     partition 0 of the topic
     offset    the last epoch whose records the topic has
-    metadata  tailrace/1 <pipeline id> <run> <epoch>
+    metadata  tailrace/1 <pipeline id> <run> <epoch> [<origin, or successor>]
 
 It is committed in the transaction of the epoch's records, so that it is there if they are, and only
 then. The epoch is the pipeline's marker, or one more where a process died between this transaction
@@ -15,7 +15,11 @@ here is committed by the same producer. So nobody else can have come in between.
 
     claim     a run begins: no earlier one writes any more; epochs of topic and marker agree
     advance   an epoch is about to be sent
-    adopt     a restored pipeline takes the place of the one whose savepoint it has
+    adopt     a restored pipeline takes the place of the one whose savepoint it has, its origin
+
+A pipeline that was restored and has written nothing says whose savepoint it has, and the one that
+it has taken the place of says by which group it goes on. So it can be taken back: another one takes
+up the same savepoint, and it is retired as its origin was.
 
 The group bears the pipeline's name, and its place the id, which is never used again: a pipeline
 that is made anew under a name takes the group over from the earlier ones.
@@ -28,7 +32,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from service.runtime.dataflow_errors import InvalidTableOption
-from state.errors import Fenced, SavepointMismatch, StateLost
+from service.runtime.sinks.owner import TAKE_BACK
+from state.errors import Fenced, SavepointMismatch, SinkTakenOver, StateLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +42,7 @@ if TYPE_CHECKING:
 
 RETIRED: Final = 2**63 - 1
 """In the place of a run: another pipeline has the topic."""
-_TEXT = re.compile(r"tailrace/1 ([!-~]{1,64}) ([0-9]{1,19}) ([0-9]{1,19})")
+_TEXT = re.compile(r"tailrace/1 ([!-~]{1,64}) ([0-9]{1,19}) ([0-9]{1,19})(?: ([!-~]{1,512}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +52,16 @@ class Held:
     pipeline_id: str
     run: int
     epoch: int
+    origin: str = ""
+    """The id of the pipeline whose savepoint it has, until it has written."""
+    successor: str = ""
+    """The group of the pipeline that has taken its place."""
 
     def text(self) -> str:
         """The metadata that `of` reads."""
-        return f"tailrace/1 {self.pipeline_id} {self.run} {self.epoch}"
+        known = f"tailrace/1 {self.pipeline_id} {self.run} {self.epoch}"
+        more = self.successor if self.run == RETIRED else self.origin
+        return f"{known} {more}" if more else known
 
     @classmethod
     def of(cls, group: str, offset: int, metadata: str | None) -> Held | None:
@@ -68,7 +79,14 @@ class Held:
                 f"the committed offset of group {group} is none that a sink has left: nothing may "
                 "read with the group of a sink"
             )
-        return cls(found[1], int(found[2]), offset)
+        run, more = int(found[2]), found[4] or ""
+        if run == RETIRED:
+            return cls(found[1], run, offset, successor=more)
+        return cls(found[1], run, offset, origin=more)
+
+    def is_unwritten(self, origin: str, epoch: int) -> bool:
+        """Whether it is of a pipeline that has this savepoint, and has written nothing since."""
+        return self.run != RETIRED and (self.origin, self.epoch) == (origin, epoch)
 
 
 def writer_id(prefix: str, pipeline: str, topic: str) -> str:
@@ -122,7 +140,8 @@ def claim(
         )
     if held.epoch not in (marker, marker + 1):
         raise StateLost(f"the state is of epoch {marker}, topic {topic} of epoch {held.epoch}")
-    return Held(owner.pipeline_id, owner.run, held.epoch)
+    origin = held.origin if held.epoch == marker else ""
+    return Held(owner.pipeline_id, owner.run, held.epoch, origin=origin)
 
 
 def advance(held: Held | None, owner: Owner, topic: str, epoch: int) -> Held | None:
@@ -147,21 +166,30 @@ def advance(held: Held | None, owner: Owner, topic: str, epoch: int) -> Held | N
 
 
 def adopt(
-    origins: Held | None, topic: str, *, origin: str, epoch: int, is_unwritten: Callable[[], bool]
+    origins: Held | None,
+    topic: str,
+    *,
+    origin: str,
+    epoch: int,
+    is_unwritten: Callable[[], bool],
+    successor: Held | None = None,
 ) -> Held:
     """What is committed for the pipeline whose savepoint is restored: it cannot write any more.
 
     Args:
-        origins: What its group says.
+        origins: What its group says; of a pipeline that was made anew under its name, of that.
         topic: What the restored pipeline will write.
         origin: The id of the pipeline whose savepoint it is.
         epoch: The savepoint's.
         is_unwritten: Whether the topic never had a record; then it is as good as another one.
+        successor: What the group says that it names as its successor's.
 
     Raises:
         SavepointMismatch: The topic is of another epoch, or not known to be of any.
     """
     if (origins is None or origins.pipeline_id != origin) and is_unwritten():
+        return Held(origin, RETIRED, epoch)
+    if any(each is not None and each.is_unwritten(origin, epoch) for each in (origins, successor)):
         return Held(origin, RETIRED, epoch)
     if origins is None or origins.pipeline_id != origin:
         found = "not known to be of any"
@@ -190,5 +218,5 @@ def _without_group(topic: str, marker: int, begun: int | None) -> int:
 
 def _fenced(held: Held, owner: Owner, topic: str) -> Fenced:
     if held.pipeline_id != owner.pipeline_id or held.run == RETIRED:
-        return Fenced(f"another pipeline has taken topic {topic} over")
+        return SinkTakenOver(f"another pipeline has taken topic {topic} over", hint=TAKE_BACK)
     return Fenced(f"run {held.run} writes topic {topic}, this is run {owner.run}")

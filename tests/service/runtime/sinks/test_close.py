@@ -106,7 +106,7 @@ def test_a_run_whose_folder_another_pipeline_has_by_now_writes_nothing(
     claim = {"pipeline": "restored", "id": "id-r"}
     (tmp_path / "out" / FOLDER_OWNER).write_bytes(orjson.dumps(claim))
 
-    told = r"\[tailrace:state-fenced\] pipeline restored has taken over the folder of sink t3"
+    told = r"\[tailrace:sink-taken-over\] pipeline restored has taken over the folder of sink t3"
     with pytest.raises(WorkerError, match=told):
         written(first, 2, (0, 0))
 

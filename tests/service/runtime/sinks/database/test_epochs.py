@@ -13,7 +13,7 @@ from service.runtime.sinks.database.commit import adopt_tables
 from service.runtime.sinks.database.fence import NAME, RETIRED
 from service.runtime.sinks.owner import Owner
 from state.epochs import EpochLedger
-from state.errors import Fenced, SavepointMismatch, StateLost
+from state.errors import Fenced, SavepointMismatch, SinkTakenOver, StateLost
 from tests.service.runtime.sinks.database.stand import Pipeline
 
 if TYPE_CHECKING:
@@ -343,6 +343,34 @@ def test_a_restored_pipeline_goes_on_where_its_savepoint_and_the_table_stand(
     again = Pipeline(pipeline.database, redis_client, name="r", sinks=pipeline.sinks)
     with pytest.raises(SavepointMismatch, match="written by another pipeline since"):
         _adopt(again, pipeline, 2)
+
+
+def test_a_restored_pipeline_that_has_written_nothing_is_taken_back(
+    pipeline: Pipeline, redis_client: redis.Redis
+) -> None:
+    table = listed(pipeline)
+    pipeline.start()
+    pipeline.write(1, [("+I", "a", 1)])
+    names = ("q", "r", "s")
+    first, second, third = (
+        Pipeline(pipeline.database, redis_client, name=each, sinks=pipeline.sinks) for each in names
+    )
+    for each in names:
+        redis_client.hset(f"tailrace:{{{each}}}:marker", mapping=_marker(1))
+    _adopt(first, pipeline, 1)
+    first.start()
+
+    _adopt(second, pipeline, 1)
+    second.start()
+
+    with pytest.raises(WorkerError, match=r"\[tailrace:sink-taken-over\] another pipeline"):
+        first.write(2, [("+I", "never", 2)])
+    with pytest.raises(SinkTakenOver):
+        first.start()
+    second.write(2, [("+I", "b", 2)])
+    assert pipeline.database.rows(table) == [("a", 1), ("b", 2)]
+    with pytest.raises(SavepointMismatch, match="written by another pipeline since"):
+        _adopt(third, pipeline, 1)
 
 
 @pytest.mark.parametrize(("epoch", "found"), [(1, "of epoch 2"), (7, "of epoch 2")])

@@ -10,7 +10,7 @@ import pytest
 from operators.wire import WorkerError
 from service.runtime.sinks.kafka.commit import adopt_topics
 from service.runtime.sinks.owner import Owner
-from state.errors import Fenced, SavepointMismatch
+from state.errors import Fenced, SavepointMismatch, SinkTakenOver
 from tests.service.runtime.sinks.kafka.stand import COLUMNS, UPSERT, KafkaPipeline, table_of
 
 if TYPE_CHECKING:
@@ -50,8 +50,32 @@ class TestRestores:
         first = self._restore(upsert, "q", epoch=1)
         # One that did not come to its end goes on.
         self._adopt(first, upsert, epoch=1)
+        self._close(first, 1)
+        first.start()
+        first.write(2, [("+I", "b", 1)])
         with pytest.raises(SavepointMismatch, match="by another pipeline since"):
             self._restore(upsert, "r", epoch=1)
+
+    @pytest.mark.parametrize(("first", "second"), [("q", "r"), ("p", "r"), ("p", "p"), ("q", "p")])
+    def test_a_restored_pipeline_that_has_written_nothing_is_taken_back(
+        self, broker: Broker, upsert: KafkaPipeline, first: str, second: str
+    ) -> None:
+        """Under any name, also that of the one whose savepoint it has."""
+        upsert.write(1, [("+I", "a", 1)])
+        wrong = self._restore(upsert, first, epoch=1)
+        self._close(wrong, 1)
+        wrong.start()
+
+        right = self._restore(upsert, second, epoch=1)
+        self._close(right, 1)
+
+        with pytest.raises(SinkTakenOver):
+            wrong.start()
+        right.start()
+        right.write(2, [("+I", "b", 2)])
+        assert len(broker.read("out")) == 2
+        with pytest.raises(SavepointMismatch):
+            self._restore(upsert, "s", epoch=1)
 
     def test_a_topic_that_was_never_written_is_as_good(
         self, broker: Broker, upsert: KafkaPipeline
