@@ -256,11 +256,12 @@ class EpochLedger(Ledger):
         command = ("HINCRBY", self._key(REGISTRY), field, by)
         return int(checked(self._transport.exchange([command]))[0])
 
-    def drop(self, run: int | None = None) -> None:
+    def drop(self, run: int | None = None, *, keep: Sequence[bytes] = ()) -> None:
         """Remove all but the run counter and answers, in bounded batches; see `Ledger.drop`.
 
         Args:
             run: The newest one that the caller knows of; None: whichever it is.
+            keep: Names in the pipeline's slot that stay, too.
 
         Raises:
             Fenced: Another run was opened, or another drop begun: what lies there now is its.
@@ -275,7 +276,8 @@ class EpochLedger(Ledger):
         # What waits goes first: an orphan that begins could promote it into state that is gone.
         self._drop(number, lambda key: key.endswith(_OF_COMMITS))
         answers = self._key(ANSWERS)
-        self._drop(number, lambda key: key != kept and not key.startswith(answers))
+        stays = {kept, *map(self._key, keep)}
+        self._drop(number, lambda key: key not in stays and not key.startswith(answers))
 
     def _drop(self, number: int, is_wanted: Callable[[bytes], bool]) -> None:
         """Remove those keys of the pipeline that are wanted, in bounded batches."""

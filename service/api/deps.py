@@ -21,6 +21,7 @@ from service.api.paging import Page, limit_of, page_of
 from service.runtime.errors import SavepointPending
 from service.runtime.inspection import OperatorInspector
 from service.runtime.records import PipelineRecord
+from service.runtime.registry import check_unreplaced
 from service.runtime.state_inspection import StateInspector
 
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ async def contents_of(services: Services, record: PipelineRecord) -> Contents:
     Raises:
         SavepointPending: it is being restored, and what is there is no state yet.
     """
+    if record.replacement is not None and record.replacement.phase in ("switching", "returning"):
+        check_unreplaced(record)
     if record.restore is not None and not record.restore.done:
         raise SavepointPending(
             f'pipeline "{record.name}" is being restored', hint="try again when that is done"

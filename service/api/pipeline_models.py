@@ -85,6 +85,33 @@ class Restore(BaseModel):
     done: bool = Field(description="Until then it cannot run, and its state cannot be read.")
 
 
+class ReplaceBody(PlanBody):
+    """The statement that takes the place of a pipeline's."""
+
+    WAYS: ClassVar[tuple[str, ...]] = (*PlanBody.WAYS, "sql")
+
+    sql: str | None = Field(
+        default=None, min_length=1, description="A script of Flink SQL that asks for one plan."
+    )
+    allow_non_restored_state: bool = Field(
+        default=False, description="As in `restore` of `POST /v1/pipelines`."
+    )
+    allow_outdated_rows: bool = Field(
+        default=False, description="As in `restore` of `POST /v1/pipelines`."
+    )
+
+
+class ReplacementStatus(BaseModel):
+    """What becomes, or became, of the last statement that was put in the place of another."""
+
+    savepoint: str = Field(description="The savepoint between the two.")
+    outcome: Literal["IN_PROGRESS", "REPLACED", "TAKEN_BACK", "REFUSED"] = Field(
+        description="TAKEN_BACK: it failed before it closed an epoch, and the one before goes on. "
+        "REFUSED: the savepoint could not be taken, or does not fit; the one before goes on."
+    )
+    error: StatusError | None
+
+
 class Pipeline(BaseModel):
     """A pipeline: its definition and its status."""
 
@@ -97,12 +124,15 @@ class Pipeline(BaseModel):
     labels: dict[str, str]
     flink_version: str | None
     restore: Restore | None = Field(description="The savepoint that it began with.")
+    replacement: ReplacementStatus | None = Field(
+        description="What came of the last `PUT`; null if there was none."
+    )
     created_at: str
     updated_at: str
 
 
 class CreatedPipeline(Pipeline):
-    """A pipeline as the reply to its creation has it."""
+    """A pipeline as the reply to its creation, or to another statement, has it."""
 
     warnings: list[Finding] = Field(
         description="Why a table that it writes may be wrong, and what to do."

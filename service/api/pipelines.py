@@ -34,6 +34,7 @@ from service.api.pipeline_models import (
     PipelineBody,
     PipelineList,
     PipelinePatch,
+    ReplaceBody,
 )
 from service.api.plan_documents import compiled_whole, document_of
 from service.api.planning import Planning
@@ -45,7 +46,7 @@ from service.api.session_options import with_session
 from service.plan import load_plan
 from service.runtime.admission import admit, admit_options, dangers
 from service.runtime.looked_up import check_looked_up
-from service.runtime.records import PipelineOptions
+from service.runtime.records import PipelineOptions, Replacement
 from service.sql.errors import placed
 
 if TYPE_CHECKING:
@@ -174,6 +175,71 @@ async def list_all(
 async def get(request: Request, record: RecordDep, services: ServicesDep) -> Response:
     """A pipeline's definition and its status."""
     return pipeline_reply(request, services, record)
+
+
+@router.put(
+    "/{pipeline}",
+    status_code=202,
+    response_model=CreatedPipeline,
+    dependencies=[JsonBody],
+    responses=describe(
+        problem.PIPELINE_NOT_FOUND,
+        problem.PIPELINE_CONFLICT,
+        problem.PRECONDITION_FAILED,
+        problem.IDEMPOTENCY_IN_PROGRESS,
+        *_PLAN_PROBLEMS,
+        problem.IDEMPOTENCY_MISMATCH,
+        problem.SAVEPOINT_LIMIT,
+        problem.PLANNER_BUSY,
+    ),
+)
+async def put(
+    request: Request,
+    pipeline: NamePath,
+    body: ReplaceBody,
+    services: ServicesDep,
+    idempotency: IdempotencyDep,
+) -> Response:
+    """Put another statement in the place of a pipeline's, on the same state and under its name.
+
+    A savepoint is taken, and what the statement would go on with is checked as `restore` does; then
+    the pipeline is restored from it. If that fails, or the statement does before it has closed an
+    epoch, the one before goes on from the savepoint. `replacement` tells what came of it. Options
+    and labels stay. Until it is through, ingress answers 409.
+    """
+
+    async def act() -> Response:
+        record = await in_thread(services.registry.get, pipeline)
+        planning = Planning(services.settings.limits)
+        options = record.options
+        if body.sql is None:
+            document = await document_of(body, services.settings)
+        else:
+            planned = await compiled_whole(body.sql, planning, options.local_time_zone)
+            document = planned.document
+            with placed(planned.position):
+                options = with_session(options, planned.said)
+        plan = await planning.run(admit, document, options, services.settings)
+        found = await planning.run(dangers, plan)
+        await in_thread(services.savepoints.store.check_room, pipeline)
+        changed = await in_thread(
+            services.registry.order_replacement,
+            pipeline,
+            Replacement(
+                dict(plan.document),
+                options,
+                new_order(filter_expired=False),
+                body.allow_non_restored_state,
+                body.allow_outdated_rows,
+            ),
+            # The options are those that were read, so nobody may have written in between.
+            expected=expected_edition(request) or record.edition,
+        )
+        services.supervisor.wake(changed.name)
+        shown = {**represent(changed, services), "warnings": [each.shown for each in found]}
+        return reply(request, shown, status=202, edition=changed.edition)
+
+    return await idempotency.run(act)
 
 
 @router.patch(

@@ -42,6 +42,7 @@ def represent(record: PipelineRecord, services: Services) -> dict[str, Any]:
         "labels": dict(sorted(record.labels.items())),
         "flink_version": record.plan.get("flinkVersion"),
         "restore": _restore(record),
+        "replacement": _replacement(record),
         "created_at": iso(record.created_ms),
         "updated_at": iso(record.updated_ms),
     }
@@ -58,6 +59,18 @@ def _restore(record: PipelineRecord) -> dict[str, Any] | None:
         "notes": list(order.notes),
         "done": order.done,
     }
+
+
+def _replacement(record: PipelineRecord) -> dict[str, Any] | None:
+    now, last = record.replacement, record.replaced
+    if now is not None:
+        error, outcome, savepoint = now.error, "IN_PROGRESS", now.savepoint.id
+    elif last is not None:
+        error, outcome, savepoint = last.error, last.outcome, last.savepoint
+    else:
+        return None
+    told = None if error is None else {"code": error[0], "message": error[1]}
+    return {"savepoint": f"{record.name}/{savepoint}", "outcome": outcome, "error": told}
 
 
 def _options(record: PipelineRecord, services: Services) -> dict[str, Any]:

@@ -133,6 +133,11 @@ async def delete(
             raise SavepointPending(
                 "the savepoint is being taken", hint="wait until it is COMPLETED or FAILED"
             )
+        if savepoint == _kept_for_replacement(services, pipeline):
+            raise SavepointPending(
+                "the pipeline gets another statement, and may come back from the savepoint",
+                hint="try again when that is done",
+            )
         if "if-match" in request.headers:
             check_unchanged(request, _shown(services, pipeline, savepoint))
         services.savepoints.store.delete(pipeline, savepoint)
@@ -261,10 +266,23 @@ def _empty(pipeline: str, savepoint: str) -> dict[str, Any]:
     }
 
 
+def _kept_for_replacement(services: Services, pipeline: str) -> str | None:
+    """The savepoint that a pipeline whose statement is replaced has all of its state in."""
+    try:
+        replacement = services.registry.get(pipeline).replacement
+    except PipelineNotFound:
+        return None
+    return None if replacement is None else replacement.savepoint.id
+
+
 def _pending(services: Services, pipeline: str) -> SavepointOrder | None:
     """The savepoint of a pipeline, also of one that is being deleted, that is being taken."""
     try:
-        return services.registry.get(pipeline).savepoint
+        record = services.registry.get(pipeline)
     except PipelineNotFound:
         gone = services.registry.deleted(pipeline)
         return gone.savepoint if gone is not None else None
+    replacement = record.replacement
+    if replacement is not None and replacement.phase == "ordered":
+        return replacement.savepoint
+    return record.savepoint

@@ -8,11 +8,13 @@
 --          place of, how long it is kept in ms, how many lines were rejected, the pipeline's id as
 --          the registry has it, what KEYS[5] must hold, then the lines to list, as JSON
 -- Reply    {id of the new entry ('0-0' without rows), rows that wait}, or {'', rows that wait}
---          if too many wait, or {'', -1} if KEYS[5] is another request's by now, or nil if the
---          pipeline is gone: then nothing was done
+--          if too many wait, or {'', -1} if KEYS[5] is another request's by now, or {'', -2} if
+--          the pipeline gets another statement, or nil if it is gone: then nothing was done
 -- One call, so that a request repeated after a crash either finds its answer or has left nothing,
 -- and that no pipeline gets what another one of its name was sent before it was deleted.
 if redis.call('HGET', KEYS[4], 'id') ~= ARGV[10] then return false end
+-- What came now would be in no savepoint, and go with the state that is dropped.
+if redis.call('HEXISTS', KEYS[4], 'replacement') == 1 then return {'', -2} end
 -- A request that stood still for longer than its lock was sent again, and taken.
 if ARGV[6] ~= '' and redis.call('GET', KEYS[5]) ~= ARGV[11] then return {'', -1} end
 local rows, waiting, total = tonumber(ARGV[1]), 0, 0

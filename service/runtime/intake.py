@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from operators.wire import dead_letter_note
+from service.runtime.errors import SavepointPending
 from service.runtime.pipeline_names import not_found, pipeline_key
 from service.runtime.slot_keys import DEAD_COUNT_NAME, INGRESS_DEAD_NAME, ingress_key, slot_key
 from service.runtime.sources.decoding import LineDecoder
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from service.runtime.contents import SourceTable
     from service.runtime.records import PipelineRecord
 
+_IS_REPLACED = -2
 NOTHING = "0-0"
 """The stream id of a request without an accepted line: it is complete from the start."""
 
@@ -154,6 +156,7 @@ def take(
 
     Raises:
         PipelineNotFound: it was deleted since; nothing was taken, whoever has the name now.
+        SavepointPending: another statement is taking its place; nothing was taken.
     """
     hole = uuid.uuid4().hex
     answer = record(hole) if record_key and record else b""
@@ -174,6 +177,10 @@ def take(
     reply: list[Any] | None = client.eval(_script(), len(keys), *keys, *values)
     if reply is None:
         raise not_found(name)
+    if int(reply[1]) == _IS_REPLACED:
+        raise SavepointPending(
+            f'pipeline "{name}" gets another statement', hint="try again when that is done"
+        )
     return Taken(reply[0].decode() or None, int(reply[1]), has_key=int(reply[1]) >= 0)
 
 

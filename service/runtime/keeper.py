@@ -21,6 +21,8 @@ two runs, and one that a deleted pipeline is to leave behind before anything of 
 | STOPPED          | no query                 | wait for an order        | STOPPED             |
 | either, restore  | nothing yet              | restore its savepoint    | as wanted           |
 | either, savepoint| anything                 | stop; take the savepoint | as wanted           |
+| replaced         | anything                 | stop, save, check; drop  | restored, as wanted |
+| replaced, failed | no epoch closed since    | stop; drop               | restored as before  |
 | deleted          | anything                 | stop; drop all it has    | STOPPING, task ends |
 | any              | Spark or Redis is away   | back off, uncounted      | RESTARTING, waiting |
 | RUNNING          | a sink's server is away  | back off, uncounted      | RESTARTING, waiting |
@@ -53,7 +55,14 @@ from service.runtime.errors import (
 )
 from service.runtime.gateway import QueryState
 from service.runtime.launcher import package_version
-from service.runtime.records import Desired, Failure, PipelineRecord, QueryHandle, RunOptions
+from service.runtime.records import (
+    Desired,
+    Failure,
+    PipelineRecord,
+    QueryHandle,
+    Replaced,
+    RunOptions,
+)
 from service.runtime.status import (
     PERMANENT_CODES,
     Absence,
@@ -71,7 +80,7 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
     from service.runtime.keeper_ports import KeeperPorts
-    from service.runtime.records import SavepointOrder
+    from service.runtime.records import Replacement, SavepointOrder
 
 T = TypeVar("T")
 
@@ -131,6 +140,8 @@ class PipelineKeeper:
             return await self._delete()
         if not self._settled_past:
             await self._settle_past(record)
+        if record.replacement is not None and record.replacement.phase != "tried":
+            return await self._replace(record, record.replacement)
         if record.restore is not None and not record.restore.done:
             return await self._restore(record)
         if record.savepoint is not None:
@@ -148,7 +159,11 @@ class PipelineKeeper:
             return _AT_ONCE
         if self._unnoted is not None:
             await self._note_query()
-        return await self._watch(self._query)
+        pause_ms = await self._watch(self._query)
+        replacement = record.replacement
+        if replacement is not None and self.status.epoch > replacement.epoch:
+            await self._note_replaced(Replaced(replacement.savepoint.id, "REPLACED"))
+        return pause_ms
 
     async def _settle_past(self, record: PipelineRecord) -> None:
         """Find out what was left: a query, or a failure for good."""
@@ -239,6 +254,9 @@ class PipelineKeeper:
             await self._stop()
         if record.failure is not None:
             await self._blocking(self._ports.registry.note_failure, self.name, None)
+        if record.replacement is not None:
+            # Restored, and not to be tried.
+            await self._note_replaced(Replaced(record.replacement.savepoint.id, "REPLACED"))
         # Given before the stop; an earlier version could not read the record.
         if record.start_ms is not None:
             await self._blocking(self._ports.registry.note_started, self.name, record.start_ms)
@@ -281,6 +299,59 @@ class PipelineKeeper:
             self._log.warning("savepoint failed", savepoint=order.id, code=error.code)
         await self._blocking(self._ports.registry.note_savepoint, self.name, order)
         return _AT_ONCE
+
+    async def _replace(self, record: PipelineRecord, replacement: Replacement) -> int:
+        """Take another statement's savepoint, or make room for what is restored from it."""
+        await self._stop()
+        ports = self._ports
+        if replacement.phase == "ordered":
+            try:
+                await self._blocking(ports.savepoints.save, record, replacement.savepoint)
+                check = ports.savepoints.check_replacement
+                notes = await self._blocking(check, self.name, replacement)
+            except _AWAY:
+                raise
+            except (LifecycleError, StateError) as error:
+                told = (error.code, with_hint(error.message, error.hint))
+                self._log.warning("statement not replaced", code=error.code)
+                await self._note_replaced(Replaced(replacement.savepoint.id, "REFUSED", told))
+                return _AT_ONCE
+            epoch = await self._blocking(ports.ledgers.epoch, self.name)
+            await self._blocking(ports.registry.note_switching, self.name, epoch, notes)
+            return _AT_ONCE
+        if replacement.phase == "returning":
+            epoch = await self._blocking(ports.ledgers.epoch, self.name)
+            if epoch > replacement.epoch:
+                # Its last epoch was closed while it was being given up.
+                await self._note_replaced(Replaced(replacement.savepoint.id, "REPLACED"))
+                return _AT_ONCE
+        await self._blocking(ports.ledgers.clear, self.name)
+        await self._blocking(ports.starter.discard, record)
+        await self._blocking(ports.registry.note_switched, self.name)
+        self._log.info("statement replaced", phase=replacement.phase)
+        self._not_before_ms = 0
+        self._settled_past = False
+        is_wanted = record.desired is Desired.RUNNING
+        self.status = PipelineStatus(since_ms=ports.clock.now_ms(), run=self.status.run)
+        self._become(PipelineState.STARTING if is_wanted else PipelineState.CREATED)
+        return _AT_ONCE
+
+    async def _takes_back(self, error: StatusError) -> bool:
+        """Whether what has failed is another statement that has closed no epoch: it goes again."""
+        try:
+            record = await self._blocking(self._ports.registry.get, self.name)
+        except PipelineNotFound:
+            return False
+        replacement = record.replacement
+        if replacement is None or replacement.phase != "tried":
+            return False
+        told = (error.code, error.message)
+        self._log.warning("statement taken back", code=error.code)
+        await self._blocking(self._ports.registry.note_returning, self.name, told)
+        return True
+
+    async def _note_replaced(self, replaced: Replaced) -> None:
+        await self._blocking(self._ports.registry.note_replaced, self.name, replaced)
 
     async def _delete(self) -> int:
         """End and remove what a deleted pipeline has; a crash in between begins again."""
@@ -328,6 +399,11 @@ class PipelineKeeper:
             return self._ports.limits.backoff_max_ms
         if code == SinkUnavailable.code:
             return self._sink_away(error)
+        try:
+            if await self._takes_back(error):
+                return _AT_ONCE
+        except RegistryUnavailable:
+            self._log.warning("registry not read", code=code)
         limits = self._ports.limits
         if permanent or self.status.restarts >= limits.restarts_max:
             self._become(PipelineState.FAILED, error=error)

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
     from service.runtime.event_time import Assigners
     from service.runtime.gateway import QueryLook, StartedQuery
-    from service.runtime.records import PipelineRecord, QueryHandle, RunOptions, SavepointOrder
+    from service.runtime.records import (
+        PipelineRecord,
+        QueryHandle,
+        Replacement,
+        RunOptions,
+        SavepointOrder,
+    )
     from service.runtime.registry import Registry
     from service.runtime.status import RestartLimits
     from state.descriptors import StateDescriptor
@@ -86,6 +92,9 @@ class PipelineLedgers(Protocol):
     def drop(self, name: str) -> None:
         """Remove all state but the run counter."""
 
+    def clear(self, name: str) -> None:
+        """Remove all state but the run counter; the pipeline stays."""
+
 
 class SavepointWork(Protocol):
     """What a keeper needs of savepoints. Its calls block, for as long as the work takes."""
@@ -98,6 +107,12 @@ class SavepointWork(Protocol):
 
     def restore(self, record: PipelineRecord) -> None:
         """Give a pipeline that never ran what its record says; nothing to do if it has it."""
+
+    def check_replacement(self, name: str, replacement: Replacement) -> Sequence[str]:
+        """See that another plan can go on with the savepoint; what would come of it, in words.
+
+        Raises SavepointMismatch, SavepointCorrupt, StartFailed.
+        """
 
     def latest(self, name: str) -> str | None:
         """The words for the newest savepoint of a pipeline, if there is one."""

@@ -9,6 +9,10 @@ from service.runtime.errors import InvalidPipelineName, PipelineNotFound
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
+RECORD_NAME = b"pipeline"
+"""What the hash of a pipeline's record is called in its slot."""
+
+
 def pipeline_key(name: str) -> str:
     """The hash of a pipeline's record."""
     return f"tailrace:{{{name}}}:pipeline"

@@ -32,7 +32,7 @@ from service.runtime.folders import claim_folders
 from service.runtime.keeper_ports import KeeperPorts, PlannedStates, Run
 from service.runtime.launcher import package_version
 from service.runtime.looked_up import check_looked_up
-from service.runtime.pipeline_names import pipeline_key
+from service.runtime.pipeline_names import RECORD_NAME, pipeline_key
 from service.runtime.planned_offsets import unusable_checkpoint
 from service.runtime.registry import Registry
 from service.runtime.savepoints import Savepoints
@@ -308,9 +308,20 @@ class RedisLedgers:
             Fenced: Another service does that, or opened a run since.
             StateUnavailable: Redis does not answer.
         """
+        self._drop(name)
+
+    def clear(self, name: str) -> None:
+        """Remove all of a pipeline's state but the run counter; its record stays.
+
+        Raises:
+            Fenced, StateUnavailable: As `drop`.
+        """
+        self._drop(name, RECORD_NAME)
+
+    def _drop(self, name: str, *keep: bytes) -> None:
         # Read before the lease is looked at: a successor's drop changes it.
         newest = self._newest_run(name)
-        self._with_ledger(name, partial(EpochLedger.drop, run=newest))
+        self._with_ledger(name, partial(EpochLedger.drop, run=newest, keep=keep))
 
     def _newest_run(self, name: str) -> int:
         with _away_as_unavailable():

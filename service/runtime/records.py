@@ -14,7 +14,7 @@ import orjson
 from service.runtime.errors import RegistryCorrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from service.settings import ExecutionSettings
 
@@ -184,6 +184,43 @@ class RestoreOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """Another statement that takes a pipeline's place, under its name and on its state.
+
+    ordered       a savepoint is to be taken, and to be checked
+    switching     state goes, and comes back from the savepoint for the other plan
+    tried         the other plan runs, and has closed no epoch
+    returning     it has failed: the same once more, for the plan that was there
+    """
+
+    plan: dict[str, Any]
+    """The plan that is to come; once it is tried, the one to go back to."""
+    options: PipelineOptions
+    """Of that plan."""
+    savepoint: SavepointOrder
+    """The savepoint between the two."""
+    allow_non_restored_state: bool = False
+    allow_outdated_rows: bool = False
+    phase: Literal["ordered", "switching", "tried", "returning"] = "ordered"
+    epoch: int = 0
+    """The savepoint's."""
+    notes: tuple[str, ...] = ()
+    """What comes of it that was not refused."""
+    error: tuple[str, str] | None = None
+    """Code and message of what the other plan has failed with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What became of the last replacement."""
+
+    savepoint: str
+    outcome: Literal["REPLACED", "TAKEN_BACK", "REFUSED"]
+    error: tuple[str, str] | None = None
+    """Code and message of why it was not made."""
+
+
+@dataclass(frozen=True, slots=True)
 class Edition:
     """A version of what was asked of a pipeline, unlike any of another one that had its name."""
 
@@ -227,6 +264,10 @@ class PipelineRecord:
     """The savepoint that is to be taken next; does not count as a change."""
     restore: RestoreOrder | None = None
     """The savepoint that the pipeline begins with."""
+    replacement: Replacement | None = None
+    """The statement that is taking its place; the supervisor carries it on."""
+    replaced: Replaced | None = None
+    """What became of the last one. Written by the supervisor."""
     start_ms: int | None = None
     """When the start was asked for that was not looked at yet; does not count as a change."""
     restart_ms: int | None = None
@@ -264,7 +305,9 @@ def to_hash(record: PipelineRecord) -> dict[str, bytes]:
         "created_ms": record.created_ms,
         "updated_ms": record.updated_ms,
     }
-    for name in ("query", "failure", "run_options", "savepoint", "restore"):
+    for name in (
+        "query", "failure", "run_options", "savepoint", "restore", "replacement", "replaced",
+    ):  # fmt: skip  # a list of names, several a line
         if (part := getattr(record, name)) is not None:
             values[name] = asdict(part)
     for name in ("run_plan", "start_ms", "restart_ms"):
@@ -284,6 +327,7 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
         query, failure = values.pop("query", None), values.pop("failure", None)
         run = values.pop("run_options", None)
         savepoint, restore = values.pop("savepoint", None), values.pop("restore", None)
+        replacement, replaced = values.pop("replacement", None), values.pop("replaced", None)
         return PipelineRecord(
             **{
                 **values,
@@ -297,11 +341,31 @@ def from_hash(name: str, stored: Mapping[bytes, bytes]) -> PipelineRecord:
             restore=None
             if restore is None
             else RestoreOrder(**{**restore, "notes": tuple(restore.get("notes", ()))}),
+            replacement=None if replacement is None else _replacement(replacement),
+            replaced=None
+            if replaced is None
+            else Replaced(**{**replaced, "error": _error(replaced["error"])}),
         )
     except (TypeError, ValueError, KeyError) as error:
         raise RegistryCorrupt(
             f'the record of pipeline "{name}" is not in the form that this version writes'
         ) from error
+
+
+def _replacement(values: Mapping[str, Any]) -> Replacement:
+    return Replacement(
+        **{
+            **values,
+            "options": PipelineOptions(**_known(PipelineOptions, values["options"])),
+            "savepoint": SavepointOrder(**values["savepoint"]),
+            "notes": tuple(values["notes"]),
+            "error": _error(values["error"]),
+        }
+    )
+
+
+def _error(told: Sequence[str] | None) -> tuple[str, str] | None:
+    return None if told is None else (told[0], told[1])
 
 
 def _known(kind: type[PipelineOptions | RunOptions], values: Mapping[str, Any]) -> dict[str, Any]:

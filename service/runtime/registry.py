@@ -41,6 +41,7 @@ from service.runtime.records import (
     Edition,
     PipelineOptions,
     PipelineRecord,
+    Replacement,
     RestoreOrder,
     SavepointOrder,
     from_hash,
@@ -228,6 +229,8 @@ class Registry(RegistryNotes):
 
         def change(transaction: Pipeline) -> PipelineRecord:
             record = _read(transaction, name, expected)
+            if options is not None or plan is not None:
+                check_unreplaced(record)
             wanted = replace(record, **{k: v for k, v in given.items() if v is not None})
             if wanted == record:
                 return record
@@ -261,6 +264,31 @@ class Registry(RegistryNotes):
             wanted = replace(record, savepoint=order)
             if stop:
                 wanted = self._desiring(wanted, Desired.STOPPED)
+            return _ordered(transaction, wanted)
+
+        return transact(self._redis, change, pipeline_key(name))
+
+    def order_replacement(
+        self, name: str, replacement: Replacement, *, expected: Edition | None = None
+    ) -> PipelineRecord:
+        """Ask for another statement in the place of a pipeline's.
+
+        Raises:
+            PipelineNotFound: no pipeline has this name.
+            VersionConflict: it is not `expected`.
+            SavepointPending: another one, a savepoint or a restore is not through yet.
+            RegistryUnavailable: Redis does not answer.
+        """
+
+        def change(transaction: Pipeline) -> PipelineRecord:
+            record = _read(transaction, name, expected)
+            _check_settled(record)
+            wanted = replace(
+                record,
+                replacement=replacement,
+                version=record.version + 1,
+                updated_ms=self._clock(),
+            )
             return _ordered(transaction, wanted)
 
         return transact(self._redis, change, pipeline_key(name))
@@ -436,8 +464,21 @@ def _check_settled(record: PipelineRecord) -> None:
         )
 
 
+def check_unreplaced(record: PipelineRecord) -> None:
+    """See that no other statement is taking a pipeline's place.
+
+    Raises:
+        SavepointPending: One is.
+    """
+    if record.replacement is not None:
+        raise SavepointPending(
+            f'pipeline "{record.name}" gets another statement', hint="try again when that is done"
+        )
+
+
 def _check_saved(record: PipelineRecord, *, hint: str) -> None:
     """See that no savepoint of a pipeline is under way."""
+    check_unreplaced(record)
     if record.savepoint is not None:
         raise SavepointPending(
             f'savepoint "{record.savepoint.id}" of the pipeline is being taken', hint=hint

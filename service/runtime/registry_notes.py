@@ -6,6 +6,9 @@ call was under way writes nothing over what its successor has noted.
 
 from __future__ import annotations
 
+import time
+import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -13,15 +16,23 @@ import orjson
 from service.runtime.errors import LeaseLost
 from service.runtime.lease import LEASE
 from service.runtime.pipeline_names import deleted_key, pipeline_key
+from service.runtime.records import Replaced, RestoreOrder, from_hash, to_hash
 from service.runtime.transactions import transact, translated
 from state.backends.byte_client import byte_client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import redis
 
-    from service.runtime.records import Failure, QueryHandle, RunOptions, SavepointOrder
+    from service.runtime.records import (
+        Failure,
+        PipelineRecord,
+        QueryHandle,
+        Replacement,
+        RunOptions,
+        SavepointOrder,
+    )
     from state.backends.byte_client import Pipeline
 
 DELETIONS = "tailrace:deletions"
@@ -110,6 +121,82 @@ class RegistryNotes:
             if held is not None:
                 done = {**orjson.loads(held), "done": True}
                 transaction.hset(pipeline_key(name), "restore", orjson.dumps(done))
+
+        self._noted(write, pipeline_key(name))
+
+    def note_switching(self, name: str, epoch: int, notes: Sequence[str]) -> None:
+        """Keep that a replacement has its savepoint, and that it fits: from here on state goes."""
+
+        def change(record: PipelineRecord, replacement: Replacement) -> PipelineRecord:
+            now = replace(replacement, phase="switching", epoch=epoch, notes=tuple(notes))
+            return replace(record, replacement=now)
+
+        self._replacing(name, change)
+
+    def note_returning(self, name: str, error: tuple[str, str]) -> None:
+        """Keep that a replacement has failed: the plan that was there is to come back."""
+
+        def change(record: PipelineRecord, replacement: Replacement) -> PipelineRecord:
+            return replace(record, replacement=replace(replacement, phase="returning", error=error))
+
+        self._replacing(name, change)
+
+    def note_switched(self, name: str) -> None:
+        """Let a pipeline without state be that of the other plan, to be restored.
+
+        It is another pipeline from here on: its id is new, as that of a restored one is.
+        """
+
+        def change(record: PipelineRecord, replacement: Replacement) -> PipelineRecord:
+            is_back = replacement.phase == "returning"
+            other = replace(
+                replacement, plan=record.plan, options=record.options, phase="tried", notes=()
+            )
+            saved = replacement.savepoint.id
+            return replace(
+                record,
+                id=uuid.uuid4().hex,
+                plan=replacement.plan,
+                options=replacement.options,
+                version=record.version + 1,
+                plan_version=record.version + 1,
+                updated_ms=time.time_ns() // 1_000_000,
+                run_options=None,
+                run_plan=None,
+                failure=None,
+                restore=RestoreOrder(
+                    name,
+                    saved,
+                    not is_back and replacement.allow_non_restored_state,
+                    allow_outdated_rows=not is_back and replacement.allow_outdated_rows,
+                    notes=() if is_back else replacement.notes,
+                ),
+                replacement=None if is_back else other,
+                replaced=Replaced(saved, "TAKEN_BACK", replacement.error) if is_back else None,
+            )
+
+        self._replacing(name, change)
+
+    def note_replaced(self, name: str, replaced: Replaced) -> None:
+        """Keep what became of a replacement."""
+        self._replacing(
+            name, lambda record, _: replace(record, replacement=None, replaced=replaced)
+        )
+
+    def _replacing(
+        self, name: str, change: Callable[[PipelineRecord, Replacement], PipelineRecord]
+    ) -> None:
+        """Write a record anew, if its replacement goes on."""
+
+        def write(transaction: Pipeline) -> None:
+            held = transaction.hgetall(pipeline_key(name))
+            record = from_hash(name, held) if held else None
+            transaction.multi()
+            if record is None or record.replacement is None:
+                return
+            transaction.delete(pipeline_key(name))
+            fields = to_hash(change(record, record.replacement))
+            transaction.hset(pipeline_key(name), mapping=fields)
 
         self._noted(write, pipeline_key(name))
 

@@ -39,6 +39,7 @@ from service.runtime.folders import adopt_folders
 from service.runtime.launcher import package_version
 from service.runtime.operators import stateful_nodes
 from service.runtime.planned_offsets import moved_record
+from service.runtime.records import RestoreOrder
 from service.runtime.restore_fit import described, fit
 from service.runtime.savepoint_store import SavepointStore, ordered_ms
 from service.runtime.sinks.owner import Restored
@@ -86,7 +87,7 @@ if TYPE_CHECKING:
     from service.runtime.keeper_ports import States
     from service.runtime.operators import OperatorInfo
     from service.runtime.query_starter import DataflowStarter
-    from service.runtime.records import PipelineRecord, RestoreOrder, RunOptions, SavepointOrder
+    from service.runtime.records import PipelineRecord, Replacement, RunOptions, SavepointOrder
     from service.runtime.restore_fit import Consequence, Fit
     from service.settings import Settings
     from state.savepoint import Manifest
@@ -180,6 +181,29 @@ class Savepoints:
         """
         fitted, _ = self._fitted(self.manifest(order), order, plan, options)
         return fitted.consequences
+
+    def check_replacement(self, name: str, replacement: Replacement) -> tuple[str, ...]:
+        """See that another plan can go on with the savepoint that was taken for it.
+
+        Returns:
+            What would come of it.
+
+        Raises:
+            SavepointNotFound, SavepointMismatch, SavepointCorrupt: As `check`.
+            SavepointFailed: The plan cannot be read.
+        """
+        order = RestoreOrder(
+            name,
+            replacement.savepoint.id,
+            replacement.allow_non_restored_state,
+            allow_outdated_rows=replacement.allow_outdated_rows,
+        )
+        try:
+            plan = load_plan(replacement.plan)
+        except PlanError as error:
+            raise _failure(error) from error
+        options = replacement.options.resolved(self._settings.execution)
+        return tuple(each.message for each in self.check(order, plan, options))
 
     def _fitted(
         self, manifest: Manifest, order: RestoreOrder, plan: CompiledPlan, options: RunOptions

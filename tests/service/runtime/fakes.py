@@ -13,7 +13,13 @@ from service.settings import ExecutionSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from service.runtime.records import PipelineRecord, QueryHandle, RunOptions, SavepointOrder
+    from service.runtime.records import (
+        PipelineRecord,
+        QueryHandle,
+        Replacement,
+        RunOptions,
+        SavepointOrder,
+    )
 
 HANG_LIMIT_S = 20
 ACTIVE = QueryLook(QueryState.ACTIVE)
@@ -181,6 +187,7 @@ class FakeLedgers:
         self.epochs: dict[str, int] = {}
         self.dropped: list[str] = []
         self.error: Exception | None = None
+        self.clear_error: Exception | None = None
 
     def open_run(self, name: str, states: PlannedStates, max_parallelism: int) -> Run:
         if self.error is not None:
@@ -197,6 +204,11 @@ class FakeLedgers:
     def drop(self, name: str) -> None:
         self.dropped.append(name)
 
+    def clear(self, name: str) -> None:
+        if self.clear_error is not None:
+            raise self.clear_error
+        self.dropped.append(name)
+
 
 class FakeSavepoints:
     """Notes what was taken and restored, and whether a query ran meanwhile."""
@@ -205,6 +217,7 @@ class FakeSavepoints:
         self.log: list[str] = []
         self.save_error: Exception | None = None
         self.restore_error: Exception | None = None
+        self.check_error: Exception | None = None
         self.last: str | None = None
         self._queries = queries
 
@@ -220,6 +233,12 @@ class FakeSavepoints:
         self.log.append(f"restore {record.restore.savepoint}")
         if self.restore_error is not None:
             raise self.restore_error
+
+    def check_replacement(self, name: str, replacement: Replacement) -> list[str]:
+        assert self.log[-1] == f"save {replacement.savepoint.id}", "checked before it was taken"
+        if self.check_error is not None:
+            raise self.check_error
+        return ["table t is new"]
 
     def latest(self, name: str) -> str | None:
         return self.last
