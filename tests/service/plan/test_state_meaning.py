@@ -126,6 +126,51 @@ def test_names_and_what_is_emitted_make_no_difference(before: str, after: str) -
     assert fates(before, after) == {"kept"}
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        (WINDOW_SUM.format("x", 5), {"dropped", "new"}),
+        (NEAR.format("u.y", 1), {"dropped", "new"}),
+        ("SELECT k, SUM(x) FROM t GROUP BY k", {"kept"}),
+    ],
+)
+def test_watermarks_are_of_what_goes_by_event_time(query: str, found: set[str]) -> None:
+    later = SCRIPT.replace(
+        "WATERMARK FOR ts AS ts)", "WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)"
+    )
+    after = load_plan(compile_script(later.format(query))[-1].document)
+
+    assert {each.fate for each in diff(planned(query), after).states} == found
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # A table that is joined with itself has its columns twice.
+        (
+            "SELECT k, SUM(n) FROM (SELECT a.k, a.x AS n FROM t a JOIN t b USING (k)) GROUP BY k",
+            "SELECT k, SUM(n) FROM (SELECT a.k, b.x AS n FROM t a JOIN t b USING (k)) GROUP BY k",
+        ),
+        # Inputs of a union have their columns each for itself.
+        (
+            "SELECT k, SUM(n) FROM (SELECT k, x AS n FROM t WHERE y > 1 UNION ALL "
+            "SELECT k, y AS n FROM t WHERE y < 1) GROUP BY k",
+            "SELECT k, SUM(n) FROM (SELECT k, y AS n FROM t WHERE y > 1 UNION ALL "
+            "SELECT k, x AS n FROM t WHERE y < 1) GROUP BY k",
+        ),
+        ("SELECT k, SUM(x) FROM t GROUP BY k", "SELECT k, SUM(x) FROM t WHERE x > 1 GROUP BY k"),
+        (
+            "SELECT k, MAX(n) FROM (SELECT k, MIN(x) AS n FROM t GROUP BY k, x) GROUP BY k",
+            "SELECT k, MAX(n) FROM (SELECT k, MIN(x) AS n FROM t WHERE y > 0 GROUP BY k, x) "
+            "GROUP BY k",
+        ),
+    ],
+)
+def test_state_of_other_rows_is_not_read(before: str, after: str) -> None:
+    assert "dropped" in fates(before, after)
+    assert fates(before, before) == fates(after, after) == {"kept"}
+
+
 FILES = (
     "CREATE TABLE f ({}) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json'); "
     "CREATE TABLE o (x STRING, n BIGINT, PRIMARY KEY (x) NOT ENFORCED) "
