@@ -220,6 +220,7 @@ async def put(
             with placed(planned.position):
                 options = with_session(options, planned.said)
         plan = await planning.run(admit, document, options, services.settings)
+        await in_thread(check_looked_up, plan, pipeline, services.registry.plan_of)
         found = await planning.run(dangers, plan)
         await in_thread(services.savepoints.store.check_room, pipeline)
         changed = await in_thread(

@@ -181,6 +181,8 @@ def test_a_pipeline_that_is_looked_up_must_be_there(app: AppClient) -> None:
     assert "did you mean dim" in other.json()["hint"]
 
     assert app.post(PATH, body).status_code == 201
+    sql = {"sql": ROWS_AND_TABLE.format("nobody", "dim")}
+    assert_problem(app.request("PUT", f"{PATH}/look", json=sql), 422, "table-option-invalid")
 
 
 def test_a_pipeline_may_look_up_what_it_writes(app: AppClient) -> None:
