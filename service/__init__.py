@@ -6,6 +6,7 @@ settings_in_words         what is wrong with them
 deadline                  how long planning may take, whatever is planned
 auth                      who may read and who may operate
 problems, problem_types   from an error to an answer; the kinds of problems
+status_codes              what the status of a pipeline may tell as an error
 telemetry                 metrics and logs
 api/                      one resource a file
 sql/                      SQL to Flink's compiled plans

@@ -69,7 +69,11 @@ class Telemetry:
             "ingress_changes", "Lines at ingress.", "pipeline", "table", "outcome"
         )
         self._pipelines = self._gauge("pipelines", "Pipelines by state.", "state")
-        self._restarts = self._gauge("pipeline_restarts", "Restarts of the query.", "pipeline")
+        self._restarts = self._gauge(
+            "pipeline_restarts",
+            "How often the query has ended with an error since the pipeline was last well.",
+            "pipeline",
+        )
         self._lease_held = self._gauge(
             "lease_held", "1 if it is this service that supervises the pipelines."
         )

@@ -14,11 +14,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, PlainTextResponse
 
 from service import problem_types as problem
+from service import status_codes
 from service.api.deps import describe, preferred
 from service.api.etags import reply
 
 router = APIRouter(tags=["documents"])
 
+_KINDS = ("text/markdown", "application/json", "text/plain")
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "code{background:#8882;padding:.1em .3em;border-radius:3px}h2{margin-top:2.5rem}"
@@ -44,11 +46,14 @@ async def page(request: Request) -> Response:
     },
 )
 async def problem_page(request: Request, slug: str) -> Response:
-    """What a problem type means and what to do about it, as Markdown or JSON."""
+    """What a problem type, or a code in a pipeline's status, means and what to do about it.
+
+    As Markdown or JSON.
+    """
     found = problem.BY_SLUG.get(slug)
     if found is None:
-        raise HTTPException(404)
-    kind = preferred(request, ["text/markdown", "application/json", "text/plain"])
+        return _code_page(request, slug)
+    kind = preferred(request, _KINDS)
     if kind == "application/json":
         return reply(
             request,
@@ -61,6 +66,18 @@ async def problem_page(request: Request, slug: str) -> Response:
             },
         )
     return PlainTextResponse(problem.section(found), media_type=kind)
+
+
+def _code_page(request: Request, code: str) -> Response:
+    found = status_codes.page_of(code)
+    if found is None:
+        raise HTTPException(404)
+    kind = preferred(request, _KINDS)
+    if kind == "application/json":
+        address = status_codes.address_of(code)
+        told = {"type": address, "code": found.code, "meaning": found.meaning}
+        return reply(request, {**told, "action": found.action, "final": found.is_final})
+    return PlainTextResponse(status_codes.section(found), media_type=kind)
 
 
 def _page(schema: dict[str, Any]) -> str:

@@ -275,8 +275,25 @@ class Problem(BaseModel):
 class StatusError(BaseModel):
     """Why a pipeline has failed, or is being restarted."""
 
+    type: str = Field(description="Address of the page about errors of this code.")
     code: str
     message: str
+
+
+class LastError(StatusError):
+    """The last error that ended a pipeline's query, or kept it from starting."""
+
+    cause: str | None = Field(
+        description="What lies below it: the system's name of an error, such as ENOSPC or EACCES, "
+        "or the class of an error of Spark's or Python's. Null where the code says all.",
+        examples=["ENOSPC"],
+    )
+    at: str = Field(description="When it happened.")
+    epoch: int = Field(description="The last closed epoch, as it was then.")
+    restarts: int = Field(
+        description="Attempts that ended with an error since the pipeline was last well, this one "
+        "among them; `status.restarts` leaves out those that waited for a sink."
+    )
 
 
 class Page(BaseModel):

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from service.api.models import (
     Label,
     LabelValue,
+    LastError,
     OptionsBody,
     Page,
     PipelineName,
@@ -63,11 +64,16 @@ class Status(BaseModel):
     epoch: int = Field(description="The last closed epoch; 0 before the first.")
     since: str | None
     restarts: int
-    error: StatusError | None
+    error: StatusError | None = Field(description="What keeps it from running now.")
+    last_error: LastError | None = Field(
+        description="What ended its query last, or kept it from starting, even if it is RUNNING "
+        "again: until epochs have closed for `execution.restart_reset_ms` since, or an order "
+        "starts it."
+    )
     waits_for: Literal["spark", "redis", "sink"] | None = Field(
-        description="The neighbour without whose answer it cannot go on (sink: a database or "
-        "broker that it writes to); `error` is what was last heard of it, null before anything "
-        "was."
+        description="The neighbour without whose answer it cannot go on (sink: a database, "
+        "broker or disk that it writes to); `error` is what was last heard of it, null before "
+        "anything was."
     )
     waits_since: str | None
 

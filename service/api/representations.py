@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.api.etags import reply
 from service.api.times import iso
+from service.status_codes import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,6 +87,23 @@ def suits(shown: Mapping[str, Any], labels: Sequence[tuple[str, str]], state: st
     )
 
 
+def _error(code: str, message: str) -> dict[str, Any]:
+    return {"type": address_of(code), "code": code, "message": message}
+
+
+def _last_error(record: PipelineRecord) -> dict[str, Any] | None:
+    last = record.failure
+    if last is None:
+        return None
+    return {
+        **_error(last.code, last.message),
+        "cause": last.cause,
+        "at": iso(last.at_ms),
+        "epoch": last.epoch,
+        "restarts": last.restarts,
+    }
+
+
 def _status(record: PipelineRecord, services: Services) -> dict[str, Any]:
     status = services.supervisor.status(record.name)
     error, waiting = status.error, status.waiting
@@ -96,7 +114,8 @@ def _status(record: PipelineRecord, services: Services) -> dict[str, Any]:
         "epoch": status.epoch or 0,
         "since": iso(status.since_ms),
         "restarts": status.restarts,
-        "error": None if error is None else {"code": error.code, "message": error.message},
+        "error": None if error is None else _error(error.code, error.message),
+        "last_error": _last_error(record),
         "waits_for": None if waiting is None else str(waiting.neighbour),
         "waits_since": None if waiting is None else iso(waiting.since_ms),
     }

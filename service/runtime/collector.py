@@ -78,7 +78,7 @@ class Collector:
         statuses = {name: self._status(name) for name in sorted(names)}
         self._telemetry.pipelines(
             {name: str(each.state) for name, each in statuses.items()},
-            {name: each.restarts for name, each in statuses.items()},
+            {name: each.failures for name, each in statuses.items()},
         )
         for name in statuses:
             dead, found = await anyio.to_thread.run_sync(self._news, name)

@@ -212,9 +212,18 @@ class QueryFailed(LifecycleError):
 
     code = "query.failed"
 
-    def __init__(self, message: str, *, code: str = "query.failed", hint: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "query.failed",
+        hint: str = "",
+        cause: str | None = None,
+    ) -> None:
+        """`cause` is that of `records.Failure`."""
         super().__init__(message, hint=hint)
         self.code = code
+        self.cause = cause
 
 
 class QueryStillRunning(LifecycleError):

@@ -45,6 +45,9 @@ def matching_files(root: str, text: str) -> list[tuple[str, int]]:
         Path relative to the root and size in bytes. Names that start with `.` or `_` are left out,
         as Flink and Spark do, so that files still being written can hide. Where two runs of a
         pipeline wrote one part of an epoch, it is that of the later one.
+
+    Raises:
+        OSError: A folder or file cannot be looked at.
     """
     base = Path(os.path.realpath(root))
     local = _local(text)
@@ -84,13 +87,22 @@ def standing_in(root: str, text: str) -> str:
 
 
 def _visible_files(start: Path) -> Iterator[Path]:
-    """The regular files at or below a path; folders that are links are not entered: no loops."""
+    """The regular files at or below a path; folders that are links are not entered: no loops.
+
+    Raises:
+        OSError: A folder cannot be listed, which is not the same as an empty one.
+    """
     if start.is_file():
         yield start
         return
-    for folder, folders, files in os.walk(start):
+    for folder, folders, files in os.walk(start, onerror=_raise_unless_gone):
         folders[:] = [each for each in folders if each[0] not in "._"]
         yield from (Path(folder, each) for each in files if each[0] not in "._")
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _local(text: str) -> str:

@@ -27,6 +27,10 @@ two runs, and one that a deleted pipeline is to leave behind before anything of 
 | any              | Spark or Redis is away   | back off, uncounted      | RESTARTING, waiting |
 | RUNNING          | a sink's server is away  | back off, uncounted      | RESTARTING, waiting |
 
+Whatever ended a query, or kept it from starting, is noted in the record with its time, and shown
+beside the state until epochs have closed for a while: a query that starts and fails again and again
+is RUNNING in between.
+
 One that is CREATED, STOPPING, STOPPED or FAILED stays so while a neighbour is away, and waits.
 Never two queries of one pipeline at once: a start comes only after the end of the query before was
 seen. Where it cannot be seen (its session or server is gone), the new query takes over: Spark ends
@@ -124,10 +128,12 @@ class PipelineKeeper:
             except (LifecycleError, StateError) as error:
                 permanent = isinstance(error, StartFailed) or error.code in PERMANENT_CODES
                 told = with_hint(error.message, error.hint)
-                pause_ms = await self._failed(error.code, told, permanent=permanent)
-            except Exception:  # one of the two loops that own what they run
+                cause = getattr(error, "cause", None)
+                pause_ms = await self._failed(error.code, told, cause, permanent=permanent)
+            except Exception as error:  # one of the two loops that own what they run
                 self._log.exception("keeper failed")
-                pause_ms = await self._failed("internal", "an unexpected error; see the log")
+                cause = type(error).__name__
+                pause_ms = await self._failed("internal", "an unexpected error; see the log", cause)
             if pause_ms == _FINISHED and not self._orders.is_set():
                 return
             await self._ports.clock.wait(self._orders, None if pause_ms < 0 else pause_ms)
@@ -159,7 +165,7 @@ class PipelineKeeper:
             return _AT_ONCE
         if self._unnoted is not None:
             await self._note_query()
-        pause_ms = await self._watch(self._query)
+        pause_ms = await self._watch(self._query, record.failure)
         replacement = record.replacement
         if replacement is not None and self.status.epoch > replacement.epoch:
             await self._note_replaced(Replaced(replacement.savepoint.id, "REPLACED"))
@@ -167,6 +173,8 @@ class PipelineKeeper:
 
     async def _settle_past(self, record: PipelineRecord) -> None:
         """Find out what was left: a query, or a failure for good."""
+        if record.failure is not None:
+            self.status = replace(self.status, failures=record.failure.restarts)
         if record.failure is not None and record.failure.permanent:
             error = StatusError(record.failure.code, record.failure.message)
             self._become(PipelineState.FAILED, error=error)
@@ -220,11 +228,13 @@ class PipelineKeeper:
         self._become(PipelineState.RUNNING, run=run.number, query_id=started.query_id)
         return self._ports.look_interval_ms
 
-    async def _watch(self, query: QueryHandle) -> int:
+    async def _watch(self, query: QueryHandle, last: Failure | None) -> int:
         look = await self._of_spark(self._ports.queries.look(query))
         if look.state is QueryState.ACTIVE:
             epoch = await self._blocking(self._ports.ledgers.epoch, self.name)
             self._alive(query, epoch)
+            if last is not None and self._is_well_since(last):
+                await self._forget_failure()
             return self._ports.look_interval_ms
         self._query = None
         await self._note_query()
@@ -233,7 +243,8 @@ class PipelineKeeper:
             return _AT_ONCE
         if look.error is not None:
             self._log.warning("query failed", code=look.error.code, places=look.error.places)
-            raise QueryFailed(look.error.message, code=look.error.code)
+            told = look.error
+            raise QueryFailed(told.message, code=told.code, cause=told.cause)
         if look.state is QueryState.GONE:
             raise QueryFailed("the query ended with its Spark session or server", code="query.gone")
         raise QueryFailed("the query was stopped from outside of Tailrace", code="query.ended")
@@ -249,11 +260,22 @@ class PipelineKeeper:
             self._sink_absence = Absence()
         self.status = replace(self.status, epoch=epoch, error=None)
 
+    def _is_well_since(self, last: Failure) -> bool:
+        """Whether the query has run for long, and got further, since it failed last."""
+        ran_ms = self._ports.clock.elapsed_ms() - self._healthy_since_ms
+        return self.status.epoch > last.epoch and ran_ms >= self._ports.limits.reset_ms
+
+    async def _forget_failure(self) -> None:
+        await self._blocking(self._ports.registry.note_failure, self.name, None)
+        self.status = replace(self.status, failures=0)
+
     async def _rest(self, record: PipelineRecord) -> int:
         if self._query is not None:
             await self._stop()
-        if record.failure is not None:
-            await self._blocking(self._ports.registry.note_failure, self.name, None)
+        if record.failure is not None and record.failure.permanent:
+            # It is told until the next start, which nothing is in the way of any more.
+            told = replace(record.failure, permanent=False)
+            await self._blocking(self._ports.registry.note_failure, self.name, told)
         if record.replacement is not None:
             # Restored, and not to be tried.
             await self._note_replaced(Replaced(record.replacement.savepoint.id, "REPLACED"))
@@ -376,8 +398,9 @@ class PipelineKeeper:
         """An order of the user: what failed is tried again at once, with a full count."""
         self._not_before_ms = 0
         self._sink_absence.count = 0
+        if record.failure is not None:
+            await self._forget_failure()
         if self.status.state is PipelineState.FAILED:
-            await self._blocking(self._ports.registry.note_failure, self.name, None)
             self.status = replace(self.status, restarts=0)
             self._become(PipelineState.STARTING)
         # Last, so that a service that dies before leaves the order to its successor.
@@ -386,8 +409,10 @@ class PipelineKeeper:
         if record.restart_ms is not None and self._query is None:
             await self._blocking(self._ports.registry.note_restarted, self.name, record.restart_ms)
 
-    async def _failed(self, code: str, message: str, *, permanent: bool = False) -> int:
-        """Count a failure; decide between another attempt and giving up."""
+    async def _failed(
+        self, code: str, message: str, cause: str | None = None, *, permanent: bool = False
+    ) -> int:
+        """Count a failure and note it; decide between another attempt and giving up."""
         self.status = replace(self.status, waiting=None)
         if code == StateLost.code:
             message = await self._with_savepoint(message)
@@ -397,29 +422,46 @@ class PipelineKeeper:
             self.status = replace(self.status, error=error)
             self._log.warning("pipeline not stopped", code=code, reason=message)
             return self._ports.limits.backoff_max_ms
+        self.status = replace(self.status, failures=self.status.failures + 1)
+        failure = Failure(
+            code,
+            message,
+            self._ports.clock.now_ms(),
+            permanent=permanent,
+            cause=cause,
+            restarts=self.status.failures,
+            epoch=self.status.epoch,
+        )
         if code == SinkUnavailable.code:
-            return self._sink_away(error)
+            delay = self._sink_away(error)
+            await self._note_failure(failure)
+            return delay
         try:
             if await self._takes_back(error):
+                # It runs as it did before; what came of the other statement is told.
+                await self._note_failure(replace(failure, permanent=False))
                 return _AT_ONCE
         except RegistryUnavailable:
             self._log.warning("registry not read", code=code)
         limits = self._ports.limits
         if permanent or self.status.restarts >= limits.restarts_max:
             self._become(PipelineState.FAILED, error=error)
-            self._log.error("pipeline failed", code=code, reason=message)
-            now = self._ports.clock.now_ms()
-            return await self._note_failure(Failure(code, message, now, permanent))
+            self._log.error("pipeline failed", code=code, cause=cause, reason=message)
+            await self._note_failure(failure)
+            return _UNTIL_ORDER
         attempt = self.status.restarts + 1
         delay = limits.delay_ms(attempt, self._ports.chance())
         self._not_before_ms = self._ports.clock.elapsed_ms() + delay
         self.status = replace(self.status, restarts=attempt)
         self._become(PipelineState.RESTARTING, error=error)
-        self._log.warning("pipeline restarts", code=code, attempt=attempt, delay_ms=delay)
+        self._log.warning(
+            "pipeline restarts", code=code, cause=cause, attempt=attempt, delay_ms=delay
+        )
+        await self._note_failure(failure)
         return delay
 
     def _sink_away(self, error: StatusError) -> int:
-        """A database or broker does not answer: tried again until it does.
+        """A database or broker does not answer, or a disk is full: tried again until it does.
 
         The waits grow until an epoch is closed, since one that answers a start may still refuse
         what is written.
@@ -437,13 +479,12 @@ class PipelineKeeper:
         latest = await self._blocking(self._ports.savepoints.latest, self.name)
         return f"{message}; {latest or 'there is no savepoint'}"
 
-    async def _note_failure(self, failure: Failure) -> int:
+    async def _note_failure(self, failure: Failure) -> None:
         """Keep a failure where a restarted service finds it; without Redis it only stays here."""
         try:
             await self._blocking(self._ports.registry.note_failure, self.name, failure)
         except RegistryUnavailable:
             self._log.warning("failure not noted", code=failure.code)
-        return _UNTIL_ORDER
 
     async def _of_spark(self, answer: Awaitable[T]) -> T:
         """What Spark answers; until it does, a pipeline that does not run says what it waits for.
@@ -502,6 +543,7 @@ class PipelineKeeper:
             epoch=kept.epoch,
             since_ms=self._ports.clock.now_ms(),
             restarts=kept.restarts,
+            failures=kept.failures,
             error=error,
             waiting=kept.waiting,
         )

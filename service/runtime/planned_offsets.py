@@ -12,6 +12,7 @@ is closed, and before a query goes on from there.
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
@@ -261,5 +262,6 @@ def unusable_checkpoint(use: str, error: OSError) -> QueryFailed:
     return QueryFailed(
         f"the checkpoint cannot be {use}: {error.strerror}",
         code="checkpoint-unusable",
+        cause=errno.errorcode.get(error.errno or 0),
         hint="see that the service may read and write the folder of checkpoints",
     )

@@ -147,13 +147,22 @@ class QueryHandle:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why the supervisor has given a pipeline up."""
+    """The last error that ended a pipeline's query, or kept it from starting.
+
+    It is kept until epochs have closed for a while since, or the user orders a start.
+    """
 
     code: str
     message: str
     at_ms: int
     permanent: bool = True
-    """Another attempt would end the same; else a restarted service may try again."""
+    """It was given up, and another attempt would end the same; else one may follow."""
+    cause: str | None = None
+    """What lies below: the system's name of an error (ENOSPC), or the class of Spark's."""
+    restarts: int = 0
+    """Attempts that ended with an error since the pipeline was last well, this one among them."""
+    epoch: int = 0
+    """The last closed one, as it was then."""
 
 
 @dataclass(frozen=True, slots=True)

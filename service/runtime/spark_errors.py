@@ -9,6 +9,8 @@ messages.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -47,13 +49,44 @@ _MESSAGE_MAX = 500
 _PLACES_MAX = 8
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _PLACE = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
+WORKER_NOT_STARTED, WORKER_LOST = "query.worker-not-started", "query.worker-lost"
 _KNOWN = {
-    "Python worker failed to connect back": "no Python worker was up within Spark's 10 s: the "
-    "machine of the Connect server has too much to do, or cannot start Python; its log says more",
-    "Python worker exited unexpectedly": "a Python worker ended in the midst of its work, as one "
-    "does that is killed where memory is short; the log of the Connect server says more",
+    "Python worker failed to connect back": (
+        WORKER_NOT_STARTED,
+        "no Python worker was up within Spark's 10 s: the machine of the Connect server has too "
+        "much to do, or cannot start Python; its log says more",
+    ),
+    "Error from python worker": (
+        WORKER_NOT_STARTED,
+        "a Python worker ended as it started: its Python lacks what a worker needs; the log of "
+        "the Connect server says what",
+    ),
+    "Cannot run program": (
+        WORKER_NOT_STARTED,
+        "a Python worker cannot be started: its program cannot be run there",
+    ),
+    "Python worker exited unexpectedly": (
+        WORKER_LOST,
+        "a Python worker ended in the midst of its work, as one does that is killed where memory "
+        "is short; the log of the Connect server says more",
+    ),
 }
-"""Texts of Spark's own that hold nothing else, and what they mean."""
+"""Texts of Spark's own that hold nothing else, their codes, and what they mean."""
+_ERRNO = re.compile(r"(?:Error|Exception): \[[Ee]rrno (\d+)\]")
+"""How Python tells an error of the system."""
+_OF_SYSTEM = {
+    each: os.strerror(each)
+    for each in (
+        *(errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO),
+        *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOENT, errno.ENOEXEC),
+    )
+}
+_OF_JAVA = re.compile(
+    r"java\.[\w.]+(?:Exception|Error): [^\n]*?(?:error=(\d+), |("
+    + "|".join(map(re.escape, _OF_SYSTEM.values()))
+    + r"))"
+)
+"""How the JVM tells one: of a program that cannot be run by number, of a file by the text."""
 _OF_EVERY_QUERY = "org.apache.spark.sql.streaming.StreamingQueryException"
 """What Spark wraps all errors of queries in."""
 _RAISED = re.compile(
@@ -67,6 +100,9 @@ class QueryError:
 
     code: str
     message: str
+    cause: str | None = None
+    """What lies below: the name of a system's error, or the class of one of Spark's or Python's;
+    None where the code is ours and says all."""
     places: tuple[str, ...] = ()
     """Frames of a worker's traceback, innermost last, then the kinds of error raised."""
 
@@ -79,16 +115,32 @@ def query_error(text: str) -> QueryError:
     ]
     raised = list(dict.fromkeys(_RAISED.findall(text)))
     evidence = (*places[-_PLACES_MAX:], *raised[-_PLACES_MAX:])
+    number = _system_error(text)
+    cause = None if number is None else errno.errorcode.get(number, str(number))
     if (ours := code_in(text)) is not None:
         code, message = ours
-        return QueryError(code, message[:_MESSAGE_MAX] or code, evidence)
-    for known, meaning in _KNOWN.items():
+        return QueryError(code, message[:_MESSAGE_MAX] or code, cause, evidence)
+    said = "" if number is None else f" ({os.strerror(number)})"
+    for known, (code, meaning) in _KNOWN.items():
         if known in text:
-            return QueryError("query.failed", f"Spark ended the query: {meaning}", evidence)
+            return QueryError(code, f"Spark ended the query: {meaning}{said}", cause, evidence)
     found = _ERROR_CLASS.search(text)
     telling = [each for each in raised if each != _OF_EVERY_QUERY]
-    kind = telling[-1] if telling else (found[1] if found else "an unknown error")
-    return QueryError("query.failed", f"Spark ended the query: {kind[:_MESSAGE_MAX]}", evidence)
+    kind = (telling[-1] if telling else (found[1] if found else ""))[:_MESSAGE_MAX]
+    message = f"Spark ended the query: {kind or 'an unknown error'}{said}"
+    return QueryError(QueryFailed.code, message, cause or kind or None, evidence)
+
+
+def _system_error(text: str) -> int | None:
+    """The number of the first error of the system, in files or processes, that a text tells of."""
+    if (of_python := _ERRNO.search(text)) is not None:
+        return int(of_python[1])
+    of_java = _OF_JAVA.search(text)
+    if of_java is None:
+        return None
+    if of_java[1] is not None:
+        return int(of_java[1])
+    return next(number for number, told in _OF_SYSTEM.items() if told == of_java[2])
 
 
 @contextlib.contextmanager
@@ -139,7 +191,7 @@ def _from_spark(error: Exception) -> Exception:
     if status is not None and status.name in _NO_ANSWER:
         return _unanswered(error)
     found = query_error(str(error))
-    return QueryFailed(found.message, code=found.code)
+    return QueryFailed(found.message, code=found.code, cause=found.cause)
 
 
 def _unanswered(error: Exception) -> SparkUnavailable:

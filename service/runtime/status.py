@@ -13,9 +13,18 @@ if TYPE_CHECKING:
 
 PERMANENT_CODES = frozenset(
     {
+        "expression",
+        "expression.malformed",
+        "expression.unsupported",
         "malformed-change",
+        "operator-aggregate-failed",
         "operator-conflict",
+        "operator-expression",
+        "operator-function-unavailable",
+        "operator-invalid-spec",
         "operator-missing-row-time",
+        "operator-no-room",
+        "operator-no-watermark",
         "operator-unavailable-value",
         "query.start-failed",
         "savepoint-corrupt",
@@ -30,6 +39,9 @@ PERMANENT_CODES = frozenset(
         "state-codec-mismatch",
         "state-corrupt",
         "state-format-version-mismatch",
+        "state-invalid-name",
+        "state-invalid-thresholds",
+        "state-invalid-ttl",
         "state-invariant",
         "state-lost",
         "version-mismatch",
@@ -61,7 +73,7 @@ class Neighbour(StrEnum):
     SPARK = "spark"
     REDIS = "redis"
     SINK = "sink"
-    """A database or broker that a pipeline writes to."""
+    """A database, broker or disk that a pipeline writes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +87,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class Absence:
-    """A sink's server that does not answer, since an epoch was last closed."""
+    """A sink's server that does not answer, or disk that is full, since an epoch was closed."""
 
     count: int = 0
     """Attempts that ended so."""
@@ -112,6 +124,8 @@ class PipelineStatus:
     """When it came into this state, ms since 1970."""
     restarts: int = 0
     """Restarts in a row; 0 again after `restart_reset_ms` without a failure."""
+    failures: int = 0
+    """Attempts that ended with an error, counted or not, since the pipeline was last well."""
     error: StatusError | None = None
     waiting: Waiting | None = None
     """The neighbour that it cannot go on without, and whose answer has not come."""

@@ -15,6 +15,7 @@ import operators
 import service
 import state
 from service import problem_types as kinds
+from service import status_codes
 from service.api import errors as api
 from service.plan.errors import InvalidProperty
 from service.problems import PROBLEMS, problem_of, problem_type_of
@@ -72,7 +73,8 @@ def test_every_error_class_has_a_row() -> None:
 def test_the_document_is_the_catalogue() -> None:
     document = Path(__file__).parents[2] / "docs" / "problems.md"
 
-    assert document.read_text(encoding="utf-8") == kinds.as_markdown()
+    catalogue = kinds.as_markdown() + status_codes.as_markdown()
+    assert document.read_text(encoding="utf-8") == catalogue
 
 
 def test_slugs_are_unique_and_titles_are_short_facts() -> None:

@@ -35,6 +35,7 @@ from service.runtime.errors import with_hint
 from service.runtime.kafka_fields import CONNECTORS as KAFKA
 from service.runtime.ledgers import ledger_of, transport_of
 from service.runtime.planned_offsets import check_epoch_read, place_in
+from service.runtime.sinks import disk
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.tables import STAGED_CONNECTORS, open_sink, sinks_by_folder
 from service.runtime.sinks.written import EpochInput
@@ -179,10 +180,12 @@ def _commit_files(
 ) -> None:
     """Show the files of all sinks, if this run still owns the pipeline once they are prepared."""
     for sink, staged in files:
-        sink.prepare(stamp.epoch, staged)
+        with disk.named(sink.spec):
+            sink.prepare(stamp.epoch, staged)
     ledger.require_run(stamp)
     for sink, staged in files:
-        sink.commit(stamp.epoch, staged)
+        with disk.named(sink.spec):
+            sink.commit(stamp.epoch, staged)
 
 
 def places(offsets: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ import pyarrow.parquet as pq
 from service.runtime.csv_dialect import CsvDialect
 from service.runtime.files import path_below
 from service.runtime.part_files import part_name
+from service.runtime.sinks import disk
 from service.runtime.sinks.owner import TAKE_BACK, owner_of_folder
 from state.arrow_values import python_values
 from state.codec import RowCodec
@@ -80,7 +81,7 @@ class FileSink:
         self, spec: SinkSpec, files_root: str, run: int, owner: str = "", share: Share | None = None
     ) -> None:
         """Make one for a run of the pipeline that has the id `owner`."""
-        self._spec = spec
+        self.spec = spec
         self._run = run
         self._owner = owner
         self._share = share or Share()
@@ -99,9 +100,23 @@ class FileSink:
 
         Returns:
             What `commit` must know of it, as plain values.
+
+        Raises:
+            SinkRefused, SinkUnavailable: The disk does not take them.
         """
+        with disk.named(self.spec):
+            return self._stage(epoch, partition, attempt, columns, kinds)
+
+    def _stage(
+        self,
+        epoch: int,
+        partition: int,
+        attempt: str,
+        columns: Sequence[pa.Array],
+        kinds: np.ndarray,
+    ) -> dict[str, Any]:
         self._staging.mkdir(parents=True, exist_ok=True)
-        extension = _EXTENSIONS[self._spec.options["format"]]
+        extension = _EXTENSIONS[self.spec.options["format"]]
         part = partition * self._share.count + self._share.position
         staged = self._staging / f"{epoch:010}-{part:05}-{self._run:010}-{attempt}.{extension}"
         with open(staged, "wb") as file:
@@ -126,7 +141,7 @@ class FileSink:
         held = owner_of_folder(self._folder)
         if held is not None and held[1] != self._owner:
             raise SinkTakenOver(
-                f"pipeline {held[0]} has taken over the folder of sink {self._spec.table}",
+                f"pipeline {held[0]} has taken over the folder of sink {self.spec.table}",
                 hint=TAKE_BACK,
             )
         self._staging.mkdir(parents=True, exist_ok=True)
@@ -204,21 +219,21 @@ class FileSink:
 
     def _taken_over(self, epoch: int) -> Fenced:
         return Fenced(
-            f"a later run has taken over the files of epoch {epoch} of sink {self._spec.table}"
+            f"a later run has taken over the files of epoch {epoch} of sink {self.spec.table}"
         )
 
     def _write(self, file: IO[bytes], columns: Sequence[pa.Array], kinds: np.ndarray) -> None:
-        names, form = list(self._spec.names), self._spec.options["format"]
+        names, form = list(self.spec.names), self.spec.options["format"]
         if form == "parquet":
             pq.write_table(pa.table(list(columns), names=names), file)
         elif form == "csv":
-            types = [parse_type(each) for each in self._spec.types]
+            types = [parse_type(each) for each in self.spec.types]
             texts = [_csv_column(t, c) for t, c in zip(types, columns, strict=True)]
-            delimiter = CsvDialect.of_sink(self._spec.options).delimiter
+            delimiter = CsvDialect.of_sink(self.spec.options).delimiter
             options = arrow_csv.WriteOptions(include_header=False, delimiter=delimiter)
             arrow_csv.write_csv(pa.table(texts, names=names), file, options)
         else:
-            codec = RowCodec([parse_type(each) for each in self._spec.types], names)
+            codec = RowCodec([parse_type(each) for each in self.spec.types], names)
             shown = kinds if form == "changelog-json" else None
             file.write(codec.encode_json_block(shown, columns))
 

@@ -31,7 +31,7 @@ import orjson
 import pyarrow as pa
 
 from service.runtime.connections import redis_of
-from service.runtime.dataflow_errors import SourceChanged
+from service.runtime.dataflow_errors import SourceChanged, SourceUnavailable
 from service.runtime.files import matching_files, path_below, standing_in
 from service.runtime.slot_keys import files_key
 from service.runtime.sources.base import ChangeReader, Chunk, Offset, closed_end
@@ -149,6 +149,7 @@ class FileReader(ChangeReader[FileCut]):
         """Look for new files, at most once a monitor interval.
 
         Raises:
+            SourceUnavailable: a folder cannot be listed.
             SourceChanged: a file that is known has more bytes than when it was discovered. They
                 would never be read: the log says where a file ends.
         """
@@ -157,7 +158,12 @@ class FileReader(ChangeReader[FileCut]):
         self._looked_at = time.monotonic()
         log = self._file_log()
         log.refresh()
-        found = matching_files(self.spec.files_root, self.spec.options["path"])
+        path = self.spec.options["path"]
+        try:
+            found = matching_files(self.spec.files_root, path)
+        except OSError as error:
+            told = f'{self.spec.table}: files in "{path}" cannot be listed: {error.strerror}'
+            raise SourceUnavailable(told) from error
         new = []
         for path, size in found:
             known = log.size_of(path)
@@ -180,8 +186,11 @@ class FileReader(ChangeReader[FileCut]):
         try:
             modified_ms = os.stat(real).st_mtime_ns // 1_000_000
         except OSError as error:
-            raise SourceChanged(f"{self.spec.table}: {path} cannot be read") from error
+            raise self._unreadable(path, error) from error
         return LoggedFile(path, size, length, os.path.realpath(self.spec.files_root), modified_ms)
+
+    def _unreadable(self, path: str, error: OSError) -> SourceChanged:
+        return SourceChanged(f"{self.spec.table}: {path} cannot be read: {error.strerror}")
 
     def _metadata(self, file: LoggedFile) -> tuple[str | int, ...]:
         """The values of the metadata that the table reads.
@@ -212,7 +221,7 @@ class FileReader(ChangeReader[FileCut]):
             with open(path, "rb") as handle:
                 size = handle.seek(0, 2)
         except OSError as error:
-            raise SourceChanged(f"{self.spec.table}: {file.path} cannot be read") from error
+            raise self._unreadable(file.path, error) from error
         if size < file.size:
             raise SourceChanged(f"{self.spec.table}: {file.path} has {size} of {file.size} bytes")
         return path

@@ -57,7 +57,7 @@ CLASS = "org.apache.spark.sql.streaming.StreamingQueryException: "
         ),
         (
             "Python worker exited unexpectedly (crashed). Consider setting 'spark.x'",
-            "query.failed",
+            "query.worker-lost",
             "Spark ended the query: a Python worker ended in the midst of its work, as one does "
             "that is killed where memory is short; the log of the Connect server says more",
         ),
@@ -102,7 +102,7 @@ def test_a_worker_that_does_not_come_up_is_told_with_what_to_look_at() -> None:
         "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat a.B.c(D:1)"
     )
 
-    assert found.code == "query.failed"
+    assert found.code == "query.worker-not-started"
     assert found.message.startswith("Spark ended the query: no Python worker was up within")
 
 
@@ -182,3 +182,59 @@ def test_refused_definition_is_a_failed_start() -> None:
 def test_other_value_errors_are_not_taken_for_sparks() -> None:
     with pytest.raises(ValueError, match="ours"), translated():
         raise ValueError("ours")
+
+
+PYTHON_FULL = """\
+  File "/opt/site-packages/service/runtime/sinks/filesystem.py", line 110, in _stage
+    os.fsync(file.fileno())
+OSError: [Errno 28] No space left on device
+
+The above exception was the direct cause of the following exception:
+
+service.runtime.dataflow_errors.SinkUnavailable: [tailrace:sink-unavailable] files of sink o \
+cannot be written in "o": No space left on device
+"""
+JVM_FULL = """\
+org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1] terminated
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+NO_PYTHON = """\
+Caused by: java.io.IOException: Cannot run program "/opt/worker_python.sh": error=13, Permission \
+denied
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+"""
+JVM_REFUSED = JVM_FULL.replace("No space left on device", "/x (Permission denied)")
+NOTHING_THERE = NO_PYTHON.replace("13, Permission denied", "2, No such file or directory")
+NO_MODULE = "Error from python worker:\n  No module named operators\n"
+OF_A_ROW = "ValueError: Permission denied, No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "cause", "part"),
+    [
+        (PYTHON_FULL, "sink-unavailable", "ENOSPC", "No space left on device"),
+        (JVM_FULL, "query.failed", "ENOSPC", "No space left on device"),
+        (JVM_REFUSED, "query.failed", "EACCES", "Permission denied"),
+        (NO_PYTHON, "query.worker-not-started", "EACCES", "Permission denied"),
+        (NOTHING_THERE, "query.worker-not-started", "ENOENT", "No such file"),
+        (NO_MODULE, "query.worker-not-started", None, "ended as it started"),
+        (
+            "pyarrow.lib.ArrowTypeError: secret",
+            "query.failed",
+            "pyarrow.lib.ArrowTypeError",
+            "Arrow",
+        ),
+        ("[STATE_STORE.CANNOT_LOAD] secret", "query.failed", "STATE_STORE.CANNOT_LOAD", "STATE"),
+        ("[tailrace:malformed-change] s: f:3", "malformed-change", None, "f:3"),
+        # What a row's values say is no error of the system.
+        (OF_A_ROW, "query.failed", "ValueError", "ValueError"),
+        ("", "query.failed", None, "unknown"),
+    ],
+)
+def test_the_cause_is_named(text: str, code: str, cause: str | None, part: str) -> None:
+    found = query_error(text)
+
+    assert (found.code, found.cause) == (code, cause)
+    assert part in found.message
+    assert "secret" not in found.message

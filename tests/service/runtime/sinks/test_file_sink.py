@@ -6,6 +6,7 @@ import datetime as dt
 import itertools
 import math
 import os
+import resource
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,15 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from service.runtime.dataflow_errors import SinkRefused, SinkUnavailable
+from service.runtime.sinks import disk
 from service.runtime.sinks.filesystem import FileSink
 from service.runtime.sinks.spec import SinkSpec
 from service.runtime.sources.csv_lines import CsvDecoder
 from service.runtime.sources.spec import SourceSpec
 from state.arrow_values import python_values, to_column
 from state.types import parse_type
+from tests.service.runtime.unprivileged import closed_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -248,3 +252,48 @@ def test_what_a_later_epoch_has_staged_stays(tmp_path: Path) -> None:
     sink.commit(EPOCH, parts)
 
     assert len(list((tmp_path / "out").glob("part-*"))) == 2
+
+
+def test_a_folder_that_may_not_be_written_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    sink = make_sink(tmp_path)
+
+    with closed_folder(tmp_path / "out"), pytest.raises(SinkRefused) as raised:
+        stage(sink, "a", 1)
+
+    told = 'files of sink t cannot be written in "out": Permission denied'
+    assert raised.value.message == told
+    assert isinstance(raised.value.__cause__, PermissionError)
+
+
+def test_a_path_below_a_file_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+
+    with pytest.raises(SinkRefused, match='in "file/out": Not a directory'):
+        stage(make_sink(tmp_path, path="file/out"), "a", 1)
+
+
+def test_a_disk_that_takes_no_more_is_waited_for(tmp_path: Path) -> None:
+    sink = make_sink(tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
+    try:
+        with pytest.raises(SinkUnavailable, match='in "out": File too large'):
+            sink.stage(EPOCH, 0, "a", [pa.array(["x" * 2_000])], np.zeros(1, np.int8))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_commit_that_the_disk_refuses_is_told_by_sink(tmp_path: Path) -> None:
+    sink = make_sink(tmp_path)
+    parts = stage(sink, "a", 1)
+
+    with (
+        closed_folder(tmp_path / "out"),
+        pytest.raises(SinkRefused, match="Permission denied"),
+        disk.named(sink.spec),
+    ):
+        commit(sink, parts)
+
+    commit(sink, parts)
+    assert [each.name for each in (tmp_path / "out").glob("part-*")] == [parts[0]["final"]]

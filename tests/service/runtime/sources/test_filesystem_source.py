@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service.runtime.dataflow_errors import MalformedChange, SourceChanged
+from service.runtime.dataflow_errors import MalformedChange, SourceChanged, SourceUnavailable
 from service.runtime.sources import file_formats, parquet_files
 from tests.service.runtime.sources.readers import Epoch, make_reader, read_all, read_epoch
+from tests.service.runtime.unprivileged import closed_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,6 +185,23 @@ def test_a_file_that_grows_after_its_discovery_fails_and_is_named(
 
     with pytest.raises(SourceChanged, match=r"in/b\.jsonl grew .* rename them into place"):
         reader.latestOffset(epoch.end, reader.getDefaultReadLimit())
+
+
+def test_a_folder_that_cannot_be_listed_is_not_an_empty_one(
+    redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    options = {**JSON, "source.monitor-interval": "0 ms"}
+    write(tmp_path, "in/sub/a.jsonl", line(1))
+    reader = make_reader(redis_client, tmp_path, options=options)
+
+    with (
+        closed_folder(tmp_path / "in" / "sub"),
+        pytest.raises(SourceUnavailable, match='files in "in" cannot be listed: Permission denied'),
+    ):
+        read_all(reader)
+
+    (epoch,) = read_all(reader)
+    assert epoch.rows == [(0, 1, "k1")]
 
 
 def test_malformed_lines_become_dead_letters_with_their_position(
