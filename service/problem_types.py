@@ -248,6 +248,14 @@ PIPELINE_NOT_FOUND = ProblemType(
     "No pipeline of this name exists, or it was deleted.",
     "`GET /v1/pipelines` lists those that exist.",
 )
+PIPELINE_DELETING = _retry(
+    "pipeline-deleting",
+    409,
+    "the pipeline of this name is being deleted",
+    "A pipeline of this name was deleted, and its query or state is not gone yet, nor the name "
+    "free. `GET /v1/pipelines/{pipeline}` answers so, too, until it is 404.",
+    "Wait as long as `Retry-After` says, and try again.",
+)
 PIPELINE_EXISTS = ProblemType(
     "pipeline-exists",
     409,

@@ -88,6 +88,7 @@ PROBLEMS: Mapping[type[BaseException], ProblemType] = {
     lifecycle.InvalidPipelineName: kinds.INVALID_REQUEST,
     lifecycle.PipelineExists: kinds.PIPELINE_EXISTS,
     lifecycle.PipelineNotFound: kinds.PIPELINE_NOT_FOUND,
+    lifecycle.PipelineDeleting: kinds.PIPELINE_DELETING,
     lifecycle.TooManyPipelines: kinds.PIPELINE_LIMIT,
     lifecycle.VersionConflict: kinds.PRECONDITION_FAILED,
     lifecycle.RegistryUnavailable: kinds.STATE_UNAVAILABLE,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, Protocol, TypeVar
 import anyio.to_thread
 from fastapi import Depends, Path, Request
 
+from service import problem_types as problem
 from service.api.body_guard import is_json
 from service.api.errors import InvalidParameter, NotAcceptable, UnsupportedMediaType
 from service.api.idempotency import Idempotency, idempotency_of
@@ -171,6 +172,20 @@ async def json_only(request: Request) -> None:
 JsonBody = Depends(json_only)
 
 
+async def json_if_any(request: Request) -> None:
+    """Refuse a body that does not say that it is JSON; none at all says nothing.
+
+    Raises:
+        UnsupportedMediaType: another Content-Type, or none, of a body.
+    """
+    if await request.body():
+        await json_only(request)
+
+
+JsonBodyIfAny = Depends(json_if_any)
+"""Where all members of the body have defaults."""
+
+
 async def no_body(request: Request) -> None:
     """Refuse a body where nothing is read of it; clients that always send JSON send `{}`.
 
@@ -222,6 +237,9 @@ def _fit(offered: str, wanted: tuple[str, float]) -> tuple[float, int]:
 def describe(*problems: ProblemType) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route for its problem types, for OpenAPI."""
     found: dict[int | str, dict[str, Any]] = {}
+    if {problem.PIPELINE_NOT_FOUND, problem.PIPELINE_EXISTS}.intersection(problems):
+        # Neither holds while one is being deleted.
+        problems = (*problems, problem.PIPELINE_DELETING)
     for each in problems:
         known = found.setdefault(
             each.status,

@@ -304,8 +304,9 @@ async def delete(
 ) -> Response:
     """Stop a pipeline and delete it, with its state in Redis and its checkpoint.
 
-    The name is free once its query and state are gone. `drop` also ends the wait for a savepoint
-    that a deleted pipeline cannot leave behind.
+    The name is free once its query and state are gone: until then requests for the pipeline, and
+    for a new one of the name, are answered 409 `pipeline-deleting`, then 404. `drop` also ends
+    the wait for a savepoint that a deleted pipeline cannot leave behind.
     """
     order = None
     if state == "keep":

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Body, Path, Request, Response
 
 from service import problem_types as problem
 from service.api.deps import (
     IdempotencyDep,
-    JsonBody,
+    JsonBodyIfAny,
     NamePath,
     PageDep,
     ServicesDep,
@@ -30,6 +30,7 @@ from service.runtime.errors import PipelineNotFound, SavepointNotFound, Savepoin
 from service.runtime.records import RestoreOrder, SavepointOrder
 from service.runtime.registry import now_ms
 from service.runtime.savepoint_store import LATEST, StoredSavepoint, new_id, ordered_ms
+from service.status_codes import address_of
 from state.errors import StateError
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from service.runtime.records import PipelineOptions
 
 router = APIRouter(prefix="/v1/pipelines/{pipeline}/savepoints", tags=["savepoints"])
+
+_AS_USUAL = SavepointBody()
 
 SavepointPath = Annotated[
     str, Path(description="The savepoint's id.", examples=["20260101t120000000-0123abcd"])
@@ -48,7 +51,7 @@ SavepointPath = Annotated[
     "",
     status_code=202,
     response_model=Savepoint,
-    dependencies=[JsonBody],
+    dependencies=[JsonBodyIfAny],
     responses=describe(
         problem.PIPELINE_NOT_FOUND,
         problem.PIPELINE_CONFLICT,
@@ -61,9 +64,9 @@ SavepointPath = Annotated[
 async def take(
     request: Request,
     pipeline: NamePath,
-    body: SavepointBody,
     services: ServicesDep,
     idempotency: IdempotencyDep,
+    body: Annotated[SavepointBody, Body()] = _AS_USUAL,
 ) -> Response:
     """Take a savepoint. A running pipeline is stopped for it and started again.
 
@@ -146,6 +149,10 @@ async def delete(
     return Response(status_code=204)
 
 
+def _told(failure: dict[str, str] | None) -> dict[str, str] | None:
+    return None if failure is None else {"type": address_of(failure["code"]), **failure}
+
+
 def new_order(*, filter_expired: bool) -> SavepointOrder:
     """An order of a savepoint, made now."""
     now = now_ms()
@@ -224,13 +231,17 @@ def _shown(services: Services, pipeline: str, savepoint: str) -> dict[str, Any]:
         return _stored(services.savepoints.store.get(pipeline, savepoint))
     except StateError as error:
         told = {"code": error.code, "message": error.message}
-        return {**_empty(pipeline, savepoint), "state": "FAILED", "error": told}
+        return {**_empty(pipeline, savepoint), "state": "FAILED", "error": _told(told)}
 
 
 def _stored(found: StoredSavepoint) -> dict[str, Any]:
     manifest = found.manifest
     if manifest is None:
-        return {**_empty(found.pipeline, found.id), "state": "FAILED", "error": found.failure}
+        return {
+            **_empty(found.pipeline, found.id),
+            "state": "FAILED",
+            "error": _told(found.failure),
+        }
     return {
         **_empty(found.pipeline, found.id),
         "state": "COMPLETED",

@@ -9,6 +9,7 @@
     │   ├── InvalidPipelineName
     │   ├── PipelineExists
     │   ├── PipelineNotFound
+    │   │   └── PipelineDeleting  its name is not free yet
     │   ├── TooManyPipelines
     │   ├── SavepointPending      a savepoint or restore of the pipeline is not through yet
     │   ├── TooManySavepoints
@@ -100,6 +101,19 @@ class PipelineNotFound(RegistryError):
     """No pipeline has this name."""
 
     code = "pipeline.not-found"
+
+
+class PipelineDeleting(PipelineNotFound):
+    """The pipeline of this name was deleted, and its query or state is not gone yet."""
+
+    code = "pipeline.deleting"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f'pipeline "{name}" is being deleted, and its name is not free before its query and '
+            "state are gone",
+            hint="try again after Retry-After",
+        )
 
 
 class TooManyPipelines(RegistryError):

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from service.runtime.errors import (
+    PipelineDeleting,
     PipelineExists,
     PipelineNotFound,
     SavepointPending,
@@ -112,7 +113,8 @@ class Registry(RegistryNotes):
 
         Raises:
             InvalidPipelineName: the name is not of the right form.
-            PipelineExists: the name is taken, or its pipeline is still being deleted.
+            PipelineExists: the name is taken.
+            PipelineDeleting: the pipeline that had it is not gone yet.
             TooManyPipelines: there are as many as there may be.
             RegistryUnavailable: Redis does not answer.
         """
@@ -133,9 +135,7 @@ class Registry(RegistryNotes):
 
         def add(transaction: Pipeline) -> PipelineRecord:
             if transaction.zscore(DELETIONS, name) is not None:
-                raise PipelineExists(
-                    f'pipeline "{name}" is being deleted', hint="try again in a moment"
-                )
+                raise PipelineDeleting(name)
             if transaction.exists(pipeline_key(name)):
                 raise PipelineExists(
                     f'pipeline "{name}" exists', hint="choose another name, or delete it first"
@@ -169,14 +169,15 @@ class Registry(RegistryNotes):
         """The record of a pipeline.
 
         Raises:
-            PipelineNotFound: no pipeline has this name, or it is being deleted.
+            PipelineNotFound: no pipeline has this name.
+            PipelineDeleting: it is being deleted.
             RegistryCorrupt: the record is not one of ours.
             RegistryUnavailable: Redis does not answer.
         """
         with translated():
             stored = self._redis.hgetall(pipeline_key(name))
         if not stored:
-            raise not_found(name)
+            raise PipelineDeleting(name) if self.is_deleting(name) else not_found(name)
         return from_hash(name, stored)
 
     def list(self, cursor: str | None = None, limit: int = 100) -> RecordPage:
@@ -363,6 +364,9 @@ class Registry(RegistryNotes):
                 transaction.hdel(deleted_key(name), "savepoint")
                 transaction.sadd(ORDERS, name)
                 return record
+            if going and not transaction.exists(pipeline_key(name)):
+                # Said again: it is done.
+                raise not_found(name)
             record = _read(transaction, name, expected)
             if keep is not None:
                 _check_settled(record)
@@ -442,7 +446,8 @@ def _ordered(transaction: Pipeline, wanted: PipelineRecord) -> PipelineRecord:
 def _read(transaction: Pipeline, name: str, expected: Edition | None) -> PipelineRecord:
     stored = transaction.hgetall(pipeline_key(name))
     if not stored:
-        raise not_found(name)
+        is_deleting = transaction.zscore(DELETIONS, name) is not None
+        raise PipelineDeleting(name) if is_deleting else not_found(name)
     record = from_hash(name, stored)
     if expected is None or expected == record.edition:
         return record

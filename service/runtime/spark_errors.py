@@ -74,6 +74,8 @@ _KNOWN = {
 """Texts of Spark's own that hold nothing else, their codes, and what they mean."""
 _ERRNO = re.compile(r"(?:Error|Exception): \[[Ee]rrno (\d+)\]")
 """How Python tells an error of the system."""
+_NAMED = re.compile(r"\((E[A-Z0-9]+)\)$")
+"""How our own messages tell one; what was raised before it is not always in the text."""
 _OF_SYSTEM = {
     each: os.strerror(each)
     for each in (
@@ -119,6 +121,9 @@ def query_error(text: str) -> QueryError:
     cause = None if number is None else errno.errorcode.get(number, str(number))
     if (ours := code_in(text)) is not None:
         code, message = ours
+        named = _NAMED.search(message)
+        if named is not None and named[1] in errno.errorcode.values():
+            cause = named[1]
         return QueryError(code, message[:_MESSAGE_MAX] or code, cause, evidence)
     said = "" if number is None else f" ({os.strerror(number)})"
     for known, (code, meaning) in _KNOWN.items():

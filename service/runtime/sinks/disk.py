@@ -39,7 +39,9 @@ def named(sink: SinkSpec) -> Iterator[None]:
     except FileNotFoundError:
         raise  # no matter of the disk: something else took a file away
     except OSError as error:
-        said = os.strerror(error.errno) if error.errno else type(error).__name__
+        # The name, too, by which the service knows the cause: Spark brings it the text alone.
+        name = errno.errorcode.get(error.errno or 0, type(error).__name__)
+        said = f"{os.strerror(error.errno)} ({name})" if error.errno else name
         path = sink.options["path"]
         told = f'files of sink {sink.table} cannot be written in "{path}": {said}'
         kind = SinkRefused if error.errno in _REFUSED else SinkUnavailable

@@ -117,3 +117,20 @@ def test_what_is_refused_before_its_route_is_counted_at_its_address(app: AppClie
     assert refused.status_code == 400
     counted = 'method="POST",route="/v1/pipelines/{pipeline}/savepoints",status="400"} 1.0'
     assert counted in app.get("/metrics").text
+
+
+def test_a_body_is_asked_for_only_where_something_must_be_said(app: AppClient) -> None:
+    document = app.json("/v1/openapi.json")
+    schemas = document["components"]["schemas"]
+    asked = {}
+    for path, methods in document["paths"].items():
+        if "requestBody" not in (post := methods.get("post", {})):
+            continue
+        shape = post["requestBody"]["content"].get("application/json", {}).get("schema", {})
+        name = shape.get("$ref", "").rpartition("/")[2]
+        # Of a plan exactly one way must be given.
+        says_all = not schemas.get(name, {"required": [""]}).get("required")
+        if says_all and "plan_uri" not in schemas[name]["properties"]:
+            asked[path] = post["requestBody"].get("required", False)
+
+    assert asked == {"/v1/pipelines/{pipeline}/savepoints": False}

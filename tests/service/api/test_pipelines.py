@@ -421,9 +421,33 @@ def test_a_deleted_pipeline_is_gone_and_its_name_free_again(app: AppClient) -> N
 
     assert app.request("DELETE", f"{PATH}/p").status_code == 204
 
-    assert_problem(app.get(f"{PATH}/p"), 404, "pipeline-not-found")
     assert_problem(app.request("DELETE", f"{PATH}/p"), 404, "pipeline-not-found")
-    until(lambda: app.post(PATH, body()).status_code == 201)
+    until(lambda: app.get(f"{PATH}/p").status_code == 404)
+    assert app.post(PATH, body()).status_code == 201
+
+
+def test_a_name_is_free_exactly_when_nothing_says_that_it_is_being_deleted(app: AppClient) -> None:
+    app.post(PATH, body(start=True))
+    until(lambda: state_of(app) == "RUNNING")
+    app.spark.is_away = True
+    assert app.request("DELETE", f"{PATH}/p").status_code == 204
+
+    for answer in (
+        app.get(f"{PATH}/p"),
+        app.get(f"{PATH}/p/progress"),
+        app.post(f"{PATH}/p/start"),
+        app.post(PATH, body()),
+    ):
+        problem = assert_problem(answer, 409, "pipeline-deleting")
+        assert problem["code"] == "pipeline.deleting"
+        assert int(answer.headers["retry-after"]) >= 1
+    assert app.json(PATH)["items"] == []
+    # It is done, as far as who deletes is concerned.
+    assert_problem(app.request("DELETE", f"{PATH}/p"), 404, "pipeline-not-found")
+
+    app.spark.is_away = False
+    until(lambda: app.get(f"{PATH}/p").status_code == 404)
+    assert app.post(PATH, body()).status_code == 201
 
 
 def test_unknown_pipelines_are_a_problem_everywhere(app: AppClient) -> None:

@@ -118,6 +118,18 @@ def test_a_savepoint_is_taken_listed_and_shown(app: AppClient, flights: Flights)
     assert [each["id"] for each in app.json(f"{P}/savepoints")["items"]] == [second["id"]]
 
 
+def test_a_savepoint_is_asked_for_without_a_body(app: AppClient, flights: Flights) -> None:
+    for headers in ({}, {"content-type": "application/x-www-form-urlencoded"}):
+        answer = app.post(f"{P}/savepoints", headers=headers)
+        assert answer.status_code == 202, answer.text
+        place = answer.headers["location"]
+        until(lambda at=place: app.json(at)["state"] != "IN_PROGRESS")
+        assert app.json(place)["filtered"] is True
+
+    answer = app.post(f"{P}/savepoints", content=b"stop=true")
+    assert_problem(answer, 415, "unsupported-media-type")
+
+
 def test_a_pipeline_is_restored_under_another_name(
     app: AppClient, flights: Flights, redis_client: redis.Redis
 ) -> None:

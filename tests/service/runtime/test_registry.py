@@ -14,6 +14,7 @@ from redis.retry import Retry
 from service.runtime.errors import (
     InvalidPipelineName,
     LifecycleError,
+    PipelineDeleting,
     PipelineExists,
     PipelineNotFound,
     RegistryCorrupt,
@@ -217,9 +218,9 @@ def test_deleted_pipeline_is_out_of_sight_but_keeps_its_name_until_buried(
 
     registry.delete("p")
 
-    with pytest.raises(PipelineNotFound):
+    with pytest.raises(PipelineDeleting):
         registry.get("p")
-    with pytest.raises(PipelineExists, match="is being deleted"):
+    with pytest.raises(PipelineDeleting, match="is being deleted"):
         registry.create("p", PLAN)
     left = registry.deleted("p")
     assert left is not None

@@ -214,6 +214,14 @@ OF_A_ROW = "ValueError: Permission denied, No space left on device"
     ("text", "code", "cause", "part"),
     [
         (PYTHON_FULL, "sink-unavailable", "ENOSPC", "No space left on device"),
+        # As Spark tells of a task: what was raised first is not in the text.
+        (
+            '[tailrace:sink-refused] files of sink o cannot be written in "o": Not a directory '
+            "(ENOTDIR)",
+            "sink-refused",
+            "ENOTDIR",
+            "files of sink o",
+        ),
         (JVM_FULL, "query.failed", "ENOSPC", "No space left on device"),
         (JVM_REFUSED, "query.failed", "EACCES", "Permission denied"),
         (NO_PYTHON, "query.worker-not-started", "EACCES", "Permission denied"),

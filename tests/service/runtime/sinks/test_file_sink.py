@@ -261,7 +261,7 @@ def test_a_folder_that_may_not_be_written_is_refused_by_name(tmp_path: Path) -> 
     with closed_folder(tmp_path / "out"), pytest.raises(SinkRefused) as raised:
         stage(sink, "a", 1)
 
-    told = 'files of sink t cannot be written in "out": Permission denied'
+    told = 'files of sink t cannot be written in "out": Permission denied (EACCES)'
     assert raised.value.message == told
     assert isinstance(raised.value.__cause__, PermissionError)
 
