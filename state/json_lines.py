@@ -137,7 +137,8 @@ class LineDecoder:
 
     def _decode_document(self, document: object) -> list[tuple[int, tuple[Any, ...]]]:
         if not isinstance(document, dict):
-            raise BadLine(f"must be an object, found {kind_of(document)}")
+            also = ": a tombstone, which is no change here" if document is None else ""
+            raise BadLine(f"must be an object, found {kind_of(document)}{also}")
         return [
             (kind, decode_object(self._names, self._decoders, row))
             for kind, row in self._shape.changes(document)

@@ -177,7 +177,7 @@ def _integer(logical: LogicalType) -> Convert:
 
 def _string(value: object) -> str:
     if not isinstance(value, str):
-        raise CodecError(None, "VARCHAR", kind_of(value))
+        raise CodecError(None, "STRING", kind_of(value))
     return value
 
 
@@ -188,12 +188,12 @@ def _text(value: object) -> str:
     try:
         return _json_text(value)
     except RecursionError:
-        raise CodecError(None, "VARCHAR", f"{kind_of(value)} nested too deep") from None
+        raise CodecError(None, "STRING", f"{kind_of(value)} nested too deep") from None
 
 
 def _json_text(value: object) -> str:
     if isinstance(value, float):
-        raise InexactNumber(None, "VARCHAR", kind_of(value))
+        raise InexactNumber(None, "STRING", kind_of(value))
     if isinstance(value, NumberText):
         return value.text
     if isinstance(value, list):
@@ -209,11 +209,11 @@ def _json_text(value: object) -> str:
 
 def _binary(value: object) -> bytes:
     if not isinstance(value, str):
-        raise CodecError(None, "VARBINARY", kind_of(value))
+        raise CodecError(None, "BYTES as base64", kind_of(value))
     try:
         return binascii.a2b_base64(value, strict_mode=True)
     except ValueError:
-        raise CodecError(None, "VARBINARY", "a string that is not base64") from None
+        raise CodecError(None, "BYTES as base64", "a string that is not base64") from None
 
 
 def _number(value: object, name: str) -> float:

@@ -202,6 +202,8 @@ class _EventLines(_ImageLines):
 
     _without_before: str
     """What to do about a line that lacks the row before."""
+    _without_after = ""
+    """What to do about a line that lacks the row after."""
 
     def fields(self, row: Sequence[pa.Field]) -> list[pa.Field]:
         """See `LineShape`."""
@@ -220,11 +222,23 @@ class _EventLines(_ImageLines):
         found = []
         gives_before = self._with_before or _moves(self._key, document, "before", "after")
         if kind == _DELETE or (kind == _UPDATE_AFTER and gives_before):
-            before = _object_in(document, "before", self._without_before)
+            of = "a delete" if kind == _DELETE else "an update"
+            before = self._image(document, "before", of, self._without_before)
             found.append((_DELETE if kind == _DELETE else _UPDATE_BEFORE, before))
         if kind != _DELETE:
-            found.append((kind, _object_in(document, "after")))
+            of = "an update" if kind == _UPDATE_AFTER else "an insert"
+            found.append((kind, self._image(document, "after", of, self._without_after)))
         return found
+
+    def _image(self, event: dict[str, Any], name: str, of: str, advice: str) -> dict[str, Any]:
+        """A row of an event, of which the kind says that it must be there."""
+        found = event.get(name)
+        if isinstance(found, dict):
+            return found
+        if found is None:
+            missing = "is null" if name in event else "is missing"
+            raise BadLine(f'"{name}" {missing}, and {of} needs it{advice}')
+        raise BadLine(f'"{name}" must be an object, found {kind_of(found)}')
 
 
 class DebeziumLines(_EventLines):
@@ -284,7 +298,7 @@ class DebeziumLines(_EventLines):
 
     def changes(self, document: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
         """See `LineShape`."""
-        event = _object_in(document, "payload") if self._in_payload else document
+        event = self._event(document)
         schema = document.get("schema") if self._in_payload else None
         return [
             (
@@ -312,6 +326,38 @@ class DebeziumLines(_EventLines):
                 found = dict(row)
             found[name] = value
         return found
+
+    def _event(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The event of a line; says so where it is none, or is not where options say."""
+        if not self._in_payload:
+            if "op" not in document and {"schema", "payload"} <= document.keys():
+                raise BadLine(
+                    'the event is in "payload", beside its "schema"; set option '
+                    "debezium-json.schema-include to true, or the converter's schemas.enable to "
+                    "false"
+                )
+            self._check_op(document)
+            return document
+        if "payload" not in document:
+            bare = ", as the line is the event itself" if "op" in document else ""
+            raise BadLine(
+                f'"payload" is missing; set option debezium-json.schema-include to false{bare}'
+            )
+        if document["payload"] is None:
+            raise BadLine('"payload" is null: a tombstone, which is no change')
+        event = _object_in(document, "payload")
+        self._check_op(event)
+        return event
+
+    def _check_op(self, event: dict[str, Any]) -> None:
+        if "op" in event:
+            return
+        if not {"before", "after"} & event.keys():
+            raise BadLine(
+                '"op" is missing, and so are "before" and "after": it is no event of Debezium\'s, '
+                "or one that a transform has unwrapped (ExtractNewRecordState)"
+            )
+        raise BadLine('"op" is missing')
 
 
 class OggLines(_EventLines):

@@ -216,11 +216,11 @@ _FROM_NINE = bytes.maketrans(b"0123456789", b"9876543210")
 
 def _utf8(value: object) -> bytes:
     if not isinstance(value, str):
-        raise CodecError(None, "VARCHAR", kind_of(value))
+        raise CodecError(None, "STRING", kind_of(value))
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise CodecError(None, "VARCHAR", "half of a surrogate pair") from None
+        raise CodecError(None, "STRING", "half of a surrogate pair") from None
 
 
 def _text() -> OrderedText:
@@ -249,7 +249,7 @@ def _binary(*, descending: bool) -> OrderedText:
 
     def write(value: object) -> bytes:
         if not isinstance(value, bytes | bytearray | memoryview):
-            raise CodecError(None, "VARBINARY", kind_of(value))
+            raise CodecError(None, "BYTES as base64", kind_of(value))
         plain = bytes(value)
         return (plain.translate(_COMPLEMENT) if descending else plain).hex().encode() + end
 

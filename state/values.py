@@ -28,6 +28,7 @@ import base64
 import datetime as dt
 import decimal
 import math
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -60,14 +61,15 @@ EXACT = decimal.Context(prec=100, traps=[decimal.InvalidOperation])
 class CodecError(ValueError):
     """A value is not of its column's type. Says which column and what kind of value was found.
 
-    The value itself is data of the user and never part of the message.
+    The value itself is data of the user and never part of the message. Types are told as SQL has
+    them.
     """
 
     code = "codec.value"
 
     def __init__(self, column: str | None, expected: str, found: str) -> None:
         where = "value" if column is None else f'column "{column}"'
-        super().__init__(f"{where} must be {expected}, found {found}")
+        super().__init__(f"{where} must be {_as_declared(expected)}, found {found}")
         self.column = column
         self.expected = expected
         self.found = found
@@ -75,6 +77,21 @@ class CodecError(ValueError):
     def in_column(self, column: str) -> CodecError:
         """The same, of this column."""
         return CodecError(column, self.expected, self.found)
+
+
+_ZONED = re.compile(r"TIMESTAMP(\(\d\))? WITH LOCAL TIME ZONE")
+_LONGEST = {"VARCHAR": "STRING", "VARBINARY": "BYTES"}
+
+
+def _as_declared(expected: str) -> str:
+    """A type, as texts of types have it, in the words that people declare columns by.
+
+    >>> _as_declared("MAP<VARCHAR(2147483647), TIMESTAMP(3) WITH LOCAL TIME ZONE>")
+    'MAP<STRING, TIMESTAMP_LTZ(3)>'
+    """
+    for name, word in _LONGEST.items():
+        expected = expected.replace(f"{name}(2147483647)", word)
+    return _ZONED.sub(r"TIMESTAMP_LTZ\1", expected)
 
 
 class StoredTextCorrupt(CodecError, StateCorrupt):
@@ -175,14 +192,15 @@ def kind_of(value: object) -> str:
     """What a Python or JSON value is, for messages."""
     if value is None:
         return "null"
-    return _KINDS.get(type(value), type(value).__name__)
+    return next((_KINDS[each] for each in type(value).__mro__ if each in _KINDS), "another value")
 
 
 _KINDS: dict[type, str] = {
     bool: "a boolean",
     int: "an integer",
     float: "a number with a fraction",
-    decimal.Decimal: "a decimal",
+    # Of JSON where digits count; one of ours is never of a wrong kind.
+    decimal.Decimal: "a number with a fraction",
     str: "a string",
     bytes: "bytes",
     list: "an array",
@@ -224,19 +242,19 @@ def _integer_encoder(logical: LogicalType) -> Convert:
 
 def _string(value: object) -> str:
     if not isinstance(value, str):
-        raise CodecError(None, "VARCHAR", kind_of(value))
+        raise CodecError(None, "STRING", kind_of(value))
     if not value.isascii():
         # Half of a surrogate pair is the one thing that a Python string holds and UTF-8 cannot.
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise CodecError(None, "VARCHAR", "half of a surrogate pair") from None
+            raise CodecError(None, "STRING", "half of a surrogate pair") from None
     return str(value)
 
 
 def _binary(value: object) -> str:
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise CodecError(None, "VARBINARY", kind_of(value))
+        raise CodecError(None, "BYTES as base64", kind_of(value))
     return base64.b64encode(value).decode()
 
 

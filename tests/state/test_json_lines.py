@@ -246,15 +246,44 @@ def test_what_may_be_an_old_null_is_found_in_linear_time() -> None:
     ("line", "reason"),
     [
         (event("t"), '"op" must be one of c r u d'),
-        (event("u", None, ONE), '"before" must be an object, found null; PostgreSQL sends it'),
-        (event("d"), '"before" must be an object, found null; PostgreSQL sends it'),
-        (event("c", ONE), '"after" must be an object, found null'),
+        (event("u", None, ONE), '"before" is null, and an update needs it; PostgreSQL sends it'),
+        (event("d"), '"before" is null, and a delete needs it; PostgreSQL sends it'),
+        (b'{"op":"d","after":null}', '"before" is missing, and a delete needs it; PostgreSQL'),
+        (event("c", ONE), '"after" is null, and an insert needs it'),
+        (event("u", ONE), '"after" is null, and an update needs it'),
+        (event("c", None, [1]), '"after" must be an object, found an array'),
+        (event(None, None, ONE), '"op" must be one of c r u d'),
+        (b'{"before":null,"after":{"a":1}}', '"op" is missing'),
+        (b'{"a":1}', '"op" is missing, and so are "before" and "after": it is no event'),
+        (b"[" + event("c", None, ONE) + b"]", "must be an object, found an array"),
+        (b"null", "must be an object, found null: a tombstone"),
+        (
+            orjson.dumps({"schema": {}, "payload": {"op": "c", "after": ONE}}),
+            'the event is in "payload", beside its "schema"; set option debezium-json.schema-inc',
+        ),
         (event("u", ONE, {"a": "x"}), 'column "a" must be INT'),
-        (orjson.dumps({"payload": None}), '"op" must be one of c r u d'),
+        (orjson.dumps({"payload": None}), '"op" is missing, and so are'),
     ],
 )
 def test_an_event_that_lacks_a_row_gives_none(line: bytes, reason: str) -> None:
     found = LineDecoder([INT], ["a"], DebeziumLines()).decode(line)
+
+    assert len(found.kinds) == 0
+    assert found.rejected[0][1].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (event("c", None, ONE), '"payload" is missing; set option debezium-json.schema-include to'),
+        (b'{"schema":{},"payload":null}', '"payload" is null: a tombstone'),
+        (b'{"payload":[1]}', '"payload" must be an object, found an array'),
+        (b'{"payload":{"op":"x"}}', '"op" must be one of c r u d'),
+        (b'{"payload":{"after":{"a":1}}}', '"op" is missing'),
+    ],
+)
+def test_an_event_beside_its_schema_says_what_is_wrong(line: bytes, reason: str) -> None:
+    found = LineDecoder([INT], ["a"], DebeziumLines(in_payload=True)).decode(line)
 
     assert len(found.kinds) == 0
     assert found.rejected[0][1].startswith(reason)
@@ -273,8 +302,8 @@ MAXWELL, OGG = MaxwellLines(), OggLines()
         (OGG, {"op_type": "U", "before": ROW, "after": OTHER}, [(1, 1, "x"), (2, 1, "y")]),
         (OGG, {"op_type": "U", "before": {"a": 1}, "after": ROW}, [(1, 1, None), (2, 1, "x")]),
         (OGG, {"op_type": "D", "before": OTHER, "after": None}, [(3, 1, "y")]),
-        (OGG, {"op_type": "U", "before": None, "after": ROW}, '"before" must be an object'),
-        (OGG, {"op_type": "I", "before": ROW}, '"after" must be an object'),
+        (OGG, {"op_type": "U", "before": None, "after": ROW}, '"before" is null, and an update'),
+        (OGG, {"op_type": "I", "before": ROW}, '"after" is missing, and an insert needs it'),
         (OGG, {"op_type": "T"}, '"op_type" must be one of I U D'),
         (OggLines(with_before=False), {"op_type": "U", "after": ROW}, [(2, 1, "x")]),
         (MAXWELL, {"type": "insert", "data": ROW}, [(0, 1, "x")]),
@@ -340,7 +369,7 @@ def test_an_array_that_is_nested_too_deep_for_a_text_is_refused() -> None:
 
     found = decoder.decode(b'{"a":' + b"[" * 1020 + b"]" * 1020 + b"}")
 
-    assert found.rejected == [(0, 'column "a" must be VARCHAR, found an array nested too deep')]
+    assert found.rejected == [(0, 'column "a" must be STRING, found an array nested too deep')]
 
 
 @st.composite

@@ -108,6 +108,8 @@ class LineFormat(FileFormat):
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
+        self._counted: dict[str, tuple[int, int]] = {}
+        """Of the file that a line was refused in last: a place, and the lines before it."""
 
     def length(self, path: str, size: int) -> int:
         """The file's size."""
@@ -129,18 +131,29 @@ class LineFormat(FileFormat):
             start = next_line_start(handle, cut.start, cut.size)
             end = next_line_start(handle, cut.end, cut.size)
             for at, block in blocks_of_lines(handle, start, end, _BLOCK_BYTES):
-                yield self._chunk(cut, at, block)
+                yield self._chunk(path, cut, at, block)
 
     @cached_property
     def _decoder(self) -> BlockDecoder:
         return block_decoder(self._spec)
 
-    def _chunk(self, cut: FileCut, at: int, block: bytes) -> Chunk:
+    def _lines_before(self, path: str, at: int) -> int:
+        """Lines of a file before a place; read once a file, and only where one is refused."""
+        known, lines = self._counted.get(path, (0, 0))
+        if known > at:
+            known = lines = 0
+        with open(path, "rb") as handle:
+            _, passed = skip_lines(handle, known, at, at - known + 1)
+        self._counted = {path: (at, lines + passed)}
+        return lines + passed
+
+    def _chunk(self, path: str, cut: FileCut, at: int, block: bytes) -> Chunk:
         decoded = self._decoder.decode(block)
         starts = line_starts(block)
         origin = cut.before + at - cut.floor
+        first = self._lines_before(path, at) if decoded.rejected else 0
         rejected = [
-            Rejected(origin + int(starts[line]), f"{cut.path}:{at + int(starts[line])}", reason)
+            Rejected(origin + int(starts[line]), f"{cut.path} line {first + line + 1}", reason)
             for line, reason in decoded.rejected
         ]
         # A line has more bytes than rows.

@@ -115,7 +115,7 @@ class ParquetFormat(FileFormat):
                 for row in np.flatnonzero(held.is_null().to_numpy(zero_copy_only=False)).tolist():
                     wrong.setdefault(row, CodecError(name, format_type(logical), "null"))
         rejected = [
-            Rejected(int(order[row]), f"{cut.path}:{numbers[row]}", str(wrong[row]))
+            Rejected(int(order[row]), f"{cut.path} row {numbers[row] + 1}", str(wrong[row]))
             for row in sorted(wrong)
         ]
         if wrong:

@@ -214,12 +214,27 @@ def test_malformed_lines_become_dead_letters_with_their_position(
 
     assert epoch.rows == [(0, 1, "k1"), (0, 2, "k2")]
     letters = [orjson.loads(each) for each in epoch.dead]
-    second = len(line(1))
-    assert [each["position"] for each in letters] == [
-        f"in/a.jsonl:{second}",
-        f"in/a.jsonl:{second + 6 + len(line(2))}",
-    ]
+    positions = [each["position"] for each in letters]
+    assert positions == ["in/a.jsonl line 2", "in/a.jsonl line 4"]
     assert all(each["table"] == "t" and each["reason"] for each in letters)
+
+
+def test_a_dead_letter_names_its_line_however_the_file_is_cut(
+    redis_client: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_formats.LineFormat, "task_units", 64)
+    monkeypatch.setattr(file_formats, "_BLOCK_BYTES", 100)
+    lines = [b"{oops" if n % 3 == 0 else line(n).rstrip() for n in range(1, 40)]
+    lines[10] = b""
+    write(tmp_path, "in/a.jsonl", b"\n".join(lines))
+    write(tmp_path, "in/b.jsonl", b"{oops\r\n{oops")
+
+    epochs = read_all(make_reader(redis_client, tmp_path, options=JSON), rows_max=7)
+
+    assert len(epochs) > 3
+    told = [orjson.loads(each)["position"] for epoch in epochs for each in epoch.dead]
+    expected = [f"in/a.jsonl line {n}" for n, each in enumerate(lines, 1) if each == b"{oops"]
+    assert sorted(told) == sorted([*expected, "in/b.jsonl line 1", "in/b.jsonl line 2"])
 
 
 def test_a_kind_that_the_source_may_not_carry_is_a_dead_letter(
@@ -240,7 +255,9 @@ def test_a_malformed_line_fails_the_epoch_where_that_is_asked(
     write(tmp_path, "in/a.jsonl", line(1) + b"{oops\n")
     reader = make_reader(redis_client, tmp_path, options=JSON, fail_on_malformed=True)
 
-    with pytest.raises(MalformedChange, match=r"\[tailrace:malformed-change\] t at in/a.jsonl:"):
+    with pytest.raises(
+        MalformedChange, match=r"\[tailrace:malformed-change\] t at in/a.jsonl line 2:"
+    ):
         read_all(reader)
 
 
@@ -268,7 +285,7 @@ def test_csv_rows_are_split_cast_and_refused_one_by_one(
     assert [row[:3] for row in epoch.rows] == [(0, 1, "a,b"), (0, 2, None), (0, 4, "e")]
     assert [str(row[3]) for row in epoch.rows] == ["1.50", "-0.25", "None"]
     positions = [orjson.loads(each)["position"] for each in epoch.dead]
-    assert positions == [f"in/a.csv:{content.index(b'x,c')}", f"in/a.csv:{content.index(b'3,d')}"]
+    assert positions == ["in/a.csv line 4", "in/a.csv line 5"]
 
 
 def test_csv_gives_the_columns_asked_for(redis_client: redis.Redis, tmp_path: Path) -> None:
@@ -346,9 +363,9 @@ def test_a_value_of_parquet_that_does_not_fit_is_a_dead_letter_of_its_own(
     assert epoch.rows == [(0, each, "x") for each in (1, 3, 5, 7)]
     told = [orjson.loads(each) for each in epoch.dead]
     assert [(each["position"], each["reason"]) for each in told] == [
-        ("in/a.parquet:1", 'column "id" must be INT NOT NULL, found null'),
-        ("in/a.parquet:3", 'column "id" must be INT NOT NULL, found a value that does not fit'),
-        ("in/a.parquet:5", 'column "id" must be INT NOT NULL, found null'),
+        ("in/a.parquet row 2", 'column "id" must be INT NOT NULL, found null'),
+        ("in/a.parquet row 4", 'column "id" must be INT NOT NULL, found a value that does not fit'),
+        ("in/a.parquet row 6", 'column "id" must be INT NOT NULL, found null'),
     ]
 
 
