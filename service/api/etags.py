@@ -1,17 +1,21 @@
 """Answers as JSON with an entity tag, and the two conditions on it.
 
 The tag of a reply is a digest of its bytes, so `If-None-Match` gives 304 exactly when nothing that
-the client could see has changed. A pipeline's tag starts with the version of its definition and the
-beginning of its id, `"7.1f3a2b4c.9f0c…"`. `If-Match` compares these only: status and epoch move all
-the time and must not make every update fail, while two updates of the definition must not overwrite
-each other, nor one be of a pipeline that was made anew under the name.
+the client could see has changed. What is shown as of an epoch, as keys, states and tables are, has
+a weak tag, of all but the number of that epoch: it changes when what is shown does, and not while
+epochs close in which nothing happens.
+
+A pipeline's tag starts with the version of its definition and the beginning of its id,
+`"7.1f3a2b4c.9f0c…"`. `If-Match` compares these only: status and epoch move all the time and must
+not make every update fail, while two updates of the definition must not overwrite each other, nor
+one be of a pipeline that was made anew under the name.
 """
 
 from __future__ import annotations
 
 import re
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from starlette.responses import Response
@@ -39,7 +43,7 @@ def reply(
     """A JSON answer with its tag; 304 without a body where the client has it already."""
     return tagged(
         request,
-        orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS),
+        _json(body),
         media_type=JSON,
         status=status,
         edition=edition,
@@ -47,23 +51,34 @@ def reply(
     )
 
 
+def epoch_reply(request: Request, body: Mapping[str, Any]) -> Response:
+    """As `reply`, of what was read as of the epoch that the body names."""
+    shown = {name: value for name, value in body.items() if name != "epoch"}
+    return tagged(request, _json(body), media_type=JSON, shown=_json(shown))
+
+
 def tagged(
     request: Request,
     content: bytes,
     *,
     media_type: str,
+    shown: bytes | None = None,
     status: int = 200,
     edition: Edition | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """As `reply`, for bytes of any media type."""
-    tag = _tag_of(content)
+    """As `reply`, for bytes of any media type; a weak tag is of what is `shown` by them."""
+    tag = _tag_of(content) if shown is None else f"W/{_tag_of(shown)}"
     if edition is not None:
         tag = f'"{edition.version}.{edition.pipeline}.{tag[1:]}'
     known = request.headers.get("if-none-match")
     if request.method == "GET" and status == 200 and known is not None and _lists(known, tag):
         return Response(status_code=304, headers={"ETag": tag})
     return Response(content, status, {"ETag": tag, **(headers or {})}, media_type)
+
+
+def _json(body: object) -> bytes:
+    return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _tag_of(content: bytes) -> str:
@@ -73,7 +88,7 @@ def _tag_of(content: bytes) -> str:
 def _lists(header: str, tag: str) -> bool:
     """Weak comparison against a list of tags (RFC 9110, 13.1.2); proxies may weaken ours."""
     listed = [each.strip().removeprefix("W/") for each in header.split(",")]
-    return "*" in listed or tag in listed
+    return "*" in listed or tag.removeprefix("W/") in listed
 
 
 def expected_edition(request: Request) -> Edition | None:
@@ -104,7 +119,7 @@ def check_unchanged(request: Request, body: object) -> None:
     header = request.headers.get("if-match")
     if header is None or header.strip() == "*":
         return
-    tag = _tag_of(orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS))
+    tag = _tag_of(_json(body))
     if tag not in [each.strip() for each in header.split(",")]:
         raise PreconditionFailed(
             "it is not what If-Match says any more", hint="read it again and repeat the change"

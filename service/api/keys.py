@@ -18,7 +18,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from service import problem_types as problem
 from service.api.deps import InspectorDep, LimitDep, PageDep, StatesDep, describe, in_thread
 from service.api.errors import InvalidParameter
-from service.api.etags import reply
+from service.api.etags import epoch_reply
 from service.api.paging import cursor_text, index, page_body, scan, text
 from service.api.state_models import History, KeyExplanation, KeyList, KeyRow, KeyStates
 from service.api.times import iso
@@ -154,10 +154,10 @@ async def get(
             _state(request, inspector.keys, found, state.name, content, namespace)
             for state, content in found.states
         ]
-        return reply(request, {"key": found.key, "epoch": found.epoch, "states": shown})
+        return epoch_reply(request, {"key": found.key, "epoch": found.epoch, "states": shown})
     history = await in_thread(inspector.history, key)
     body = {"key": history.key, "epoch": history.epoch, **_entry(history.current)}
-    return reply(request, {**body, "entries": history.size})
+    return epoch_reply(request, {**body, "entries": history.size})
 
 
 @router.get("/{key}/history", response_model=History, responses=_OF_HISTORY)
@@ -175,7 +175,7 @@ async def get_history(
         "layout": history.layout,
     }
     items = [_entry(each) for each in history.entries]
-    return reply(request, page_body(request, items, following, **members))
+    return epoch_reply(request, page_body(request, items, following, **members))
 
 
 @router.get("/{key}/explain", response_model=KeyExplanation, responses=_OF_HISTORY)
@@ -194,7 +194,7 @@ async def get_explanation(request: Request, inspector: InspectorDep, key: KeyDep
         "entries_behind": history.size - 1,
         "on_retraction": why.on_retraction,
     }
-    return reply(request, body)
+    return epoch_reply(request, body)
 
 
 def key_page(
@@ -216,7 +216,7 @@ def key_page(
         for each in part.items
     ]
     following = None if part.position is None else cursor_text(*part.position)
-    return reply(request, page_body(request, items, following, epoch=part.epoch))
+    return epoch_reply(request, page_body(request, items, following, epoch=part.epoch))
 
 
 def elements(content: StateContent, before: int) -> list[dict[str, Any]]:

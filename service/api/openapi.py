@@ -24,7 +24,11 @@ _HEADERS: dict[str, Any] = {
         "`A-Za-z0-9._-`, else a new one.",
         "schema": _TEXT,
     },
-    "ETag": {"description": "For If-None-Match, and If-Match where it is taken.", "schema": _TEXT},
+    "ETag": {
+        "description": "For If-None-Match, and If-Match where it is taken. Weak where what is "
+        "shown is as of an epoch: of all but its number.",
+        "schema": _TEXT,
+    },
     "Location": {"description": "Where the thing is that was made, or ordered.", "schema": _TEXT},
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
     "Allow": {

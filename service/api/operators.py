@@ -18,7 +18,7 @@ from service.api.deps import (
     describe,
     in_thread,
 )
-from service.api.etags import reply
+from service.api.etags import epoch_reply, reply
 from service.api.paging import cursor_text, index, page_body, stream_id
 from service.api.state_models import Operator, OperatorList, Orphans
 from service.api.times import iso, with_time
@@ -73,7 +73,7 @@ async def orphans(request: Request, inspector: InspectorDep, page: PageDep) -> R
     part, count = await in_thread(inspector.orphans, page.position(index, stream_id), page.limit)
     items = [with_time(each) for each in part.items]
     following = None if part.position is None else cursor_text(*part.position)
-    return reply(request, page_body(request, items, following, epoch=part.epoch, count=count))
+    return epoch_reply(request, page_body(request, items, following, epoch=part.epoch, count=count))
 
 
 def _shown(operator: OperatorContents) -> dict[str, Any]:

@@ -27,7 +27,10 @@ from service.plan import explain
 from service.plan.restore import RestoreObjects, restored
 from service.plan.tables import parse_identifier
 from service.runtime.admission import admit, dangers, storable
+from service.runtime.connectors import check_spelling
+from service.runtime.dataflow_errors import UnsupportedConnector
 from service.runtime.looked_up import check_looked_up
+from service.sql.catalogue import CatalogTable
 from service.sql.errors import ValidationError, placed
 from service.sql.explain import explain_statement
 from service.sql.options import Options
@@ -170,7 +173,17 @@ class StatementRunner:
     def _declare(self, statement: Statement, text: Fragment) -> PlannedStatement | None:
         if self._sessions is not None:
             self._sessions.check_size(self._session.saved(), text.text)
+        objects = self._session.session.catalogue.objects
+        known = set(objects)
         planned = self._session.run(statement, text)
+        made = objects.keys() - known
+        try:
+            for each in made:
+                if isinstance(table := objects[each], CatalogTable):
+                    check_spelling(table.names[-1], table.options)
+        except UnsupportedConnector:
+            self._session.forget(made)
+            raise
         # The table of CREATE TABLE .. AS stays once its pipeline is there.
         self._took_effect |= self._sessions is not None and planned is None
         return planned

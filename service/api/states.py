@@ -15,7 +15,7 @@ from service.api.deps import (
     describe,
     in_thread,
 )
-from service.api.etags import reply
+from service.api.etags import epoch_reply, reply
 from service.api.keys import (
     KeyDep,
     NamespaceDep,
@@ -112,7 +112,7 @@ async def get(
         "kind": content.kind,
         "layout": content.layout,
     }
-    return reply(request, page_body(request, items, following, **members))
+    return epoch_reply(request, page_body(request, items, following, **members))
 
 
 def _shown(state: RegisteredState) -> dict[str, Any]:

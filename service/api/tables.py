@@ -21,7 +21,7 @@ from service.api.deps import (
     in_thread,
 )
 from service.api.errors import InvalidParameter
-from service.api.etags import reply
+from service.api.etags import epoch_reply
 from service.api.paging import cursor_text, index, page_body, scan, stream_id, text
 from service.runtime.table_reader import SlotReader
 
@@ -49,7 +49,7 @@ async def list_all(
     end = start + page.limit
     following = cursor_text(end) if end < len(shown) else None
     epoch = await in_thread(slot.epoch)
-    return reply(request, page_body(request, shown[start:end], following, epoch=epoch))
+    return epoch_reply(request, page_body(request, shown[start:end], following, epoch=epoch))
 
 
 @router.get(
@@ -86,7 +86,7 @@ async def list_rows(
         for key, row in part.items
     ]
     following = None if part.position is None else cursor_text(*part.position)
-    return reply(request, page_body(request, items, following, epoch=part.epoch))
+    return epoch_reply(request, page_body(request, items, following, epoch=part.epoch))
 
 
 @router.get(
@@ -119,7 +119,9 @@ async def get_row(
     canonical = table.keys.codec.encode(table.keys.parse(key, key_query))
     slot = SlotReader(services.redis, record.name)
     epoch, row = await in_thread(slot.table_row, table.name, canonical)
-    return reply(request, {"key": table.keys.shown.values(canonical), "epoch": epoch, "row": row})
+    return epoch_reply(
+        request, {"key": table.keys.shown.values(canonical), "epoch": epoch, "row": row}
+    )
 
 
 @router.get(
@@ -170,7 +172,7 @@ async def read_rows(
         {"of": address, "table": table.name, "rows": _rows(table, rows)}
         for address, table, rows in zip(of, tables, found, strict=True)
     ]
-    return reply(request, {"epoch": epoch, "items": items})
+    return epoch_reply(request, {"epoch": epoch, "items": items})
 
 
 def _canonical(table: RedisTable, address: str) -> bytes:
@@ -198,7 +200,7 @@ async def _list_changes(
         {"epoch": epoch, "op": change["op"], "row": change["data"]} for epoch, change in part.items
     ]
     following = None if part.position is None else cursor_text(*part.position)
-    return reply(request, page_body(request, items, following, epoch=part.epoch))
+    return epoch_reply(request, page_body(request, items, following, epoch=part.epoch))
 
 
 def _source(table: SourceTable) -> dict[str, Any]:

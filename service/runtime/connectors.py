@@ -13,6 +13,7 @@ database or a Kafka cluster has for a table.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from dataclasses import replace
@@ -214,6 +215,25 @@ def _written_types(node: ExecNode, sink: Sink) -> list[LogicalType]:
     ]
 
 
+def check_spelling(table: str, options: Mapping[str, str]) -> None:
+    """Refuse a connector that is none here, but has nearly the name of one, where it is declared.
+
+    Any other may be meant for a plan that runs elsewhere, and is refused where a pipeline uses it.
+
+    Raises:
+        UnsupportedConnector: It is misspelt.
+    """
+    name = options.get("connector", "")
+    if name and name not in SOURCES | SINKS and (near := _nearest(name, SOURCES | SINKS)):
+        raise UnsupportedConnector(
+            f'table {table} has connector "{name}", which is none', hint=f'did you mean "{near}"?'
+        )
+
+
+def _nearest(name: str, known: frozenset[str]) -> str:
+    return next(iter(difflib.get_close_matches(name.lower(), sorted(known), 1, cutoff=0.7)), "")
+
+
 def _connector(table: Table, known: frozenset[str], what: str) -> str:
     name = table.options.get("connector", "")
     if name in known:
@@ -224,6 +244,8 @@ def _connector(table: Table, known: frozenset[str], what: str) -> str:
             f"table {table.name} has no connector", hint=hint, path=f"{table.path}/resolvedTable"
         )
     refused = f'connector "{name}" of table {table.name} is not a {what} here'
+    if near := _nearest(name, known):
+        hint = f'did you mean "{near}"? {hint}'
     if name.endswith("-cdc"):
         hint = f"{_CHANGE_DATA}; {hint}"
     if (name, what) in _REASONS:

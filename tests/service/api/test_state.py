@@ -90,6 +90,34 @@ def test_operators_say_what_they_keep(app: AppClient, flights: Flights) -> None:
     assert app.json(OF_OPERATOR) == operator
 
 
+def test_a_tag_changes_with_what_is_shown_and_not_with_each_epoch(
+    app: AppClient, flights: Flights
+) -> None:
+    flights.run_epoch(("+I", flight("f1")), ("+I", flight("f2", "N2")))
+    paths = (
+        *(f"{OF_OPERATOR}/keys/N1{more}" for more in ("", "/history", "/explain")),
+        *(f"{OF_OPERATOR}/keys", f"{PATH}/p/tables/latest_flight/rows/N1"),
+    )
+    paths = [each for each in paths if app.get(each).status_code == 200]
+    assert len(paths) >= 4
+    tags = {each: app.get(each).headers["etag"] for each in paths}
+    assert all(each.startswith('W/"') for each in tags.values())
+
+    flights.run_epoch()
+    for path, tag in tags.items():
+        same = app.get(path)
+        assert same.json()["epoch"] == 2
+        assert same.headers["etag"] == tag
+        kept = app.get(path, headers={"If-None-Match": f'"x", {tag}'})
+        assert (kept.status_code, kept.headers["etag"], kept.content) == (304, tag, b"")
+
+    flights.run_epoch(("+I", flight("f3")), ("+I", flight("f4", "N4")))
+    for path, tag in tags.items():
+        other = app.get(path, headers={"If-None-Match": tag})
+        assert other.status_code == 200, path
+        assert other.headers["etag"] != tag
+
+
 def test_an_unknown_operator_is_a_problem(app: AppClient, flights: Flights) -> None:
     for path in ("", "/keys", "/keys/N1", "/keys/N1/history", "/keys/N1/explain", "/orphans"):
         answer = app.get(f"{PATH}/p/operators/9_nothing{path}")

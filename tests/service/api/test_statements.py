@@ -102,6 +102,17 @@ def test_a_table_of_a_query_starts_the_pipeline_that_fills_it(app: AppClient) ->
     assert plan_of(app, "insert-into_u") == compiled
 
 
+def test_a_misspelt_connector_is_found_where_it_is_declared(app: AppClient) -> None:
+    declared = "CREATE TABLE k (id INT) WITH ('connector' = '{}')"
+
+    problem = failed(app, declared.format("kafak"), 422, "plan-unsupported", session="mine")
+    assert problem["hint"] == 'did you mean "kafka"?'
+    assert rows(app, "SHOW TABLES", session="mine") == []
+    # Another one may be meant for a plan that runs elsewhere.
+    run(app, declared.format("nowhere"), session="mine")
+    assert rows(app, "SHOW TABLES", session="mine") == [["k"]]
+
+
 @pytest.mark.parametrize(
     ("options", "slug"),
     [
