@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from operators.changelog import Row
 
@@ -18,6 +18,7 @@ PLACE = "n"
 _TYPES = {
     "BOOLEAN": pa.bool_(),
     "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
     "VARCHAR": pa.string(),
 }
 
@@ -34,6 +35,22 @@ def batch_sql(query: str, *arguments: object, **tables: tuple[str, Iterable[Row]
     for name, (declared, rows) in tables.items():
         database.register(name, _table(declared, list(rows)))
     found = database.execute(query, arguments).fetchall()
+    for name in tables:
+        database.unregister(name)
+    return found
+
+
+def batch_answers(queries: Sequence[str], **tables: tuple[str, Iterable[Row]]) -> list[list[Row]]:
+    """The rows that each of several queries gives of the same tables, as `batch_sql`.
+
+    Tables are small: queries are run as they were bound, which takes half of the time.
+    """
+    database = _database()
+    for name, (declared, rows) in tables.items():
+        database.register(name, _table(declared, list(rows)))
+    database.execute("PRAGMA disable_optimizer")
+    found = [database.execute(each).fetchall() for each in queries]
+    database.execute("PRAGMA enable_optimizer")
     for name in tables:
         database.unregister(name)
     return found

@@ -98,6 +98,11 @@ QUERIES = {
         "SELECT x, x FROM a WHERE x < (SELECT 2 * MAX(x) FROM b WHERE b.k = a.k)",
         "",
     ),
+    "a place that is asked for more than a limit": (
+        "SELECT x, CAST(n AS INT) FROM (SELECT x, ROW_NUMBER() OVER "
+        "(PARTITION BY k ORDER BY x, p, q) AS n FROM a) WHERE n <= 3 AND n <> 2 AND n IS NOT NULL",
+        "",
+    ),
     "an empty text in state": (
         "SELECT a.x, CHAR_LENGTH(n.e) FROM a LEFT JOIN (SELECT '' AS e, k FROM b) AS n "
         "ON a.k = n.k",

@@ -187,7 +187,10 @@ def _ranked(node: Node, spec: RankSpec | WindowRankSpec) -> Keys:
     if spec.range.start == spec.range.end == 1:
         keys |= {frozenset(spec.partition)}
     if spec.has_number:
-        keys |= {frozenset((*spec.partition, len(node.row) - 1))}
+        place = frozenset((*spec.partition, len(node.row) - 1))
+        # Changes are about places: a row that moves comes at its new place before it goes from its
+        # old one, and goes without a word where a -U is not asked for. Flink lists its key, too.
+        return frozenset({place}) if isinstance(spec, RankSpec) else keys | {place}
     return keys
 
 

@@ -3,7 +3,8 @@
     before   Filter[rn <= 2](Project[k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS rn](t))
     after    Project[k, v, rn](Rank[partition k, order v, 1..2](t))
 
-The bound may be a column of the partition. Conditions that do not concern the number stay above.
+The bound may be a column of the partition. Conditions that do not limit the number stay above; that
+it is not null is always so.
 
 Source: Flink `FlinkLogicalRankRule`, `RankUtil.extractRankRange`.
 """
@@ -57,9 +58,11 @@ def _rank(condition: Filter, project: Project) -> Relation | None:
     number = numbers[0]
     parts = conjuncts(condition.condition)
     rest = [part for part in parts if number not in inputs_of(part)]
-    limits = [
-        limit for part in parts if number in inputs_of(part) for limit in _comparisons(part, number)
+    asked = [
+        each for part in parts if number in inputs_of(part) for each in _comparisons(part, number)
     ]
+    limits = [each for each in asked if _bound(each, number) is not None]
+    rest += [each for each in asked if each not in limits and not _is_not_null(each, number)]
     split = split_over(project, merges=True)
     bounds = _range(limits, number)
     if bounds is None or len(split.overs) != 1:
@@ -131,6 +134,16 @@ def _comparisons(part: Rex, number: int) -> list[Rex]:
         for operator, bound in bounds
         if bound is not None
     ]
+
+
+def _is_not_null(part: Rex, number: int) -> bool:
+    """Whether a condition asks for no more than that there is a number."""
+    return (
+        isinstance(part, Call)
+        and part.name == "IS NOT NULL"
+        and isinstance(part.operands[0], InputRef)
+        and part.operands[0].index == number
+    )
 
 
 def _bound(part: Rex, number: int) -> tuple[str, Rex] | None:
