@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
-WITHOUT_JOINS_WITH_TOTALS = True
-"""Until a join of two totals gives its changes in order; then this constant goes."""
-WITHOUT_OUTER_JOINS_OF_CHANGES = True
-"""Until outer joins of what changes are right; then this constant goes."""
-
 TRANSFERS = """
 CREATE TABLE transfers (
   id BIGINT NOT NULL, source INT NOT NULL, target INT NOT NULL, amount BIGINT NOT NULL,
@@ -46,13 +41,6 @@ QUESTIONS = {
 """Queries of one row whose second column is 0, by name of the table that they go to."""
 
 
-def questions() -> dict[str, str]:
-    """Those that are asked."""
-    left_out = ["totals"] * WITHOUT_JOINS_WITH_TOTALS
-    left_out += ["outer_joined"] * WITHOUT_OUTER_JOINS_OF_CHANGES
-    return {name: query for name, query in QUESTIONS.items() if name not in left_out}
-
-
 def script(source: str, sink: str) -> str:
     """The pipeline.
 
@@ -60,7 +48,7 @@ def script(source: str, sink: str) -> str:
         source: Options of the table of transfers, which says all kinds of changes.
         sink: Options of each table of results; `{name}` is the table's name.
     """
-    asked = questions()
+    asked = QUESTIONS
     tables = [
         f"CREATE TABLE {name} (id INT NOT NULL, difference BIGINT, PRIMARY KEY (id) NOT ENFORCED) "
         f"WITH ({sink.format(name=name)});"

@@ -429,6 +429,10 @@ class _Stage:
     ) -> list[Numbered]:
         operator, count = self._operator(part), self._epochs.partitions
         groups = sorted({group for _, group, _ in rows})
+        total_group = None
+        if operator.has_total and key_group((), (), GROUPS) % count == part:
+            total_group = key_group((), (), GROUPS)
+            groups = sorted({*groups, total_group})
         if operator.uses_every_epoch:
             groups = [each for each in range(GROUPS) if each % count == part]
         if not groups:
@@ -447,6 +451,7 @@ class _Stage:
             epoch=stamp.epoch,
             times=EpochTimes(stamp.time_ms),
             key_groups=groups,
+            total_group=total_group,
         ).batch
         if not len(output):
             return []

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from benchmarks.bank import changes, questions, ring, script
+from benchmarks.bank import QUESTIONS, changes, ring, script
 from service.plan import CompiledPlan, load_plan
 from service.runtime.records import PipelineOptions
 from service.settings import ExecutionSettings
@@ -37,7 +37,7 @@ def test_money_stays(partitions: int, columns_from: int) -> None:
 
 def _is_even(bank: Epochs) -> None:
     found = {name: dict(table.rows) for name, table in bank.tables.items()}
-    assert found == {each: {(1, 0): 1} for each in questions()}, f"epoch {bank.epoch}"
+    assert found == {each: {(1, 0): 1} for each in QUESTIONS}, f"epoch {bank.epoch}"
 
 
 @cache
