@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from service.api.deps import Services
+    from service.runtime.admission import PlanDocument
     from service.runtime.records import PipelineRecord
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"])
@@ -106,15 +107,8 @@ async def create(
     _check_labels(body.labels, services)
 
     async def act() -> Response:
-        options = options_of(body.options)
         planning = Planning(services.settings.limits)
-        if body.sql is None:
-            document = await document_of(body, services.settings)
-        else:
-            planned = await compiled_whole(body.sql, planning, options.local_time_zone)
-            document = planned.document
-            with placed(planned.position):
-                options = with_session(options, planned.said)
+        document, options = await _asked(body, options_of(body.options), planning, services)
         restore = None
         if body.restore is not None:
             restore, options = await in_thread(
@@ -211,14 +205,7 @@ async def put(
     async def act() -> Response:
         record = await in_thread(services.registry.get, pipeline)
         planning = Planning(services.settings.limits)
-        options = record.options
-        if body.sql is None:
-            document = await document_of(body, services.settings)
-        else:
-            planned = await compiled_whole(body.sql, planning, options.local_time_zone)
-            document = planned.document
-            with placed(planned.position):
-                options = with_session(options, planned.said)
+        document, options = await _asked(body, record.options, planning, services)
         plan = await planning.run(admit, document, options, services.settings)
         await in_thread(check_looked_up, plan, pipeline, services.registry.plan_of)
         found = await planning.run(dangers, plan)
@@ -385,6 +372,20 @@ async def _take_order(
         return pipeline_reply(request, services, changed, status=202)
 
     return await idempotency.run(act)
+
+
+async def _asked(
+    body: PipelineBody | ReplaceBody,
+    options: PipelineOptions,
+    planning: Planning,
+    services: Services,
+) -> tuple[PlanDocument, PipelineOptions]:
+    """The plan that a body has or whose SQL it has, and the options as that SQL sets them."""
+    if body.sql is None:
+        return await document_of(body, services.settings), options
+    planned = await compiled_whole(body.sql, planning, options.local_time_zone)
+    with placed(planned.position):
+        return planned.document, with_session(options, planned.said)
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -29,6 +29,7 @@ from service.plan.changelog_modes import node_modes
 from service.plan.deadline import check_time
 from service.plan.keys import key_sets
 from service.plan.nodes import Calc, Correlate, Expand, Sink, TableScan
+from service.plan.properties import objects_in
 from service.plan.rex import Call, InputRef, walk
 
 if TYPE_CHECKING:
@@ -282,18 +283,12 @@ def _changes(name: str, origin: str, operands: int) -> bool:
 
 def _changing_in(value: object) -> str | None:
     """The same of the JSON of expressions."""
-    pending = [value]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, list):
-            pending.extend(part)
-        elif isinstance(part, dict):
-            if part.get("kind") == "CALL":
-                name, origin = _function(part)
-                operands = part.get("operands")
-                if _changes(name, origin, len(operands) if isinstance(operands, list) else 0):
-                    return name
-            pending.extend(part.values())
+    for part in objects_in(value):
+        if part.get("kind") == "CALL":
+            name, origin = _function(part)
+            operands = part.get("operands")
+            if _changes(name, origin, len(operands) if isinstance(operands, list) else 0):
+                return name
     return None
 
 

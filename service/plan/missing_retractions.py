@@ -21,6 +21,7 @@ from service.plan.changelog_modes import node_modes
 from service.plan.deadline import check_time
 from service.plan.keys import key_sets
 from service.plan.nodes import Calc, Sink
+from service.plan.properties import objects_in
 from service.plan.rex import InputRef, walk
 
 if TYPE_CHECKING:
@@ -122,14 +123,5 @@ def _forgets_extremes(raw: Mapping[str, Any]) -> bool:
 
 
 def _columns_in(value: object) -> set[int]:
-    found: set[int] = set()
-    pending = [value]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, list):
-            pending.extend(part)
-        elif isinstance(part, dict):
-            if part.get("kind") == "INPUT_REF":
-                found.add(part["inputIndex"])
-            pending.extend(part.values())
-    return found
+    parts = objects_in(value)
+    return {each["inputIndex"] for each in parts if each.get("kind") == "INPUT_REF"}

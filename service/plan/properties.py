@@ -34,6 +34,22 @@ def pointer_token(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
+def objects_in(value: object) -> Iterator[dict[str, Any]]:
+    """All objects of a JSON value, itself included, in no order.
+
+    >>> sorted(len(each) for each in objects_in([{"a": {}}, 1]))
+    [0, 1]
+    """
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, list):
+            pending.extend(part)
+        elif isinstance(part, dict):
+            yield part
+            pending.extend(part.values())
+
+
 @dataclass(frozen=True, slots=True)
 class JsonObject:
     """An object of the document and its place."""
