@@ -9,7 +9,7 @@ from state.errors import CodecMismatch, SavepointMismatch
 from state.registry import form_of, read_registered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from state.descriptors import StateDescriptor
     from state.savepoint.files import Manifest, SavedState
@@ -27,12 +27,10 @@ class Moves:
     """What the sources had consumed, by the names that the restored pipeline has for them."""
 
     @classmethod
-    def none(cls, manifest: Manifest) -> Moves:
-        """All stays where it was."""
-        nodes, slot = (
-            dict(zip(each, each, strict=True)) for each in (manifest.nodes, manifest.slot)
-        )
-        return cls(nodes, slot, manifest.offsets)
+    def none(cls, manifest: Manifest, wanted: Iterable[str]) -> Moves:
+        """All stays where it was; of the nodes that are wanted, what lies beside states, too."""
+        nodes = {each: each for each in (*manifest.nodes, *wanted)}
+        return cls(nodes, {each: each for each in manifest.slot}, manifest.offsets)
 
 
 def restored_states(
@@ -55,7 +53,7 @@ def restored_states(
         CodecMismatch: A state is asked for in another form.
         FormatVersionMismatch, StateCorrupt: An entry of the registry cannot be read.
     """
-    nodes = (moves or Moves.none(manifest)).nodes
+    nodes = (moves or Moves.none(manifest, wanted)).nodes
     asked = {f"{node}/{each.name}": each for node, several in wanted.items() for each in several}
     taken, left = [], []
     for each in manifest.states:

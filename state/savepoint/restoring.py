@@ -87,7 +87,7 @@ def restore_state(
         allow_non_restored_state=allow_non_restored_state,
         moves=moves,
     )
-    moves = moves or Moves.none(manifest)
+    moves = moves or Moves.none(manifest, wanted)
     if manifest.max_parallelism != max_parallelism and place is None:
         raise SavepointMismatch(
             f"the savepoint has {manifest.max_parallelism} key groups, the pipeline "

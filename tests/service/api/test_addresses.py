@@ -60,7 +60,7 @@ def test_probes_may_add_what_they_like(app: AppClient) -> None:
     ("path", "allow"),
     [
         ("/v1/pipelines", "GET, HEAD, OPTIONS, POST"),
-        ("/v1/pipelines/p", "DELETE, GET, HEAD, OPTIONS, PATCH"),
+        ("/v1/pipelines/p", "DELETE, GET, HEAD, OPTIONS, PATCH, PUT"),
         ("/v1/pipelines/p/operators/o/ttl", "GET, HEAD, OPTIONS, PATCH"),
         ("/v1/plans/validate", "OPTIONS, POST"),
     ],
@@ -76,7 +76,7 @@ def test_options_tells_the_methods_of_an_address(app: AppClient) -> None:
     answer = app.request("OPTIONS", "/v1/pipelines/p")
 
     assert (answer.status_code, answer.content) == (204, b"")
-    assert answer.headers["allow"] == "DELETE, GET, HEAD, OPTIONS, PATCH"
+    assert answer.headers["allow"] == "DELETE, GET, HEAD, OPTIONS, PATCH, PUT"
     assert_problem(app.request("OPTIONS", "/v1/nothing"), 404, "not-found")
 
 
