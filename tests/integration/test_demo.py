@@ -143,6 +143,8 @@ def _started(folder: Path, ports: Ports, *flags: str) -> subprocess.Popen[str]:
         text=True,
         cwd=ROOT,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        # As a terminal leaves it: it is ignored where the tests run under nohup.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
 
 

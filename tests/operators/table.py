@@ -44,6 +44,9 @@ from tests.service.runtime.specs.test_aggregates import split
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+BEGUN = frozenset({b"groupAggregateState_begun"})
+"""That a total has been shown: one that has expired stays as it was, and does not begin anew."""
+
 
 def _materializer(**fields: Any) -> Callable[..., MaterializerSpec]:
     def make(ttl_ms: tuple[int, ...] = (0,), **more: Any) -> MaterializerSpec:
@@ -196,13 +199,14 @@ def _group_aggregates() -> list[Entry]:
             changes=growing(aggregates.rows),
             gone=None,
         ),
-        entry("of all rows", partial(spec, few, key=()), gone=None),
-        entry("of all rows, on columns", partial(spec, whole, key=()), gone=None),
+        entry("of all rows", partial(spec, few, key=()), gone=None, left=BEGUN),
+        entry("of all rows, on columns", partial(spec, whole, key=()), gone=None, left=BEGUN),
         entry(
             "of all rows, two phases",
             partial(spec, few, key=(), bundles=True, is_two_phase=True),
             bundles=True,
             gone=None,
+            left=BEGUN,
         ),
         entry("bundles", partial(spec, few, bundles=True), bundles=True),
         entry("two phases", partial(spec, few, bundles=True, is_two_phase=True), bundles=True),
